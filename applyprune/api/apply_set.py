@@ -211,22 +211,21 @@ class ApplySet:
         self,
         manifests: Sequence[Manifest],
         *,
-        ignore: Sequence[str] = (),
         options: ApplyOptions = ApplyOptions(),
         prune: PruneOptions = PruneOptions(),
         cancellation: Cancellation | None = None,
     ) -> list[ObjectDiff]:
         """Return what ``apply`` would change, prunes included; change nothing.
 
-        The server computes it in a dry run. ``ignore`` are rules ``KIND[/NAME]:/json/pointer``.
-        Raises RunFailed or PruneRefused if the apply would fail.
+        The server computes it in a dry run. Raises RunFailed or PruneRefused if the apply would
+        fail.
         """
         decided = Options(
             Mode.APPLY,
             DryRun.SERVER,
             apply=options,
             prune=prune,
-            diff=DiffOptions(enabled=True, ignore=tuple(ignore)),
+            diff=DiffOptions(enabled=True),
         )
         report = report_of(self.iter_run(manifests, decided, cancellation=cancellation))
         report.raise_for_failures()

@@ -32,6 +32,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "recreate",
         "create-namespace",
         "reapply-all",
+        "ignore",
+        "no-default-ignore",
         "plan",
         "check",
     ),

@@ -87,4 +87,7 @@ def _resources(group: str, version: Mapping[str, Any]) -> Iterator[Resource]:
             namespaced=item.get("scope") == "Namespaced",
             singular=str(item.get("singularResource") or ""),
             short_names=tuple(map(str, item.get("shortNames") or ())),
+            has_status=any(
+                below.get("subresource") == "status" for below in item.get("subresources") or ()
+            ),
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cascade_counter import ContentCounter, DependantCounter
+from applyprune.engine.checks.autoscalers import with_autoscalers
 from applyprune.engine.checks.field_conflicts import (
     refuse_visible_conflicts,
     with_drift_reverted,
@@ -23,36 +24,32 @@ from applyprune.engine.preflight import (
     refuse_unlisted,
     refuse_without_inventory,
 )
-from applyprune.engine.preview import NOT_APPLIED, unanswered
+from applyprune.engine.preview import unanswered
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.wait import ReadinessRules
 from applyprune.errors import ApplypruneError, Interrupted, as_problem, raise_all
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Manifest
-from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.plan import Fate, Plan
+from applyprune.model.options import Mode, Options
+from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.model.resources import ResourceMap
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.approval.deletions import with_approval
-from applyprune.planning.approval.plan_binding import as_reviewed
 from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.checks.missing_references import missing_keys
 from applyprune.planning.desired import Resolved, resolve
-from applyprune.planning.forecast import of_apply, unchecked
+from applyprune.planning.forecast import of_apply
 from applyprune.planning.inventory.named_options import (
     has_names,
     known_names,
     with_names_resolved,
 )
 from applyprune.planning.inventory.selection import partial_problem
-from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.plan import make_plan
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.leaving import left_entries, objects_to_prune
-from applyprune.planning.prune.recreation import with_recreations_judged
 from applyprune.planning.schema.kind_names import kind_names
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
@@ -65,7 +62,6 @@ from applyprune.planning.snapshot import (
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
-    from applyprune.engine.steps.dry_run import ServerDryRun
     from applyprune.planning.approval.plan_file import PlanFile
 
 
@@ -192,6 +188,8 @@ def plan_with(
         and not options.apply.selector
         and options.mode is not Mode.ORPHAN,
     )
+    if options.mode is Mode.APPLY:
+        snapshot = with_autoscalers(snapshot, resolved.desired, inventory, context, reader)
     context.cancellation.check()
     dependants = DependantCounter(cluster, context.workers, resource_map)
     snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context)
@@ -281,13 +279,9 @@ def _with_cascades(
     return replace(
         snapshot,
         contents=contents,
-        dependants=dependants.count(deletions, _live(snapshot)),
+        dependants=dependants.count(deletions, snapshot.live_objects),
         registered=proofs.registered,
     )
-
-
-def _live(snapshot: ClusterSnapshot) -> Iterable[LiveObject]:
-    return (state for state in snapshot.states.values() if isinstance(state, LiveObject))
 
 
 def _refuse_input(
@@ -349,54 +343,3 @@ def _refuse_run(
     if inventory.exists or options.mode is not Mode.APPLY:
         return False
     return needs_namespace(context.cluster, context.applyset, options)
-
-
-def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) -> Plan:
-    """Return a plan whose recreations are refused if they would delete what must stay."""
-    options = context.options
-    to_recreate = [
-        step.live for step in plan.applies if step.fate is Fate.RECREATE and step.live is not None
-    ]
-    if not to_recreate:
-        return plan
-    deletions = deletions_of(to_recreate, {}, options.prune.propagation)
-    found = stage.dependants.count(deletions, _live(stage.snapshot))
-    return with_recreations_judged(plan, found, stage.inventory.entries.keys(), options)
-
-
-def check_plan(
-    stage: PlanStage,
-    context: RunContext,
-    dry_run: ServerDryRun,
-    *,
-    only: Collection[Ref] | None = None,
-    reviewed: PlanFile | None = None,
-    continues: bool = False,
-) -> Plan:
-    """Return the plan with the fates that remain after every check; write nothing.
-
-    The server checks it if the options say so: all of it, or ``only`` these objects. It has checked
-    a plan that was ``reviewed``, which this run may continue: then an approval is of the whole.
-    """
-    options = context.options
-    plan = with_fields_checked(stage.plan, context, stage.snapshot)  # guard: field-check
-    asks_server = reviewed is None and (
-        options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
-    )
-    plan = with_drift_reverted(context, plan)
-    if reviewed is not None:
-        plan = as_reviewed(plan, reviewed)
-    if asks_server:
-        # An approval covers every recreation, so each must be found.
-        plan = dry_run.check_applies(plan, only=None if options.prune.approved else only)
-    plan = _with_recreations_judged(plan, stage, context)
-    whole = reviewed.deletions if reviewed is not None and continues else ""
-    plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
-    if asks_server:
-        plan = dry_run.check_removals(plan, only=only)
-    if options.dry_run is DryRun.CLIENT:
-        plan = unchecked(plan)
-    plan = completed(plan, context.applyset, options)
-    if stage.unknown and plan.removals and not plan.no_prune:
-        plan = replace(plan, no_prune=NOT_APPLIED)
-    return plan

@@ -17,8 +17,9 @@ from applyprune.engine.bound_run import (
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.cascade_counter import DependantCounter
 from applyprune.engine.checks.consequences import ConsequenceFinder
+from applyprune.engine.checks.whole_plan import check_plan
 from applyprune.engine.context import RunContext, run_context
-from applyprune.engine.plan_stage import PlanStage, RunRequest, check_plan, read_and_plan
+from applyprune.engine.plan_stage import PlanStage, RunRequest, read_and_plan
 from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
 from applyprune.engine.steps.apply import Applier
 from applyprune.engine.steps.dry_run import ServerDryRun

@@ -311,7 +311,7 @@ class SnapshotReader:
                 continue
             if entry is not None and needs_values(desired, entry, live):
                 wants.append((resources[ref.group_kind], ref))
-            elif needs_body(desired, live, self.applyset):
+            elif needs_body(desired, live, self.applyset, entry):
                 wants.append((desired.resource, ref))
 
         def read(want: tuple[Resource, Ref]) -> tuple[Ref, State]:

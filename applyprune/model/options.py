@@ -136,6 +136,11 @@ class ApplyOptions:
     """What to do with install and upgrade hooks of a chart; its other hooks are always left out."""
     namespace_override: str = ""
     """The namespace of every namespaced manifest, whatever the manifest says; empty for none."""
+    ignore: tuple[str, ...] = ()
+    """The rules for fields that are sent at creation and then left to other field managers, as
+    ``planning.fields.ignore_rule`` parses them."""
+    no_default_ignore: frozenset[str] = frozenset()
+    """The default rules that are switched off: see ``DefaultRule``."""
     selector: Selector | None = None
     """Apply only the manifests that it matches, and prune nothing; None for all manifests."""
 
@@ -208,8 +213,6 @@ class DiffOptions:
 
     enabled: bool = False
     """Compare each object that would change with its live state."""
-    ignore: tuple[str, ...] = ()
-    """The rules for ignored fields, as ``planning.fields.ignore_rule`` parses them."""
 
 
 @dataclass(frozen=True, slots=True)

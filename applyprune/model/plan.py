@@ -59,6 +59,12 @@ class Desired:
     """What to do on a field conflict."""
     ignored: tuple[str, ...] = ()
     """The JSON pointers of fields that are only sent at creation."""
+    left: tuple[str, ...] = ()
+    """What the default rules leave to others, in words."""
+    removed: tuple[str, ...] = ()
+    """The JSON pointers of fields that the manifest sets to null: they are removed, not sent."""
+    versions: frozenset[str] = frozenset()
+    """The API versions of a custom kind: those of its CRD in the input, else those served."""
     wait: str = ""
     """The wait annotation: ``skip``, ``started`` or empty."""
     ready_when: str = ""
@@ -157,6 +163,8 @@ class ApplyStep:
     """Whether the fate is the result of a server dry run."""
     rewritten: tuple[str, ...] = ()
     """The fields that the server would store with another value, according to a dry run."""
+    has_removed: bool = False
+    """Whether this run has already removed fields of it that the manifest sets to null."""
     is_unread: bool = False
     """Whether its state could not be read: then only this object fails."""
     is_contended: bool = False

@@ -37,7 +37,10 @@ CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only
 
 @dataclass(frozen=True, slots=True)
 class PatchRequest:
-    """A JSON patch (RFC 6902) of managedFields, labels or annotations; it tests its own guards."""
+    """A JSON patch (RFC 6902) that tests its own guards.
+
+    It changes managedFields, labels or annotations, or removes fields.
+    """
 
     resource: Resource
     ref: Ref
@@ -47,6 +50,8 @@ class PatchRequest:
 
     The server gives a patched label to the request's own manager. A second patch corrects that.
     """
+    removes: bool = False
+    """Whether it removes fields that the manifest sets to null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class ApplyRequest:
     """Whether to take over fields that other field managers own."""
     precondition: Precondition = Precondition()
     before: PatchRequest | ApplyRequest | None = None
-    """The request to send first; it moves fields to another owner and changes no value.
+    """The request to send first: it moves fields to another owner, or removes what is null.
 
     Its reply is a new state of the object. From that state the same function makes the rest.
     """

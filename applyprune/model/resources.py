@@ -22,6 +22,8 @@ class Resource:
     """The singular, as users may write it; empty for the kind in lower case."""
     short_names: tuple[str, ...] = field(default=(), compare=False)
     """The short names, as users may write them: ``deploy``."""
+    has_status: bool = field(default=False, compare=False)
+    """Whether its status is a subresource: then a write of the object itself drops the status."""
 
     @property
     def gvk(self) -> GVK:

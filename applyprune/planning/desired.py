@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, as_problem
-from applyprune.model.identity import GVK, Ref
+from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
@@ -26,11 +26,18 @@ from applyprune.planning.checks.helm_hooks import (
     hooks_warning,
     is_undecided,
 )
-from applyprune.planning.fields.normalize import manifest_digest, normalize
-from applyprune.planning.order import in_order
-from applyprune.planning.ownership.ignored_fields import conflict_rule, ignored_fields
+from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
+from applyprune.planning.fields.normalize import manifest_digest, normalize, ruled_digest
+from applyprune.planning.fields.null_fields import without_nulls
+from applyprune.planning.order import in_order, is_built_in
+from applyprune.planning.ownership.default_rules import without_defaults
+from applyprune.planning.ownership.ignored_fields import (
+    conflict_rule,
+    ignored_fields,
+    matching_pointers,
+)
 from applyprune.planning.readiness.wait_rules import wait_word
-from applyprune.planning.schema.crd import defined_resources
+from applyprune.planning.schema.crd import defined_resources, served_versions
 from applyprune.planning.schema.server_errors import is_recreation_allowed
 from applyprune.planning.suggest import advice_for_kind
 
@@ -56,6 +63,16 @@ class Resolved:
     """The manifests of the set: all but the chart hooks that are left out."""
     left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
     """The chart hooks that do not belong to the set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules for fields that are left to others."""
+
+    given: tuple[IgnoreRule, ...] = ()
+    """The user's own rules."""
+    off: frozenset[str] = frozenset()
+    """The default rules that are switched off."""
 
 
 class _Silent(InputError):
@@ -87,6 +104,8 @@ def resolve(
         if manifest.gvk.group_kind == CRD
         for resource in defined_resources(manifest.body)
     }
+    versions = served_versions(catalogue, coming.values())
+    rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
     errors: list[InputError] = [*found.errors]
     wrong: set[Ref] = set()
     warnings: list[Problem] = []
@@ -103,7 +122,7 @@ def resolve(
         faults = [*annotation_errors(metadata, manifest.origin)]  # guard: unknown-annotation
         try:
             resource = _resource(manifest, catalogue, coming)
-            candidate = _settle(manifest, resource, applyset, own_namespace)
+            candidate = _settle(manifest, resource, applyset, own_namespace, versions, rules)
             _check(candidate, manifest, applyset, desired, override=override)
         except _Silent as error:
             if is_selected:
@@ -212,17 +231,30 @@ def _resource(
 
 
 def _settle(
-    manifest: Manifest, resource: Resource, applyset: ApplySetIdentity, namespace: str
+    manifest: Manifest,
+    resource: Resource,
+    applyset: ApplySetIdentity,
+    namespace: str,
+    versions: Mapping[GroupKind, frozenset[str]],
+    rules: Rules,
 ) -> Desired:
     own_namespace = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, own_namespace, manifest.name)
-    body = normalize(manifest.body, namespace=own_namespace, set_id=applyset.id)
+    given, left = without_defaults(manifest.body, ref.group_kind, rules.off)
+    given, removed = without_nulls(given, custom=not is_built_in(resource.group))
+    body = normalize(
+        given,
+        namespace=own_namespace,
+        set_id=applyset.id,
+        has_status=resource.has_status,
+    )
     spec = mapping(body.get("spec"))
+    ruled = matching_pointers(rules.given, ref, body)
     return Desired(
         ref=ref,
         resource=resource,
         body=body,
-        digest=manifest_digest(body),
+        digest=ruled_digest(manifest_digest(body), ruled),
         wave=FIRST_WAVE,
         orphan_reason=orphan_mark(body["metadata"]),
         has_ttl=(ref.group, ref.kind) == ("batch", "Job")
@@ -230,7 +262,12 @@ def _settle(
         origin=manifest.origin,
         recreate=is_recreation_allowed(body["metadata"]),
         conflicts=conflict_rule(body),
-        ignored=ignored_fields(body, manifest.origin),
+        ignored=(*ignored_fields(body, manifest.origin), *ruled),
+        left=left,
+        removed=removed,
+        versions=frozenset()
+        if is_built_in(resource.group)
+        else versions.get(resource.group_kind, frozenset()),
         wait=wait_word(body["metadata"]),
         ready_when=str(mapping(body["metadata"].get("annotations")).get(READY_WHEN, "")),
     )

@@ -217,7 +217,8 @@ def _apply_step(
     if isinstance(state, Missing):
         request = apply_request(desired, None, applyset, options)
         if entry is None or not isinstance(state, Absent) or not _may_have_finished(desired, entry):
-            return ApplyStep(desired, Fate.CREATE, fresh, request=request)
+            left = "; ".join(desired.left)
+            return ApplyStep(desired, Fate.CREATE, fresh, reason=left, request=request)
         if was_deleted(entry.job, snapshot.now):
             return ApplyStep(desired, Fate.CREATE, fresh, reason=DELETED, request=request)
         completed = entry.job is not None and entry.job.completed

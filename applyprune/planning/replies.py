@@ -13,12 +13,14 @@ from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.model.plan import Fate
 from applyprune.planning.diff.drift import applied_digest
 from applyprune.planning.diff.rewritten import rewritten_fields
 from applyprune.planning.fields.normalize import may_be_secret, sent
 from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.ownership.other_owner import marks_of
 from applyprune.planning.ownership.owner import (
+    STUCK,
     Owner,
     fingerprint_of,
     has_witness,
@@ -130,18 +132,20 @@ def confirmed(
     )
     if created:
         return Confirmation(entry, Outcome.CREATED, step.reason, rewritten)
-    moved = step.live is None or step.takes_over or _moved(desired, step.live, after, applyset)
+    first = step.takes_over or step.has_removed
+    moved = step.live is None or first or _moved(desired, step.live, after, applyset)
     outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED
     return Confirmation(entry, outcome, _reason(step, after, applyset), rewritten)
 
 
 def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
     if step.reverts:
-        return f"reverted {drifted_fields(step.reverts)}"
-    if step.reason or step.live is None or not step.taken_from:
+        return "; ".join((f"reverted {drifted_fields(step.reverts)}", *step.desired.left))
+    if step.live is None or not step.taken_from or step.fate is Fate.ADOPT:
         return step.reason
     taken = confirmed_takings(step, step.live, after, applyset)
-    return f"took fields from {', '.join(taken)}" if taken else ""
+    told = [f"took fields from {', '.join(taken)}"] if taken else []
+    return "; ".join([*told, step.reason] if step.reason else told)
 
 
 def _moved(
@@ -154,11 +158,13 @@ def _moved(
         return True
     then = fingerprint_of(before, applyset.manager, None)
     now = fingerprint_of(after, applyset.manager, None)
+    # The time of our entry proves nothing: the server also renews it when it only tidies up. And
+    # somebody may write as our field manager, within the same second of the entry's time.
     return (
         then is None
         or now is None
-        or (then.managed_fields, then.time) != (now.managed_fields, now.time)
-        # Somebody may write as our field manager, within the same second of the entry's time.
+        or then.managed_fields != now.managed_fields
+        or (desired.ref.group, desired.ref.kind) == STUCK
         or not values_match(desired, before)
     )
 

@@ -25,6 +25,7 @@ from applyprune.planning.applyset import OWNED_BY, PART_OF, WANTED, ApplySetIden
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import forces
+from applyprune.planning.ownership.dead_versions import dead_versions, version_patch
 from applyprune.planning.ownership.ignored_fields import kept, split_fields, stub, yields
 from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
@@ -37,11 +38,22 @@ from applyprune.planning.ownership.managed_fields import (
     settle_patch,
 )
 from applyprune.planning.ownership.migration import has_migration, migrate_patch
-from applyprune.planning.ownership.owner import has_witness
+from applyprune.planning.ownership.owner import has_witness, is_last_applied
+from applyprune.planning.ownership.removed_fields import (
+    NO_REMOVALS,
+    Removals,
+    before_removal,
+    claim_patch,
+    may_remove,
+    removal_patch,
+    removals,
+    with_contested,
+)
 from applyprune.planning.ownership.shared_fields import drift_to_revert
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
@@ -77,10 +89,10 @@ def apply_request(
     uid = live.uid  # guard: apply-uid
     version = live.resource_version if force else ""  # guard: forced-apply-version
     guard = Precondition(uid, version)
-    before = _before(desired, live, applyset, migration)
+    before = _before(desired, live, applyset, migration, force=force)
     if before is None and fence:
         before = _fencing(desired, live, applyset, guard, force=force)
-    body = _body(desired, live, applyset)
+    body = _body(desired, live, applyset, force=force)
     return ApplyRequest(
         desired.resource,
         desired.ref,
@@ -93,9 +105,31 @@ def apply_request(
 
 
 def again(
-    step: ApplyStep, live: LiveObject | None, applyset: ApplySetIdentity, options: Options
+    step: ApplyStep,
+    live: LiveObject | None,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    is_reply: bool = False,
 ) -> ApplyStep:
-    """Return a step with the request for a state of its object that is newer, or read in full."""
+    """Return a step with the request for a state of its object that is newer, or read in full.
+
+    ``is_reply`` says that it is the reply to the request before the apply.
+    """
+    removes = (
+        is_reply
+        and step.request is not None
+        and isinstance(step.request.before, PatchRequest)
+        and step.request.before.removes
+    )
+    is_same = (
+        live is not None
+        and step.live is not None
+        and live.resource_version == step.live.resource_version
+    )
+    if removes and is_same:
+        # The server has set its defaults again, so nothing has changed.
+        step = replace(step, desired=replace(step.desired, removed=()))
     reverts = _reverts(step, live, applyset, options)
     request = apply_request(
         step.desired,
@@ -107,7 +141,8 @@ def again(
         reverts=bool(reverts),
         owns=step.becomes_owned or None,
     )
-    return replace(step, live=live, request=request, reverts=reverts)
+    has_removed = step.has_removed or (removes and not is_same)
+    return replace(step, live=live, request=request, reverts=reverts, has_removed=has_removed)
 
 
 def _reverts(
@@ -132,14 +167,26 @@ def takes_over(
     )
 
 
-def needs_body(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> bool:
+def needs_body(
+    desired: Desired,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    entry: InventoryEntry | None = None,
+) -> bool:
     """Return whether the request for an object can only be made from its values."""
-    return bool(split_fields(desired, live) or yields(desired, live, applyset).fields)
+    is_applied = entry is not None and is_last_applied(desired, entry, live, applyset.manager)
+    return bool(
+        split_fields(desired, live)
+        or yields(desired, live, applyset).fields
+        or (may_remove(desired) and not is_applied)
+    )
 
 
-def _body(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Mapping[str, Any]:
+def _body(
+    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, *, force: bool
+) -> Mapping[str, Any]:
     """Return the body to send for an existing object; without its annotation, it would lose it."""
-    body = sent(desired)
+    body = with_contested(sent(desired), removals(desired, live, applyset, force=force))
     return _witnessed(body, applyset) if has_witness(live, applyset) else body
 
 
@@ -167,6 +214,30 @@ def _before(
     live: LiveObject,
     applyset: ApplySetIdentity,
     migration: Migration,
+    *,
+    force: bool,
+) -> PatchRequest | ApplyRequest | None:
+    """Return the first request that must precede the apply; None if none has to."""
+    resource, ref = desired.resource, desired.ref
+    if dead := dead_versions(live, desired.versions):
+        patch = version_patch(live, dead, resource.gvk.api_version)
+        return PatchRequest(resource, ref, patch)
+    if (moving := _moving(desired, live, applyset, migration)) is not None:
+        return moving
+    found = removals(desired, live, applyset, force=force)
+    if found.nulls:
+        patch = removal_patch(live, found.nulls)
+        return PatchRequest(resource, ref, patch, removes=True)
+    if found.defaults:
+        patch = claim_patch(
+            live, found.defaults, manager=applyset.manager, api_version=resource.gvk.api_version
+        )
+        return PatchRequest(resource, ref, patch)
+    return None
+
+
+def _moving(
+    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, migration: Migration
 ) -> PatchRequest | ApplyRequest | None:
     """Return the first request that gives fields another owner; None if none has to."""
     resource, ref = desired.resource, desired.ref
@@ -213,7 +284,7 @@ def _fencing(
     """
     if WANTED in live.annotations:
         return None
-    body = _body(desired, live, applyset)
+    body = _body(desired, live, applyset, force=force)
     return ApplyRequest(
         desired.resource,
         desired.ref,
@@ -284,7 +355,15 @@ def dry_run_request(step: ApplyStep, applyset: ApplySetIdentity) -> ApplyRequest
         raise ValueError(f"nothing is sent for {step.desired.ref}")
     if live is not None and (fields := yields(step.desired, live, applyset).fields):
         request = replace(request, body=kept(live, request.body, fields))
-    return replace(request, before=None)
+    body = before_removal(request.body, planned_removals(step, applyset))
+    return replace(request, body=body, before=None)
+
+
+def planned_removals(step: ApplyStep, applyset: ApplySetIdentity) -> Removals:
+    """Return what a step removes from its object before the apply, or by it."""
+    if step.live is None or step.request is None:
+        return NO_REMOVALS
+    return removals(step.desired, step.live, applyset, force=step.request.force)
 
 
 def forced(request: ApplyRequest) -> ApplyRequest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
 from applyprune.model.identity import GroupKind, Ref
@@ -58,8 +58,15 @@ class ClusterSnapshot:
     """Kinds without an entry that the inventory's annotation names, unless none has an object."""
     others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
     """The set of each foreign label that a listed object has, by the label."""
+    autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    """The HorizontalPodAutoscalers that may target objects of the input, in full."""
     registered: Registrations | None = field(default=None, hash=False)
     """The CRDs and APIServices; None if nothing needed them, or they could not be read."""
+
+    @property
+    def live_objects(self) -> Iterator[LiveObject]:
+        """Return the objects of the plan that exist."""
+        return (state for state in self.states.values() if isinstance(state, LiveObject))
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,7 +132,7 @@ def test_diff_shows_what_an_apply_would_change(web: ApplySet) -> None:
     assert (before or {})["data"] == {"key": "v"}
     assert (after or {})["data"] == {"key": "new"}
     assert changed["configmap/b"].fate is Fate.PRUNE
-    rest = web.diff(fresh, ignore=["configmap:/data/key"])
+    rest = web.diff(fresh, options=ApplyOptions(ignore=("configmap:/data/key",)))
     assert [one.ref.short for one in rest] == ["configmap/b"]
     assert web.apply(settings("a", "b")).changed == []
 

@@ -113,7 +113,7 @@ def runs(web: ApplySet, given: Input) -> None:
 
 def looks(web: ApplySet, given: Input) -> None:
     """Every call that changes nothing."""
-    assert_type(web.diff(given, ignore=["deployment:/spec/replicas"]), list[ObjectDiff])
+    assert_type(web.diff(given), list[ObjectDiff])
     (first, *_) = web.status(drift=True, wait=True, timeout=5)
     assert_type(first, ObjectStatus)
     assert_type(first.readiness, Readiness)

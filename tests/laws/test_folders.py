@@ -63,12 +63,15 @@ SIBLINGS: Mapping[str, set[str]] = {
     },
     "engine.checks": {
         "engine.context",
+        "engine.plan_stage",
         "engine.ports",
+        "engine.preview",
         "engine.snapshot_reader",
         "engine.steps",
     },
     "engine.operations": {
         "engine.cancellation",
+        "engine.checks",
         "engine.context",
         "engine.informer",
         "engine.inventory_lock",
@@ -146,6 +149,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.annotations",
         "planning.applyset",
         "planning.fields",
+        "planning.pod_template",
     },
     "planning.prune": {
         "planning.annotations",

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
 
 
+DEFAULT_RULES = ("aggregated-rules", "autoscaled-replicas", "ca-bundle")
+"""The names of ``planning.ownership.default_rules``, without an import of it."""
+
+
 def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of the apply; they become part of the verb's ``options``."""
 
@@ -33,6 +37,8 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         recreate: bool,
         create_namespace: bool,
         reapply_all: bool,
+        ignore: tuple[str, ...],
+        no_default_ignore: tuple[str, ...],
         **others: Any,
     ) -> Any:
         if options.apply.selector and prune and is_given("prune"):
@@ -52,6 +58,8 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
                 recreate=recreate,
                 create_namespace=create_namespace,
                 reapply_all=reapply_all,
+                ignore=ignore,
+                no_default_ignore=frozenset(no_default_ignore),
             ),
             prune=replace(options.prune, enabled=prune),
         )
@@ -59,6 +67,20 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     return with_options(
         command,
+        click.option(
+            "--no-default-ignore",
+            multiple=True,
+            type=click.Choice(DEFAULT_RULES),
+            help="Switch off a default rule: send also what controllers usually set.",
+        ),
+        click.option(
+            "--ignore",
+            multiple=True,
+            metavar="RULE",
+            callback=_rules,
+            help="Send a field at creation only, then leave it to other field managers: "
+            "KIND[.GROUP][/NAME]:/json/pointer, with * and ? in NAME, and * for every KIND.",
+        ),
         click.option(
             "--reapply-all", is_flag=True, help="Send every object, even an unchanged one."
         ),
@@ -106,6 +128,15 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             "inventory.  [default: prune]",
         ),
     )
+
+
+def _rules(_: click.Context, __: click.Parameter, rules: tuple[str, ...]) -> tuple[str, ...]:
+    if rules:
+        from applyprune.planning.fields.ignore_rule import parse_rule
+
+        for rule in rules:
+            parse_rule(rule)
+    return rules
 
 
 def _not_of_sets(managers: tuple[str, ...]) -> tuple[str, ...]:

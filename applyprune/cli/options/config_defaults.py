@@ -44,6 +44,8 @@ KEYS: Mapping[str, _Form] = {
     "orphan": _Form.TEXTS,
     "adopt": _Form.TEXT,
     "on-drift": _Form.TEXT,
+    "ignore": _Form.TEXTS,
+    "no-default-ignore": _Form.TEXTS,
     "check": _Form.FLAG,
     "wait": _Form.FLAG,
     "ready-when": _Form.TEXTS,
@@ -222,5 +224,12 @@ def _converted(
     except click.BadParameter as error:
         raise InputError(
             f"invalid value for {key}", location=configuration.origin(key), reason=error.message
+        ) from None
+    except UsageError as error:
+        raise InputError(
+            error.message,
+            location=configuration.origin(key),
+            reason=error.reason,
+            hint=error.hint,
         ) from None
     return value

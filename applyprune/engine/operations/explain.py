@@ -7,14 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.checks.whole_plan import check_plan
 from applyprune.engine.context import run_context
-from applyprune.engine.plan_stage import (
-    PlanStage,
-    RunRequest,
-    check_plan,
-    plan_with,
-    with_exact_names,
-)
+from applyprune.engine.plan_stage import PlanStage, RunRequest, plan_with, with_exact_names
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.errors import ApplypruneError, UsageError

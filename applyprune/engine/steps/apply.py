@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.steps.dry_run import ServerDryRun, check_recreation
+from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.failures import apply_problem
 from applyprune.engine.steps.field_transfer import transfer_fields
 from applyprune.engine.steps.recreate import Recreator
+from applyprune.engine.steps.trial import check_recreation
 from applyprune.engine.steps.wait import ReadinessRules, ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
 from applyprune.errors import (

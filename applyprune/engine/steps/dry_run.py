@@ -9,13 +9,13 @@ example because the account may not write, is not a failure.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.failures import apply_problem
-from applyprune.engine.steps.trial import created_again, random_name, try_create
+from applyprune.engine.steps.trial import check_recreation, try_in
 from applyprune.errors import (
-    AlreadyExists,
     ApplypruneError,
     Conflict,
     Forbidden,
@@ -35,16 +35,22 @@ from applyprune.planning.checks.references import references
 from applyprune.planning.diff.comparison import Comparison, changes_ownership, has_changed
 from applyprune.planning.diff.states import dropped, overlaid, without
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
+from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.conflicts import managers, settled_first, skips
+from applyprune.planning.ownership.dead_versions import dead_versions, with_versions
+from applyprune.planning.ownership.removed_fields import after_removal
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.pods import is_denial
-from applyprune.planning.replies import dry_run_reply, refused_guard, refused_recreation
-from applyprune.planning.requests import delete_request, dry_run_request, forced
+from applyprune.planning.replies import dry_run_reply, refused_guard
+from applyprune.planning.requests import (
+    dry_run_request,
+    forced,
+    planned_removals,
+)
 from applyprune.planning.schema.crd import defined_resources, schema_of
 from applyprune.planning.schema.server_errors import (
     cannot_be_dry_run,
     is_without_namespace,
-    is_worth_a_trial,
     missing_object,
 )
 from applyprune.planning.schema.structural import validate
@@ -52,36 +58,20 @@ from applyprune.planning.schema.structural import validate
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
+    from applyprune.planning.fields.path import Path
+    from applyprune.planning.ownership.removed_fields import Removals
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
+VERSIONS_REWRITTEN = (
+    "merged locally, not by the server: an API version in its managedFields is no longer served"
+)
 _NO_KIND = "its kind does not exist yet: checked by the schema in its CRD, not by the server"
 _NEW_SCHEMA = (
     "its CRD is about to change: checked by the new schema and merged locally, not by the server"
 )
 _OTHER_NAME = "tried under another name"
 _SHOWN = 3
-
-
-def check_recreation(
-    context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
-) -> tuple[DeleteRequest, Mapping[str, Any]]:
-    """Return the delete of an object that may be re-created, and the object as it would be then.
-
-    Raises ``error`` itself if it is not about an immutable field. Raises RunFailed, which names the
-    field, if the object may not be re-created.
-    """
-    if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
-        raise error
-    body = created_again(context.cluster, context.applyset, step.desired)
-    if body is None:
-        raise error
-    refused = refused_recreation(step, live, error, context.applyset, context.options)
-    if refused is not None:
-        raise refused from error
-    deletion = delete_request(step.desired.resource, live, context.options.prune.propagation)
-    return deletion, body
 
 
 @dataclass(slots=True)
@@ -103,7 +93,7 @@ class ServerDryRun:
 
     def __post_init__(self) -> None:
         """Parse the rules for ignored fields; raise UsageError for an invalid one."""
-        self.rules = [parse_rule(text) for text in self.context.options.diff.ignore]
+        self.rules = [parse_rule(text) for text in self.context.options.apply.ignore]
 
     def check_applies(self, plan: Plan, *, only: Collection[Ref] | None = None) -> Plan:
         """Return the plan with the fates that the server confirms for the input; write nothing.
@@ -201,6 +191,8 @@ class ServerDryRun:
         desired = step.desired
         if desired.ref.namespace in self._absent and desired.resource.gvk not in self._schemas:
             return self._in_other_namespace(step)
+        if step.live is not None and dead_versions(step.live, desired.versions):
+            return self._by_replacement(step)
         request = dry_run_request(step, context.applyset)
         try:
             after, created = context.cluster.apply(request, dry_run=True)
@@ -237,8 +229,9 @@ class ServerDryRun:
         step = replace(step, taken_from=taken)
         body: Mapping[str, Any] = after.body or {}
         not_checked = ""
-        if step.takes_over:
-            body, not_checked = self._after_transfer(step, after)
+        removed = planned_removals(step, self.context.applyset)
+        if step.takes_over or removed:
+            body, not_checked = self._after_transfer(step, after, removed)
         comparison = Comparison(step, step.fate, before, body, after, not_checked)
         manager = self.context.applyset.manager
         if not (has_changed(comparison, self.rules) or changes_ownership(before, after, manager)):
@@ -246,7 +239,9 @@ class ServerDryRun:
         self.comparisons[desired.ref] = comparison
         return replace(step, not_checked=not_checked)
 
-    def _after_transfer(self, step: ApplyStep, after: LiveObject) -> tuple[Mapping[str, Any], str]:
+    def _after_transfer(
+        self, step: ApplyStep, after: LiveObject, removed: Removals
+    ) -> tuple[Mapping[str, Any], str]:
         """Return an object after its fields have changed hands, and what was not checked.
 
         The apply then removes the fields that the manifest lacks, and the server sets their
@@ -254,18 +249,34 @@ class ServerDryRun:
         """
         context, desired = self.context, step.desired
         body = after.body or {}
-        others = (
-            settled_first(step.live, step.migration, context.applyset) - step.migration.managers
-        )
-        gone = dropped(step, after, others, context.applyset.manager)
-        if not gone:
+        gone: tuple[Path, ...] = ()
+        if step.takes_over:
+            first = settled_first(step.live, step.migration, context.applyset)
+            gone = dropped(step, after, first - step.migration.managers, context.applyset.manager)
+        if not (gone or removed):
             return body, ""
-        body = without(body, gone)
+        body = after_removal(without(body, gone), desired.body, removed)
         try:
             put = context.cluster.replace(desired.resource, desired.ref, body, dry_run=True)
         except (Conflict, Forbidden):
             return body, FIELDS_TRANSFERRED
         return put.body or {}, ""
+
+    def _by_replacement(self, step: ApplyStep) -> ApplyStep:
+        """Check an object by the dry run of a PUT: the server refuses every apply of it as it is.
+
+        An API version in its managedFields is not served any more.
+        """
+        desired, cluster = step.desired, self.context.cluster
+        before = cluster.get(desired.resource, desired.ref, full=True)
+        body = with_versions(overlaid(before, sent(desired)), before, desired)
+        with suppress(Conflict, Forbidden):
+            body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
+        comparison = Comparison(step, step.fate, before, body, not_checked=VERSIONS_REWRITTEN)
+        if not has_changed(comparison, self.rules):
+            return replace(step, fate=Fate.LEAVE)
+        self.comparisons[desired.ref] = comparison
+        return replace(step, not_checked=VERSIONS_REWRITTEN)
 
     def _refused(self, step: ApplyStep, error: ApplypruneError) -> ApplyStep:
         """Return the step as RECREATE if that explains and resolves a refused change."""
@@ -343,7 +354,7 @@ class ServerDryRun:
         how, body = NOT_CHECKED, desired.body
         for namespace in dict.fromkeys((self.context.applyset.namespace, "default")):
             try:
-                body = self._try_in(namespace, desired)
+                body = try_in(namespace, desired, self.context)
             except (NotFound, NotServed):
                 continue
             except (Forbidden, Invalid) as error:
@@ -359,15 +370,6 @@ class ServerDryRun:
             break
         self._compare(step, step.fate, None, body, how)
         return replace(step, not_checked=how)
-
-    def _try_in(self, namespace: str, desired: Desired) -> Mapping[str, Any]:
-        name = desired.ref.name
-        cluster, applyset = self.context.cluster, self.context.applyset
-        try:
-            return try_create(cluster, applyset, desired, name=name, namespace=namespace)
-        except (AlreadyExists, Conflict):
-            name = random_name(name)
-            return try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
     def _compare(
         self,

@@ -6,14 +6,19 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApplypruneError
+from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, Invalid
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.ownership.obstacle import name_error
-from applyprune.planning.requests import trial_request
+from applyprune.planning.replies import refused_recreation
+from applyprune.planning.requests import delete_request, trial_request
+from applyprune.planning.schema.server_errors import is_worth_a_trial
 
 if TYPE_CHECKING:
+    from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
-    from applyprune.model.plan import Desired
+    from applyprune.model.live import LiveObject
+    from applyprune.model.plan import ApplyStep, Desired
+    from applyprune.model.request import DeleteRequest
     from applyprune.planning.applyset import ApplySetIdentity
 
 _NAME = 40
@@ -35,6 +40,16 @@ def try_create(
     return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
 
 
+def try_in(namespace: str, desired: Desired, context: RunContext) -> Mapping[str, Any]:
+    """Return what ``try_create`` does, under the object's own name if it is free there."""
+    name, cluster, applyset = desired.ref.name, context.cluster, context.applyset
+    try:
+        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+    except (AlreadyExists, Conflict):
+        name = random_name(name)
+        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+
+
 def created_again(
     cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
 ) -> Mapping[str, Any] | None:
@@ -44,6 +59,26 @@ def created_again(
         return try_create(cluster, applyset, desired, name=name, namespace=namespace)
     except ApplypruneError:
         return None
+
+
+def check_recreation(
+    context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
+) -> tuple[DeleteRequest, Mapping[str, Any]]:
+    """Return the delete of an object that may be re-created, and the object as it would be then.
+
+    Raises ``error`` itself if it is not about an immutable field. Raises RunFailed, which names the
+    field, if the object may not be re-created.
+    """
+    if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
+        raise error
+    body = created_again(context.cluster, context.applyset, step.desired)
+    if body is None:
+        raise error
+    refused = refused_recreation(step, live, error, context.applyset, context.options)
+    if refused is not None:
+        raise refused from error
+    deletion = delete_request(step.desired.resource, live, context.options.prune.propagation)
+    return deletion, body
 
 
 def random_name(name: str) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from applyprune.model.plan import ApplyStep, Fate
 from applyprune.planning.adoption.as_owned import AS_OWNED, may_own
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
+from applyprune.planning.ownership.default_rules import with_autoscaler
+from applyprune.planning.ownership.empty_fields import filled_by_others
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.obstacle import obstacle
@@ -34,6 +36,9 @@ def existing_step(
     options: Options,
 ) -> ApplyStep:
     """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
+    desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
+    if filled := filled_by_others(desired.body, live, applyset.manager):
+        desired = replace(desired, ignored=(*desired.ignored, *filled))
     judged = owner_to_apply(live, entry, applyset)
     # An interrupted adoption has not marked the object yet.
     owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)
@@ -77,13 +82,14 @@ def existing_step(
     request = apply_request(
         desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
     )
-    reason = AS_OWNED if owns else f"adopted: it existed and belonged to {_whom(owner)}"
+    adopted = AS_OWNED if owns else f"adopted: it existed and belonged to {_whom(owner)}"
+    reasons = (*(() if known else (adopted,)), *desired.left)
     return ApplyStep(
         desired,
         Fate.CHANGE if known else Fate.ADOPT,
         union,
         live,
-        reason="" if known else reason,
+        reason="; ".join(reasons),
         fence=fence,
         migration=migration,
         becomes_owned=owns,

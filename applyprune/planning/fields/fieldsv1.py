@@ -61,6 +61,19 @@ def owns(fields: Mapping[str, Any], path: Path) -> bool:
     return True
 
 
+def has(fields: Mapping[str, Any], path: Path, *, whole: bool = False) -> bool:
+    """Return whether a field, or something in it, is owned.
+
+    With ``whole``, also if it is part of a value that is owned as a whole.
+    """
+    for depth, step in enumerate(path):
+        below = _below(fields)
+        if step not in below:
+            return whole and depth > 0 and not fields
+        fields = below[step]
+    return True
+
+
 def extracted(fields: Mapping[str, Any], value: Any) -> Any:
     """Return the part of a value that is owned; the items of a list keep their order."""
     if not fields:
@@ -182,6 +195,25 @@ def held(fields: Mapping[str, Any], value: Any) -> dict[str, Any]:
     return found
 
 
+def field_set(path: Path) -> dict[str, Any]:
+    """Return the set of one field."""
+    fields: dict[str, Any] = {}
+    for step in reversed(path):
+        fields = {_name(step): fields}
+    return fields
+
+
+def without_path(fields: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """Return the fields of a set without a field and everything in it."""
+    left: dict[str, Any] = {}
+    for name, inner in fields.items():
+        if _step(name) != path[0] or (inner == {} and path[1:]):
+            left[name] = inner
+        elif path[1:] and (below := without_path(inner, path[1:])):
+            left[name] = below
+    return left
+
+
 def _has_itself(fields: Mapping[str, Any]) -> bool:
     """Return whether the field above these is owned itself, not only something in it."""
     return not fields or "." in fields
@@ -206,3 +238,13 @@ def _step(name: str) -> Step | None:
             return SetMember(json.loads(text))
         case _:
             return None
+
+
+def _name(step: Step) -> str:
+    match step:
+        case ListItem(keys):
+            return f"k:{json.dumps(dict(keys), separators=(',', ':'))}"
+        case SetMember(value):
+            return f"v:{json.dumps(value, separators=(',', ':'))}"
+        case _:
+            return f"f:{step}"

@@ -1,6 +1,6 @@
 """Rules that ignore a field of some objects.
 
-Three inputs give such rules: ``diff --ignore``, ``spec.ignoreFields`` of a Bundle, and the
+Three inputs give such rules: ``--ignore``, ``spec.ignoreFields`` of a Bundle, and the
 annotation ``applyprune.dev/ignore-fields``, whose rules are only for the object that has it.
 """
 
@@ -35,6 +35,12 @@ class IgnoreRule:
     """A glob for the name of the object."""
     path: Path = field(init=False, repr=False)
     """The path of the field, parsed once: a run asks for it with each object."""
+
+    @property
+    def text(self) -> str:
+        """Return the rule as ``--ignore`` takes it."""
+        name = "" if self.name == _ALL else f"/{self.name}"
+        return f"{self.kind or _ALL}{name}:{self.pointer}"
 
     def __post_init__(self) -> None:
         """Parse the pointer."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.plan import Desired
@@ -22,14 +22,31 @@ if TYPE_CHECKING:
 # Annotations of live objects that come along if a manifest is copied from one: never sent as such.
 _COPIED = frozenset({LAST_APPLIED, OWNED_BY})
 
+_KEYED = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
+_DATA = frozenset({"binaryData", "data"})
+# A node registers itself with its status; the server takes it at the creation.
+_REGISTERED_WITH_STATUS = ("v1", "Node")
+# The server stores no empty list of rules, but counts a new generation whenever one is sent. Null
+# is the same value, owned as the list is, and counts nothing (tried).
+_NETWORK_POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
+_RULES = frozenset({"egress", "ingress"})
 
-def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONObject:
+
+def normalize(
+    body: Mapping[str, Any], *, namespace: str, set_id: str, has_status: bool = False
+) -> JSONObject:
     """Return a new body with its namespace and the set's label, without ``stringData``.
 
     The server merges ``stringData`` into ``data`` without ownership, so a key that is removed from
-    the manifest would stay in the Secret permanently (verified on 1.36).
+    the manifest would stay in the Secret permanently (verified on 1.36). An empty map of keys says
+    nothing, but would conflict with whoever applies a key. With ``has_status``, the server drops
+    the status.
     """
-    metadata = {key: value for key, value in body["metadata"].items() if key != "namespace"}
+    metadata = {
+        key: value
+        for key, value in body["metadata"].items()
+        if key != "namespace" and value not in ({}, [])
+    }
     if namespace:
         metadata["namespace"] = namespace
     annotations = metadata.get("annotations") or {}
@@ -45,6 +62,15 @@ def normalize(body: Mapping[str, Any], *, namespace: str, set_id: str) -> JSONOb
             key: base64.b64encode(str(value).encode()).decode() for key, value in plain.items()
         }
         sent["data"] = {**(body.get("data") or {}), **encoded}
+    kind = (str(body.get("apiVersion")), str(body.get("kind")))
+    if has_status and kind != _REGISTERED_WITH_STATUS:
+        sent.pop("status", None)
+    if kind in _KEYED:
+        sent = {key: value for key, value in sent.items() if key not in _DATA or value}
+    if kind == _NETWORK_POLICY and isinstance(spec := sent.get("spec"), dict):
+        sent["spec"] = {
+            key: None if key in _RULES and value == [] else value for key, value in spec.items()
+        }
     return sent
 
 
@@ -91,6 +117,14 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
             for key, value in body.items()
         }
     return digest(body)
+
+
+def ruled_digest(manifest: str, pointers: Sequence[str]) -> str:
+    """Return the digest for a manifest of which rules leave fields to others.
+
+    It is another one as soon as a rule comes or goes: then the manifest must be sent again.
+    """
+    return digest([manifest, *pointers]) if pointers else manifest
 
 
 def is_secret(body: Mapping[str, Any]) -> bool:

@@ -28,7 +28,7 @@ def has_names(options: Options) -> bool:
     """Return whether any option names a kind or an object."""
     prune = options.prune
     named = (options.select, prune.orphan, prune.allow_cascade, prune.allow_kinds)
-    return any(named) or bool(options.wait.ready_when or options.diff.ignore)
+    return any(named) or bool(options.wait.ready_when or options.apply.ignore)
 
 
 def known_names(
@@ -63,7 +63,7 @@ def with_names_resolved(
         select=resolver.objects(options.select),
         prune=prune,
         wait=replace(options.wait, ready_when=ready_when),
-        diff=replace(options.diff, ignore=tuple(map(resolver.rule, options.diff.ignore))),
+        apply=replace(options.apply, ignore=tuple(map(resolver.rule, options.apply.ignore))),
     )
     return resolved, tuple(resolver.warnings)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, Conflict
-from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Options
@@ -22,6 +21,7 @@ from applyprune.planning.fields.fieldsv1 import owns
 from applyprune.planning.fields.normalize import may_be_secret
 from applyprune.planning.fields.path import Path, from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
+from applyprune.planning.ownership.default_rules import targets
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import INVENTED
 
@@ -188,7 +188,7 @@ def explain(
     HorizontalPodAutoscalers of its namespace. ``owned`` are the fields of the set's last apply.
     """
     fields = contenders(error)
-    scalers = [_described(scaler, now) for scaler in autoscalers if _targets(scaler, desired.ref)]
+    scalers = [_described(scaler, now) for scaler in autoscalers if targets(scaler, desired.ref)]
     lines, pointers = [], []
     for name, owners in fields.items():
         field = _contested(name, desired, live)
@@ -314,12 +314,6 @@ def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
         (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
         for owner in owners
     )
-
-
-def _targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
-    scaled = mapping(mapping(scaler.get("spec")).get("scaleTargetRef"))
-    group = str(scaled.get("apiVersion", "")).rpartition("/")[0]
-    return (group, scaled.get("kind"), scaled.get("name")) == (ref.group, ref.kind, ref.name)
 
 
 def _described(scaler: Mapping[str, Any], now: datetime) -> str:

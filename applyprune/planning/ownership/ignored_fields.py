@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError, RunFailed, as_problem
+from applyprune.errors import InputError, RunFailed, UsageError, as_problem
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired, OnConflict
 from applyprune.planning.annotations import CONFLICTS, IGNORED
@@ -31,6 +31,7 @@ from applyprune.planning.fields.path import (
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
+    from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
     from applyprune.model.problem import Problem
@@ -78,6 +79,23 @@ def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
                 field=("metadata", "annotations", IGNORED),
             ) from error
     return found
+
+
+def matching_pointers(
+    rules: Iterable[IgnoreRule], ref: Ref, body: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the pointers of the rules for an object; raises UsageError for what must be sent."""
+    found = []
+    for rule in rules:
+        if rule.matches(ref.group_kind, ref.name):
+            try:
+                _check(body, rule.path)
+            except ValueError as error:
+                raise UsageError(
+                    f"invalid --ignore rule {rule.text!r}", reason=f"{ref.short}: {error}"
+                ) from error
+            found.append(rule.pointer)
+    return tuple(found)
 
 
 def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Mapping[str, Any]:
@@ -163,8 +181,8 @@ def split_problem(desired: Desired, live: LiveObject) -> Problem | None:
                 RunFailed(
                     f"{desired.ref} was not applied",
                     location=desired.origin,
-                    reason=f"{pointer} in {IGNORED} is part of a value that can only be set as a "
-                    "whole",
+                    reason=f"{pointer} is to be ignored, and is part of a value that can only be "
+                    "set as a whole",
                     hint=f"Ignore the whole value: {to_pointer(whole)}",
                 )
             )

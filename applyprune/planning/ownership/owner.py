@@ -224,6 +224,19 @@ def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str)
     )
 
 
+def is_last_applied(
+    desired: Desired, entry: InventoryEntry, live: LiveObject, manager: str
+) -> bool:
+    """Return whether our last confirmed apply sent this manifest, and still owns what it owned."""
+    recorded = entry.fingerprint
+    return (
+        recorded is not None
+        and entry.digest == desired.digest
+        and entry.uid == live.uid
+        and same_apply_entry(recorded, live, manager)
+    )
+
+
 def holds(wanted: object, live: object) -> bool:
     """Return whether the live object has every value of the manifest; compare lists item by item.
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind
 from applyprune.model.json_access import mapping
 from applyprune.model.resources import Resource
+
+if TYPE_CHECKING:
+    from applyprune.model.resources import ResourceMap
 
 
 def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
@@ -31,10 +35,23 @@ def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
             namespaced=spec.get("scope") == "Namespaced",
             singular=singular if isinstance(singular, str) else "",
             short_names=tuple(map(str, short)) if isinstance(short, list) else (),
+            has_status="status" in mapping(version.get("subresources")),
         )
         for version in served
         if version.get("served") is True and isinstance(version.get("name"), str)
     )
+
+
+def served_versions(
+    catalogue: ResourceMap, coming: Iterable[Resource]
+) -> Mapping[GroupKind, frozenset[str]]:
+    """Return the API versions of each kind: those of its CRD in the input, else those served."""
+    served: defaultdict[GroupKind, set[str]] = defaultdict(set)
+    defined: defaultdict[GroupKind, set[str]] = defaultdict(set)
+    for found, resources in ((served, catalogue.served.values()), (defined, coming)):
+        for resource in resources:
+            found[resource.group_kind].add(resource.gvk.api_version)
+    return {kind: frozenset(versions) for kind, versions in (served | defined).items()}
 
 
 def defined_kinds(definition: Mapping[str, Any]) -> frozenset[GroupKind]:

@@ -34,7 +34,7 @@ def test_each_option_that_names_something_is_resolved() -> None:
     assert options.prune.orphan == {"deployment.apps/web"}
     assert options.prune.allow_cascade == {"configmap/a"}
     assert options.wait.ready_when == (("widget.b.example", "true"),)
-    assert options.diff.ignore == (
+    assert options.apply.ignore == (
         "deployment.apps:/spec/replicas",
         "*:/metadata/labels",
         "service/web-*:/spec",

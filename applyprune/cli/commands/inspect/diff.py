@@ -42,12 +42,6 @@ if TYPE_CHECKING:
 @show_unchanged_option
 @reporting_options
 @click.option(
-    "--ignore",
-    multiple=True,
-    metavar="RULE",
-    help="Ignore a field: KIND[/NAME]:/json/pointer, with * and ? in NAME.",
-)
-@click.option(
     "--external-diff",
     envvar="KUBECTL_EXTERNAL_DIFF",
     default="",
@@ -73,7 +67,6 @@ def diff(
     cluster_target: ClusterTarget,
     reporting: Reporting,
     options: Options,
-    ignore: tuple[str, ...],
     external_diff: str,
     fail_on_drift: bool,
     values: bool,
@@ -101,7 +94,7 @@ def diff(
             force_conflicts=options.apply.force_conflicts or fail_on_drift,
             reapply_all=options.apply.reapply_all or values,  # guard: diff-values
         ),
-        diff=replace(options.diff, enabled=True, ignore=ignore),
+        diff=replace(options.diff, enabled=True),
     )
     events = with_exit_code(
         run_set(cluster_target, name, input_reader(paths), options), drift_only=fail_on_drift

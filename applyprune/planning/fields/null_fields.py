@@ -1,0 +1,67 @@
+"""Take the fields that are null out of a manifest: they ask for a removal.
+
+Server-side apply has no word for that: it stores the empty value of the field's type, owned by the
+set, or refuses it. In custom resources null may be a value, as in the values of a Helm release, so
+there it is sent as it is, except in the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from applyprune.planning.fields.path import ListItem, Path, to_pointer
+
+# Their parameters may be any JSON.
+_FREE = frozenset({"ControllerRevision", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"})
+# Of the metadata, only these fields are the manifest's to remove.
+_OURS = frozenset({"annotations", "labels"})
+
+
+def without_nulls(
+    body: Mapping[str, Any], *, custom: bool
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return a body without fields that are null, and the JSON pointers of these fields.
+
+    ``custom`` says that a CRD or an aggregated API defines the kind. An item of a list is named by
+    its name; null in any other item is left out, and that is all.
+    """
+    parts = {"metadata"} if custom or body.get("kind") in _FREE else body.keys()
+    places = [place for key in parts for place in _nulls(body.get(key), (key,)) if key in body]
+    if not places:
+        return body, ()
+    left = {
+        key: _stripped(value) if key in parts else value
+        for key, value in body.items()
+        if value is not None or key not in parts
+    }
+    return left, tuple(to_pointer(place) for place in places if _is_removable(place))
+
+
+def _nulls(value: object, above: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of each null; an item of a list without a name is None in it."""
+    if value is None:
+        yield above
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _nulls(inner, (*above, key))
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict):
+                name = item.get("name")
+                step = ListItem((("name", name),)) if isinstance(name, str) else None
+                yield from _nulls(item, (*above, step))
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _stripped(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_stripped(item) for item in value]
+    return value
+
+
+def _is_removable(place: Path) -> bool:
+    if None in place or "" in place or place[-1] == "creationTimestamp":
+        return False
+    return place[0] != "metadata" or (len(place) > 1 and place[1] in _OURS)

@@ -1,0 +1,65 @@
+"""Find the empty maps and lists of a manifest that controllers have filled.
+
+An empty value often only says that the author has nothing to say: ``rules: []``. It stays with the
+controller that has put something there. A person's edit stays a conflict: ``podSelector: {}`` and
+``ingress: []`` say a lot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from applyprune.planning.applyset import MANAGERS
+from applyprune.planning.fields.fieldsv1 import has, is_split, owns
+from applyprune.planning.fields.path import ListItem, Path, to_pointer
+from applyprune.planning.ownership.conflicts import is_by_hand
+from applyprune.planning.ownership.managed_fields import own_apply_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from applyprune.model.live import LiveObject
+
+
+def filled_by_others(
+    body: Mapping[str, Any], live: LiveObject, manager: str
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the JSON pointers of empty values that others have filled, with their managers.
+
+    ``live`` may be metadata only: managedFields show who has put something there. What the set owns
+    itself, or something in it, is not left to others.
+    """
+    ours = own_apply_entry(live, manager)
+    others = [entry for entry in live.managed_fields if entry is not ours]
+    if not others:
+        return {}
+    own = (ours or {}).get("fieldsV1") or {}
+    found: dict[str, tuple[str, ...]] = {}
+    for path in _empties(body, ()):
+        owners = [entry for entry in others if has(entry.get("fieldsV1") or {}, path)]
+        if not owners or owns(own, path):  # guard: own-empty-value
+            continue
+        # The keys of a map are owned one by one: nobody's keys contradict an empty map.
+        is_keyed = any(is_split(entry.get("fieldsV1") or {}, path) for entry in owners)
+        names = tuple(dict.fromkeys(str(entry.get("manager", "")) for entry in owners))
+        if is_keyed or not any(_is_contender(name) for name in names):  # guard: edited-empty-value
+            found[to_pointer(path)] = names
+    return found
+
+
+def _is_contender(manager: str) -> bool:
+    """Return whether a manager's value is one that the user should hear of."""
+    return manager.startswith(MANAGERS) or is_by_hand(manager)
+
+
+def _empties(value: object, above: Path) -> Iterator[Path]:
+    if value in ({}, []):
+        yield above
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if isinstance(inner, dict | list):
+                yield from _empties(inner, (*above, key))
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict) and isinstance(name := item.get("name"), str):
+                yield from _empties(item, (*above, ListItem((("name", name),))))

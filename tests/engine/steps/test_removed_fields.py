@@ -1,0 +1,167 @@
+"""What stands in the way of a manifest and belongs to nobody: null, and the server's defaults."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.options import DryRun
+from tests.support.kill import Moment, kill_at_first
+from tests.support.objects import DEPLOYMENT, config_map
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.api import Api
+    from tests.support.fault_proxy import Exchange, FaultProxy
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
+
+
+def _path(stage: Stage, name: str, kind: str = "deployments") -> str:
+    group = "/api/v1" if kind == "configmaps" else "/apis/apps/v1"
+    return f"{group}/namespaces/{stage.namespace}/{kind}/{name}"
+
+
+def _patch(api: Api, path: str, patch: Any, kind: str = "merge-patch") -> None:
+    status, reply = api(
+        "PATCH", f"{path}?fieldManager=alice", patch, content_type=f"application/{kind}+json"
+    )
+    assert status == 200, reply
+
+
+def _disown(api: Api, path: str, manager: str) -> None:
+    """Remove the entry of a manager; its fields stay, and belong to nobody."""
+    managers = api.get(path)["metadata"]["managedFields"]
+    left = [entry for entry in managers if entry["manager"] != manager]
+    operation = {"op": "replace", "path": "/metadata/managedFields", "value": left}
+    _patch(api, path, [operation], "json-patch")
+
+
+def _deployment(*, volume: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["spec"].update(spec)
+    body["spec"]["template"]["spec"]["volumes"] = [{"name": "v", **volume}]
+    return body
+
+
+def _stateful_set(**spec: Any) -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    del body["spec"]["replicas"]
+    return {**body, "kind": "StatefulSet", "spec": {**body["spec"], "serviceName": "web", **spec}}
+
+
+OLD = (
+    {**config_map("a"), "data": {"key": "v", "ours": "1"}},
+    _deployment(volume={}, revisionHistoryLimit=3),
+    _stateful_set(),
+)
+NEW = (
+    {**config_map("a", annotations=None), "data": {"key": "v", "ours": None, "nobodys": None}},
+    _deployment(
+        volume={"hostPath": {"path": "/x"}},
+        revisionHistoryLimit=None,
+        progressDeadlineSeconds=None,
+        strategy={"type": "Recreate", "rollingUpdate": None},
+    ),
+    _stateful_set(updateStrategy={"type": "OnDelete"}),
+)
+
+
+def _start(stage: Stage, api: Api) -> str:
+    """Apply the old manifests, and add a key that belongs to nobody."""
+    assert stage.run(*OLD).exit_code == 0
+    path = _path(stage, "a", "configmaps")
+    _patch(api, path, {"data": {"nobodys": "1"}})
+    _disown(api, path, "alice")
+    return path
+
+
+def _check_end(stage: Stage, api: Api) -> None:
+    assert api.get(_path(stage, "a", "configmaps"))["data"] == {"key": "v"}
+    spec = api.get(_path(stage, "web"))["spec"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    assert spec["template"]["spec"]["volumes"] == [
+        {"name": "v", "hostPath": {"path": "/x", "type": ""}}
+    ]
+    # The server has set its default again.
+    assert spec["revisionHistoryLimit"] == 10
+    update = api.get(_path(stage, "web", "statefulsets"))["spec"]["updateStrategy"]
+    assert update == {"type": "OnDelete"}
+
+
+def test_null_and_excluded_defaults_are_removed(stage: Stage, api: Api) -> None:
+    """The diff shows it, one run does it, and later runs write nothing and show nothing."""
+    _start(stage, api)
+    story = stage.run(*NEW, dry_run=DryRun.SERVER, diff=True)
+    assert story.exit_code == 0
+    after = {one.ref.kind: one.after or {} for one in story.events if isinstance(one, ObjectDiff)}
+    assert after["ConfigMap"]["data"] == {"key": "v"}
+    assert after["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+    (volume,) = after["Deployment"]["spec"]["template"]["spec"]["volumes"]
+    assert volume.keys() == {"name", "hostPath"}
+    assert after["StatefulSet"]["spec"]["updateStrategy"] == {"type": "OnDelete"}
+    assert set(stage.run(*NEW).outcomes.values()) == {Outcome.CONFIGURED}
+    _check_end(stage, api)
+    versions = [
+        api.get(_path(stage, "a", "configmaps"))["metadata"]["resourceVersion"],
+        api.get(_path(stage, "web"))["metadata"]["generation"],
+    ]
+    for options in ({}, {"reapply_all": True}, {"dry_run": DryRun.SERVER, "reapply_all": True}):
+        assert set(stage.run(*NEW, **options).outcomes.values()) == {Outcome.UNCHANGED}
+    assert versions == [
+        api.get(_path(stage, "a", "configmaps"))["metadata"]["resourceVersion"],
+        api.get(_path(stage, "web"))["metadata"]["generation"],
+    ]
+
+
+@pytest.mark.parametrize("kind", ["configmaps", "deployments"])
+def test_run_that_is_killed_after_the_removal_is_finished_by_the_next(
+    stage: Stage, api: Api, proxy: FaultProxy, tmp_path: Path, kind: str
+) -> None:
+    """In between the object is valid: a Deployment has not changed at all."""
+    _start(stage, api)
+    file = tmp_path / "set.json"
+    file.write_text("\n---\n".join(map(json.dumps, NEW)))
+    path = _path(stage, "a" if kind == "configmaps" else "web", kind)
+    before = api.get(path)
+
+    def is_meant(exchange: Exchange) -> bool:
+        return "json-patch" in exchange.header("content-type") and f"/{kind}/" in exchange.target
+
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", file, "--no-wait"]
+    kill_at_first(proxy, is_meant, Moment.AFTER, command, proxy.kubeconfig(tmp_path))
+    between = api.get(path)
+    assert between["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
+    if kind == "deployments":
+        assert between["spec"] == before["spec"]
+    assert stage.run(*NEW).exit_code == 0
+    _check_end(stage, api)
+
+
+def test_null_over_a_field_of_another_manager_is_a_conflict(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Nothing is removed until the user forces it."""
+    stage.run(*OLD[:1])
+    path = _path(stage, "a", "configmaps")
+    _patch(api, path, {"data": {"nobodys": "1"}})
+    story = stage.run(*NEW[:1])
+    assert story.exit_code == 4
+    assert ".data.nobodys" in story.problem("configmap/a")
+    assert api.get(path)["data"]["nobodys"] == "1"
+    stage.run(*NEW[:1], force_conflicts=True)
+    assert api.get(path)["data"] == {"key": "v"}
+
+
+def test_default_that_somebody_else_has_set_stays(stage: Stage, api: Api) -> None:
+    """The server refuses the manifest then, and nothing is removed."""
+    stage.run(*OLD[1:2])
+    path = _path(stage, "web")
+    _patch(api, path, {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}})
+    assert stage.run(*NEW[1:2]).exit_code != 0
+    assert api.get(path)["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 2
