@@ -33,15 +33,17 @@ def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
         request = step.request
         if request is None or request.before is None:
             return step
+        is_reply = True
         try:
             live = send(context.cluster, request.before)
         except Conflict as error:
+            is_reply = False
             if error.causes or (request.force and not step.takes_over):
                 raise
             live = context.cluster.get(desired.resource, desired.ref, full=True)
             if planned is not None and live.uid != planned.uid:
                 raise
-        step = again(step, live, context.applyset, context.options)
+        step = again(step, live, context.applyset, context.options, is_reply=is_reply)
     raise RunFailed(
         f"{desired.ref} changes faster than it can be taken over", location=desired.origin
     )
