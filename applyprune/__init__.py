@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         Status,
     )
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import Inventory, InventoryEntry
+    from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
     from applyprune.model.manifest import Manifest
     from applyprune.model.options import (
         Adopt,
@@ -96,6 +96,7 @@ __all__ = [
     "ObjectStatus",
     "Options",
     "Outcome",
+    "Ownership",
     "Plan",
     "PlanFile",
     "PlanOutdated",
@@ -154,7 +155,7 @@ _MODULES = {
         "Status",
     ),
     "model.identity": ("Ref",),
-    "model.inventory": ("Inventory", "InventoryEntry"),
+    "model.inventory": ("Inventory", "InventoryEntry", "Ownership"),
     "model.manifest": ("Manifest",),
     "model.options": (
         "Adopt",

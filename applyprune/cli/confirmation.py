@@ -128,11 +128,12 @@ class _Watch:
         elif plan.new_set:
             self._show(_new_set(started, self.session))
         width, _ = self.confirmation.reporting.terminal.size()
+        applyset = self.session.applyset(started.name).identity
         if not (stops or is_dry):
-            self._show(plan_table(plan, started.mode, started.namespace, width))
+            self._show(plan_table(plan, started.mode, applyset, width))
         elif is_dry and started.mode is Mode.DELETE and plan.removals and not plan.no_prune:
             # The lines of the dry run name each object.
-            self._show("\n".join(deletion_summary(plan, width)))
+            self._show("\n".join(deletion_summary(plan, applyset, width)))
         if asks:
             action = f"the {started.mode} of the set {started.name}"
             self.confirmation.ask(action, "Apply these changes?")

@@ -24,6 +24,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.dataclasses import dataclass as checked
 
 from applyprune.errors import ApplypruneError, UsageError
+from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
 from applyprune.model.options import (
     Adopt,
@@ -197,6 +198,7 @@ class Spec:
     wait: StrictBool = False
     force_conflicts: StrictBool = False
     adopt: Adopt = Adopt.UNOWNED
+    adopt_as: Ownership = Ownership.ADOPTED
     recreate: StrictBool = False
     helm_hooks: HelmHooks = HelmHooks.REFUSE
     target_namespace: Label = ""
@@ -262,6 +264,7 @@ class Bundle:
             source=source,
             apply=ApplyOptions(
                 adopt=spec.adopt,
+                adopt_as=spec.adopt_as,
                 force_conflicts=spec.force_conflicts,
                 recreate=spec.recreate,
                 helm_hooks=spec.helm_hooks,

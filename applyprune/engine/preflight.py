@@ -11,6 +11,7 @@ from applyprune.errors import (
     InventoryError,
     NotFound,
     OwnedByBundle,
+    RunFailed,
     UsageError,
 )
 from applyprune.model.identity import Ref
@@ -72,6 +73,16 @@ def refuse_owned(
             f"the set {inventory.name} does not belong to {owner}",
             reason="it was applied, or released from a Bundle, on the command line; with "
             f"spec.inventoryName: {inventory.name} the Bundle would take it over",
+        )
+
+
+def refuse_copied(inventory: Inventory) -> None:
+    """Refuse to change who owns the objects of an inventory that does not fit the cluster."""
+    if inventory.copied:
+        raise RunFailed(
+            f"the inventory of the set {inventory.name} is a copy, or was restored",
+            hint="First: applyprune inventory repair "
+            f"{inventory.name} -n {inventory.namespace} --dry-run",
         )
 
 

@@ -23,6 +23,7 @@ class Mode(StrEnum):
     DELETE = "delete"
     ORPHAN = "orphan"
     MOVE = "move"
+    OWN = "own"
     REPAIR = "repair"
 
 

@@ -193,6 +193,16 @@ class ApplyStep:
     """
 
 
+class Kept(StrEnum):
+    """Why an object is orphaned, where somebody can change that."""
+
+    ADOPTED = "adopted"
+    MARKED = "marked"
+    """Its manifest, or somebody in the cluster, has annotated it."""
+    SHARED = "shared"
+    """Another tool or another applier runs it by now."""
+
+
 @dataclass(frozen=True, slots=True)
 class RemoveStep:
     """The step for an entry that has left the set.
@@ -210,6 +220,8 @@ class RemoveStep:
     """Why this is its fate, in words; may be empty."""
     problem: Problem | None = None
     """Why the object is refused."""
+    kept: Kept | None = None
+    """Why it is orphaned; None if it is not, or for any other reason."""
     request: DeleteRequest | PatchRequest | None = None
     """What to send; None to send nothing."""
     not_checked: str = ""

@@ -31,6 +31,7 @@ from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
     leave_patch,
     mark_patch,
+    marked_managers,
     orphan_patch,
     release_patch,
     renamed_managers,
@@ -322,10 +323,15 @@ def mark_request(
 ) -> PatchRequest:
     """Return the request that gives an object the set's label and field manager.
 
-    With ``owned``, it also gets the annotation that says that the set created it.
+    With ``owned``, it also gets the annotation of ownership.
     """
-    patch = mark_patch(live, resource.gvk.api_version, applyset, owned=owned)
-    return PatchRequest(resource, live.ref, patch)
+    version = resource.gvk.api_version
+    return PatchRequest(
+        resource,
+        live.ref,
+        mark_patch(live, version, applyset, owned=owned),
+        managers_after=marked_managers(live, version, applyset, owned=owned),
+    )
 
 
 def orphan_request(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_FILES = 15
-NO_VERBS_OF_THEIR_OWN = frozenset({"move", "wait"})
-"""``inventory move`` and ``--wait``: words of the command line."""
+NO_VERBS_OF_THEIR_OWN = frozenset({"move", "own", "wait"})
+"""``inventory move``, ``inventory own`` and ``--wait``: words of the command line."""
 SIBLINGS: Mapping[str, set[str]] = {
     "cli.commands.about": {"cli.command", "cli.main", "cli.options", "cli.session", "cli.target"},
     "cli.commands.change": {

@@ -43,6 +43,7 @@ _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/transport/test_lease.py::"
 _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
 _FOUND = f"{_STEPS}test_found_at_create.py::"
+_OWN = "tests/engine/operations/test_own.py::"
 _PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _WARNINGS = "tests/e2e/test_server_warnings.py::"
@@ -367,6 +368,34 @@ MUTATIONS = (
         LINE,
         "",
         f"{_FOUND}test_adoption_at_the_create_is_recorded_before_its_apply",
+    ),
+    Mutation(
+        "the decision that another tool's object is adopted, and not owned",
+        ("own-nothing-of-others",),
+        "return .*",
+        "return True",
+        f"{_OWN}test_object_of_another_tool_is_not_adopted_as_owned[Helm]",
+    ),
+    Mutation(
+        "the question before an adoption as owned",
+        ("own-asks",),
+        " or step.becomes_owned",
+        "",
+        "tests/planning/approval/test_consent.py::test_adoption_as_owned_needs_consent",
+    ),
+    Mutation(
+        "the refusal to own an object of somebody else",
+        ("own-only-ours",),
+        "= .*",
+        "= None",
+        f"{_OWN}test_object_of_somebody_else_does_not_become_owned[Helm]",
+    ),
+    Mutation(
+        "the look at the annotation before an object is recorded as owned",
+        ("witness-before-record",),
+        "if .*:",
+        "if True:",
+        f"{_OWN}test_refused_annotation_is_not_recorded",
     ),
     Mutation(
         "the decision that a hook is left out",

@@ -21,6 +21,7 @@ from applyprune.model.plan import (
 from applyprune.output.printers import PRINTERS, OutputTarget, printer
 from applyprune.output.terminal.style import rendered
 from applyprune.output.text.plan_table import plan_table
+from applyprune.planning.applyset import applyset_identity
 from tests.support.golden import FIXTURES
 from tests.support.output.parsers import JUNIT
 from tests.support.output.plan_file_streams import DONE, OUTDATED, WRONG
@@ -124,7 +125,10 @@ def _shown(form: str, stream: str) -> str:
 
 
 def _table(plan: Plan, mode: Mode) -> str:
-    return rendered(plan_table(plan, mode, "home", WIDTH), colour=False) + "\n"
+    return (
+        rendered(plan_table(plan, mode, applyset_identity("web", "home"), WIDTH), colour=False)
+        + "\n"
+    )
 
 
 def _sections(form: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune import ApplySet, Input, connect
@@ -13,6 +13,7 @@ from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.cluster.transport.transport import Transport
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.operations.move import Side, move
+from applyprune.engine.operations.own import own
 from applyprune.engine.operations.repair import repair
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
@@ -180,6 +181,16 @@ class Stage:
         with self.connection() as cluster:
             events = self.applyset(cluster).iter_status(
                 StatusOptions(**asked), cancellation=self.stop
+            )
+            return self._story(events)
+
+    def own(self, *names: str, **options: Any) -> Story:
+        """Make objects owned; all of them if none is named."""
+        with self.connection() as cluster:
+            store, chosen = self.applyset(cluster).store(), options_of(**options)
+            chosen = replace(chosen, select=frozenset(names))
+            events = own(
+                self.target, chosen, cluster.client, store, self.stop, agree=lambda _: None
             )
             return self._story(events)
 

@@ -11,6 +11,7 @@ import click
 from applyprune.cli.options.combine import with_options
 from applyprune.cli.options.run_options import is_given
 from applyprune.errors import UsageError
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, OnDrift
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         options: Options,
         prune: bool,
         adopt: str,
+        adopt_as: str,
         take_over: tuple[str, ...],
         on_drift: str,
         force_conflicts: bool,
@@ -52,6 +54,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             apply=replace(
                 options.apply,
                 adopt=Adopt(adopt),
+                adopt_as=Ownership(adopt_as),
                 take_over=frozenset(_not_of_sets(take_over)),
                 on_drift=OnDrift(on_drift),
                 force_conflicts=force_conflicts,
@@ -113,6 +116,14 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             metavar="MANAGER",
             help="Take over the fields of this field manager, but for finalizers and "
             "ownerReferences. Adoption does so for `kubectl apply`.",
+        ),
+        click.option(
+            "--adopt-as",
+            type=click.Choice([str(ownership) for ownership in Ownership]),
+            default=str(Ownership.ADOPTED),
+            show_default=True,
+            help="How to record what is adopted: a later prune deletes an `owned` object, and "
+            "orphans an `adopted` one. What another tool may run is owned only with --adopt=all.",
         ),
         click.option(
             "--adopt",

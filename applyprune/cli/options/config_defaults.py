@@ -43,6 +43,7 @@ KEYS: Mapping[str, _Form] = {
     "prune": _Form.FLAG,
     "orphan": _Form.TEXTS,
     "adopt": _Form.TEXT,
+    "adopt-as": _Form.TEXT,
     "on-drift": _Form.TEXT,
     "ignore": _Form.TEXTS,
     "no-default-ignore": _Form.TEXTS,

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from applyprune.engine.context import RunContext, RunSummary, WorkerPool
 from applyprune.engine.inventory_lock import WRITE_MARGIN, InventoryLock, inventory_lock
 from applyprune.engine.plan_stage import with_exact_names
-from applyprune.engine.preflight import namespace_exists, no_such_set, refuse_owned, refuse_unlisted
+from applyprune.engine.preflight import (
+    namespace_exists,
+    no_such_set,
+    refuse_copied,
+    refuse_owned,
+    refuse_unlisted,
+)
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.field_transfer import send
 from applyprune.errors import (
@@ -191,12 +197,7 @@ class _Move:
     def _refuse(self, source_inventory: Inventory, destination_inventory: Inventory) -> None:
         for inventory in (source_inventory, destination_inventory):
             refuse_owned(inventory, "", self.context.options)
-            if inventory.copied:
-                raise RunFailed(
-                    f"the inventory of the set {inventory.name} is a copy, or was restored",
-                    hint="First: applyprune inventory repair "
-                    f"{inventory.name} -n {inventory.namespace} --dry-run",
-                )
+            refuse_copied(inventory)
         if not source_inventory.exists:
             raise no_such_set(self.context.applyset)
         if not (

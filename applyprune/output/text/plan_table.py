@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from applyprune.model.identity import Ref, called
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan import ApplyStep, Fate, Kept, Plan, RemoveStep
 from applyprune.output.terminal.style import Colour, cells, styled
 from applyprune.output.terminal.table import table, wrapped
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.step_details import step_details
-from applyprune.planning.prune.removal import ADOPTED, NO_WITNESS
+
+if TYPE_CHECKING:
+    from applyprune.planning.applyset import ApplySetIdentity
 
 ORDER = (
     Fate.PRUNE,
@@ -36,6 +39,12 @@ _COLOURS = {
     Fate.REFUSE: Colour.RED,
 }
 _NEVER_CUT = frozenset({Fate.PRUNE, Fate.RECREATE})
+_KEPT = {
+    Kept.ADOPTED: ("was adopted and stays", "were adopted and stay"),
+    Kept.MARKED: ("is marked and stays", "are marked and stay"),
+    Kept.SHARED: ("is run by another tool and stays", "are run by another tool and stay"),
+}
+_NAMED = 3
 _LISTED = 10
 """How many objects of any other fate are listed."""
 _GAP = 3
@@ -49,12 +58,13 @@ class _Row:
     """What else is worth knowing, each on a line of its own."""
 
 
-def plan_table(plan: Plan, mode: Mode, namespace: str, width: int) -> str:
-    """Return a table of what would change; empty if nothing would.
+def plan_table(plan: Plan, mode: Mode, applyset: ApplySetIdentity, width: int) -> str:
+    """Return a table of what would change to a set; empty if nothing would.
 
-    ``namespace`` is that of the set, and ``width`` the columns of the terminal. For the deletion of
+    ``width`` are the columns of the terminal. For the deletion of
     a set, list every object, and count their fates below.
     """
+    namespace = applyset.namespace
     consequences = ConsequenceLines()
     consequences.take_plan(plan)
     rows = sorted(_rows(plan, mode, consequences), key=lambda row: ORDER.index(row.fate))
@@ -72,18 +82,17 @@ def plan_table(plan: Plan, mode: Mode, namespace: str, width: int) -> str:
         below.append(called(ref, namespace))
         below += [line for text in texts for line in wrapped(text, width, "  ")]
     if mode is Mode.DELETE:
-        below += deletion_summary(plan, width)
+        below += deletion_summary(plan, applyset, width)
     return "\n".join((_table(listed, mode, namespace, width), *below))
 
 
-def deletion_summary(plan: Plan, width: int) -> Sequence[str]:
+def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int) -> Sequence[str]:
     """Return how many objects the deletion of a set deletes, and what happens to the others.
 
-    ``width`` are the columns of the terminal.
+    Also say how to delete those that stay. ``width`` are the columns of the terminal.
     """
     steps = plan.removals
-    reasons = {ADOPTED, NO_WITNESS}
-    adopted = sum(step.fate is Fate.ORPHAN and step.reason in reasons for step in steps)
+    kept = Counter(step.kept for step in steps if step.kept is not None)
     counts = Counter(step.fate for step in steps)
     parts = [f"{counts[Fate.PRUNE]} will be deleted"]
     for fate, words in (
@@ -92,14 +101,28 @@ def deletion_summary(plan: Plan, width: int) -> Sequence[str]:
         (Fate.REFUSE, "cannot be deleted"),
     ):
         parts += [f"{counts[fate]} {words}"] if counts[fate] else []
-    if others := counts[Fate.ORPHAN] - adopted:
+    if others := counts[Fate.ORPHAN] - kept.total():
         parts.append(f"{others} will be orphaned")
-    if adopted:
-        words = "was adopted and stays" if adopted == 1 else "were adopted and stay"
-        parts.append(f"{adopted} {words}")
-    hint = f"; --prune-adopted deletes {'it' if adopted == 1 else 'them'}" if adopted else ""
+    for why, (one, several) in _KEPT.items():
+        if count := kept[why]:
+            parts.append(f"{count} {one if count == 1 else several}")
     total = "1 object" if len(steps) == 1 else f"{len(steps)} objects"
-    return wrapped(f"{total}: {', '.join(parts)}{hint}", width)
+    counted = wrapped(f"{total}: {', '.join(parts)}", width)
+    return [*counted, *_how_to_delete(steps, applyset)]
+
+
+def _how_to_delete(steps: Sequence[RemoveStep], applyset: ApplySetIdentity) -> Iterator[str]:
+    """Yield how to delete the objects that stay; a command is never wrapped."""
+    kept = {step.kept for step in steps}
+    if Kept.ADOPTED in kept:
+        refs = [step.entry.ref.short for step in steps if step.kept is Kept.ADOPTED]
+        named = " ".join(refs) if len(refs) <= _NAMED else "--every"
+        yield "To delete what was adopted: --prune-adopted, or make it owned first:"
+        yield f"  applyprune inventory own {applyset.arguments} {named}"
+    if Kept.MARKED in kept:
+        yield "To delete what is marked: remove the annotation or label first."
+    if Kept.SHARED in kept:
+        yield "To delete what another tool runs: --prune-shared"
 
 
 def _rows(plan: Plan, mode: Mode, consequences: ConsequenceLines) -> Iterator[_Row]:

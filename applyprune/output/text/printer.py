@@ -36,6 +36,7 @@ from applyprune.output.terminal.table import entry_table
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.guard_lines import lifted_text
 from applyprune.output.text.problem_text import problem_text, wrapped_line
+from applyprune.output.text.remaining import remaining_lines
 from applyprune.output.text.status import InspectionPrinter
 from applyprune.output.text.step_details import unchecked_line
 
@@ -75,6 +76,7 @@ class TextPrinter:
         self._has_error = False
         self._lines = 0
         self._failures: list[tuple[Ref, int]] = []
+        self._remaining: list[Ref] = []
         self._consequences = ConsequenceLines()
         self._shows: Mapping[type[Event], Callable[..., None]] = {
             Started: self._started,
@@ -136,6 +138,8 @@ class TextPrinter:
         hidden = not (is_shown or consequences)
         if event.outcome is Outcome.UNCHANGED and hidden:
             return
+        if event.outcome is Outcome.ORPHANED:
+            self._remaining.append(event.ref)
         word = event.outcome.forecast if self._forecasts else event.outcome.text
         word = styled(word, _COLOURS.get(event.outcome))
         dry = "" if self._forecasts else self._dry
@@ -196,6 +200,9 @@ class TextPrinter:
             what = f"{self._mismatches or 'no'} mismatch{'' if self._mismatches == 1 else 'es'}"
         if self._name:
             self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
+        if self._mode is Mode.DELETE and not (self._dry or self._target.quiet):
+            for line in remaining_lines(self._remaining):
+                self._target.err(line)
         if event.problem is not None:
             self._problem("error", event.problem)
             self._repeat()

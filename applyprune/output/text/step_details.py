@@ -25,10 +25,11 @@ def step_details(step: ApplyStep | RemoveStep) -> Iterator[str]:
     if isinstance(step, ApplyStep) and step.reverts:
         fields = ", ".join(f"{path} (changed by {who})" for path, who in step.reverts)
         yield f"reverts {fields}"
+    becomes_owned = isinstance(step, ApplyStep) and step.becomes_owned
     if step.problem is not None:
         yield step.problem.message
-    elif step.reason and not (taken and adopts):
-        yield step.reason.removeprefix("adopted: ")
+    elif step.reason and (becomes_owned or not (taken and adopts)):
+        yield step.reason.removeprefix("adopted: ").removeprefix("adopted, ")
     if step.not_checked:
         yield step.not_checked
 

@@ -103,17 +103,22 @@ def mark_patch(
     The field manager gets an Apply entry that owns the label. With ``owned``, it also gets the
     annotation of ownership.
     """
+    annotations = {**live.annotations, **({OWNED_BY: applyset.id} if owned else {})}
+    managers = marked_managers(live, api_version, applyset, owned=owned)
+    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers, annotations)
+
+
+def marked_managers(
+    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
+) -> Managers:
+    """Return the entries that an object must have after ``mark_patch``."""
     ours = own_apply_entry(live, applyset.manager)
     entry = ours or apply_entry(applyset.manager, api_version, label_fields())
-    annotations = live.annotations
     if owned:
-        annotations = {**annotations, OWNED_BY: applyset.id}
         witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
         entry = {**entry, "fieldsV1": united(entry.get("fieldsV1") or {}, witness)}
     managers = [entry if one is ours else one for one in live.managed_fields]
-    if ours is None:
-        managers.append(entry)
-    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers, annotations)
+    return managers if ours is not None else [*managers, entry]
 
 
 def renamed_managers(managers: Managers, old: str, new: str) -> Managers:

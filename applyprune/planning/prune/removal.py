@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, KindDeleted, LiveObject, Missing, Unknown
 from applyprune.model.options import Mode, Options
-from applyprune.model.plan import Fate, RemoveStep
+from applyprune.model.plan import Fate, Kept, RemoveStep
 from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, Resource
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
@@ -24,6 +26,13 @@ GONE = "it is gone"
 ADOPTED = "it was adopted, not created, by this set"
 NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
 _SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+class _Left(NamedTuple):
+    """Why an object is orphaned."""
+
+    reason: str
+    kept: Kept | None = None
 
 
 def remove_step(
@@ -63,7 +72,7 @@ def _orphan(
     if not (live.labels.get(PART_OF) == applyset.id or is_applied(live, applyset.manager)):
         reason = "it has neither this set's label nor its field manager"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    return _orphaned(entry, resource, live, ORPHANED, applyset)
+    return _orphaned(entry, resource, live, _Left(ORPHANED), applyset)
 
 
 def _of_live(
@@ -92,11 +101,11 @@ def _of_live(
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if not labelled:
         return _unlabelled(entry, resource, live, snapshot, applyset, options)
-    reason = _why_left(entry, live, snapshot, applyset, options)
-    if not reason and applied and entry.ref.is_among(options.prune.orphan):
-        reason = "--orphan"
-    if reason:
-        return _orphaned(entry, resource, live, reason, applyset)
+    left = _why_left(entry, live, snapshot, applyset, options)
+    if left is None and applied and entry.ref.is_among(options.prune.orphan):
+        left = _Left("--orphan")
+    if left is not None:
+        return _orphaned(entry, resource, live, left, applyset)
     refused = _why_refused(entry, live, applyset)
     if refused is not None:
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=refused)
@@ -127,8 +136,8 @@ def _unlabelled(
         )
     recorded = owner_of(live, entry, applyset) is Owner.RECORDED
     if recorded and ((adopted and not options.prune.prune_adopted) or entry.orphan_reason):
-        reason = _why_left(entry, live, snapshot, applyset, options)
-        return _orphaned(entry, resource, live, reason, applyset)
+        left = _why_left(entry, live, snapshot, applyset, options) or _Left("")
+        return _orphaned(entry, resource, live, left, applyset)
     # A forged entry can name any object: nobody must be told to label that.
     problem = _not_applied(entry, live, applyset)  # guard: label-hint
     if problem is None:
@@ -198,11 +207,13 @@ def _orphaned(
     entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
-    reason: str,
+    left: _Left,
     applyset: ApplySetIdentity,
 ) -> RemoveStep:
     request = None if resource is None else orphan_request(resource, live, applyset)
-    return RemoveStep(entry, resource, Fate.ORPHAN, live, reason, request=request)
+    return RemoveStep(
+        entry, resource, Fate.ORPHAN, live, left.reason, kept=left.kept, request=request
+    )
 
 
 def _why_left(
@@ -211,22 +222,23 @@ def _why_left(
     snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
-) -> str:
-    """Return why an object of ours is orphaned; empty if it may be deleted."""
+) -> _Left | None:
+    """Return why an object of ours is orphaned; None if it may be deleted."""
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
-        return f"marked {rule}"
+        return _Left(f"marked {rule}", Kept.MARKED)
     if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
-        return ADOPTED
+        return _Left(ADOPTED, Kept.ADOPTED)
     applied = is_applied(live, applyset.manager)
     if applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
-        return NO_WITNESS  # guard: witness
+        return _Left(NO_WITNESS, Kept.ADOPTED)  # guard: witness
     if SET_ID in live.labels or SHARD_OF in live.labels:
-        return "it is the inventory of a set"
+        return _Left("it is the inventory of a set")
     if owner := foreign_owner(live, applyset.manager):
-        return f"it belongs to {owner} now, by its ownerReferences"
+        return _Left(f"it belongs to {owner} now, by its ownerReferences")
     if not options.prune.prune_shared and (other := other_owner(entry, live, applyset)):
-        return other  # guard: other-owner
-    return _why_protected(entry, snapshot, applyset)
+        return _Left(other, Kept.SHARED)  # guard: other-owner
+    protected = _why_protected(entry, snapshot, applyset)
+    return _Left(protected) if protected else None
 
 
 def _why_protected(

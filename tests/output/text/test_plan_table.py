@@ -10,12 +10,14 @@ from applyprune.model.options import Mode
 from applyprune.model.plan import (
     ApplyStep,
     Fate,
+    Kept,
     Plan,
     RemoveStep,
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.terminal.style import rendered
 from applyprune.output.text.plan_table import plan_table
+from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.prune.removal import ADOPTED
 from tests.support.planning import DEPLOYMENTS, NAMESPACES, body, desired, live, recorded
 
@@ -42,14 +44,15 @@ def removed(
     one = desired(body(kind, name), **resource)
     entry = recorded(one, live(one.ref), ownership=Ownership.OWNED)
     refused = Problem(ProblemKind.RUN_FAILED, problem) if problem else None
-    return RemoveStep(entry, None, fate, live(one.ref), reason, refused)
+    kept = Kept.ADOPTED if reason == ADOPTED else None
+    return RemoveStep(entry, None, fate, live(one.ref), reason, refused, kept)
 
 
 def lines(
     plan: Plan, mode: Mode = Mode.APPLY, *, width: int = 80, namespace: str = "home"
 ) -> list[str]:
     """Return the table as it is printed, without colours."""
-    text = plan_table(plan, mode, namespace, width)
+    text = plan_table(plan, mode, applyset_identity("web", namespace), width)
     return rendered(text, colour=False).split("\n")
 
 
@@ -136,13 +139,17 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
     """And counts them."""
     adopted = tuple(removed(Fate.ORPHAN, f"a-{number:02}", ADOPTED) for number in range(14))
     told = lines(Plan((), adopted), Mode.DELETE, width=100)
-    assert len(told) == 16
-    assert told[-1] == (
-        "14 objects: 0 will be deleted, 14 were adopted and stay; --prune-adopted deletes them"
-    )
+    assert len(told) == 18
+    assert told[-3:] == [
+        "14 objects: 0 will be deleted, 14 were adopted and stay",
+        "To delete what was adopted: --prune-adopted, or make it owned first:",
+        "  applyprune inventory own web -n home --every",
+    ]
     mixed = (
         removed(Fate.PRUNE, "ours"),
-        removed(Fate.ORPHAN, "marked", "marked keep"),
+        replace(removed(Fate.ORPHAN, "marked", "marked keep"), kept=Kept.MARKED),
+        replace(removed(Fate.ORPHAN, "flux", "Flux has marked it"), kept=Kept.SHARED),
+        removed(Fate.ORPHAN, "theirs", "it belongs to Foo/x"),
         removed(Fate.REMOVE_FROM_INVENTORY, "gone", "it is gone"),
         removed(Fate.REFUSE, "doubt", problem="it is unknown whether it exists"),
         adopted[0],
@@ -151,13 +158,20 @@ def test_deletion_of_a_set_lists_the_fate_of_each_object() -> None:
         "OBJECT             PLAN                             DETAILS",
         "configmap/ours     will be deleted",
         "configmap/marked   will be orphaned                 marked keep",
+        "configmap/flux     will be orphaned                 Flux has marked it",
+        "configmap/theirs   will be orphaned                 it belongs to Foo/x",
         "configmap/a-00     will be orphaned                 it was adopted, not created,",
         "                                                    by this set",
         "configmap/gone     will be removed from inventory   it is gone",
         "configmap/doubt    is refused                       it is unknown whether it",
         "                                                    exists",
-        "5 objects: 1 will be deleted, 1 will be removed from inventory, 1 cannot be",
-        "deleted, 1 will be orphaned, 1 was adopted and stays; --prune-adopted deletes it",
+        "7 objects: 1 will be deleted, 1 will be removed from inventory, 1 cannot be",
+        "deleted, 1 will be orphaned, 1 was adopted and stays, 1 is marked and stays, 1",
+        "is run by another tool and stays",
+        "To delete what was adopted: --prune-adopted, or make it owned first:",
+        "  applyprune inventory own web -n home configmap/a-00",
+        "To delete what is marked: remove the annotation or label first.",
+        "To delete what another tool runs: --prune-shared",
     ]
     (one,) = lines(Plan((), (replace(mixed[0]),)), Mode.DELETE)[2:]
     assert one == "1 object: 1 will be deleted"

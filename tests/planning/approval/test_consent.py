@@ -65,3 +65,11 @@ def test_consent_is_for_exactly_what_was_shown() -> None:
     assert not needed_consent(removed(Fate.PRUNE, uid="u2"), Mode.APPLY) <= agreed
     cascade = removed(Fate.PRUNE, reason="cascade-deletes 3 objects")
     assert not needed_consent(cascade, Mode.APPLY) <= agreed
+
+
+def test_adoption_as_owned_needs_consent() -> None:
+    """A later prune deletes the object, also one that nobody loses."""
+    plan = applied(Fate.ADOPT)
+    (step,) = plan.applies
+    owned = replace(plan, applies=(replace(step, becomes_owned=True),))
+    assert bool(needed_consent(owned, Mode.APPLY)) is True

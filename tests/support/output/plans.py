@@ -24,6 +24,7 @@ from applyprune.model.plan import (
     Guard,
     GuardResult,
     GuardVerdict,
+    Kept,
     Plan,
     RemoveStep,
 )
@@ -138,7 +139,7 @@ REMOVALS = (
     removed(Fate.PRUNE, "back", "Service", not_checked=_NOT_DELETED),
     _CLAIM,
     _OTHER_CLAIM,
-    removed(Fate.ORPHAN, "theirs", reason=ADOPTED),
+    removed(Fate.ORPHAN, "theirs", reason=ADOPTED, kept=Kept.ADOPTED),
     removed(Fate.ORPHAN, "kept", reason="applyprune.dev/prune: disabled"),
     removed(Fate.REMOVE_FROM_INVENTORY, "gone", reason="it is gone"),
     removed(Fate.LEAVE, "migrate", "Job", reason="a chart hook, left out"),

@@ -1,4 +1,4 @@
-"""``applyprune inventory``: list, check and repair inventories; move or orphan objects."""
+"""``applyprune inventory``: list, show and check inventories; and its other subcommands."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.command import CommandGroup
-from applyprune.cli.options.cluster_access import namespace_name
-from applyprune.cli.options.completion import NAMESPACE, OBJECT, SET
+from applyprune.cli.commands.inspect.inventory_changes import (
+    move,
+    orphan,
+    own,
+    release,
+    repair,
+    repair_events,
+)
 from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.reporting import reporting_options
-from applyprune.cli.options.run_options import (
-    RunCommand,
-    cluster_options,
-    record_options,
-    set_argument,
-    yes_option,
-)
+from applyprune.cli.options.run_options import cluster_options
 from applyprune.errors import AccessError, InventoryError, UsageError, as_problem
 from applyprune.model.events import (
     ApplySetListed,
@@ -29,7 +29,7 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.inventory import Ownership
-from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.options import DryRun, Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from applyprune.cli.options.reporting import Reporting
     from applyprune.cli.session import Session
     from applyprune.cli.target import ClusterTarget
-    from applyprune.cluster.client import KubernetesClient
     from applyprune.model.events import Event
 
 
@@ -99,197 +98,15 @@ def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int
     Examples:
       applyprune inventory check web
     """
-    events = _repair(cluster_target, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
+    events = repair_events(cluster_target, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
     return reporting.print_events(_with_exit_code(events))
 
 
-@inventory.command(cls=RunCommand)
-@name_argument
-@cluster_options
-@record_options
-@reporting_options
-@click.option(
-    "--record-as",
-    "ownership",
-    type=click.Choice([str(ownership) for ownership in Ownership]),
-    default=str(Ownership.ADOPTED),
-    show_default=True,
-    help="How to record an unlisted object that has the set's label and field manager, and a "
-    "listed one without the annotation of ownership; `owned` writes the annotation.",
-)
-@click.option(
-    "--allow-partial",
-    is_flag=True,
-    help="Rebuild a lost inventory although not every kind could be listed; forget kinds "
-    "that only its annotation names and that cannot be searched.",
-)
-@yes_option
-def repair(
-    name: str,
-    cluster_target: ClusterTarget,
-    reporting: Reporting,
-    options: Options,
-    ownership: str,
-    allow_partial: bool,
-    yes: bool,
-) -> int:
-    """Reconcile the inventory of the set NAME with the cluster.
-
-    Neither creates nor deletes objects: it adds and removes inventory entries, and restores a
-    lost label. An object that is recorded as adopted is orphaned, not deleted, when it leaves the
-    set.
-
-    \b
-    Examples:
-      applyprune inventory repair web --dry-run
-      applyprune inventory repair web --yes
-    """
-    from applyprune.cli.confirmation import Confirmation
-
-    if options.dry_run is DryRun.OFF:
-        Confirmation(reporting, yes).confirm(
-            f"repairing the inventory of the set {name}",
-            f"Reconcile the inventory of the set {name} with the cluster?",
-        )
-    options = replace(options, allow_partial=allow_partial)
-    return reporting.print_events(_repair(cluster_target, name, options, Ownership(ownership)))
-
-
-@inventory.command(cls=RunCommand)
-@set_argument
-@click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
-@cluster_options
-@record_options
-@reporting_options
-@click.option("--all", "everything", is_flag=True, help="All objects, and the set itself.")
-def orphan(
-    name: str,
-    objects: tuple[str, ...],
-    cluster_target: ClusterTarget,
-    reporting: Reporting,
-    options: Options,
-    everything: bool,
-) -> int:
-    """Remove objects from the set NAME without deleting them.
-
-    Removes the set's label and field manager from them.
-
-    \b
-    Examples:
-      applyprune inventory orphan web deployment.apps/web
-      applyprune inventory orphan web --all
-    """
-    from applyprune.cli.session import no_input, run_set
-
-    select = _selected(objects, everything=everything)
-    options = replace(options, mode=Mode.ORPHAN, select=select)
-    return reporting.print_events(run_set(cluster_target, name, no_input, options))
-
-
-@inventory.command(cls=RunCommand)
-@click.argument("source", type=SET, metavar="FROM")
-@click.argument("to", type=SET, metavar="TO")
-@click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
-@cluster_options
-@record_options
-@reporting_options
-@click.option("--all", "everything", is_flag=True, help="All objects; the set FROM is removed.")
-@click.option(
-    "--to-namespace",
-    default="",
-    type=NAMESPACE,
-    metavar="NS",
-    callback=namespace_name,
-    help="Namespace of the inventory of TO, if it differs.",
-)
-def move(
-    source: str,
-    to: str,
-    objects: tuple[str, ...],
-    cluster_target: ClusterTarget,
-    reporting: Reporting,
-    options: Options,
-    everything: bool,
-    to_namespace: str,
-) -> int:
-    """Transfer objects from the set FROM to the set TO without deleting them.
-
-    Run the same command again to resume an interrupted move.
-
-    \b
-    Examples:
-      applyprune inventory move web shop service/web deployment.apps/web
-      applyprune inventory move web shop --all --to-namespace shop
-    """
-    from applyprune.cli.session import open_session
-    from applyprune.engine.operations.move import Side
-    from applyprune.engine.operations.move import move as move_objects
-
-    options = replace(options, select=_selected(objects, everything=everything))
-
-    def events() -> Iterator[Event]:
-        with open_session(cluster_target) as session:
-            sets = session.applyset(source), session.applyset(to, to_namespace)
-            leaving, joining = (Side(applyset.identity, applyset.store()) for applyset in sets)
-            yield from move_objects(leaving, joining, options, session.cluster.client, session.stop)
-
-    return reporting.print_events(events())
-
-
-@inventory.command(cls=RunCommand)
-@set_argument
-@cluster_options
-@record_options
-@reporting_options
-def release(
-    name: str, cluster_target: ClusterTarget, reporting: Reporting, options: Options
-) -> int:
-    """Take the set NAME back from the Bundle that owns it.
-
-    The Bundle must be suspended or gone. Only the inventory is written; every object stays as it
-    is, and stays listed.
-
-    \b
-    Examples:
-      kubectl patch bundle web --type merge -p '{"spec": {"suspend": true}}'
-      applyprune inventory release web
-    """
-    from applyprune.cli.session import open_session
-    from applyprune.engine.operations.release import release as release_set
-
-    def events() -> Iterator[Event]:
-        with open_session(cluster_target) as session:
-            applyset = session.applyset(name)
-            yield from release_set(
-                applyset.identity,
-                options,
-                applyset.store(),
-                session.stop,
-                is_active=lambda owner: _is_active(session.cluster.client, owner),
-            )
-
-    return reporting.print_events(events())
-
-
-def _is_active(cluster: KubernetesClient, owner: str) -> bool:
-    """Return whether a Bundle exists and is not suspended; raises NotServed if nobody can know."""
-    from applyprune.errors import NotFound, NotServed
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import LiveObject
-    from applyprune.model.resources import BUNDLES, DEFINITIONS
-
-    namespace, _, bundle = owner.removeprefix(f"{BUNDLES.kind} ").partition("/")
-    try:
-        live = cluster.get(BUNDLES, Ref(BUNDLES.group, BUNDLES.kind, namespace, bundle), full=True)
-    except NotFound:
-        return False
-    except NotServed:
-        # The kind is gone only with its CRD; a server that has just started serves none either.
-        crd = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
-        if isinstance(cluster.read(DEFINITIONS, crd), LiveObject):
-            raise
-        return False
-    return not ((live.body or {}).get("spec") or {}).get("suspend")
+inventory.add_command(repair)
+inventory.add_command(orphan)
+inventory.add_command(own)
+inventory.add_command(move)
+inventory.add_command(release)
 
 
 def _applysets(
@@ -342,31 +159,6 @@ def _entries(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
     yield from (
         EntryListed(applyset.name, applyset.namespace, entry) for entry in found.entries.values()
     )
-
-
-def _repair(
-    cluster_target: ClusterTarget, name: str, options: Options, ownership: Ownership
-) -> Iterator[Event]:
-    from applyprune.cli.session import open_session
-    from applyprune.engine.operations.repair import repair as repair_inventory
-
-    with open_session(cluster_target) as session:
-        applyset = session.applyset(name)
-        yield from repair_inventory(
-            applyset.identity,
-            options,
-            ownership,
-            session.cluster.client,
-            applyset.store(),
-            session.stop,
-        )
-
-
-def _selected(objects: tuple[str, ...], *, everything: bool) -> frozenset[str]:
-    """Return the named objects; empty for --all. Raise UsageError for both or neither."""
-    if bool(objects) == everything:
-        raise UsageError("name the objects as KIND/NAME, or give --all")
-    return frozenset(objects)
 
 
 def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:

@@ -1,0 +1,293 @@
+"""Adopted objects that become owned: by ``inventory own``, and by ``--adopt-as owned``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import OwnedByBundle, UsageError
+from applyprune.model.events import ObjectStatus, Outcome
+from applyprune.model.inventory import Ownership
+from applyprune.model.options import Adopt, DryRun, Mode
+from applyprune.model.plan import Fate
+from applyprune.planning.applyset import OWNED_BY, PART_OF
+from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
+from tests.support.input_files import write_input
+from tests.support.kill import Moment, kill_at_first
+from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+
+OWNED = Ownership.OWNED
+
+
+def _path(stage: Stage, name: str = "theirs") -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _create(stage: Stage, kubectl: Kubectl, name: str = "theirs", **metadata: Any) -> None:
+    body = config_map(name, "w", **metadata)
+    kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
+
+
+def _adopt(stage: Stage, kubectl: Kubectl) -> None:
+    """Adopt the ConfigMap ``theirs`` into a set that creates ``a`` and ``b``."""
+    _create(stage, kubectl)
+    assert stage.run(*map(config_map, ("theirs", "a", "b")), force_conflicts=True).exit_code == 0
+
+
+def _recorded(stage: Stage, name: str = "theirs") -> Ownership:
+    (found,) = [one.ownership for one in stage.inventory().entries.values() if one.ref.name == name]
+    return found
+
+
+def _witness(api: Api, stage: Stage, name: str = "theirs") -> bool:
+    annotations = api.get(_path(stage, name))["metadata"].get("annotations") or {}
+    return bool(annotations.get(OWNED_BY) == stage.target.id)
+
+
+def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """After that it is like one that the set has created: nothing drifts, nothing is sent again."""
+    _adopt(stage, kubectl)
+    told = stage.own("configmap/theirs", dry_run=DryRun.SERVER)
+    assert told.outcomes == {"configmap/theirs": Outcome.CONFIGURED}
+    assert (_witness(api, stage), _recorded(stage)) == (False, Ownership.ADOPTED)
+    story = stage.own("configmap/theirs")
+    assert (story.exit_code, story.outcomes) == (0, {"configmap/theirs": Outcome.CONFIGURED})
+    assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
+    assert not stage.check().found
+    status = [one for one in stage.status(drift=True).events if isinstance(one, ObjectStatus)]
+    assert [(one.ref.name, one.drifted) for one in status if one.ref.name == "theirs"] == [
+        ("theirs", False)
+    ]
+    version = api.get(_path(stage))["metadata"]["resourceVersion"]
+    again = stage.run(*map(config_map, ("theirs", "a", "b")))
+    assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
+    assert api.get(_path(stage))["metadata"]["resourceVersion"] == version
+    assert stage.own().outcomes["configmap/theirs"] is Outcome.UNCHANGED
+    assert stage.run(*map(config_map, "ab")).outcomes["configmap/theirs"] is Outcome.PRUNED
+    assert not api.exists(_path(stage))
+
+
+def test_every_object_becomes_owned_and_goes_with_the_set(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """A controller that writes the object meanwhile is no obstacle."""
+    _adopt(stage, kubectl)
+    kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(DEPLOYMENT))
+    bodies = [*map(config_map, ("theirs", "a", "b")), DEPLOYMENT]
+    assert stage.run(*bodies).exit_code == 0
+    story = stage.own()
+    assert story.exit_code == 0
+    assert {name for name, one in story.outcomes.items() if one is Outcome.CONFIGURED} == {
+        "configmap/theirs",
+        "deployment.apps/web",
+    }
+    story = stage.run(mode=Mode.DELETE, timeout=60.0)
+    assert set(story.outcomes.values()) == {Outcome.DELETED}
+    assert not api.exists(_path(stage))
+
+
+@pytest.mark.parametrize(
+    "obstacle",
+    ["other set", "stolen label", "no label", "owner", "Helm", "Flux", "terminating", "recreated"],
+)
+def test_object_of_somebody_else_does_not_become_owned(
+    stage: Stage, api: Api, kubectl: Kubectl, obstacle: str
+) -> None:
+    """Neither the annotation nor the record says so; the others do become owned."""
+    _create(stage, kubectl, "fine")
+    _adopt(stage, kubectl)
+    stage.run(*map(config_map, ("theirs", "a", "b", "fine")), force_conflicts=True)
+    where = ("-n", stage.namespace)
+    words = _obstruct(stage, api, kubectl, obstacle)
+    story = stage.own("configmap/theirs", "configmap/fine")
+    assert story.exit_code == 3
+    assert story.outcomes["configmap/fine"] is Outcome.CONFIGURED
+    assert story.outcomes["configmap/theirs"] is Outcome.FAILED
+    assert words in story.problem("configmap/theirs")
+    assert not _witness(api, stage)
+    assert _recorded(stage) is Ownership.ADOPTED
+    if obstacle == "terminating":
+        patch = '{"metadata":{"finalizers":null}}'
+        kubectl("patch", "configmap/theirs", *where, "--type=merge", "-p", patch)
+
+
+def _obstruct(stage: Stage, api: Api, kubectl: Kubectl, obstacle: str) -> str:
+    """Let somebody else get the adopted object; return why it cannot become owned."""
+    where = ("configmap/theirs", "-n", stage.namespace)
+    if obstacle == "other set":
+        other = Stage(stage.kubeconfig, stage.namespace, name="other")
+        other.run(config_map("theirs"), adopt=Adopt.ALL)
+        return "it belongs to the set other"
+    if obstacle == "stolen label":
+        kubectl("label", *where, "--overwrite", f"{PART_OF}=applyset-x-v1")
+        return "has the label of another set"
+    if obstacle == "no label":
+        kubectl("label", *where, f"{PART_OF}-")
+        return "it does not have this set's label"
+    if obstacle == "owner":
+        owner = api.get(_path(stage, "a"))["metadata"]["uid"]
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner}
+        patch = json.dumps({"metadata": {"ownerReferences": [reference]}})
+        kubectl("patch", *where, "--type=merge", "-p", patch)
+        return "it belongs to ConfigMap/a"
+    if obstacle == "Helm":
+        kubectl("annotate", *where, "meta.helm.sh/release-name=web")
+        return "Helm has marked it"
+    if obstacle == "Flux":
+        body = config_map("theirs", "v")
+        flux = ("--server-side", "--field-manager=kustomize-controller", "--force-conflicts")
+        kubectl("apply", *flux, "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
+        return "kustomize-controller applies it too"
+    if obstacle == "terminating":
+        patch = '{"metadata":{"finalizers":["example.com/hold"]}}'
+        kubectl("patch", *where, "--type=merge", "-p", patch)
+        kubectl("delete", *where, "--wait=false")
+        return "it is being deleted"
+    kubectl("delete", *where)
+    _create(stage, kubectl)
+    return "it is not the listed object"
+
+
+def test_unlisted_object_does_not_become_owned(stage: Stage, kubectl: Kubectl) -> None:
+    """A typing error is an error, and so is the set of a Bundle; what is gone is skipped."""
+    with pytest.raises(UsageError, match="there is no set web"):
+        stage.own()
+    _adopt(stage, kubectl)
+    kubectl("create", "configmap", "plain", "-n", stage.namespace)
+    with pytest.raises(UsageError, match="does not list configmap/plain"):
+        stage.own("configmap/plain")
+    kubectl("delete", "configmap/theirs", "-n", stage.namespace)
+    story = stage.own()
+    assert (story.exit_code, story.outcomes["configmap/theirs"]) == (0, Outcome.SKIPPED)
+    owner = Stage(stage.kubeconfig, stage.namespace, owner="Bundle x/y", takes_over=True)
+    owner.run(*map(config_map, "ab"))
+    with pytest.raises(OwnedByBundle):
+        stage.own()
+
+
+@pytest.mark.parametrize("moment", Moment)
+def test_killed_run_leaves_no_record_without_the_annotation(
+    stage: Stage,
+    proxy: FaultProxy,
+    api: Api,
+    kubectl: Kubectl,
+    tmp_path: Path,
+    moment: Moment,
+) -> None:
+    """Until both say owned, the object counts as adopted, and a prune keeps it."""
+    _adopt(stage, kubectl)
+
+    def is_patch(exchange: Exchange) -> bool:
+        return "json-patch" in exchange.header("content-type")
+
+    call = ("inventory", "own", "web", "--every", "--yes", "-n", stage.namespace)
+    kill_at_first(proxy, is_patch, moment, call, proxy.kubeconfig(tmp_path))
+    assert _recorded(stage) is Ownership.ADOPTED
+    smaller = stage.run(*map(config_map, "ab"), dry_run=DryRun.SERVER)
+    assert smaller.outcomes["configmap/theirs"] is Outcome.ORPHANED
+    assert stage.own("configmap/theirs", lock_timeout=30.0).exit_code == 0
+    assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
+    assert stage.run(*map(config_map, "ab")).outcomes["configmap/theirs"] is Outcome.PRUNED
+
+
+def test_refused_annotation_is_not_recorded(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl
+) -> None:
+    """Not even if the server says that the patch has succeeded, and has not kept the annotation."""
+    _adopt(stage, kubectl)
+
+    def is_patch(seen: Exchange) -> bool:
+        return "json-patch" in seen.header("content-type")
+
+    reply = api.get(_path(stage))
+    proxy.rule = always(faults.answer(200, json.dumps(reply).encode()), where=is_patch)
+    story = spoiled.own("configmap/theirs")
+    assert story.exit_code == 3
+    assert "changes faster than it can be annotated" in story.problem("configmap/theirs")
+    assert _recorded(stage) is Ownership.ADOPTED
+
+
+def test_object_is_adopted_as_owned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """The plan says so, the digest depends on it, and a later prune deletes it."""
+    _create(stage, kubectl)
+    bodies = [*map(config_map, ("theirs", "a", "b"))]
+    options: dict[str, Any] = {"force_conflicts": True, "adopt_as": OWNED}
+    planned = stage.run(*bodies, dry_run=DryRun.SERVER, **options).plan
+    (step,) = [one for one in planned.applies if one.fate is Fate.ADOPT]
+    assert step.reason == "adopted, as owned: a later prune deletes it"
+    plain = stage.run(*bodies, dry_run=DryRun.SERVER, force_conflicts=True).plan
+    assert planned.digest != plain.digest
+    assert stage.run(*bodies, **options).exit_code == 0
+    assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
+    assert not stage.check().found
+    assert set(stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
+    assert stage.run(*map(config_map, "ab")).outcomes["configmap/theirs"] is Outcome.PRUNED
+
+
+def test_object_that_kubectl_has_applied_is_adopted_as_owned(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """What kubectl has declared becomes the set's own, so kubectl does not run it any more."""
+    body = config_map("theirs")
+    kubectl("apply", "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
+    kubectl("apply", "--server-side", "-n", stage.namespace, "-f", "-", stdin=json.dumps(body))
+    assert stage.run(body, config_map("a"), adopt_as=OWNED).exit_code == 0
+    assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
+    assert stage.run(config_map("a")).outcomes["configmap/theirs"] is Outcome.PRUNED
+
+
+@pytest.mark.parametrize("whose", ["Helm", "another applier", "another set"])
+def test_object_of_another_tool_is_not_adopted_as_owned(
+    stage: Stage, api: Api, kubectl: Kubectl, whose: str
+) -> None:
+    """Only --adopt=all says that it is meant to become the set's own."""
+    if whose == "Helm":
+        _create(stage, kubectl, annotations={"meta.helm.sh/release-name": "r"})
+    elif whose == "another applier":
+        applier = ("--server-side", "--field-manager=other-tool")
+        body = json.dumps(config_map("theirs"))
+        kubectl("apply", *applier, "-n", stage.namespace, "-f", "-", stdin=body)
+    else:
+        other = Stage(stage.kubeconfig, stage.namespace, name="other")
+        other.run(config_map("theirs"))
+    options: dict[str, Any] = {"force_conflicts": True, "adopt_as": OWNED}
+    story = stage.run(config_map("theirs"), config_map("a"), **options)
+    if whose == "another set":
+        assert "belongs to another set" in story.problem("configmap/theirs")
+    else:
+        assert story.exit_code == 0
+        assert _recorded(stage) is Ownership.ADOPTED
+    assert not _witness(api, stage)
+    if whose == "another set":
+        story = stage.run(config_map("theirs"), config_map("a"), adopt=Adopt.ALL, **options)
+        assert story.exit_code == 0
+        assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
+
+
+def test_killed_adoption_as_owned_is_harmless(
+    stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """The annotation is on the object, and no record says owned: it is kept."""
+    _create(stage, kubectl)
+    folder = write_input(tmp_path / "in.yaml", map(config_map, ("theirs", "a", "b")))
+
+    def applies(exchange: Exchange) -> bool:
+        return exchange.method == "PATCH" and exchange.path.endswith("/configmaps/theirs")
+
+    call = ("apply", "web", "-f", folder, "--adopt-as", "owned", "--force-conflicts", "--yes")
+    kubeconfig = proxy.kubeconfig(tmp_path)
+    kill_at_first(proxy, applies, Moment.AFTER, (*call, "-n", stage.namespace), kubeconfig)
+    assert _witness(api, stage)
+    assert _recorded(stage) is Ownership.ADOPTED
+    smaller = stage.run(*map(config_map, "ab"), lock_timeout=30.0)
+    assert smaller.outcomes["configmap/theirs"] is Outcome.ORPHANED
+    assert api.exists(_path(stage))
