@@ -38,7 +38,7 @@ from applyprune.planning.ownership.ignored_fields import (
 )
 from applyprune.planning.readiness.wait_rules import wait_word
 from applyprune.planning.schema.crd import defined_resources, served_versions
-from applyprune.planning.schema.server_errors import is_recreation_allowed
+from applyprune.planning.schema.immutable import is_recreation_allowed
 from applyprune.planning.suggest import advice_for_kind
 
 if TYPE_CHECKING:

@@ -31,10 +31,11 @@ from applyprune.planning.ownership.owner import (
 from applyprune.planning.ownership.shared_fields import drifted_fields
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.finished_jobs import job_record
-from applyprune.planning.schema.server_errors import explained, why_not
+from applyprune.planning.schema.immutable import NOT_CREATED, explained, says_immutable, why_not
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from applyprune.model.identity import GroupKind
     from applyprune.model.inventory import InventoryEntry
@@ -232,11 +233,21 @@ def refuse_false_absence(uid: str, state: State, error: ApplypruneError) -> None
 def refused_recreation(
     step: ApplyStep,
     live: LiveObject,
+    created: Mapping[str, Any] | None,
     error: Invalid,
     applyset: ApplySetIdentity,
     options: Options,
 ) -> RunFailed | None:
-    """Return why an object may not be recreated, with the fields; None if it may."""
-    if reason := why_not(step.desired, step.entry, live, applyset, options):
-        return explained(step.desired, error, reason)
-    return None
+    """Return why an object may not be recreated, with the fields; None if it may.
+
+    ``live`` was read in full. ``created`` is the object as the server would create it now; None if
+    it would not. Then the error may be about something else than an immutable field.
+    """
+    if created is None and not says_immutable(error):
+        return None
+    reason = why_not(step.desired, step.entry, live, applyset, options)
+    if created is None:
+        reason = NOT_CREATED
+    if not reason:
+        return None
+    return explained(step.desired, error, reason, live, created, applyset.manager)

@@ -239,10 +239,10 @@ class Applier:
     def _after_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
         """Find out why a guard failed: our own reply was lost, or the object has changed."""
         desired = step.desired
-        state = self.context.cluster.read(desired.resource, desired.ref)
+        state = self.context.cluster.read(desired.resource, desired.ref, full=True)
         live = state if isinstance(state, LiveObject) else None
         if live is not None and is_found_at_create(step, live, self.context.applyset):
-            return self._adopt_found(step, error)
+            return self._adopt_found(step, live, error)
         is_ours = refused_guard(step, live, error, self.context.applyset)
         if live is None:
             raise error
@@ -261,10 +261,9 @@ class Applier:
         self._send(self.recreator.delete(step, live, deletion))
         return self._done(step, Outcome.RECREATED, reason=IN_PLACE)
 
-    def _adopt_found(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
+    def _adopt_found(self, step: ApplyStep, live: LiveObject, error: ApplypruneError) -> ObjectDone:
         """Adopt an object that the plan was to create, if it may be adopted; record that first."""
         context, desired = self.context, step.desired
-        live = context.cluster.get(desired.resource, desired.ref, full=True)
         found = found_at_create(
             step,
             live,

@@ -11,7 +11,7 @@ from applyprune.planning.diff.states import renamed
 from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.replies import refused_recreation
 from applyprune.planning.requests import delete_request, trial_request
-from applyprune.planning.schema.server_errors import is_worth_a_trial
+from applyprune.planning.schema.immutable import is_worth_a_trial
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
@@ -66,17 +66,17 @@ def check_recreation(
 ) -> tuple[DeleteRequest, Mapping[str, Any]]:
     """Return the delete of an object that may be re-created, and the object as it would be then.
 
-    Raises ``error`` itself if it is not about an immutable field. Raises RunFailed, which names the
-    field, if the object may not be re-created.
+    ``live`` was read in full. Raises ``error`` if it is not about an immutable field. Raises
+    RunFailed, which names the field, if the object may not be re-created.
     """
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         raise error
     body = created_again(context.cluster, context.applyset, step.desired)
-    if body is None:
-        raise error
-    refused = refused_recreation(step, live, error, context.applyset, context.options)
+    refused = refused_recreation(step, live, body, error, context.applyset, context.options)
     if refused is not None:
         raise refused from error
+    if body is None:
+        raise error
     deletion = delete_request(step.desired.resource, live, context.options.prune.propagation)
     return deletion, body
 

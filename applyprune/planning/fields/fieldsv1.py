@@ -30,7 +30,7 @@ def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
     """
     last = above[-1] if above else ""
     keys = {name for name, _ in last.keys} if isinstance(last, ListItem) else set()
-    below = {step: inner for step, inner in _below(fields).items() if inner != {".": {}}}
+    below = {step: inner for step, inner in fields_below(fields).items() if inner != {".": {}}}
     more = {step: inner for step, inner in below.items() if step not in keys}
     for step, inner in (more or below).items():
         path = (*above, step)
@@ -42,7 +42,7 @@ def leaves(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
 
 def owned_items(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
     """Yield the path of each list item that is owned itself, not only something in it."""
-    for step, inner in _below(fields).items():
+    for step, inner in fields_below(fields).items():
         path = (*above, step)
         if isinstance(step, ListItem) and _has_itself(inner):
             yield path
@@ -52,7 +52,7 @@ def owned_items(fields: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
 def owns(fields: Mapping[str, Any], path: Path) -> bool:
     """Return whether a field is owned, directly or as part of a value that is owned as a whole."""
     for step in path:
-        below = _below(fields)
+        below = fields_below(fields)
         if step not in below:
             return False
         fields = below[step]
@@ -78,7 +78,7 @@ def extracted(fields: Mapping[str, Any], value: Any) -> Any:
     """Return the part of a value that is owned; the items of a list keep their order."""
     if not fields:
         return value
-    below = _below(fields)
+    below = fields_below(fields)
     if isinstance(value, dict):
         return {
             step: extracted(inner, value[step])
@@ -98,7 +98,7 @@ def covers(fields: Mapping[str, Any], value: Any) -> bool:
     """
     if not value or not fields:
         return True  # nothing to own, or owned as a whole
-    below = _below(fields)
+    below = fields_below(fields)
     if isinstance(value, Mapping):
         filled = ((key, inner) for key, inner in value.items() if inner)
         return all(key in below and covers(below[key], inner) for key, inner in filled)
@@ -120,7 +120,7 @@ def _is_item(step: Step, value: Any) -> bool:
 def whole_above(fields: Mapping[str, Any], path: Path) -> Path:
     """Return the path of the value around a field that is owned as a whole; empty if none."""
     for depth, step in enumerate(path[:-1], 1):
-        below = _below(fields)
+        below = fields_below(fields)
         if step not in below:
             return ()
         fields = below[step]
@@ -132,7 +132,7 @@ def whole_above(fields: Mapping[str, Any], path: Path) -> Path:
 def is_split(fields: Mapping[str, Any], path: Path) -> bool:
     """Return whether the parts of the value at a path are owned separately."""
     for step in path:
-        below = _below(fields)
+        below = fields_below(fields)
         if step not in below:
             return False
         fields = below[step]
@@ -219,7 +219,8 @@ def _has_itself(fields: Mapping[str, Any]) -> bool:
     return not fields or "." in fields
 
 
-def _below(fields: Mapping[str, Any]) -> Mapping[Step, Mapping[str, Any]]:
+def fields_below(fields: Mapping[str, Any]) -> Mapping[Step, Mapping[str, Any]]:
+    """Return the fields right below the root of a set, each with those below it."""
     found: dict[Step, Mapping[str, Any]] = {}
     for name, inner in fields.items():
         if (step := _step(name)) is not None:

@@ -16,30 +16,14 @@ from applyprune.errors import (
     ApiError,
     ApplypruneError,
     Forbidden,
-    Invalid,
-    RunFailed,
 )
-from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.inventory import InventoryEntry, Ownership
+from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
-from applyprune.model.options import Options
-from applyprune.model.plan import Desired
 from applyprune.model.problem import Field, Mark
-from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.planning.annotations import RECREATE, not_understood, orphan_mark
-from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.fields.path import bracketed, is_at
-from applyprune.planning.ownership.other_owner import other_owner
-from applyprune.planning.ownership.owner import (
-    Owner,
-    foreign_owner,
-    is_marked,
-    owner_of,
-    ownership_of,
-)
 
 if TYPE_CHECKING:
-    from applyprune.model.live import LiveObject
+    pass
 
 # The wording of structured-merge-diff and apimachinery.
 _TYPED = re.compile(
@@ -50,6 +34,10 @@ _CONVERTING = re.compile(r"^unable to convert unstructured object to [^:]*: ")
 _INVALID = re.compile(r'^[\w.]+ "[^"]*" is invalid: ')
 _PATTERN = re.compile(r",\s+regex used for validation is '[^']*'")
 _UNCHECKED = re.compile(r", <nil>: Invalid value: null: some validation rules were not [^,\]]*")
+# The server prints a value as JSON, an older one as a Go struct, and a difference as a patch.
+_VALUE = re.compile(r"Invalid value: (?=[\w.*&]*[{\[])")
+_MORE = re.compile(r"[\w.*]*[{\[]")
+_DIFFERENCE = re.compile(r"\s+(?:@@ -\d|[*&]?[a-z]\w*\.[A-Z]\w*\{).*", re.DOTALL)
 _QUOTED = re.compile(r'Invalid value: "([^"]*)"')
 _SCHEMA = re.compile(
     r"(?P<path>\.\S.*?): (?P<why>field not declared in schema"
@@ -79,7 +67,6 @@ _ADVICE = (
     ("illegal base64", "Values in data must be base64; put plain text into stringData."),
     ("does not match template", "The template needs the labels of the selector."),
 )
-_LONGEST = 100
 
 
 def clean_message(message: str) -> str:
@@ -89,7 +76,35 @@ def clean_message(message: str) -> str:
         bare = noise.sub("", bare)
     if bare.startswith("[") and bare.endswith("]"):
         bare = bare[1:-1]
-    return _GO.sub(lambda found: found[1] or found[2] or "", bare)
+    bare = _GO.sub(lambda found: found[1] or found[2] or "", bare)
+    return _DIFFERENCE.sub("", _without_values(bare))
+
+
+def _without_values(message: str) -> str:
+    """Return a message without the JSON and the Go structs in it; they may be cut off."""
+    while (found := _VALUE.search(message)) is not None:
+        end = _end_of_value(message, found.end())
+        message = message[: found.start()] + message[end:].removeprefix(": ")
+    return message
+
+
+def _end_of_value(text: str, start: int) -> int:
+    """Return where a mapping or list ends, such as ``[]string{"a"}``; the length if it is cut."""
+    depth, quoted, at = 0, False, start
+    while at < len(text):
+        letter = text[at]
+        if letter == "\\" and quoted:
+            at += 1
+        elif letter == '"':
+            quoted = not quoted
+        elif not quoted and letter in "{[":
+            depth += 1
+        elif not quoted and letter in "}]":
+            depth -= 1
+            if depth == 0 and _MORE.match(text, at + 1) is None:
+                return at + 1
+        at += 1
+    return len(text)
 
 
 def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
@@ -248,8 +263,7 @@ def _index(text: str, body: list[Any]) -> tuple[int, str] | None:
 
 
 def _short(reason: str) -> str:
-    bare = clean_message(reason)
-    return bare if len(bare) <= _LONGEST else f"{bare[:_LONGEST]}…"
+    return clean_message(reason)
 
 
 # The wording of apiserver's authorization filter, and of its admission plugin for webhooks.
@@ -295,86 +309,3 @@ def _is_about(found: re.Match[str], ref: Ref) -> bool:
     if said.get("group"):
         return said["group"] == ref.group
     return said["resource"].lower() in {kind, f"{kind}s", f"{kind}es"}
-
-
-_UNPROCESSABLE = 422
-_NEVER = frozenset(
-    {
-        NAMESPACE,
-        CRD,
-        GroupKind("", "PersistentVolume"),
-        GroupKind("", "PersistentVolumeClaim"),
-    }
-)
-
-
-def is_recreation_allowed(metadata: Mapping[str, object]) -> bool:
-    """Return whether the manifest allows its recreation."""
-    return mapping(metadata.get("annotations")).get(RECREATE) == "allowed"
-
-
-def is_worth_a_trial(error: ApplypruneError) -> bool:
-    """Return whether a rejected update may be about an immutable field.
-
-    Neither the code nor the text proves it, so a trial is needed: a server dry run of a create. An
-    error about metadata never needs a trial.
-    """
-    if not isinstance(error, Invalid) or error.code != _UNPROCESSABLE:
-        return False
-    fields = [cause.get("field", "") for cause in error.causes]
-    return not any(field.split(".")[0] == "metadata" for field in fields)
-
-
-def why_not(
-    desired: Desired,
-    entry: InventoryEntry,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> str:
-    """Return why an object may not be recreated; empty if it may."""
-    kind = desired.ref.group_kind
-    if kind in _NEVER:
-        return f"a {kind.kind} is never recreated"
-    if marked := _mark_against(desired, live):
-        return marked
-    adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
-    if adopted and not options.prune.prune_adopted:
-        return "it was adopted, not created, by this set (--prune-adopted)"
-    if owner_of(live, entry, applyset) is not Owner.RECORDED or not is_marked(live, applyset):
-        return "it does not have this set's label and field manager any more"
-    if owner := foreign_owner(live, applyset.manager):
-        return f"it belongs to {owner}, by its ownerReferences"
-    other = other_owner(entry, live, applyset)  # guard: other-owner-recreate
-    if other and not options.prune.prune_shared:
-        return f"{other} (--prune-shared)"
-    if not (options.apply.recreate or desired.recreate):
-        return "that is not allowed"
-    return ""
-
-
-def _mark_against(desired: Desired, live: LiveObject) -> str:
-    """Return which annotation forbids to delete an object, or may forbid it; empty if none does."""
-    if rule := orphan_mark(live.metadata) or desired.orphan_reason:
-        return f"it is marked {rule}"
-    unknown = not_understood(live.metadata)  # guard: mark-before-recreation
-    return f"{unknown} is not understood" if unknown else ""
-
-
-def explained(desired: Desired, error: Invalid, obstacle: str) -> RunFailed:
-    """Return the failure for a rejected change of immutable fields; it names the fields."""
-    fields = sorted({cause["field"] for cause in error.causes if cause.get("field")})
-    reason = clean_message(error.message)
-    named = f": {', '.join(fields)}" if fields and not reason.startswith(fields[0]) else ""
-    hint = (
-        f"To delete and recreate it: --recreate, or the annotation {RECREATE}: allowed."
-        if obstacle == "that is not allowed"
-        else f"It cannot be recreated: {obstacle}."
-    )
-    return RunFailed(
-        f"{desired.ref} cannot be changed in place{named}",
-        location=desired.origin,
-        reason=reason,
-        hint=hint,
-        marks=error_fields(error, desired.body),
-    )
