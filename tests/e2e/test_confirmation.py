@@ -376,7 +376,11 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
     assert desk.api("POST", f"{maps}?fieldManager=kubectl", config_map("found"))[0] == 201
     Stage(desk.plane.kubeconfig, desk.namespace).run(*map(config_map, [*"abc", "found"]))
     audit.restart()
-    summary = "4 objects: 3 will be deleted, 1 was adopted and stays; --prune-adopted deletes it\n"
+    summary = (
+        "4 objects: 3 will be deleted, 1 was adopted and stays\n"
+        "To delete what was adopted: --prune-adopted, or make it owned first:\n"
+        f"  applyprune inventory own web -n {desk.namespace} configmap/found\n"
+    )
     with desk.on_terminal("delete", columns=120) as terminal:
         shown = terminal.read_until(QUESTION)
         terminal.type("n\n")
@@ -395,6 +399,10 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
         terminal.read_until(QUESTION)
         terminal.type("y\n")
         assert terminal.ended() == 0
+    assert terminal.shown.endswith(
+        "1 object stays in the cluster, and no set lists it. To delete it:\n"
+        f"  kubectl delete -n {desk.namespace} configmap/found\n"
+    )
     assert desk.names() == {"found"}
 
 
@@ -470,3 +478,52 @@ def test_repair_asks_on_the_terminal_too(desk: Desk, audit: AuditTrail) -> None:
         assert terminal.ended() == 1
     assert terminal.shown.endswith("n\nnothing was changed\n")
     assert writes(audit) == []
+
+
+def test_adopted_objects_become_owned_after_a_yes(desk: Desk, audit: AuditTrail) -> None:
+    """The objects are listed first; a no writes nothing, and nobody is asked about owned ones."""
+    maps = f"/api/v1/namespaces/{desk.namespace}/configmaps"
+    assert desk.api("POST", maps, config_map("found"))[0] == 201
+    found = desk.input("a", "b", "c", "found")
+    call = ("apply", "web", "-n", desk.namespace, "-f", found, "--yes")
+    assert applyprune(*call, kubeconfig=desk.plane.kubeconfig).code == 0
+    audit.restart()
+    own = ("inventory", "own", "web", "--every", "-n", desk.namespace)
+    question = "A later prune or delete of the set deletes this object. Make this object owned?"
+    with on_terminal(*own, kubeconfig=desk.plane.kubeconfig) as terminal:
+        shown = terminal.read_until(f"{question} [y/N] ")
+        assert "configmap/found\n" in shown
+        assert "configmap/a\n" not in shown
+        terminal.type("n\n")
+        assert terminal.ended() == 1
+    assert writes(audit) == []
+    refused = applyprune(*own, kubeconfig=desk.plane.kubeconfig)
+    assert (refused.code, "making objects of the set web owned needs" in refused.err) == (2, True)
+    with on_terminal(*own, kubeconfig=desk.plane.kubeconfig) as terminal:
+        terminal.read_until(question)
+        terminal.type("y\n")
+        assert terminal.ended() == 0
+    assert "configmap/found configured (as owned: a later prune or delete deletes it)" in (
+        terminal.shown
+    )
+    ended = applyprune(*own, "--yes", kubeconfig=desk.plane.kubeconfig)
+    assert (ended.code, "4 unchanged" in ended.out) == (0, True)
+    smaller = ("apply", "web", "-n", desk.namespace, "-f", desk.input("a", "b", "c"), "--yes")
+    ended = applyprune(*smaller, kubeconfig=desk.plane.kubeconfig)
+    assert (ended.code, desk.names()) == (0, {"a", "b", "c"}), ended
+
+
+def test_adoption_as_owned_is_asked_about(desk: Desk) -> None:
+    """The table says what it means."""
+    maps = f"/api/v1/namespaces/{desk.namespace}/configmaps"
+    assert desk.api("POST", f"{maps}?fieldManager=kubectl", config_map("found"))[0] == 201
+    found = desk.input("a", "b", "c", "found")
+    with desk.on_terminal("apply", "-f", found, "--adopt-as", "owned", columns=120) as terminal:
+        shown = terminal.read_until(QUESTION)
+        terminal.type("y\n")
+        assert terminal.ended() == 0
+    assert "configmap/found   will be adopted   from kubectl\n" in shown
+    assert "as owned: a later prune deletes it\n" in shown
+    assert "configmap/found configured (adopted, as owned: a later prune deletes it)" in (
+        terminal.shown
+    )

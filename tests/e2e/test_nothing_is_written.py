@@ -93,6 +93,7 @@ def test_reading_verbs_write_nothing(
             ("inventory", "move", "web", "new", "configmap/leaves", "-n", namespace, "--dry-run"),
         ),
         ({0}, ("inventory", "orphan", "web", "--all", "-n", namespace, "--dry-run")),
+        ({0, 3}, ("inventory", "own", "web", "--every", "-n", namespace, "--dry-run")),
         ({0}, ("version", "-n", namespace)),
     ]
     kinds = ("configmaps", "secrets")

@@ -35,8 +35,8 @@ from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.guard_lines import lifted_text
+from applyprune.output.text.orphaned_lines import orphaned_lines
 from applyprune.output.text.problem_text import problem_text, wrapped_line
-from applyprune.output.text.remaining import remaining_lines
 from applyprune.output.text.status import InspectionPrinter
 from applyprune.output.text.step_details import unchecked_line
 
@@ -201,7 +201,7 @@ class TextPrinter:
         if self._name:
             self._out(f"{self._name}: {what}{self._dry} in {event.elapsed:.1f} s")
         if self._mode is Mode.DELETE and not (self._dry or self._target.quiet):
-            for line in remaining_lines(self._remaining):
+            for line in orphaned_lines(self._remaining):
                 self._target.err(line)
         if event.problem is not None:
             self._problem("error", event.problem)

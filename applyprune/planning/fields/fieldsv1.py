@@ -67,7 +67,7 @@ def has(fields: Mapping[str, Any], path: Path, *, whole: bool = False) -> bool:
     With ``whole``, also if it is part of a value that is owned as a whole.
     """
     for depth, step in enumerate(path):
-        below = _below(fields)
+        below = fields_below(fields)
         if step not in below:
             return whole and depth > 0 and not fields
         fields = below[step]

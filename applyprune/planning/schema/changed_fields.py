@@ -56,7 +56,7 @@ def changed_fields(
     """Return the fields outside metadata that an apply would change, in the order of the manifest.
 
     ``live`` was read in full. ``created`` is the object as the server would create it now: a value
-    that the server only writes in another form is no change.
+    that the server only writes in another form does not count.
     """
     body = sent(desired)
     before, after = masked(live.body, body, desired.body)

@@ -10,7 +10,7 @@ from applyprune.model.identity import Ref
 _NAMED = 20
 
 
-def remaining_lines(refs: Sequence[Ref]) -> Iterator[str]:
+def orphaned_lines(refs: Sequence[Ref]) -> Iterator[str]:
     """Yield how to delete orphaned objects: nothing lists them any more."""
     if not refs:
         return
