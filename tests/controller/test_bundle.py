@@ -16,6 +16,7 @@ from applyprune.controller.bundle import (
     read_bundle,
 )
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Approval, HelmHooks, Mode, PruneLimit, WaitMode
 from applyprune.planning.fields.ignore_rule import IgnoreRule
@@ -45,6 +46,7 @@ def test_full_spec_is_read() -> None:
             "wait": True,
             "forceConflicts": True,
             "adopt": "all",
+            "adoptAs": "owned",
             "recreate": True,
             "helmHooks": "skip",
             "targetNamespace": "elsewhere",
@@ -78,6 +80,7 @@ def test_full_spec_is_read() -> None:
         Adopt.ALL,
         DIGEST,
     )
+    assert options.apply.adopt_as is Ownership.OWNED
     assert options.apply.helm_hooks is HelmHooks.SKIP
     assert (options.prune.allow_empty, options.wait.timeout) == (True, 90)
     assert options.prune.max_prune == PruneLimit(0, 40)
@@ -90,6 +93,7 @@ def test_defaults_are_filled_in() -> None:
     spec = found.spec
     assert (spec.interval, spec.retry_interval, spec.timeout) == (600, 30, 300)
     assert (spec.prune.enabled, spec.wait, spec.adopt) == (True, False, Adopt.UNOWNED)
+    assert spec.adopt_as is Ownership.ADOPTED
     assert found.options(Mode.APPLY).wait.mode is WaitMode.AUTO
     assert spec.service_account_name == "default"
     assert spec.deletion_policy is DeletionPolicy.DELETE

@@ -216,7 +216,7 @@ MUTATIONS = (
         "the witness on an object that is pruned",
         ("witness",),
         "return .*",
-        'return ""',
+        "return None",
         f"{_WITNESS}test_edited_inventory_deletes_no_adopted_object",
     ),
     Mutation(
@@ -237,7 +237,7 @@ MUTATIONS = (
         "another tool's object that is pruned",
         ("other-owner",),
         "return .*",
-        'return ""',
+        "return None",
         f"{_OTHER_OWNER}test_object_that_another_tool_runs_is_orphaned[apply-Helm]",
     ),
     Mutation(

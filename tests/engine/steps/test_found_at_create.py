@@ -12,7 +12,7 @@ from applyprune.model.options import Adopt, Approval, DryRun, Mode
 from applyprune.model.plan import Fate
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.fault_proxy import Exchange, FaultProxy
-from tests.support.objects import config_map
+from tests.support.objects import config_map, manifest
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -101,6 +101,19 @@ def test_objects_of_the_inventorys_new_namespace(stage: Stage, api: Api, fresh: 
     assert [step.fate for step in story.plan.applies].count(Fate.ADOPT) == 2
     assert target.run(mode=Mode.DELETE).exit_code == 0
     assert api.exists(f"/api/v1/namespaces/{fresh}/serviceaccounts/default")
+
+
+def test_plan_file_of_a_new_namespace_is_applied(stage: Stage, fresh: str) -> None:
+    """Its plan adopts what does not exist yet, so it fits whoever creates that first."""
+    manifests = [manifest(body) for body in _namespace_set(fresh)]
+    with stage.connection() as cluster:
+        applyset = stage.applyset(cluster)
+        plan = applyset.plan(manifests).plan
+        assert plan is not None
+        file = applyset.plan_file(plan)
+        report = applyset.apply_plan(manifests, file)
+        assert report.exit_code == 0, report
+        assert applyset.apply_plan(manifests, file).exit_code == 0
 
 
 def _create_before(proxy: FaultProxy, api: Api, stage: Stage, **metadata: Any) -> None:
