@@ -52,6 +52,7 @@ KEYS: Mapping[str, _Form] = {
     "propagation": _Form.TEXT,
     "timeout": _Form.TEXT,
     "lock-timeout": _Form.TEXT,
+    "actor": _Form.TEXT,
     "show-unchanged": _Form.FLAG,
 }
 """The keys of the file; ``context`` is a condition, and all others are options."""
@@ -99,13 +100,35 @@ def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(verb)
     def command(name: str | None, **others: Any) -> Any:
         if not (name := name or config_in_use().name):
-            raise UsageError(
-                "no set given", hint="Give NAME, or add name: NAME to applyprune.yaml."
-            )
+            raise no_set_given()
         return verb(name=name, **others)
 
-    # Both are eager: the file must be read before any other option gets its default.
-    option = click.option(
+    name = click.argument("name", type=SET, required=False, is_eager=True, callback=_note)
+    return name(_config_option(command))
+
+
+def names_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add several NAMEs and --config; the verb gets ``names``, by default that of the file."""
+
+    @wraps(verb)
+    def command(names: tuple[str, ...], **others: Any) -> Any:
+        used = config_in_use().name
+        return verb(names=names or ((used,) if used else ()), **others)
+
+    names = click.argument(
+        "names", nargs=-1, type=SET, metavar="[NAME]...", is_eager=True, callback=_note
+    )
+    return names(_config_option(command))
+
+
+def no_set_given() -> UsageError:
+    """Return the error of a call that names no set."""
+    return UsageError("no set given", hint="Give NAME, or add name: NAME to applyprune.yaml.")
+
+
+# NAME is eager too: the file must be read before any other option gets its default.
+def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
         "--config",
         type=FILE,
         metavar="FILE",
@@ -114,9 +137,7 @@ def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
         callback=_note,
         help="A file with the set's name and its options.  [default: applyprune.yaml, if it "
         "exists]",
-    )
-    name = click.argument("name", type=SET, required=False, is_eager=True, callback=_note)
-    return name(option(command))
+    )(command)
 
 
 def config_in_use() -> ConfigInUse:
@@ -125,15 +146,18 @@ def config_in_use() -> ConfigInUse:
     return noted if isinstance(noted, ConfigInUse) else ConfigInUse()
 
 
-def _note(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     noted = ctx.meta.setdefault(_META, {})
-    noted[param.name] = value
-    if {"name", "config"} <= noted.keys() and not ctx.resilient_parsing:
-        noted["used"] = _use(ctx, noted["name"], noted["config"])
+    if param.name == "config":
+        noted["config"] = value
+    else:
+        noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
+    if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
+        noted["used"] = _use(ctx, noted["names"], noted["config"])
     return value
 
 
-def _use(ctx: click.Context, name: str | None, config: str | None) -> ConfigInUse:
+def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> ConfigInUse:
     """Make the values of the file the defaults of the call's options."""
     # Imported below, not at the top: a call without a file does not need YAML.
     if config is None and not os.path.lexists("applyprune.yaml"):
@@ -149,11 +173,12 @@ def _use(ctx: click.Context, name: str | None, config: str | None) -> ConfigInUs
         raise InputError(
             "the configuration names no set", location=configuration.path, hint="Add name: NAME."
         )
-    if name not in {None, settings["name"]}:
+    if names not in {(), (settings["name"],)}:
         if config is None:
             return ConfigInUse()  # the file is for another set
         raise UsageError(
-            f"{configuration.path} is for the set {settings['name']}, and not for {name}"
+            f"{configuration.path} is for the set {settings['name']}, and not for "
+            f"{', '.join(names)}"
         )
     folder = os.path.dirname("" if config is None else config)  # noqa: PTH120 -- as it was given
     for key in settings.keys() & {"filename", "kustomize"}:
