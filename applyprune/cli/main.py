@@ -71,6 +71,12 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
             "Show, check and repair inventories; move or orphan objects.",
         ),
     },
+    "Configure": {
+        "init": ListedCommand(
+            "applyprune.cli.commands.configure.init:init",
+            "Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.",
+        ),
+    },
     "Continuous": {
         "install": ListedCommand(
             "applyprune.cli.commands.continuous.install:install",

@@ -24,38 +24,41 @@ if TYPE_CHECKING:
     from applyprune.sources.config_file import Configuration
 
 
-class _Form(Enum):
+class Form(Enum):
+    """The form of a key's value."""
+
     TEXT = auto()
     TEXTS = auto()
     PATHS = auto()
     FLAG = auto()
+    CONTEXT = auto()
 
 
-KEYS: Mapping[str, _Form] = {
-    "name": _Form.TEXT,
-    "namespace": _Form.TEXT,
-    "context": _Form.TEXT,
-    "filename": _Form.PATHS,
-    "kustomize": _Form.PATHS,
-    "namespace-override": _Form.TEXT,
-    "helm-hooks": _Form.TEXT,
-    "create-namespace": _Form.FLAG,
-    "prune": _Form.FLAG,
-    "orphan": _Form.TEXTS,
-    "adopt": _Form.TEXT,
-    "on-drift": _Form.TEXT,
-    "ignore": _Form.TEXTS,
-    "no-default-ignore": _Form.TEXTS,
-    "check": _Form.FLAG,
-    "wait": _Form.FLAG,
-    "ready-when": _Form.TEXTS,
-    "propagation": _Form.TEXT,
-    "timeout": _Form.TEXT,
-    "lock-timeout": _Form.TEXT,
-    "actor": _Form.TEXT,
-    "show-unchanged": _Form.FLAG,
+KEYS: Mapping[str, Form] = {
+    "name": Form.TEXT,
+    "namespace": Form.TEXT,
+    "context": Form.CONTEXT,
+    "filename": Form.PATHS,
+    "kustomize": Form.PATHS,
+    "namespace-override": Form.TEXT,
+    "helm-hooks": Form.TEXT,
+    "create-namespace": Form.FLAG,
+    "prune": Form.FLAG,
+    "orphan": Form.TEXTS,
+    "adopt": Form.TEXT,
+    "on-drift": Form.TEXT,
+    "ignore": Form.TEXTS,
+    "no-default-ignore": Form.TEXTS,
+    "check": Form.FLAG,
+    "wait": Form.FLAG,
+    "ready-when": Form.TEXTS,
+    "propagation": Form.TEXT,
+    "timeout": Form.TEXT,
+    "lock-timeout": Form.TEXT,
+    "actor": Form.TEXT,
+    "show-unchanged": Form.FLAG,
 }
-"""The keys of the file; ``context`` is a condition, and all others are options."""
+"""The keys of the file: options, and ``context``, which is a condition or a selection."""
 
 GUARDS = frozenset(
     {
@@ -92,6 +95,9 @@ class ConfigInUse:
     path: str = ""
     name: str = ""
     context: str = ""
+    """The context that must be in use, or that is used."""
+    uses_context: bool = False
+    """Whether the file selects the context; otherwise it is a condition."""
 
 
 def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,7 +194,8 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
         for key, value in settings.items()
         if key not in _NAMES_ITSELF and (param := _option(ctx.command, key)) is not None
     }
-    return ConfigInUse(configuration.path, settings["name"], settings.get("context", ""))
+    context, uses_context = _context(settings.get("context", ""))
+    return ConfigInUse(configuration.path, settings["name"], context, uses_context)
 
 
 def _checked(configuration: Configuration, key: str) -> Any:
@@ -208,27 +215,39 @@ def _checked(configuration: Configuration, key: str) -> Any:
 
         hint = did_you_mean(key, KEYS) or f"The keys are {', '.join(KEYS)}."
         raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)
-    if form in {_Form.TEXTS, _Form.PATHS} and isinstance(value, str):
+    if form in {Form.TEXTS, Form.PATHS} and isinstance(value, str):
         value = [value]
     if not _fits(form, value):
         wanted = {
-            _Form.FLAG: "true or false",
-            _Form.TEXT: "a text",
+            Form.FLAG: "true or false",
+            Form.TEXT: "a text",
+            Form.CONTEXT: "a text, or name: a text and use: true or false",
         }.get(form, "a text or a list of texts, none of them empty")
         raise InputError(f"{key} must be {wanted}", location=configuration.origin(key))
-    if form is _Form.PATHS and "-" in value:
+    if form is Form.PATHS and "-" in value:
         raise InputError(
             f"{key} cannot be standard input in a configuration", location=configuration.origin(key)
         )
     return value
 
 
-def _fits(form: _Form, value: object) -> bool:
-    if form is _Form.FLAG:
+def _fits(form: Form, value: object) -> bool:
+    if form is Form.FLAG:
         return isinstance(value, bool)
-    if form is _Form.TEXT:
+    if form is Form.CONTEXT and isinstance(value, dict):
+        return (
+            value.keys() <= {"name", "use"}
+            and _fits(Form.TEXT, value.get("name"))
+            and _fits(Form.FLAG, value.get("use", False))
+        )
+    if form in {Form.TEXT, Form.CONTEXT}:
         return isinstance(value, str) and bool(value)
     return isinstance(value, list) and all(isinstance(text, str) and text for text in value)
+
+
+def _context(value: str | Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the name of a context, and whether the file selects it."""
+    return (value, False) if isinstance(value, str) else (value["name"], value.get("use", False))
 
 
 def _from(folder: str, path: str) -> str:

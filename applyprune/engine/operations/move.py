@@ -85,7 +85,7 @@ def move(
 ) -> Iterator[Event]:
     """Move the objects that ``options.select`` names (all if it is empty) to the destination.
 
-    With ``if_exists``, a source that does not exist is no error: nothing is done.
+    With ``if_exists``, nothing is done if the source does not exist.
 
     Failures of single objects are events; UsageError, InventoryError, AccessError,
     InventoryLocked and Interrupted are raised.
