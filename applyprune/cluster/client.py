@@ -82,8 +82,8 @@ class KubernetesClient:
     ) -> None:
         """Keep the transport; ``cache`` is the folder for discovery and OpenAPI documents.
 
-        ``registry`` reads the CRDs and APIServices, if that takes other rights. ``run`` is the ID
-        of the run; by default a new one.
+        ``registry`` reads the CRDs and APIServices, if that takes other rights. Without ``run``,
+        the run has a new ID.
         """
         self.run = run or uuid.uuid4().hex[:12]
         """The ID of the run that the requests are for; it is in their User-Agent."""
@@ -162,10 +162,10 @@ class KubernetesClient:
         full: bool = False,
         page: int | None = None,
     ) -> Sequence[LiveObject]:
-        """Return all objects of a resource; an incomplete list is never returned.
+        """Return all objects of a resource, read in pages of ``page``; never an incomplete list.
 
-        The list is read in pages of ``page`` objects. ``selector`` is a label selector; objects
-        that do not match it are dropped here as well, because some aggregated APIs ignore it.
+        Objects that do not match the label ``selector`` are dropped here as well: some aggregated
+        APIs ignore it.
         """
         wanted = Selection(namespace, selector, "", full)
         return paged_list(self._transport, resource, wanted, page)[0]
@@ -199,16 +199,7 @@ class KubernetesClient:
         stop: Callable[[], bool],
         seconds: float,
     ) -> Iterator[WatchEvent]:
-        """Yield the changes of a resource's objects after a resourceVersion, in order.
-
-        It ends after ``seconds``, when ``stop`` returns true, and when the server ends the watch,
-        which it is asked to do after half a minute: to go on, watch again from the last
-        resourceVersion. ``stop`` is called several times a second, in the caller's thread.
-
-        Raises Expired when the server no longer knows that resourceVersion, Unreachable or
-        Unavailable when the connection broke or sent something invalid: then list again. With a
-        ``selector``, a DELETED object may be one that no longer matches it.
-        """
+        """Yield the changes after a resourceVersion, as ``cluster.watch.watch`` describes."""
         return watch(
             self._transport,
             resource,
