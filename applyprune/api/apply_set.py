@@ -5,11 +5,13 @@ Nothing here prints, asks, or touches signal handlers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from applyprune.api.actor import actor_of
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.bound_run import cluster_identity
 from applyprune.engine.cancellation import Cancellation
@@ -21,6 +23,7 @@ from applyprune.model.events import Event, Explanation, ObjectDiff, ObjectStatus
 from applyprune.model.inventory import Inventory
 from applyprune.model.manifest import Manifest
 from applyprune.model.options import (
+    Actor,
     ApplyOptions,
     DiffOptions,
     DryRun,
@@ -53,12 +56,15 @@ class ApplySet:
     report, and ``RunReport.raise_for_failures`` raises it.
     """
 
-    def __init__(self, name: str, namespace: str = "", *, cluster: ClusterConnection) -> None:
-        """Name a set; it need not exist. Raises UsageError for an invalid name."""
+    def __init__(
+        self, name: str, namespace: str = "", *, cluster: ClusterConnection, actor: str = ""
+    ) -> None:
+        """Name a set, which need not exist; raise UsageError for an invalid name or actor."""
         self.identity = applyset_identity(name, namespace or cluster.namespace)
         """The name and the namespace, and the labels and field manager that follow from them."""
         self.cluster = cluster
-        """The connection that the set uses."""
+        self.actor = actor_of(os.environ, actor)
+        """For whom the runs work, as the inventory records it; by default a pipeline's user."""
 
     def __repr__(self) -> str:
         """Return the name and the namespace."""
@@ -284,6 +290,8 @@ class ApplySet:
         With ``plan``, the run does exactly what that file says, or nothing.
         """
         given = manifests if isinstance(manifests, Input) else Input(tuple(manifests))
+        if options.actor == Actor():
+            options = replace(options, actor=self.actor)
         request = RunRequest(
             self.identity,
             given,
@@ -293,7 +301,7 @@ class ApplySet:
             plan_file=plan,
         )
         return with_excerpt(
-            run(request, self.cluster.client, self.store(), _given(cancellation)), given
+            run(request, *self.cluster.new_run(self.identity), _given(cancellation)), given
         )
 
     def status(
@@ -326,7 +334,7 @@ class ApplySet:
     ) -> Iterator[Event]:
         """Do what ``status`` does, and yield the events."""
         return status(
-            self.identity, options, self.cluster.client, self.store(), _given(cancellation)
+            self.identity, options, *self.cluster.new_run(self.identity), _given(cancellation)
         )
 
     def inventory(self) -> Inventory:
@@ -375,8 +383,7 @@ class ApplySet:
         events = explain(
             request,
             name,
-            self.cluster.client,
-            self.store(),
+            *self.cluster.new_run(self.identity),
             _given(cancellation),
             by_input=manifests is not None,
         )

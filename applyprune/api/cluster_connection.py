@@ -9,9 +9,11 @@ from typing import Self
 from applyprune.cluster.auth.kubeconfig import ClusterAccess
 from applyprune.cluster.auth.kubeconfig import connect as choose_access
 from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.cluster.kept_documents import cache_folder
 from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import UsageError
+from applyprune.planning.applyset import ApplySetIdentity
 
 
 def connect(
@@ -76,6 +78,11 @@ class ClusterConnection:
     def __exit__(self, *_: object) -> None:
         """Close the connection."""
         self.close()
+
+    def new_run(self, applyset: ApplySetIdentity) -> tuple[KubernetesClient, ConfigMapStore]:
+        """Return a client and a store for one run, whose ID is in each of their requests."""
+        client = self.client.for_run()
+        return client, ConfigMapStore(client, applyset)
 
     def close(self) -> None:
         """Close all connections to the server."""

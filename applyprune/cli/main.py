@@ -53,9 +53,14 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
             "applyprune.cli.commands.inspect.plan:plan",
             "Show what `apply` with the same options would do to each object; change nothing.",
         ),
+        "list": ListedCommand(
+            "applyprune.cli.commands.inspect.list:list_",
+            "List the sets: their objects, the last run that changed something, and the current "
+            "run.",
+        ),
         "status": ListedCommand(
             "applyprune.cli.commands.inspect.status:status",
-            "Show the health and drift of each object in the set NAME.",
+            "Show the health and drift of each object in the set NAME, or in several sets.",
         ),
         "explain": ListedCommand(
             "applyprune.cli.commands.inspect.explain:explain",
@@ -63,7 +68,13 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
         ),
         "inventory": ListedCommand(
             "applyprune.cli.commands.inspect.inventory:inventory",
-            "List, check and repair inventories; move or orphan objects.",
+            "Show, check and repair inventories; move or orphan objects.",
+        ),
+    },
+    "Configure": {
+        "init": ListedCommand(
+            "applyprune.cli.commands.configure.init:init",
+            "Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.",
         ),
     },
     "Continuous": {

@@ -5,6 +5,7 @@ Every response is checked to be about what was asked for before it is used (safe
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -77,12 +78,16 @@ class KubernetesClient:
         terms: WriteTerms = PLAIN,
         *,
         registry: KubernetesClient | None = None,
+        run: str = "",
     ) -> None:
         """Keep the transport; ``cache`` is the folder for discovery and OpenAPI documents.
 
-        ``registry`` reads the CRDs and APIServices, if that takes other rights.
+        ``registry`` reads the CRDs and APIServices, if that takes other rights. Without ``run``,
+        the run has a new ID.
         """
-        self._transport = transport
+        self.run = run or uuid.uuid4().hex[:12]
+        """The ID of the run that the requests are for; it is in their User-Agent."""
+        self._transport = transport.for_run(self.run)
         self._terms = terms
         self.server = server
         """The URL of the API server."""
@@ -98,19 +103,22 @@ class KubernetesClient:
 
     def under_lease(self, lease: Lease) -> KubernetesClient:
         """Return the same client; no write is sent, or sent again, after the lease's end."""
-        return self._under(replace(self._terms, leases=(*self._terms.leases, lease)))
+        return self._under(replace(self._terms, leases=(*self._terms.leases, lease)), self.run)
 
     def warning_to(self, sink: WarningSink | None) -> KubernetesClient:
         """Return the same client; ``sink`` gets what the server warns about in replies to writes.
 
         It is called from any thread. Its text is not safe to print yet.
         """
-        return self._under(replace(self._terms, sink=sink))
+        return self._under(replace(self._terms, sink=sink), self.run)
 
-    def _under(self, terms: WriteTerms) -> KubernetesClient:
-        return KubernetesClient(
-            self._transport, self.server, self.context, self._cache, terms, registry=self._registry
-        )
+    def for_run(self) -> KubernetesClient:
+        """Return the same client for the requests of a new run."""
+        return self._under(self._terms, "")
+
+    def _under(self, terms: WriteTerms, run: str) -> KubernetesClient:
+        parts = (self._transport, self.server, self.context, self._cache, terms)
+        return KubernetesClient(*parts, registry=self._registry, run=run)
 
     def _write(self, write: Request, ref: Ref) -> Response:
         """Send what changes the cluster."""
@@ -154,10 +162,10 @@ class KubernetesClient:
         full: bool = False,
         page: int | None = None,
     ) -> Sequence[LiveObject]:
-        """Return all objects of a resource; an incomplete list is never returned.
+        """Return all objects of a resource, read in pages of ``page``; never an incomplete list.
 
-        The list is read in pages of ``page`` objects. ``selector`` is a label selector; objects
-        that do not match it are dropped here as well, because some aggregated APIs ignore it.
+        Objects that do not match the label ``selector`` are dropped here as well: some aggregated
+        APIs ignore it.
         """
         wanted = Selection(namespace, selector, "", full)
         return paged_list(self._transport, resource, wanted, page)[0]
@@ -191,16 +199,7 @@ class KubernetesClient:
         stop: Callable[[], bool],
         seconds: float,
     ) -> Iterator[WatchEvent]:
-        """Yield the changes of a resource's objects after a resourceVersion, in order.
-
-        It ends after ``seconds``, when ``stop`` returns true, and when the server ends the watch,
-        which it is asked to do after half a minute: to go on, watch again from the last
-        resourceVersion. ``stop`` is called several times a second, in the caller's thread.
-
-        Raises Expired when the server no longer knows that resourceVersion, Unreachable or
-        Unavailable when the connection broke or sent something invalid: then list again. With a
-        ``selector``, a DELETED object may be one that no longer matches it.
-        """
+        """Yield the changes after a resourceVersion, as ``cluster.watch.watch`` describes."""
         return watch(
             self._transport,
             resource,

@@ -55,7 +55,16 @@ def watch(
     stop: Callable[[], bool],
     seconds: float,
 ) -> Iterator[WatchEvent]:
-    """Yield the changes, as ``KubernetesClient.watch`` describes."""
+    """Yield the changes of a resource's objects after a resourceVersion, in order.
+
+    It ends after ``seconds``, when ``stop`` returns true, and when the server ends the watch, which
+    it is asked to do after half a minute: to go on, watch again from the last resourceVersion.
+    ``stop`` is called several times a second, in the caller's thread.
+
+    Raises Expired when the server no longer knows that resourceVersion, Unreachable or Unavailable
+    when the connection broke or sent something invalid: then list again. With a selector, a DELETED
+    object may be one that no longer matches it.
+    """
     selector, name, full = wanted.selector, wanted.name, wanted.full
     what = f"the watch of {resource.full_plural}"
     if not resource_version:

@@ -16,6 +16,9 @@ FINALIZER = "applyprune.dev/finalizer"
 COMPONENT = "applyprune-controller"
 """The controller's name in Events, and the name of its Lease."""
 
+RUN = "applyprune.dev/run"
+"""On an Event: the ID of the run that it is about."""
+
 
 class Condition(StrEnum):
     """The types of a Bundle's conditions; after its first reconcile a Bundle has all four."""

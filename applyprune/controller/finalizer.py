@@ -117,7 +117,11 @@ class Finalizer:
         ):
             options = bundle.options(Mode.APPLY)
             store = account_client.store(bundle.target)
-            for _ in release(bundle.target, options, store, self.stop, is_active=lambda _: False):
+            run = account_client.cluster.run
+            done = release(
+                bundle.target, options, store, self.stop, run=run, is_active=lambda _: False
+            )
+            for _ in done:
                 pass
         self.stop.check()
         return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
@@ -188,7 +192,9 @@ class Finalizer:
         )
         if bundle.spec.deletion_policy is DeletionPolicy.DELETE and only_waiting:
             # All of them are deleted, and wait for a finalizer of someone else.
-            self.recorder.event(live, EventType.WARNING, Reason.REMOVAL_INCOMPLETE, message)
+            self.recorder.event(
+                live, EventType.WARNING, Reason.REMOVAL_INCOMPLETE, message, run_result.run
+            )
             return ReconcileResult(
                 ConditionStatus.SAME,
                 Reason.REMOVAL_INCOMPLETE,

@@ -294,15 +294,17 @@ class Reconciler:
         self.metrics.passed(key, result, seconds, status)
         self._log(key, result, began)
         changed = result.run_result is not None and result.run_result.changed
+        run_id = result.run_result.run if result.run_result is not None else ""
+        about = stored or live
         if result.reason is Reason.PENDING_APPROVAL:
             if status.get("pendingPlan") != before.get("pendingPlan"):
-                self.recorder.event(stored or live, EventType.NORMAL, result.reason, result.message)
+                self.recorder.event(about, EventType.NORMAL, result.reason, result.message, run_id)
         elif result.ready is ConditionStatus.NOT_READY:
-            self.recorder.event(stored or live, EventType.WARNING, result.reason, result.message)
+            self.recorder.event(about, EventType.WARNING, result.reason, result.message, run_id)
         elif changed or (result.ready is ConditionStatus.READY and _was_not_ready(before)):
-            self.recorder.event(stored or live, EventType.NORMAL, result.reason, _summary(result))
+            self.recorder.event(about, EventType.NORMAL, result.reason, _summary(result), run_id)
         for warning in result.run_result.server_warnings if result.run_result is not None else ():
-            self.recorder.event(stored or live, EventType.WARNING, Reason.SERVER_WARNING, warning)
+            self.recorder.event(about, EventType.WARNING, Reason.SERVER_WARNING, warning, run_id)
 
     def _next(self, key: Key, bundle: Bundle, result: ReconcileResult) -> float | None:
         spec = bundle.spec

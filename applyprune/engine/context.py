@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from applyprune.engine.checks.server_warnings import ServerWarnings
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.model.events import Event, Finished, ObjectDone, Outcome, Started
+from applyprune.model.inventory import Changes
 from applyprune.model.options import Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
@@ -77,7 +77,7 @@ class WorkerPool:
 class RunSummary:
     """The result of one run so far: its id, its outcomes and its problems."""
 
-    run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    run: str
     """The run's id."""
     problems: list[Problem] = field(default_factory=list)
     """The problems of single objects."""
@@ -120,6 +120,15 @@ class RunSummary:
     def exit_code(self) -> int:
         """Return the exit code for everything that has happened so far."""
         return self.finished().exit_code
+
+    @property
+    def changes(self) -> Changes:
+        """Return how many objects the run has changed so far."""
+        counts = self._counts
+        created = counts[Outcome.CREATED]
+        pruned = counts[Outcome.PRUNED] + counts[Outcome.DELETED]
+        every = sum(count for outcome, count in counts.items() if outcome.is_change)
+        return Changes(created, every - created - pruned, pruned)
 
     def finished(self) -> Finished:
         """Return the event that ends the run."""
@@ -177,7 +186,7 @@ def run_context(
 
     See ``inventory_lock`` for ``mode`` and ``who``.
     """
-    summary = RunSummary()
+    summary = RunSummary(cluster.run)
     with (
         inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
         WorkerPool(options.concurrency, cancellation) as workers,

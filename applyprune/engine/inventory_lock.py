@@ -28,13 +28,15 @@ from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRai
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     AppliedPlan,
+    Changes,
     Inventory,
     InventoryEntry,
-    LastRun,
     LockHolder,
+    RunRecord,
     valid_lease,
 )
 from applyprune.model.options import Mode, Options
+from applyprune.model.text.display import visible
 from applyprune.planning.inventory.held import held_inventory
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ _RENEWAL_TIMEOUT = 2 / 3
 _POLL = 0.5
 # A request of a process that has ended may still be on its way to the server.
 _SETTLE = 2.0
+# Characters. A user's name comes from the environment, and a record must stay small.
+_LONGEST_WHO = 300
 
 
 @contextmanager
@@ -97,6 +101,7 @@ class InventoryLock:
         self._cancellation = cancellation
         self._timeout = options.lock_timeout
         self._mode = mode
+        self._actor = options.actor
         self._holder = new_holder(run, lease=options.lease, who=who)
         self._stored = Inventory("", "")
         self._recorded_entries: dict[Ref, InventoryEntry] = {}
@@ -181,7 +186,11 @@ class InventoryLock:
             self._file = self._file or create_file()
             if self._file is not None:
                 self._holder = replace(self._holder, process=self._file.name)
-            self._put(replace(inventory, holder=self._holder, plan=bound))
+            begun = replace(inventory, holder=self._holder, plan=bound)
+            if inventory.last is not None and inventory.last.run != self._holder.run:
+                # The record of the last run makes room for this one, which has no end yet.
+                begun = replace(begun, earlier=inventory.history)
+            self._put(replace(begun, last=self._record()))
             self._taken = True
             remove_file(self._file_to_remove)
             self._renewer = Thread(target=self._renew, name="applyprune-lease", daemon=True)
@@ -232,12 +241,18 @@ class InventoryLock:
             return math.inf
         return 0.0 if self._lost is not None else self._rest() - ARRIVAL_MARGIN
 
-    def release(self, entries: Mapping[Ref, InventoryEntry], *, exit_code: int) -> InventoryWritten:
+    def release(
+        self,
+        entries: Mapping[Ref, InventoryEntry],
+        *,
+        exit_code: int,
+        changes: Changes,
+    ) -> InventoryWritten:
         """Store ``entries`` and the end of this run, and release the lock."""
         self._stop_renewing()
         with self._lock:
             self._check()
-            last = last_run(self._holder, str(self._mode), exit_code)
+            last = replace(self._record(), exit_code=exit_code, **changes._asdict())
             plan = self._stored.plan and replace(self._stored.plan, done=exit_code == 0)
             ended = replace(self._stored, holder=None, last=last, plan=plan)
             self._put(replace(ended, entries=dict(entries)))
@@ -277,6 +292,20 @@ class InventoryLock:
                     # Another run may ask for the file as long as the inventory names it.
                     self._file.close(remove=self._stored.holder is None or self._lost is not None)
                     self._file = None
+
+    def _record(self) -> RunRecord:
+        """Return the record of this run, as of now."""
+        holder, actor = self._holder, self._actor
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return RunRecord(
+            run=holder.run,
+            mode=str(self._mode),
+            who=holder.who,
+            at=at,
+            actor=actor.name,
+            commit=actor.commit,
+            url=actor.url,
+        )
 
     def _recorded(self, phase: Phase) -> InventoryWritten:
         return InventoryWritten(phase, len(self._stored.entries), self._stored.generation)
@@ -337,17 +366,11 @@ def new_holder(run: str, *, lease: float, who: str = "", process: str = "") -> L
     """
     return LockHolder(
         run=run,
-        who=who or f"{_user()}@{platform.node()}",
+        who=visible(who or f"{_user()}@{platform.node()}")[:_LONGEST_WHO],
         host=host_id(),
         process=process,
         lease=valid_lease(lease),
     )
-
-
-def last_run(holder: LockHolder, mode: str, exit_code: int) -> LastRun:
-    """Return the record of a holder's run, which ends now."""
-    at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return LastRun(run=holder.run, mode=mode, who=holder.who, at=at, exit_code=exit_code)
 
 
 def _user() -> str:

@@ -28,6 +28,10 @@ class Cluster(Protocol):
         """Return the context of the kubeconfig; empty if unknown."""
 
     @property
+    def run(self) -> str:
+        """Return the ID of the run whose requests these are."""
+
+    @property
     def server_time(self) -> datetime | None:
         """Return the time of the server's last reply, by its own clock; None if it gave none."""
 

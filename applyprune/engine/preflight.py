@@ -134,7 +134,7 @@ def no_such_set(applyset: ApplySetIdentity) -> UsageError:
     """Return the error for a set that does not exist."""
     return UsageError(
         f"there is no set {applyset.name} in namespace {applyset.namespace}",
-        hint="To list all sets: applyprune inventory list -A",
+        hint="To list all sets: applyprune list -A",
     )
 
 

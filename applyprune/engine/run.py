@@ -384,4 +384,5 @@ class _Run:
         if not entries and self.context.options.removes_set:
             yield from lock.remove()
         else:
-            yield lock.release(entries, exit_code=exit_code)
+            changes = self.context.summary.changes
+            yield lock.release(entries, exit_code=exit_code, changes=changes)

@@ -1,9 +1,8 @@
 """The events of a run: its only output, for printers, reports and conditions.
 
-A run yields Started, then Planned before any write, then an event for each step, and at last
-Finished. If the run as a whole fails, it raises an error instead, and the printer turns the error
-into ErrorRaised and Finished. Read-only verbs yield events too; on success, the printer may add
-their end. Readiness uses the words of kstatus.
+A run yields Started, then Planned before any write, an event for each step, and Finished. If the
+run as a whole fails, it raises an error instead, which the printer turns into ErrorRaised and
+Finished. The printer may add the end of a read-only verb. Readiness uses the words of kstatus.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch, Ownership
+    from applyprune.model.inventory import InventoryEntry, Mismatch, Ownership, RunRecord
     from applyprune.model.manifest import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Fate, Plan
@@ -121,7 +120,6 @@ class InventoryWritten:
 
     phase: Phase
     entries: int
-    """The number of its entries."""
     generation: int
     """How often it was written."""
 
@@ -254,6 +252,9 @@ class ObjectStatus:
     """Whether it has drifted; None if unknown."""
     drift: tuple[Drift, ...] = ()
     """The drifted fields, if they were requested."""
+    name: str = ""
+    namespace: str = ""
+    """The set, with the field before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,8 +267,8 @@ class ApplySetListed:
     """The number of its objects; None if unknown."""
     ready: int | None = None
     """How many of them are Current; None if that was not requested."""
-    last: LastRun | None = None
-    """The last run that changed the inventory."""
+    last: RunRecord | None = None
+    """The last run that wrote the inventory."""
     owner: str = ""
     """The Bundle that owns the set; empty if none."""
     holder: str = ""
@@ -283,6 +284,15 @@ class EntryListed:
     name: str
     namespace: str
     entry: InventoryEntry
+
+
+@dataclass(frozen=True, slots=True)
+class RunListed:
+    """One of the last runs that changed an object of the set ``name`` in ``namespace``."""
+
+    name: str
+    namespace: str
+    run: RunRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +314,6 @@ class VersionReport:
     client: str
     python: str
     platform: str
-    """The operating system and the processor."""
     server: str = ""
     """The version of the server; empty if it was not requested, or did not answer."""
 
@@ -343,6 +352,7 @@ Event: TypeAlias = (
     | ObjectStatus
     | ApplySetListed
     | EntryListed
+    | RunListed
     | Explanation
     | VersionReport
     | ErrorRaised

@@ -145,18 +145,48 @@ class LockHolder:
     renewals: int = 0
 
 
+class Changes(NamedTuple):
+    """How many objects a run has created, changed otherwise, and deleted."""
+
+    created: int = 0
+    changed: int = 0
+    pruned: int = 0
+
+
 @dataclass(frozen=True, slots=True)
-class LastRun:
-    """The last run that wrote the inventory; a run without changes writes nothing."""
+class RunRecord:
+    """A run that wrote the inventory; a run without changes writes nothing.
+
+    It is information for people: whoever may write the inventory may forge it.
+    """
 
     run: str
-    """The ID of the run."""
+    """The ID of the run; the User-Agent of each of its requests ends with it."""
     mode: str
     who: str
-    """The user of the run."""
+    """The user and the host of the run, or its Bundle."""
     at: str
-    """The end of the run, RFC 3339 in UTC."""
-    exit_code: int
+    """The end of the run, or its start if the end is not recorded; RFC 3339 in UTC."""
+    exit_code: int | None = None
+    """The exit code; None while the run works, and if it was killed."""
+    actor: str = ""
+    """For whom it worked, as --actor or the pipeline says; empty if unknown."""
+    commit: str = ""
+    """The commit that it applied; empty if unknown."""
+    url: str = ""
+    """The job of a pipeline; empty if unknown."""
+    created: int = 0
+    changed: int = 0
+    pruned: int = 0
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the run has changed an object, or may have."""
+        return self.exit_code is None or self.created + self.changed + self.pruned > 0
+
+
+MOST_RUNS = 10
+"""The runs that an inventory keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +235,10 @@ class Inventory:
     """The run that holds the lock."""
     copied: bool = False
     """Whether the header has another UID than the ConfigMap: a restored backup or a copy."""
-    last: LastRun | None = None
-    """The last run that changed something."""
+    last: RunRecord | None = None
+    """The last run that wrote the inventory."""
+    earlier: tuple[RunRecord, ...] = ()
+    """The runs before the last one that changed an object, the newest first."""
     owner: str = ""
     """The Bundle that owns the set, as ``Bundle NAMESPACE/NAME``; empty for the command line."""
     plan: AppliedPlan | None = None
@@ -217,6 +249,12 @@ class Inventory:
     """The namespaces that the annotation of the ConfigMap names."""
     root: StoredRoot = field(default=NO_ROOT, compare=False, repr=False)
     """What the ConfigMap has besides; writes carry over what other tools have added."""
+
+    @property
+    def history(self) -> tuple[RunRecord, ...]:
+        """Return the last runs that changed an object, the newest first."""
+        last = (self.last,) if self.last is not None and self.last.has_changed else ()
+        return (*last, *self.earlier)[:MOST_RUNS]
 
     @property
     def exists(self) -> bool:

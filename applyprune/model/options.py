@@ -230,8 +230,22 @@ class StatusOptions:
     """Keep running until it is cancelled, and report changes."""
     wait: bool = False
     """Wait until every object is ready, or one can never become ready."""
+    deleted: bool = False
+    """Instead of a report, wait until the set and all of its objects are gone."""
     timeout: float = 300.0
     """How many seconds to wait at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """For whom a run works, and why: information for people, on which no decision depends."""
+
+    name: str = ""
+    """The user or the program, beyond the user@host that each run records; empty for none."""
+    commit: str = ""
+    """The commit that is applied; empty if unknown."""
+    url: str = ""
+    """The job of a pipeline; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +269,8 @@ class Options:
     """What changes whenever the input does, if a digest may not show it: values of Secrets."""
     allow_partial: bool = False
     """Let a repair rebuild a lost inventory, or forget unlisted kinds, by what it could list."""
+    actor: Actor = Actor()
+    """For whom the run works; the inventory records it."""
     apply: ApplyOptions = ApplyOptions()
     """How the manifests are applied."""
     prune: PruneOptions = PruneOptions()

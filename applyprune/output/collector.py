@@ -22,6 +22,7 @@ from applyprune.model.events import (
     PruneBlocked,
     Readiness,
     ReadinessReported,
+    RunListed,
     Started,
     Status,
     VersionReport,
@@ -97,6 +98,7 @@ class RunReport:
     plan: Plan | None = None
     objects: list[ObjectReport] = field(default_factory=list)
     sets: dict[tuple[str, str], ApplySetListed] = field(default_factory=dict)
+    runs: list[RunListed] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     mismatches: list[Mismatch] = field(default_factory=list)
     versions: VersionReport | None = None
@@ -113,8 +115,8 @@ class RunReport:
         named: list[EntryListed | ApplySetListed] = [
             report.entry for report in self.objects if report.entry
         ]
-        if any(report.status for report in self.objects):
-            # Objects have a status, so the run was about one set, and this is that set.
+        if len(self.sets) == 1 and any(report.status for report in self.objects):
+            # Objects have a status, so the run was about this set.
             named += self.sets.values()
         return next(((event.name, event.namespace) for event in named), ("", ""))
 
@@ -178,6 +180,8 @@ class RunReport:
             case ApplySetListed():
                 # With --watch a set is reported again whenever it has changed.
                 self.sets[event.namespace, event.name] = event
+            case RunListed():
+                self.runs.append(event)
             case VersionReport():
                 self.versions = event
             case Finished():

@@ -27,13 +27,14 @@ from applyprune.model.events import (
     PruneBlocked,
     Readiness,
     ReadinessReported,
+    RunListed,
     Started,
     VersionReport,
     Waiting,
     WarningRaised,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import InventoryEntry, LastRun, Mismatch
+from applyprune.model.inventory import InventoryEntry, Mismatch, RunRecord
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import (
     GuardResult,
@@ -55,6 +56,7 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         ObjectStatus: "objectStatus",
         ApplySetListed: "applySet",
         EntryListed: "inventoryEntry",
+        RunListed: "inventoryRun",
         Explanation: "explanation",
         VersionReport: "version",
         ErrorRaised: "error",
@@ -138,6 +140,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "age": "age",
             "drifted": "drifted",
             "drift": "drift",
+            "name": "name",
+            "namespace": "namespace",
         },
         ApplySetListed: {
             "name": "name",
@@ -149,13 +153,20 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "holder": "holder",
             "problem": "problem",
         },
-        LastRun: {
+        RunRecord: {
             "run": "run",
             "mode": "mode",
             "who": "who",
             "at": "at",
             "exit_code": "exitCode",
+            "actor": "actor",
+            "commit": "commit",
+            "url": "url",
+            "created": "created",
+            "changed": "changed",
+            "pruned": "pruned",
         },
+        RunListed: {"name": "name", "namespace": "namespace", "run": "run"},
         EntryListed: {"name": "name", "namespace": "namespace", "entry": "entry"},
         InventoryEntry: {
             "ref": "ref",

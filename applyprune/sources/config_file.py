@@ -6,6 +6,7 @@ manifests: reading the folder skips it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ from applyprune.sources.yaml.locate import locate
 FILE = "applyprune.yaml"
 API_VERSION = "applyprune.dev/v1alpha1"
 KIND = "Config"
+SCHEMA_ID = "https://applyprune.dev/schemas/v1alpha1/config.json"
+"""The ``$id`` of the file's JSON Schema; a name, which no editor has to fetch."""
 
 _MAX_BYTES = 2**20
 _HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
@@ -43,6 +46,17 @@ class Configuration:
         """Return the place of a setting in the file."""
         line, column = locate(self.text, self.line, [key]) or (self.line, 0)
         return Origin(self.path, 0, line, column)
+
+
+def is_schema(data: bytes) -> bool:
+    """Return whether ``data`` is the JSON Schema that ``applyprune init`` writes beside a file."""
+    if SCHEMA_ID.encode() not in data:
+        return False
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and value.get("$id") == SCHEMA_ID and "kind" not in value
 
 
 def is_configuration(data: bytes) -> bool:

@@ -18,7 +18,7 @@ from typing import BinaryIO, TypeAlias
 from applyprune.errors import InputError, UsageError
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem
-from applyprune.sources.config_file import is_configuration
+from applyprune.sources.config_file import is_configuration, is_schema
 from applyprune.sources.glob import expand, is_pattern
 from applyprune.sources.https import check_url, download, is_url, shown_url
 from applyprune.sources.kustomize import NAMES, Overlay, build, kustomization_in
@@ -246,6 +246,8 @@ def _read(
         return _unreadable(path, error)
     if len(data) > left:
         return too_much(path)
+    if is_schema(data) and place is not None and not place.named:
+        return None
     if is_configuration(data):
         if place is not None and not place.named:
             return None

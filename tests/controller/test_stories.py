@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -90,6 +91,9 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     assert tenant.get("web")["metadata"]["finalizers"] == [FINALIZER]
     assert tenant.condition("web", "PruneBlocked")[:2] == ("False", "NothingToDo")
     eventually(lambda: ("Normal", "Applied", "2 created") in tenant.events("web"))
+    # The Event names the run by the ID that the inventory has.
+    header = json.loads(tenant.get_map("applyprune-web")["data"]["header"])
+    assert header["last"]["run"] in tenant.runs("web")
     assert running.metric('applyprune_reconciles_total{reason="Applied"}') > before
     # What somebody changes is put back by the periodic pass.
     tenant.put("configmaps", config_map("a", "drifted"))

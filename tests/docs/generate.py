@@ -20,6 +20,7 @@ import yaml  # type: ignore[import-untyped]
 import applyprune
 from applyprune import errors
 from applyprune.cli.main import cli
+from tests.docs import config_schema
 from tests.docs.pages import PAGES, ROOT
 from tests.support.package import tree
 
@@ -366,3 +367,4 @@ def generated() -> Mapping[str, str]:
 if __name__ == "__main__":
     for name, text in generated().items():
         (ROOT / name).write_text(text, encoding="utf-8")
+    config_schema.FILE.write_text(config_schema.config_schema(), encoding="utf-8")

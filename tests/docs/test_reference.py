@@ -18,6 +18,7 @@ from applyprune.output.printers import PRINTERS
 from applyprune.planning import annotations as marks
 from applyprune.planning import applyset, dependencies
 from applyprune.planning.checks import helm_hooks
+from tests.docs import config_schema
 from tests.docs.generate import commands, generated, options
 from tests.docs.pages import PAGES, ROOT, first_column, page
 
@@ -30,6 +31,11 @@ EXIT_CODES = page("docs/reference/exit-codes.md")
 ANNOTATIONS = page("docs/reference/annotations.md")
 OUTPUT = page("docs/reference/output.md")
 BUNDLE = page("docs/reference/bundle.md")
+
+
+def test_schema_of_the_configuration_is_up_to_date() -> None:
+    """It has the keys of the one table."""
+    assert config_schema.FILE.read_text() == config_schema.config_schema(), "run `make docs`"
 
 
 @pytest.mark.parametrize("name", sorted(generated()))

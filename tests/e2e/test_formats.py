@@ -196,7 +196,7 @@ def test_read_and_repair_verbs_have_formats(plane: Plane, namespace: str, reposi
     shown = document("inventory", "show", "web")
     assert shown["set"] == {"name": "web", "namespace": namespace}
     assert {one["inventoryEntry"]["ownership"] for one in shown["objects"]} == {"owned"}
-    assert [one["name"] for one in document("inventory", "list")["applySets"]] == ["web"]
+    assert [one["name"] for one in document("list")["applySets"]] == ["web"]
     status = document("status", "web")
     assert (status["set"], status["applySets"][0]["ready"]) == (shown["set"], 2)
     assert {one["objectStatus"]["drifted"] for one in status["objects"]} == {False}

@@ -31,9 +31,10 @@ class Desk:
     namespace: str
 
     def __call__(self, verb: str, *arguments: str) -> Ended:
-        """Run ``applyprune inventory VERB ARGUMENTS`` without a terminal."""
+        """Run ``applyprune inventory VERB ARGUMENTS`` or ``applyprune list`` without a terminal."""
+        call = (verb,) if verb == "list" else ("inventory", verb)
         where = ("-n", self.namespace)
-        return applyprune("inventory", verb, *arguments, *where, kubeconfig=self.kubeconfig)
+        return applyprune(*call, *arguments, *where, kubeconfig=self.kubeconfig)
 
     def set(self, name: str = "web") -> Stage:
         """Return a set of the namespace."""

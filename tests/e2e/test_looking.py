@@ -32,7 +32,7 @@ def test_status_prints_health_and_drift(plane: Plane, namespace: str, kubectl: K
     assert cells[0] == ["NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"]
     assert cells[1][:4] == [namespace, "configmap/a", "Ready", "no"]
     assert re.fullmatch(r"\d+s", cells[1][4])
-    assert lines[3] == "web: 2 objects, 2 ready"
+    assert lines[3] == f"web -n {namespace}: 2 objects, 2 ready"
     assert re.fullmatch(r"last change: apply by \S+@\S+, \d+s ago, exit code 0", lines[4])
 
     kubectl("patch", "configmap/a", *where, "-p", '{"data":{"key":"\\u001b[31m"}}')
@@ -61,7 +61,7 @@ def test_status_watch_prints_changes_to_a_pipe(
         assert process.stdout is not None
         assert process.stderr is not None
         head = [process.stdout.readline() for _ in range(4)]
-        assert head[2] == "web: 1 object, 1 ready\n"
+        assert head[2] == f"web -n {namespace}: 1 object, 1 ready\n"
         kubectl("patch", "configmap/a", "-n", namespace, "-p", '{"data":{"key":"w"}}')
         assert process.stdout.readline() == f"configmap/a -n {namespace} Ready, drifted\n"
         process.send_signal(signal.SIGINT)

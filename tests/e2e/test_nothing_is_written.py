@@ -84,7 +84,7 @@ def test_reading_verbs_write_nothing(
             for more in ((), ("-f", source))
         ),
         ({0, 5}, ("status", "web", "-n", namespace, "--drift")),
-        ({0}, ("inventory", "list", "-n", namespace, "--count-ready")),
+        ({0}, ("list", "-n", namespace, "--count-ready")),
         ({0}, ("inventory", "show", "web", "-n", namespace)),
         ({0, 1}, ("inventory", "check", "web", "-n", namespace)),
         ({0}, ("inventory", "repair", "web", "-n", namespace, "--dry-run", "--yes")),

@@ -34,7 +34,7 @@ def test_unreadable_inventory_hides_no_other_set(plane: Plane, api: Api, namespa
         status, reply = api("POST", path, config_map(name, labels=labels))
         assert status == 201, reply
     for scope in (("-n", namespace), ("-A",)):
-        ended = applyprune("inventory", "list", *scope, kubeconfig=plane.kubeconfig)
+        ended = applyprune("list", *scope, kubeconfig=plane.kubeconfig)
         assert ended.code == 0, ended.err
         rows = [line.split() for line in ended.out.splitlines()]
         assert [row[:3] for row in rows if row[0] == namespace] == [

@@ -255,7 +255,7 @@ def _drifted(teller: Teller, api: Api, folder: Path) -> str:
     assert api("PUT", path, body)[0] == 200
     source = _with(folder, secret(), annotated("other"))
     told = teller.tell("status web --drift", code={0, 1})
-    told += teller.tell("inventory list --count-ready", code={0, 1})
+    told += teller.tell("list --count-ready", code={0, 1})
     told += teller.tell("explain web secret/key", "-f", source, code={0})
     told += teller.tell("explain web secret/key", code={0})
     told += teller.tell("inventory check web", code={0, 1})

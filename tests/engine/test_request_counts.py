@@ -39,7 +39,9 @@ def _release(stage: Stage) -> Story:
     transport = stage.transport()
     try:
         store, options = stage.store(transport), Options()
-        events = release(stage.target, options, store, stage.stop, is_active=lambda _: False)
+        events = release(
+            stage.target, options, store, stage.stop, run="r", is_active=lambda _: False
+        )
         return Story(tuple(events))
     finally:
         transport.close()

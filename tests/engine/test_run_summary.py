@@ -12,7 +12,7 @@ REF = Ref("", "ConfigMap", "home", "a")
 
 def test_run_summary_gives_problems_the_exit_code_of_the_run() -> None:
     """A conflict is 4 in the object's event as at the end, whatever the reply's own code is."""
-    summary = RunSummary()
+    summary = RunSummary("r")
     failed = ObjectDone(
         REF, Outcome.FAILED, problem=Problem(ProblemKind.CONFLICT, "contended", exit_code=7)
     )

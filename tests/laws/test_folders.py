@@ -24,6 +24,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "cli.session",
         "cli.target",
     },
+    "cli.commands.configure": {"cli.command", "cli.options"},
     "cli.commands.continuous": {
         "cli.command",
         "cli.options",

@@ -206,6 +206,18 @@ class Tenant:
             if (one["involvedObject"]["kind"], one["involvedObject"]["name"]) == ("Bundle", name)
         ]
 
+    def runs(self, name: str) -> set[str]:
+        """Return the IDs of the runs that the Events about a Bundle name."""
+        return {
+            one["metadata"].get("annotations", {}).get("applyprune.dev/run", "")
+            for one in self.api.get(self.path("events"))["items"]
+            if one["involvedObject"]["name"] == name
+        }
+
+    def get_map(self, name: str) -> Any:
+        """Return a ConfigMap of the namespace."""
+        return self.api.get(self.path("configmaps", name))
+
     def account(self, name: str, *rules: dict[str, Any]) -> None:
         """Create a ServiceAccount that may do everything in the namespace, or what rules allow."""
         rbac = "rbac.authorization.k8s.io"

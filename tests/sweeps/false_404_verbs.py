@@ -221,8 +221,9 @@ VERBS = (
     replace(_READ, command="explain", arguments="{set} {b}", given=_INPUT),
     replace(_READ, command="explain", arguments="{set} {c}", case="without input"),
     replace(_READ, command="inventory check", prepare=_unlike, code=1),
-    replace(_READ, command="inventory list", arguments="--count-ready"),
+    replace(_READ, command="list", arguments="--count-ready"),
     replace(_READ, command="inventory show"),
+    replace(_READ, command="inventory history"),
     replace(_READ, command="version", arguments=""),
 )
 LEFT_OUT: Mapping[str, str] = {

@@ -65,7 +65,9 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
-        expected = "" if context else config_in_use().context
+        used = config_in_use()
+        expected = "" if context or used.uses_context else used.context
+        context = context or (used.context if used.uses_context else "")
         return verb(
             cluster_target=ClusterTarget(kubeconfig, context, namespace, expected=expected),
             **others,

@@ -24,38 +24,42 @@ if TYPE_CHECKING:
     from applyprune.sources.config_file import Configuration
 
 
-class _Form(Enum):
+class Form(Enum):
+    """The form of a key's value."""
+
     TEXT = auto()
     TEXTS = auto()
     PATHS = auto()
     FLAG = auto()
+    CONTEXT = auto()
 
 
-KEYS: Mapping[str, _Form] = {
-    "name": _Form.TEXT,
-    "namespace": _Form.TEXT,
-    "context": _Form.TEXT,
-    "filename": _Form.PATHS,
-    "kustomize": _Form.PATHS,
-    "namespace-override": _Form.TEXT,
-    "helm-hooks": _Form.TEXT,
-    "create-namespace": _Form.FLAG,
-    "prune": _Form.FLAG,
-    "orphan": _Form.TEXTS,
-    "adopt": _Form.TEXT,
-    "adopt-as": _Form.TEXT,
-    "on-drift": _Form.TEXT,
-    "ignore": _Form.TEXTS,
-    "no-default-ignore": _Form.TEXTS,
-    "check": _Form.FLAG,
-    "wait": _Form.FLAG,
-    "ready-when": _Form.TEXTS,
-    "propagation": _Form.TEXT,
-    "timeout": _Form.TEXT,
-    "lock-timeout": _Form.TEXT,
-    "show-unchanged": _Form.FLAG,
+KEYS: Mapping[str, Form] = {
+    "name": Form.TEXT,
+    "namespace": Form.TEXT,
+    "context": Form.CONTEXT,
+    "filename": Form.PATHS,
+    "kustomize": Form.PATHS,
+    "namespace-override": Form.TEXT,
+    "helm-hooks": Form.TEXT,
+    "create-namespace": Form.FLAG,
+    "prune": Form.FLAG,
+    "orphan": Form.TEXTS,
+    "adopt": Form.TEXT,
+    "adopt-as": Form.TEXT,
+    "on-drift": Form.TEXT,
+    "ignore": Form.TEXTS,
+    "no-default-ignore": Form.TEXTS,
+    "check": Form.FLAG,
+    "wait": Form.FLAG,
+    "ready-when": Form.TEXTS,
+    "propagation": Form.TEXT,
+    "timeout": Form.TEXT,
+    "lock-timeout": Form.TEXT,
+    "actor": Form.TEXT,
+    "show-unchanged": Form.FLAG,
 }
-"""The keys of the file; ``context`` is a condition, and all others are options."""
+"""The keys of the file: options, and ``context``, which is a condition or a selection."""
 
 GUARDS = frozenset(
     {
@@ -92,6 +96,9 @@ class ConfigInUse:
     path: str = ""
     name: str = ""
     context: str = ""
+    """The context that must be in use, or that is used."""
+    uses_context: bool = False
+    """Whether the file selects the context; otherwise it is a condition."""
 
 
 def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,13 +107,35 @@ def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(verb)
     def command(name: str | None, **others: Any) -> Any:
         if not (name := name or config_in_use().name):
-            raise UsageError(
-                "no set given", hint="Give NAME, or add name: NAME to applyprune.yaml."
-            )
+            raise no_set_given()
         return verb(name=name, **others)
 
-    # Both are eager: the file must be read before any other option gets its default.
-    option = click.option(
+    name = click.argument("name", type=SET, required=False, is_eager=True, callback=_note)
+    return name(_config_option(command))
+
+
+def names_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add several NAMEs and --config; the verb gets ``names``, by default that of the file."""
+
+    @wraps(verb)
+    def command(names: tuple[str, ...], **others: Any) -> Any:
+        used = config_in_use().name
+        return verb(names=names or ((used,) if used else ()), **others)
+
+    names = click.argument(
+        "names", nargs=-1, type=SET, metavar="[NAME]...", is_eager=True, callback=_note
+    )
+    return names(_config_option(command))
+
+
+def no_set_given() -> UsageError:
+    """Return the error of a call that names no set."""
+    return UsageError("no set given", hint="Give NAME, or add name: NAME to applyprune.yaml.")
+
+
+# NAME is eager too: the file must be read before any other option gets its default.
+def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
         "--config",
         type=FILE,
         metavar="FILE",
@@ -115,9 +144,7 @@ def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
         callback=_note,
         help="A file with the set's name and its options.  [default: applyprune.yaml, if it "
         "exists]",
-    )
-    name = click.argument("name", type=SET, required=False, is_eager=True, callback=_note)
-    return name(option(command))
+    )(command)
 
 
 def config_in_use() -> ConfigInUse:
@@ -126,15 +153,18 @@ def config_in_use() -> ConfigInUse:
     return noted if isinstance(noted, ConfigInUse) else ConfigInUse()
 
 
-def _note(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     noted = ctx.meta.setdefault(_META, {})
-    noted[param.name] = value
-    if {"name", "config"} <= noted.keys() and not ctx.resilient_parsing:
-        noted["used"] = _use(ctx, noted["name"], noted["config"])
+    if param.name == "config":
+        noted["config"] = value
+    else:
+        noted["names"] = value if isinstance(value, tuple) else (value,) if value else ()
+    if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
+        noted["used"] = _use(ctx, noted["names"], noted["config"])
     return value
 
 
-def _use(ctx: click.Context, name: str | None, config: str | None) -> ConfigInUse:
+def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> ConfigInUse:
     """Make the values of the file the defaults of the call's options."""
     # Imported below, not at the top: a call without a file does not need YAML.
     if config is None and not os.path.lexists("applyprune.yaml"):
@@ -150,11 +180,12 @@ def _use(ctx: click.Context, name: str | None, config: str | None) -> ConfigInUs
         raise InputError(
             "the configuration names no set", location=configuration.path, hint="Add name: NAME."
         )
-    if name not in {None, settings["name"]}:
+    if names not in {(), (settings["name"],)}:
         if config is None:
             return ConfigInUse()  # the file is for another set
         raise UsageError(
-            f"{configuration.path} is for the set {settings['name']}, and not for {name}"
+            f"{configuration.path} is for the set {settings['name']}, and not for "
+            f"{', '.join(names)}"
         )
     folder = os.path.dirname("" if config is None else config)  # noqa: PTH120 -- as it was given
     for key in settings.keys() & {"filename", "kustomize"}:
@@ -164,7 +195,8 @@ def _use(ctx: click.Context, name: str | None, config: str | None) -> ConfigInUs
         for key, value in settings.items()
         if key not in _NAMES_ITSELF and (param := _option(ctx.command, key)) is not None
     }
-    return ConfigInUse(configuration.path, settings["name"], settings.get("context", ""))
+    context, uses_context = _context(settings.get("context", ""))
+    return ConfigInUse(configuration.path, settings["name"], context, uses_context)
 
 
 def _checked(configuration: Configuration, key: str) -> Any:
@@ -184,27 +216,39 @@ def _checked(configuration: Configuration, key: str) -> Any:
 
         hint = did_you_mean(key, KEYS) or f"The keys are {', '.join(KEYS)}."
         raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)
-    if form in {_Form.TEXTS, _Form.PATHS} and isinstance(value, str):
+    if form in {Form.TEXTS, Form.PATHS} and isinstance(value, str):
         value = [value]
     if not _fits(form, value):
         wanted = {
-            _Form.FLAG: "true or false",
-            _Form.TEXT: "a text",
+            Form.FLAG: "true or false",
+            Form.TEXT: "a text",
+            Form.CONTEXT: "a text, or name: a text and use: true or false",
         }.get(form, "a text or a list of texts, none of them empty")
         raise InputError(f"{key} must be {wanted}", location=configuration.origin(key))
-    if form is _Form.PATHS and "-" in value:
+    if form is Form.PATHS and "-" in value:
         raise InputError(
             f"{key} cannot be standard input in a configuration", location=configuration.origin(key)
         )
     return value
 
 
-def _fits(form: _Form, value: object) -> bool:
-    if form is _Form.FLAG:
+def _fits(form: Form, value: object) -> bool:
+    if form is Form.FLAG:
         return isinstance(value, bool)
-    if form is _Form.TEXT:
+    if form is Form.CONTEXT and isinstance(value, dict):
+        return (
+            value.keys() <= {"name", "use"}
+            and _fits(Form.TEXT, value.get("name"))
+            and _fits(Form.FLAG, value.get("use", False))
+        )
+    if form in {Form.TEXT, Form.CONTEXT}:
         return isinstance(value, str) and bool(value)
     return isinstance(value, list) and all(isinstance(text, str) and text for text in value)
+
+
+def _context(value: str | Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the name of a context, and whether the file selects it."""
+    return (value, False) if isinstance(value, str) else (value["name"], value.get("use", False))
 
 
 def _from(folder: str, path: str) -> str:

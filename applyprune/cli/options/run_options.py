@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from applyprune.cli.options.combine import F, with_options
 from applyprune.cli.options.completion import FILE, OBJECT, SET
 from applyprune.errors import UsageError
 from applyprune.model.options import (
+    Actor,
     DryRun,
     HelmHooks,
     Options,
@@ -189,12 +191,13 @@ def execution_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that only a run has, and no plan; place it above ``removal_options``."""
 
     @wraps(verb)
-    def command(dry_run: DryRun, timeout: float, **others: Any) -> Any:
-        options = Options(dry_run=dry_run, wait=WaitOptions(timeout=timeout))
+    def command(dry_run: DryRun, timeout: float, actor: Actor, **others: Any) -> Any:
+        options = Options(dry_run=dry_run, wait=WaitOptions(timeout=timeout), actor=actor)
         return verb(options=options, **others)
 
     return with_options(
         command,
+        _actor_option,
         timeout_option("How long each wait may take: for CRDs, readiness and deletions."),
         _dry_run_option,
     )
@@ -270,10 +273,11 @@ def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every change to an inventory; the verb gets them as ``options``."""
 
     @wraps(verb)
-    def command(dry_run: DryRun, lock_timeout: float, **others: Any) -> Any:
-        return verb(options=Options(dry_run=dry_run, lock_timeout=lock_timeout), **others)
+    def command(dry_run: DryRun, lock_timeout: float, actor: Actor, **others: Any) -> Any:
+        options = Options(dry_run=dry_run, lock_timeout=lock_timeout, actor=actor)
+        return verb(options=options, **others)
 
-    return _dry_run_option(_lock_timeout_option(command))
+    return with_options(command, _actor_option, _lock_timeout_option, _dry_run_option)
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
@@ -296,6 +300,15 @@ def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> 
             reason=str(error),
             hint="Write labels as app=web,tier!=db or 'app in (web,db),!canary'.",
         ) from error
+
+
+def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:
+    from applyprune.api.actor import actor_of
+
+    try:
+        return actor_of(os.environ, value)
+    except UsageError as error:
+        raise click.BadParameter(error.reason, ctx, param) from None
 
 
 def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
@@ -326,6 +339,14 @@ _lock_timeout_option = click.option(
     metavar="TIME",
     callback=duration,
     help="How long to wait for another run on the same set.  [default: 60s]",
+)
+_actor_option = click.option(
+    "--actor",
+    default="",
+    metavar="TEXT",
+    callback=_actor,
+    help="For whom the run works, for `inventory history`.  [default: the user of the job of "
+    "GitHub or GitLab]",
 )
 _dry_run_option = click.option(
     "--dry-run",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -22,11 +23,12 @@ from applyprune.cluster.inventory.stored_root import stored_root, with_foreign_m
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
+    MOST_RUNS,
     AppliedPlan,
     Inventory,
     InventoryEntry,
-    LastRun,
     LockHolder,
+    RunRecord,
     valid_lease,
 )
 from applyprune.model.text.display import time_of
@@ -50,6 +52,16 @@ SCHEMA = 2
 _MANAGER = "applyprune"
 # Both times are the server's; webhooks may run between them, each for at most 30 seconds.
 _ONE_REQUEST = timedelta(minutes=1)
+_MOST_BYTES_OF_RUNS = 16 * 1024
+_OPTIONAL: Mapping[str, type] = {
+    "actor": str,
+    "commit": str,
+    "url": str,
+    "created": int,
+    "changed": int,
+    "pruned": int,
+}
+"""The fields of a run that are stored unless they are empty."""
 _HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
 
 
@@ -86,7 +98,8 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
         "digest": packed.digest,
         "shards": [[shard.digest, shard.count] for shard in packed.shards],
         "holder": _holder_out(inventory.holder),
-        "last": _last_out(inventory.last),
+        "last": _run_out(inventory.last),
+        "earlier": _earlier_out(inventory.earlier),
         "owner": inventory.owner,
     }
     if inventory.plan is not None:
@@ -147,7 +160,8 @@ def decode(body: Mapping[str, Any]) -> Root:
             generation=typed(int, header["generation"]),
             holder=_holder_in(header["holder"]),
             copied=typed(bool, header["copied"]) or _is_copy(header["uid"], metadata),
-            last=_last_in(header["last"]),
+            last=_run_in(header["last"]),
+            earlier=_earlier_in(header.get("earlier")),
             owner=typed(str, header["owner"]),
             plan=_plan_in(header.get("plan")),
             hidden_kinds=hinted_kinds(annotations),
@@ -333,25 +347,53 @@ def _plan_in(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
     return AppliedPlan(checksum=typed(str, raw["checksum"]), done=typed(bool, raw["done"]))
 
 
-def _last_out(last: LastRun | None) -> dict[str, Any] | None:
-    if last is None:
+def _run_out(record: RunRecord | None) -> dict[str, Any] | None:
+    if record is None:
         return None
     return {
-        "run": last.run,
-        "mode": last.mode,
-        "who": last.who,
-        "at": last.at,
-        "exitCode": last.exit_code,
+        "run": record.run,
+        "mode": record.mode,
+        "who": record.who,
+        "at": record.at,
+        "exitCode": record.exit_code,
+        **{key: value for key in _OPTIONAL if (value := getattr(record, key))},
     }
 
 
-def _last_in(raw: Mapping[str, Any] | None) -> LastRun | None:
+def _run_in(raw: Mapping[str, Any] | None) -> RunRecord | None:
     if raw is None:
         return None
-    return LastRun(
+    code = raw["exitCode"]
+    return RunRecord(
         run=typed(str, raw["run"]),
         mode=typed(str, raw["mode"]),
         who=typed(str, raw["who"]),
         at=typed(str, raw["at"]),
-        exit_code=typed(int, raw["exitCode"]),
+        exit_code=None if code is None else typed(int, code),
+        **{key: typed(kind, raw[key]) for key, kind in _OPTIONAL.items() if key in raw},
     )
+
+
+def _earlier_out(records: Sequence[RunRecord]) -> list[dict[str, Any] | None]:
+    """Return the newest records, as many as fit: they must not use the room of the entries."""
+    found: list[dict[str, Any] | None] = []
+    size = 0
+    for record in records[:MOST_RUNS]:
+        found.append(_run_out(record))
+        size += len(json.dumps(found[-1]))
+        if size > _MOST_BYTES_OF_RUNS:
+            return found[:-1]
+    return found
+
+
+def _earlier_in(raw: object) -> tuple[RunRecord, ...]:
+    """Return the readable records: nothing depends on them, so none makes an inventory unreadable.
+
+    An older version has written none.
+    """
+    found: list[RunRecord] = []
+    for part in raw if isinstance(raw, list) else ():
+        with suppress(KeyError, TypeError, ValueError):
+            if (record := _run_in(part)) is not None:
+                found.append(record)
+    return tuple(found[:MOST_RUNS])

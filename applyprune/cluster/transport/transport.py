@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import platform
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from urllib3 import HTTPHeaderDict
@@ -48,9 +52,23 @@ _Outcome = TypeVar("_Outcome", Response, Stream)
 FIRST_CONTACT_BUDGET = 2.0
 MAX_TRIES = 32
 
-_USER_AGENT = f"applyprune/{__version__}"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_MACHINE = platform.machine().lower()
+_PLATFORM = f"{sys.platform}/{_ARCHITECTURES.get(_MACHINE, _MACHINE)}"
+_PROGRAM = f"applyprune/{__version__}"
 # Made once: it costs as much as parsing a small body.
 _NO_RETRIES = Retry(False)  # noqa: FBT003 -- this is how urllib3 is asked to raise the original error
+
+
+@dataclass(slots=True)
+class _State:
+    """What the copies of a transport share."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    closed: threading.Event = field(default_factory=threading.Event)
+    pool: tuple[bytes, ServerPool] | None = None
+    reached: bool = False
+    date: str = ""
 
 
 class Transport:
@@ -59,7 +77,7 @@ class Transport:
     At most ``pool_size`` requests run at a time, not counting streams. ``retry_budget`` is in
     seconds: no try starts later than that after the first failure of its request. ``trace`` is
     called with one line per try, without bodies or credentials. ``agent`` tells this process from
-    others in the server's audit log.
+    others in the server's audit log, and ``for_run`` one run from others.
     """
 
     def __init__(
@@ -77,13 +95,25 @@ class Transport:
         self._pool_size = pool_size
         self.retry_budget = retry_budget
         self._trace = trace
-        self._user_agent = f"{_USER_AGENT} ({agent})" if agent else _USER_AGENT
-        self._lock = threading.Lock()
-        self._pool: tuple[bytes, ServerPool] | None = None
-        self._closed = threading.Event()
-        self._reached = False
-        self.date = ""
-        """The Date header of the last reply; empty if it had none."""
+        # As kubectl does: PROGRAM/VERSION (OS/ARCHITECTURE).
+        self._user_agent = f"{_PROGRAM} ({'; '.join(filter(None, (_PLATFORM, agent)))})"
+        self._state = _State()
+        self._run = ""
+
+    def for_run(self, run: str) -> Transport:
+        """Return the same transport, over the same connections, for the requests of one run.
+
+        Their User-Agent ends with the run's ID, by which the server's audit log shows what the run
+        has done.
+        """
+        other = copy(self)
+        other._run = f" run/{run}"  # noqa: SLF001 -- its own copy
+        return other
+
+    @property
+    def date(self) -> str:
+        """Return the Date header of the last reply; empty if it had none."""
+        return self._state.date
 
     def send(self, request: Request) -> Response:
         """Send the request, retry where that is safe and may help, and return a valid response.
@@ -101,7 +131,7 @@ class Transport:
         this thread, while the stream is read. Raises as ``send`` does, and Stopped when ``stop``
         returns true or the transport is closed.
         """
-        return self._persist(request, self._streamed, lambda: stop() or self._closed.is_set())
+        return self._persist(request, self._streamed, lambda: stop() or self._state.closed.is_set())
 
     def _persist(
         self,
@@ -138,25 +168,25 @@ class Transport:
     def _pause(self, seconds: float, stop: Callable[[], bool] | None) -> bool:
         """Wait; return True as soon as the transport is closed. Raises Stopped."""
         if stop is None:
-            return self._closed.wait(seconds)
+            return self._state.closed.wait(seconds)
         ends = boot_time() + seconds
-        while (left := ends - boot_time()) > 0 and not self._closed.is_set():
+        while (left := ends - boot_time()) > 0 and not self._state.closed.is_set():
             if stop():
                 raise Stopped
-            self._closed.wait(min(TICK, left))
-        return self._closed.is_set()
+            self._state.closed.wait(min(TICK, left))
+        return self._state.closed.is_set()
 
     def close(self) -> None:
         """Close the connections; requests that wait for a retry fail at once."""
-        self._closed.set()
-        with self._lock:
-            pool, self._pool = self._pool, None
+        self._state.closed.set()
+        with self._state.lock:
+            pool, self._state.pool = self._state.pool, None
         if pool is not None:
             pool[1].pool.close()
 
     def _budget(self) -> float:
         """Return how many seconds after the first failure the last try may start."""
-        if self._reached:
+        if self._state.reached:
             return self.retry_budget
         return min(self.retry_budget, FIRST_CONTACT_BUDGET)
 
@@ -166,7 +196,7 @@ class Transport:
         """Return the seconds to wait before the next try; raises the error if there is none."""
         error = outcome.error
         may_repeat = outcome.passing and (request.retry or outcome.refused_unseen)
-        if not may_repeat or self._closed.is_set():
+        if not may_repeat or self._state.closed.is_set():
             raise error
         asked = error.retry_after if isinstance(error, ApiError) else None
         if request.expires is not None:
@@ -208,7 +238,7 @@ class Transport:
                 )
                 # A login page or a redirect does not come from the server.
                 if not isinstance(outcome, RequestFailure) or isinstance(outcome.error, ApiError):
-                    self._reached = True
+                    self._state.reached = True
                 message = str(received.status)
         if self._trace is not None:
             took = f"{boot_time() - started:.3f} s"
@@ -220,7 +250,7 @@ class Transport:
         """Return the validated response, or the raw one if it is not a valid success."""
         response = self._response(self._server_pool(identity), request, identity, current)
         answer = self._raw_response(response)
-        self.date = response.headers.get("Date", "")
+        self._state.date = response.headers.get("Date", "")
         if request.warned is not None and (headers := response.headers.getlist("Warning")):
             request.warned(warning_texts(headers))
         return validated(request, answer) or answer
@@ -266,23 +296,23 @@ class Transport:
 
     def _server_pool(self, identity: Identity) -> ServerPool:
         """Return the pool for the identity's certificate; a new pool when that has changed."""
-        with self._lock:
+        with self._state.lock:
             self._refuse_when_closed()
-            if self._pool is None or self._pool[0] != identity.certificate:
+            if self._state.pool is None or self._state.pool[0] != identity.certificate:
                 # Requests under way keep their connections.
                 pool = open_pool(self._access, identity, self._pool_size)
-                if self._pool is not None:
-                    self._pool[1].pool.close()
-                self._pool = (identity.certificate, pool)
-            return self._pool[1]
+                if self._state.pool is not None:
+                    self._state.pool[1].pool.close()
+                self._state.pool = (identity.certificate, pool)
+            return self._state.pool[1]
 
     def _refuse_when_closed(self) -> None:
-        if self._closed.is_set():
+        if self._state.closed.is_set():
             raise Unreachable("the connection to the API server is closed")
 
     def _headers(self, request: Request, identity: Identity) -> Mapping[str, str]:
         headers = {
-            "User-Agent": self._user_agent,
+            "User-Agent": self._user_agent + self._run,
             "Accept": request.accept,
             "Accept-Encoding": "identity",
         }

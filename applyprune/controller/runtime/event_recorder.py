@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any
 
 from applyprune.cluster.client import KubernetesClient
-from applyprune.controller.constants import COMPONENT, Reason
+from applyprune.controller.constants import COMPONENT, RUN, Reason
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.errors import AlreadyExists, ApplypruneError
 from applyprune.model.identity import Ref
@@ -48,8 +48,18 @@ class EventRecorder:
     _last: dict[str, tuple[tuple[str, str], float]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def event(self, live: LiveObject, event_type: EventType, reason: Reason, message: str) -> None:
-        """Write an Event about a Bundle, unless it repeats the last one."""
+    def event(
+        self,
+        live: LiveObject,
+        event_type: EventType,
+        reason: Reason,
+        message: str,
+        run: str = "",
+    ) -> None:
+        """Write an Event about a Bundle, unless it repeats the last one.
+
+        ``run`` is the ID of the run that it is about; an annotation of the Event has it.
+        """
         with self._lock:
             now = time.monotonic()
             last, since = self._last.get(live.uid, (("", ""), now))
@@ -64,7 +74,7 @@ class EventRecorder:
             "uid": live.uid,
             "resourceVersion": live.resource_version,
         }
-        self._send(live.ref.namespace, involved, event_type, reason, message)
+        self._send(live.ref.namespace, involved, event_type, reason, message, run)
 
     def namespace_event(self, name: str, reason: Reason, message: str) -> None:
         """Write an Event about a terminating namespace to ``default``: it accepts none itself."""
@@ -83,6 +93,7 @@ class EventRecorder:
         event_type: EventType,
         reason: Reason,
         message: str,
+        run: str = "",
     ) -> None:
         message = message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
         now = utc_now()
@@ -92,7 +103,7 @@ class EventRecorder:
         body: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": EVENTS.kind,
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, **_annotated(run)},
             "involvedObject": dict(involved),
             "type": str(event_type),
             "reason": str(reason),
@@ -107,19 +118,27 @@ class EventRecorder:
         try:
             self.client.create(EVENTS, ref, body)
         except AlreadyExists:
-            self._count(ref, now)
+            self._count(ref, now, run)
         except ApplypruneError as error:
             _log_unwritten(namespace, name, error)
 
-    def _count(self, ref: Ref, now: str) -> None:
+    def _count(self, ref: Ref, now: str, run: str) -> None:
         try:
             event = self.client.get(EVENTS, ref, full=True)
             count = int((event.body or {}).get("count") or 1)
-            self.client.merge_patch(EVENTS, ref, {"count": count + 1, "lastTimestamp": now})
+            again: dict[str, Any] = {"count": count + 1, "lastTimestamp": now}
+            if run:
+                again["metadata"] = _annotated(run)
+            self.client.merge_patch(EVENTS, ref, again)
         except ApplypruneError as error:
             _log_unwritten(ref.namespace, ref.name, error)
         except (TypeError, ValueError):
             return
+
+
+def _annotated(run: str) -> dict[str, Any]:
+    """Return the annotation that names the run; in the message, each Event would be a new one."""
+    return {"annotations": {RUN: run}} if run else {}
 
 
 def _log_unwritten(namespace: str, name: str, error: ApplypruneError) -> None:

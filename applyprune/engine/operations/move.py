@@ -81,16 +81,24 @@ class Side:
 
 
 def move(
-    source: Side, destination: Side, options: Options, cluster: Cluster, cancellation: Cancellation
+    source: Side,
+    destination: Side,
+    options: Options,
+    cluster: Cluster,
+    cancellation: Cancellation,
+    *,
+    if_exists: bool = False,
 ) -> Iterator[Event]:
     """Move the objects that ``options.select`` names (all if it is empty) to the destination.
+
+    With ``if_exists``, nothing is done if the source does not exist.
 
     Failures of single objects are events; UsageError, InventoryError, AccessError,
     InventoryLocked and Interrupted are raised.
     """
     if source.applyset == destination.applyset:
         raise UsageError("a set cannot be moved into itself")
-    summary = RunSummary()
+    summary = RunSummary(cluster.run)
     with (
         inventory_lock(
             source.store, options, cancellation, run=summary.run, mode=Mode.MOVE
@@ -111,7 +119,7 @@ def move(
             summary,
             source.store,
         )
-        yield from _Move(context, destination.applyset, destination_lock).events()
+        yield from _Move(context, destination.applyset, destination_lock, if_exists).events()
 
 
 @dataclass(slots=True)
@@ -121,6 +129,7 @@ class _Move:
     context: RunContext
     destination: ApplySetIdentity
     destination_lock: InventoryLock
+    if_exists: bool
 
     def events(self) -> Iterator[Event]:
         """Lock both inventories, list the objects, transfer them, and unlist them in the source."""
@@ -133,6 +142,9 @@ class _Move:
             context.lock.inventory,
             self.destination_lock.inventory,
         )
+        if self.if_exists and not source_inventory.exists:
+            yield summary.finished()
+            return
         self.context = context = yield from with_exact_names(
             context,
             context.cluster.resource_map(),
@@ -178,12 +190,16 @@ class _Move:
         exit_code: int,
     ) -> Sequence[Event]:
         """Record the end, the destination first; an object that did not move may stay in both."""
-        first = self.destination_lock.release(destination_entries, exit_code=exit_code)
+        changes = self.context.summary.changes
+        first = self.destination_lock.release(
+            destination_entries, exit_code=exit_code, changes=changes
+        )
         source_entries = {
             ref: entry for ref, entry in source_inventory.entries.items() if ref not in moved
         }
         if source_entries or source_inventory.hidden_kinds or self.context.options.select:
-            return first, self.context.lock.release(source_entries, exit_code=exit_code)
+            lock = self.context.lock
+            return first, lock.release(source_entries, exit_code=exit_code, changes=changes)
         self.context.lock.record(source_entries, Phase.BEFORE_APPLY)
         return first, *self.context.lock.remove()
 

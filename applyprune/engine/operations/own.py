@@ -88,9 +88,10 @@ class _Own:
                 yield from summary.counted((_done(step),))
         except ApplypruneError as error:
             if not isinstance(error, InventoryLocked):
-                lock.release(entries, exit_code=error.exit_code)
+                lock.release(entries, exit_code=error.exit_code, changes=summary.changes)
             raise
-        yield lock.release(entries, exit_code=context.cancellation.exit_code or summary.exit_code)
+        exit_code = context.cancellation.exit_code or summary.exit_code
+        yield lock.release(entries, exit_code=exit_code, changes=summary.changes)
         context.cancellation.check()
         yield summary.finished()
 

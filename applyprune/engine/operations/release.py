@@ -25,14 +25,17 @@ def release(
     store: Store,
     cancellation: Cancellation,
     *,
+    run: str,
     is_active: Callable[[str], bool],
 ) -> Iterator[Event]:
     """Record that no Bundle owns a set; ``is_active`` says whether the controller runs its owner.
 
+    ``run`` is the ID of the run.
+
     Raises UsageError if it does, because the Bundle would take the set over again at once. Also
     raises InventoryError, AccessError, InventoryLocked and Interrupted.
     """
-    summary = RunSummary()
+    summary = RunSummary(run)
     yield Started(summary.run, Mode.REPAIR, applyset.name, applyset.namespace, options.dry_run)
     with inventory_lock(store, options, cancellation, run=summary.run, mode=Mode.REPAIR) as lock:
         yield from lock.wait()

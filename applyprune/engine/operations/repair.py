@@ -148,7 +148,8 @@ class _Repair:
         for mismatch, problem in self.context.workers.each(self._mark, mismatches):
             yield from self._done(mismatch, problem)
         exit_code = self.context.cancellation.exit_code or self.context.summary.exit_code
-        yield self.context.lock.release(entries, exit_code=exit_code)
+        changes = self.context.summary.changes
+        yield self.context.lock.release(entries, exit_code=exit_code, changes=changes)
         self.context.cancellation.check()
 
     def _refuse_partial(self, mismatches: Sequence[Mismatch]) -> None:

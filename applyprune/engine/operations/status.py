@@ -20,6 +20,7 @@ from applyprune.engine.informer import (
     namespace_scopes,
     watch_scopes,
 )
+from applyprune.engine.operations.until_deleted import until_deleted
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.errors import Forbidden, as_problem
@@ -72,8 +73,12 @@ def status(
 ) -> Iterator[Event]:
     """Yield an ObjectStatus for each object of a set, then the set itself, then changes.
 
-    Raises UsageError for a set that does not exist, InventoryError, AccessError and Interrupted.
+    With ``options.deleted``, only wait until the set is gone. Raises UsageError for a set that does
+    not exist, InventoryError, AccessError and Interrupted.
     """
+    if options.deleted:
+        yield from until_deleted(applyset, options, cluster, store, cancellation)
+        return
     with WorkerPool(16, cancellation) as workers, closing(Informer(cluster)) as informer:
         yield from _StatusReader(
             applyset, options, cluster, store, cancellation, workers, informer
@@ -174,6 +179,7 @@ class _StatusReader:
                 fields=self.options.drift,
                 values=self.options.values,
             )
+            fresh = replace(fresh, name=self.applyset.name, namespace=self.applyset.namespace)
             last = self.statuses.get(ref)
             self.statuses[ref] = fresh
             if last is None or replace(last, age=None) != replace(fresh, age=None):

@@ -97,6 +97,7 @@ def document(report: RunReport) -> dict[str, Any]:
         "plan": plan_data(report.plan) if report.plan else None,
         "objects": [_object(object_report) for object_report in report.objects],
         "applySets": [data(applyset) for applyset in report.sets.values()],
+        "runs": [data(listed.run) for listed in report.runs],
         "warnings": data(report.warnings),
         "mismatches": data(report.mismatches),
         "pruneBlocked": data(report.prune_blocked),

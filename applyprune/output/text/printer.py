@@ -22,6 +22,7 @@ from applyprune.model.events import (
     Planned,
     PruneBlocked,
     ReadinessReported,
+    RunListed,
     Started,
     VersionReport,
     WarningRaised,
@@ -37,6 +38,7 @@ from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.guard_lines import lifted_text
 from applyprune.output.text.orphaned_lines import orphaned_lines
 from applyprune.output.text.problem_text import problem_text, wrapped_line
+from applyprune.output.text.run_records import run_table
 from applyprune.output.text.status import InspectionPrinter
 from applyprune.output.text.step_details import unchecked_line
 
@@ -73,6 +75,7 @@ class TextPrinter:
         self._mismatches = 0
         self._inspection = InspectionPrinter(target)
         self._listed: list[EntryListed] = []
+        self._runs: list[RunListed] = []
         self._has_error = False
         self._lines = 0
         self._failures: list[tuple[Ref, int]] = []
@@ -91,6 +94,7 @@ class TextPrinter:
             Explanation: self._inspection.show,
             VersionReport: self._inspection.show,
             EntryListed: self._listed.append,
+            RunListed: self._runs.append,
             ErrorRaised: self._error,
             Finished: self._finished,
         }
@@ -105,6 +109,8 @@ class TextPrinter:
         self._inspection.close()
         if self._listed:
             self._target.out(entry_table(self._listed))
+        if self._runs:
+            self._target.out(run_table(self._runs))
 
     def _out(self, line: str) -> None:
         """Write one line; escape line ends in it."""
@@ -189,7 +195,10 @@ class TextPrinter:
                 self._problem("error", event.problem)
             return
         if not event.counts and (self._has_error or not self._name):
-            return  # the error is already printed, or the verb only reads
+            # The error is already printed, or the verb only reads.
+            if event.problem is not None and not self._has_error:
+                self._problem("error", event.problem)
+            return
         parts = [
             f"{event.counts[outcome]} {outcome.text}"
             for outcome in Outcome

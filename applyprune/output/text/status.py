@@ -8,11 +8,12 @@ from typing import TypeAlias
 
 from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, Status, VersionReport
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import LastRun
+from applyprune.model.inventory import RunRecord
 from applyprune.model.text.display import age, age_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.table import table
 from applyprune.output.text.problem_text import problem_text
+from applyprune.output.text.run_records import by, ended
 from applyprune.output.text.version import version_line
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
@@ -24,8 +25,9 @@ _DRIFTED = {True: "yes", False: "no", None: "unknown"}
 class InspectionPrinter:
     """Collects events and writes them to ``target.out``; ``began`` says whether there were any.
 
-    The event of a set follows those of its objects, and completes the tables. Later events are
-    changes: a terminal redraws the tables, any other stream gets a line for each change.
+    The event of a set follows those of its objects, and completes the tables. Later events of the
+    same set are changes: a terminal redraws the tables, any other stream gets a line for each
+    change. Those of another set begin its own tables.
     """
 
     target: OutputTarget
@@ -33,6 +35,7 @@ class InspectionPrinter:
     _objects: dict[Ref, ObjectStatus] = field(default_factory=dict)
     _sets: list[ApplySetListed] = field(default_factory=list)
     _drawn: bool = False
+    _set: tuple[str, str] = ("", "")
 
     def show(self, event: InspectionEvent) -> None:
         """Take one event; write what it completes."""
@@ -43,10 +46,11 @@ class InspectionPrinter:
             case Explanation():
                 self._explained(event)
             case ObjectStatus():
+                self._begin(event)
                 self._objects[event.ref] = event
                 if self._drawn and self.target.redraw is None:
                     self.target.out(_change(event))
-            case ApplySetListed() if self._objects:
+            case ApplySetListed() if self._objects and self._set in _names(event):
                 self._tables(event)
             case ApplySetListed():
                 self._sets.append(event)
@@ -61,6 +65,15 @@ class InspectionPrinter:
             self._sets.clear()
         elif self._objects and not self._drawn:
             self.target.out(_objects(list(self._objects.values()), self._width))
+
+    def _begin(self, event: ObjectStatus) -> None:
+        """Begin the tables of another set."""
+        named = (event.namespace, event.name)
+        if self._objects and named != self._set:
+            if self._drawn:
+                self.target.out("")
+            self._objects, self._drawn = {}, False
+        self._set = named
 
     @property
     def _width(self) -> int | None:
@@ -86,6 +99,11 @@ class InspectionPrinter:
         self.target.out(f"→ {_line(event.verdict)}")
 
 
+def _names(applyset: ApplySetListed) -> tuple[tuple[str, str], ...]:
+    """Return the names by which the objects of a set may name it: a stream may have none."""
+    return (applyset.namespace, applyset.name), ("", "")
+
+
 def _list(sets: list[ApplySetListed]) -> str:
     has_ready = any(applyset.ready is not None for applyset in sets)
     head = ["NAMESPACE", "NAME", "OBJECTS", "LAST RUN", "BY", "HELD BY"]
@@ -96,16 +114,16 @@ def _list(sets: list[ApplySetListed]) -> str:
         objects = "?" if applyset.objects is None else str(applyset.objects)
         last = applyset.last
         run = f"{last.mode}, {age_of(last.at)}{_ended(last)}" if last else "-"
-        by = applyset.owner or (last.who if last else "-")
-        row = [applyset.namespace, applyset.name, objects, run, by, applyset.holder or "-"]
+        who = applyset.owner or (by(last) if last else "-")
+        row = [applyset.namespace, applyset.name, objects, run, who, applyset.holder or "-"]
         if has_ready:
             row.insert(3, "?" if applyset.ready is None else f"{applyset.ready}/{objects}")
         rows.append(row)
     return table(head, rows)
 
 
-def _ended(last: LastRun) -> str:
-    return f" (exit code {last.exit_code})" if last.exit_code else ""
+def _ended(last: RunRecord) -> str:
+    return "" if last.exit_code == 0 else f" ({ended(last)})"
 
 
 def _objects(objects: list[ObjectStatus], width: int | None) -> str:
@@ -149,10 +167,9 @@ def _about(applyset: ApplySetListed, objects: list[ObjectStatus]) -> Iterator[st
         parts.append(f"{drifted} drifted")
     if unknown:
         parts.append(f"{unknown} with unknown drift")
-    yield _line(f"{applyset.name}: {', '.join(parts)}")
+    yield _line(f"{applyset.name} -n {applyset.namespace}: {', '.join(parts)}")
     if (last := applyset.last) is not None:
-        ended = f"exit code {last.exit_code}"
-        yield _line(f"last change: {last.mode} by {last.who}, {age_of(last.at)} ago, {ended}")
+        yield _line(f"last change: {last.mode} by {by(last)}, {age_of(last.at)} ago, {ended(last)}")
     if applyset.owner:
         yield _line(f"owned by {applyset.owner}")
     if applyset.holder:

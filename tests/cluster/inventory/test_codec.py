@@ -32,6 +32,7 @@ from applyprune.model.inventory import (
     JobRecord,
     LockHolder,
     Ownership,
+    RunRecord,
     Wave,
 )
 
@@ -112,6 +113,57 @@ def test_plan_file_of_the_last_run_round_trips(done: bool) -> None:
     plain = _stored(_inventory(_entry(1)))
     assert "plan" not in json.loads(plain["data"]["header"])
     assert _read(plain).plan is None
+
+
+RUNS = tuple(RunRecord(f"r{n}", "apply", "me@here", "then", 0, pruned=n) for n in range(1, 10))
+
+
+def test_history_round_trips_and_an_older_inventory_has_none() -> None:
+    """Also the record of a run that has no end yet."""
+    last = RunRecord("r0", "apply", "me@here", "now", None, "mona", "abc", "https://x/1", 1, 2, 3)
+    inventory = _inventory(_entry(1), last=last, earlier=RUNS)
+    assert _read(_stored(inventory)) == inventory
+    assert inventory.history == (last, *RUNS)
+    body = _stored(inventory)
+    header = json.loads(body["data"]["header"])
+    del header["earlier"]
+    header["last"] = {"run": "r0", "mode": "apply", "who": "me@here", "at": "now", "exitCode": 3}
+    body["data"]["header"] = json.dumps(header)
+    old = _read(body)
+    assert (old.earlier, old.last) == ((), RunRecord("r0", "apply", "me@here", "now", 3))
+    assert old.history == ()
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        None,
+        {},
+        "x",
+        7,
+        [7],
+        [{}],
+        [None],
+        [{"run": "r", "mode": "m", "who": "w", "at": "t", "exitCode": "0"}],
+    ],
+    ids=str,
+)
+def test_forged_history_is_dropped(forged: object) -> None:
+    """Nothing depends on it, so it does not make an inventory unreadable."""
+    body = _stored(_inventory(_entry(1), earlier=RUNS))
+    body["data"]["header"] = json.dumps({**json.loads(body["data"]["header"]), "earlier": forged})
+    assert _read(body).earlier == ()
+
+
+def test_history_leaves_room_for_the_entries() -> None:
+    """It is at most ten runs and 16 KiB, whatever somebody has written into it."""
+    long = [replace(run, actor="\U0001f40b" * 400, url="y" * 900) for run in RUNS]
+    body = _stored(_inventory(_entry(1), earlier=(*long, *long, *long)))
+    header = json.loads(body["data"]["header"])
+    assert 0 < len(header["earlier"]) < 9
+    assert len(body["data"]["header"]) < 20_000
+    many = _stored(_inventory(_entry(1), earlier=RUNS * 3))
+    assert len(_read(many).earlier) == 10
 
 
 @pytest.mark.parametrize("plan", ["sha256:ab", {"checksum": "sha256:ab"}, {"checksum": 1}])

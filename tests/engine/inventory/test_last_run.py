@@ -21,7 +21,7 @@ from tests.support.objects import config_map, manifest
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from applyprune.model.inventory import LastRun
+    from applyprune.model.inventory import RunRecord
     from tests.support.api import AuditTrail
     from tests.support.plane import Kubectl
 
@@ -33,7 +33,7 @@ WRONG = {
 }
 
 
-def last(stage: Stage) -> LastRun:
+def last(stage: Stage) -> RunRecord:
     """Return the last run that the inventory records; it must exist."""
     found = stage.inventory().last
     assert found is not None
@@ -127,3 +127,19 @@ def test_last_run_records_another_user_and_keeps_the_owner(stage: Stage) -> None
     assert replace(stage, owner=bundle).run(config_map("a", "third")).exit_code == 0
     assert stage.inventory().owner == bundle
     assert last(stage).who != bundle
+
+
+def test_history_keeps_the_last_ten_runs_that_changed_an_object(stage: Stage) -> None:
+    """A run that fails over and over does not push them out."""
+    stories = [stage.run(config_map("a", str(number))) for number in range(12)]
+    ids = [event.run for story in stories for event in story.events if hasattr(event, "run")]
+    assert [one.run for one in stage.inventory().history] == ids[:1:-1]
+    for _ in range(2):
+        assert stage.run(config_map("a", "11"), WRONG).exit_code == 3
+    found = stage.inventory()
+    assert found.last is not None
+    assert (found.last.exit_code, found.last.has_changed) == (3, False)
+    assert [one.run for one in found.history] == ids[:1:-1]
+    stage.run(config_map("b"))
+    newest = stage.inventory().history[0]
+    assert (newest.created, newest.changed, newest.pruned) == (1, 0, 1)

@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.events import ApplySetListed, Drift, ObjectStatus, current, in_progress
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import LastRun, Ownership
+from applyprune.model.inventory import Ownership, RunRecord
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import rendered
@@ -22,7 +22,7 @@ A = ObjectStatus(
 )
 ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "b")
 B = ObjectStatus(ROLE, in_progress("not yet\nready"), Ownership.ADOPTED, None)
-LAST = LastRun("r", "apply", "me@host", "2020-01-01T00:00:00Z", 3)
+LAST = RunRecord("r", "apply", "me@host", "2020-01-01T00:00:00Z", 3)
 WEB = ApplySetListed(
     "web", "shop", objects=2, ready=1, last=LAST, owner="Bundle shop/web", holder="you"
 )
@@ -56,7 +56,7 @@ def test_status_of_a_set_is_a_table() -> None:
         ["shop", "configmap/a", "Ready", "no", "90s"],
         ["-", B.ref.short, "InProgress", "unknown", "-", "not", "yet", "ready"],
     ]
-    assert out[3] == "web: 2 objects, 1 ready, 1 with unknown drift"
+    assert out[3] == "web -n shop: 2 objects, 1 ready, 1 with unknown drift"
     assert out[4].startswith("last change: apply by me@host, ")
     assert out[4].endswith("d ago, exit code 3")
     assert out[5:] == ["owned by Bundle shop/web", "held by you"]
@@ -106,7 +106,7 @@ def test_drift_is_listed() -> None:
         "configmap/a -n shop has drifted:",
         "  /data/a: 2 (the set's: 1), by kubectl-edit Update 2026-01-01T00:00:00Z",
         "  /data/b: none",
-        "web: 1 object, 1 ready, 1 drifted",
+        "web -n shop: 1 object, 1 ready, 1 drifted",
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import PlanOutdated, UsageError
-from applyprune.model.inventory import AppliedPlan, LastRun
+from applyprune.model.inventory import AppliedPlan, RunRecord
 from applyprune.model.options import Adopt, ApplyOptions, Options
 from applyprune.model.plan import ApplyStep, Fate, OnConflict, Plan
 from applyprune.planning.applyset import applyset_identity
@@ -124,7 +124,7 @@ def test_plan_of_an_unknown_cluster_gets_no_file() -> None:
 def test_other_plan_is_refused_with_who_was_first() -> None:
     """The digest covers what no object shows."""
     file = _file()
-    last = LastRun("r1", "apply", "ann@ci", "2026-11-22T11:00:00Z", 0)
+    last = RunRecord("r1", "apply", "ann@ci", "2026-11-22T11:00:00Z", 0)
     moved = inventory(generation=4, last=last)
     refuse_other_plan(file, Plan((), (), digest=file.digest), moved)
     with pytest.raises(PlanOutdated, match="was written meanwhile by ann@ci at 2026-11-22T11:00"):

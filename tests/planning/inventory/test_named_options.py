@@ -11,7 +11,7 @@ from applyprune.model.identity import GroupKind
 from applyprune.model.options import Options
 from applyprune.planning.inventory.named_options import has_names, with_names_resolved
 from applyprune.planning.schema.kind_names import kind_names
-from tests.planning.schema.test_kind_names import MAP
+from tests.support.kinds import MAP
 from tests.support.options import options_of
 
 

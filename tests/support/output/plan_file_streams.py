@@ -18,7 +18,7 @@ from applyprune._version import __version__
 from applyprune.engine.bound_run import already_applied, failure_of
 from applyprune.engine.context import RunSummary
 from applyprune.model.events import ErrorRaised, WarningRaised
-from applyprune.model.inventory import LastRun
+from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.approval.plan_binding import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.events import Event
 
-_LAST = LastRun("r1", "apply", "ann@ci", "2026-11-22T11:00:00Z", 0)
+_LAST = RunRecord("r1", "apply", "ann@ci", "2026-11-22T11:00:00Z", 0)
 _NOBODY = 65534
 
 

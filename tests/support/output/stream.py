@@ -25,6 +25,7 @@ from applyprune.model.events import (
     PruneBlocked,
     Readiness,
     ReadinessReported,
+    RunListed,
     Started,
     Status,
     VersionReport,
@@ -35,11 +36,11 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
     InventoryEntry,
-    LastRun,
     Mismatch,
     MismatchType,
     Ownership,
     Repair,
+    RunRecord,
     Wave,
 )
 from applyprune.model.manifest import Origin
@@ -191,12 +192,31 @@ EVENTS: tuple[Event, ...] = (
         61.5,
         drifted=True,
         drift=(Drift("/spec/replicas", "3", "5", "kubectl", "Update", "2026-11-21T10:00:00Z"),),
+        name="web",
+        namespace="home",
     ),
     ApplySetListed(
-        "web", "home", 3, 2, LastRun("run0", "apply", "me@here", "2026-11-21T09:00:00Z", 0)
+        "web", "home", 3, 2, RunRecord("run0", "apply", "me@here", "2026-11-21T09:00:00Z", 0)
     ),
     ApplySetListed("bad", "home", problem=_BROKEN),
     EntryListed("web", "home", _ENTRY),
+    RunListed(
+        "web",
+        "home",
+        RunRecord(
+            "run0",
+            "apply",
+            "me@here",
+            "2026-11-21T09:00:00Z",
+            None,
+            actor="mona",
+            commit="0123456789abcdef",
+            url="https://ci.example/jobs/1",
+            created=1,
+            changed=2,
+            pruned=3,
+        ),
+    ),
     VersionReport("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3"),
     Explanation(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
     ErrorRaised(

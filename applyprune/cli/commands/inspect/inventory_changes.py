@@ -201,6 +201,11 @@ def _them(refs: Sequence[Ref]) -> str:
     callback=namespace_name,
     help="Namespace of the inventory of TO, if it differs.",
 )
+@click.option(
+    "--if-exists",
+    is_flag=True,
+    help="Do nothing if the set FROM does not exist, so that a pipeline can keep the command.",
+)
 def move(
     source: str,
     to: str,
@@ -210,6 +215,7 @@ def move(
     options: Options,
     everything: bool,
     to_namespace: str,
+    if_exists: bool,
 ) -> int:
     """Transfer objects from the set FROM to the set TO without deleting them.
 
@@ -219,6 +225,7 @@ def move(
     Examples:
       applyprune inventory move web shop service/web deployment.apps/web
       applyprune inventory move web shop --all --to-namespace shop
+      applyprune inventory move web shop service/web --if-exists
     """
     from applyprune.cli.session import open_session
     from applyprune.engine.operations.move import Side
@@ -230,7 +237,14 @@ def move(
         with open_session(cluster_target) as session:
             sets = session.applyset(source), session.applyset(to, to_namespace)
             leaving, joining = (Side(applyset.identity, applyset.store()) for applyset in sets)
-            yield from move_objects(leaving, joining, options, session.cluster.client, session.stop)
+            yield from move_objects(
+                leaving,
+                joining,
+                options,
+                session.cluster.client,
+                session.stop,
+                if_exists=if_exists,
+            )
 
     return reporting.print_events(events())
 
@@ -264,6 +278,7 @@ def release(
                 options,
                 applyset.store(),
                 session.stop,
+                run=session.cluster.client.run,
                 is_active=lambda owner: _is_active(session.cluster.client, owner),
             )
 

@@ -92,7 +92,7 @@ def demonstrate_apply(shell: Shell) -> None:
     shell.run("applyprune delete shop --yes", counts={"deleted": 15})
     label = "applyset.kubernetes.io/part-of"
     shell.run(f"kubectl get {_KINDS} -A -l {label}", contains="No resources found")
-    shell.run("applyprune inventory list -A", contains="no sets in any namespace")
+    shell.run("applyprune list -A", contains="no sets in any namespace")
     shell.comment("Demo finished. Removing the control plane.")
 
 

@@ -1,0 +1,125 @@
+"""``init``: the file, its schema, and what it never overwrites."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from jsonschema import Draft7Validator
+from ruamel.yaml import YAML
+
+from applyprune.cli.commands.configure.init import SCHEMA_FILE
+from applyprune.sources import read
+from applyprune.sources.config_file import read_configuration
+from tests.support.command import Ended, applyprune
+from tests.support.source_text import config_map, write
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Plane
+
+HEAD = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\n"
+
+
+def _init(folder: Path, *arguments: str) -> Ended:
+    return applyprune("init", *arguments, kubeconfig="/nonexistent", cwd=folder)
+
+
+def _errors(folder: Path, text: str) -> list[str]:
+    """Return what an editor reports, by the schema beside the file."""
+    schema = json.loads((folder / SCHEMA_FILE).read_text())
+    value: Any = YAML(typ="safe").load(text)
+    return [error.message for error in Draft7Validator(schema).iter_errors(value)]
+
+
+def test_init_writes_a_file_that_editors_and_applyprune_read(tmp_path: Path) -> None:
+    """The first line names the schema beside it: no network is needed."""
+    ended = _init(tmp_path, "web", "-f", "manifests/", "-f", "a 'b\"", "-n", "shop")
+    assert (ended.code, ended.err) == (0, "")
+    text = (tmp_path / "applyprune.yaml").read_text()
+    assert text.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
+    assert read_configuration(str(tmp_path / "applyprune.yaml")).settings == {
+        "name": "web",
+        "namespace": "shop",
+        "filename": ["manifests/", "a 'b\""],
+    }
+    assert _errors(tmp_path, text) == []
+
+
+def test_init_overwrites_nothing_without_force(tmp_path: Path) -> None:
+    """Neither file, and never one of two."""
+    (tmp_path / SCHEMA_FILE).write_text("mine")
+    refused = _init(tmp_path, "web")
+    assert refused.code == 2
+    assert f"{SCHEMA_FILE} exists already" in refused.err
+    assert not (tmp_path / "applyprune.yaml").exists()
+    (tmp_path / SCHEMA_FILE).unlink()
+    assert _init(tmp_path, "web").code == 0
+    (tmp_path / "applyprune.yaml").write_text("mine")
+    assert _init(tmp_path, "web").code == 2
+    assert (tmp_path / "applyprune.yaml").read_text() == "mine"
+    assert _init(tmp_path, "web", "--force").code == 0
+    assert 'name: "web"' in (tmp_path / "applyprune.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("Web",), ("web", "--use-context"), ("web", "-f", "-"), ("web", "-n", "")]
+)
+def test_init_refuses_what_a_run_would_refuse(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Then it writes nothing."""
+    assert _init(tmp_path, *arguments).code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_schema_knows_the_keys_and_their_values(tmp_path: Path) -> None:
+    """As applyprune does: no guard is a key, and no unknown one."""
+    assert _init(tmp_path, "web").code == 0
+    good = f"{HEAD}name: web\ncontext: {{name: prod, use: true}}\nprune: false\norphan: [svc/a]\n"
+    assert _errors(tmp_path, good) == []
+    for wrong in ("max-prune: 5", "wait: false", "adopt: all", "context: {use: true}", "x: 1"):
+        assert _errors(tmp_path, f"{HEAD}name: web\n{wrong}\n"), wrong
+    assert _errors(tmp_path, HEAD)
+
+
+def test_schema_in_a_folder_of_manifests_is_no_manifest(tmp_path: Path) -> None:
+    """Like the file beside it; a manifest with its name is one."""
+    assert _init(tmp_path, "web", "-f", ".").code == 0
+    write(tmp_path, {"a.yaml": config_map("a")})
+    assert [one.name for one in read([str(tmp_path)])] == ["a"]
+    write(tmp_path, {SCHEMA_FILE: config_map("b")})
+    assert [one.name for one in read([str(tmp_path)])] == ["a", "b"]
+
+
+def test_context_of_the_file_is_a_condition_or_a_selection(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    """With ``use: true``, another current context does not matter; otherwise nothing is sent."""
+    kubeconfig: Any = YAML(typ="safe").load(plane.kubeconfig.read_text())
+    current = kubeconfig["current-context"]
+    context = next(one for one in kubeconfig["contexts"] if one["name"] == current)
+    unreachable = {"name": "far", "cluster": {"server": "https://127.0.0.1:1"}}
+    other = {"name": "dev", "context": {**context["context"], "cluster": "far"}}
+    kubeconfig["clusters"].append(unreachable)
+    kubeconfig["contexts"].append(other)
+    kubeconfig["current-context"] = "dev"
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(kubeconfig))
+    (tmp_path / "m").mkdir()
+    write(tmp_path / "m", {"a.yaml": config_map("a")})
+    arguments = ("web", "-n", namespace, "-f", "m", "--context", context["name"])
+    assert _init(tmp_path, *arguments).code == 0
+    refused = applyprune("apply", "-v", kubeconfig=path, cwd=tmp_path)
+    assert refused.code == 2
+    assert "the context in use is dev, and the configuration is for" in refused.err
+    assert "GET" not in refused.err
+    assert _init(tmp_path, *arguments, "--use-context", "--force").code == 0
+    applied = applyprune("apply", kubeconfig=path, cwd=tmp_path)
+    assert (applied.code, list(applied.lines)) == (0, ["configmap/a"]), applied
+    given = applyprune("apply", "--context", "dev", kubeconfig=path, cwd=tmp_path)
+    assert given.code == 7, given.err
+    for wrong in ("{}", "{name: ''}", "{name: a, use: 'yes'}", "{name: a, x: 1}", "[a]", "true"):
+        (tmp_path / "applyprune.yaml").write_text(f"{HEAD}name: web\ncontext: {wrong}\n")
+        bad = applyprune("apply", kubeconfig=path, cwd=tmp_path)
+        assert bad.code == 2
+        assert "applyprune.yaml:4:1: context must be a text, or name: a text and use:" in bad.err

@@ -1,0 +1,78 @@
+"""The JSON Schema of ``applyprune.yaml``, from the one table of its keys."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from applyprune.cli.main import cli
+from applyprune.cli.options.config_defaults import KEYS, Form
+from applyprune.sources.config_file import API_VERSION, KIND, SCHEMA_ID
+from tests.docs.pages import ROOT
+
+FILE = ROOT / "applyprune/output/schemas/config.json"
+_TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
+_VERBS = ("apply", "plan", "delete")
+_UNSAFE = {"adopt": "all"}
+_CONTEXT = (
+    "A condition: if another context is in use, applyprune refuses to run. With `use: true`, "
+    "applyprune uses the context."
+)
+
+
+def config_schema() -> str:
+    """Return the text of the schema."""
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "$id": SCHEMA_ID,
+        "title": "applyprune.yaml",
+        "description": "The name, the input and the options of one set.",
+        "type": "object",
+        "properties": {
+            "apiVersion": {"const": API_VERSION},
+            "kind": {"const": KIND},
+            **{key: _value(key, form) for key, form in KEYS.items()},
+        },
+        "required": ["apiVersion", "kind", "name"],
+        "additionalProperties": False,
+    }
+    return f"{json.dumps(schema, indent=2, ensure_ascii=False)}\n"
+
+
+def _value(key: str, form: Form) -> dict[str, Any]:
+    if form is Form.CONTEXT:
+        chosen = {
+            "type": "object",
+            "properties": {"name": _TEXT, "use": {"type": "boolean", "default": False}},
+            "required": ["name"],
+            "additionalProperties": False,
+        }
+        return {"description": _CONTEXT, "anyOf": [_TEXT, chosen]}
+    if key == "name":
+        return {"description": "The name of the set.", **_TEXT}
+    option = _option(key)
+    about = {"description": " ".join((option.help or "").partition("  [")[0].split())}
+    if form is Form.FLAG:
+        # `wait: false` would disable a guard for every run.
+        return {**about, "const": True} if key == "wait" else {**about, "type": "boolean"}
+    if form is Form.TEXT:
+        choices = getattr(option.type, "choices", None)
+        if choices is None:
+            return {**about, **_TEXT}
+        return {**about, "enum": [one for one in choices if one != _UNSAFE.get(key)]}
+    return {**about, "anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
+
+
+def _option(key: str) -> click.Option:
+    """Return the option of a key, from the first verb that has it."""
+    context = click.Context(cli)
+    verbs = (cli.get_command(context, verb) for verb in _VERBS)
+    return next(
+        param
+        for verb in verbs
+        if verb is not None
+        for param in verb.params
+        if isinstance(param, click.Option) and f"--{key}" in param.opts
+    )

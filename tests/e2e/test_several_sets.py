@@ -1,0 +1,114 @@
+"""``status`` of several sets, the wait for a deletion, and a move that may come too late."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.command import Ended, applyprune, start
+from tests.support.objects import config_map
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+
+
+@pytest.fixture
+def stage(plane: Plane, namespace: str) -> Stage:
+    """The sets ``web`` and ``shop`` of one namespace, with an object each."""
+    Stage(plane.kubeconfig, namespace, name="shop").run(config_map("s"))
+    made = Stage(plane.kubeconfig, namespace)
+    made.run(config_map("w"))
+    return made
+
+
+def _call(stage: Stage, *arguments: str) -> Ended:
+    return applyprune(*arguments, "-n", stage.namespace, kubeconfig=stage.kubeconfig)
+
+
+def test_status_shows_several_sets(stage: Stage, kubectl: Kubectl) -> None:
+    """Each with its own table; one that cannot be read hides no other, and all count."""
+    both = _call(stage, "status", "web", "shop")
+    assert (both.code, both.err) == (0, "")
+    first, second = both.out.split("\n\n")
+    assert "configmap/w" in first
+    assert f"web -n {stage.namespace}: 1 object, 1 ready" in first
+    assert f"shop -n {stage.namespace}: 1 object, 1 ready" in second
+    every = _call(stage, "status", "-A", "-o", "json")
+    told = json.loads(every.out)
+    mine = [one for one in told["objects"] if one["ref"]["namespace"] == stage.namespace]
+    assert {
+        (one["ref"]["name"], one["objectStatus"]["name"], one["objectStatus"]["namespace"])
+        for one in mine
+    } == {("s", "shop", stage.namespace), ("w", "web", stage.namespace)}
+    kubectl("delete", "configmap/w", "-n", stage.namespace)
+    late = _call(stage, "status", "web", "shop")
+    assert late.code == 5
+    assert f"1 of the 2 sets failed: web -n {stage.namespace}" in late.err
+    wrong = _call(stage, "status", "nothing", "shop")
+    assert wrong.code == 3
+    assert "configmap/s" in wrong.out
+    assert "there is no set nothing" in wrong.err
+    kubectl("patch", "configmap/s", "-n", stage.namespace, "-p", '{"data":{"key":"x"}}')
+    assert _call(stage, "status", "shop", "shop", "--fail-on-drift").code == 1
+    stage.run(config_map("w"))
+    assert _call(stage, "status", "web", "shop", "--fail-on-drift").code == 1
+
+
+def test_status_refuses_what_makes_no_sense(stage: Stage) -> None:
+    """Before any request."""
+    for arguments in (
+        ("web", "-A"),
+        ("-A", "--watch"),
+        ("web", "shop", "--watch"),
+        ("web", "--wait-for", "deleted", "--wait"),
+        (),
+    ):
+        assert _call(stage, "status", *arguments).code == 2, arguments
+
+
+def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Until the last object is gone, whoever deletes it; what was orphaned does not count."""
+    held = config_map("held", finalizers=["example.com/hold"])
+    kubectl("create", "configmap", "adopted", "-n", stage.namespace)
+    stage.run(config_map("w"), held, config_map("adopted"))
+    late = _call(stage, "status", "web", "--wait-for", "deleted", "--timeout", "1s")
+    assert late.code == 5
+    assert "the set web is not gone" in late.err
+    waits = start(
+        *("status", "web", "--wait-for", "deleted", "--timeout", "60s", "-n", stage.namespace),
+        kubeconfig=stage.kubeconfig,
+    )
+    with waits:
+        assert _call(stage, "delete", "web", "--yes", "--timeout", "1s").code == 5
+        assert waits.poll() is None
+        remove = '{"metadata":{"finalizers":null}}'
+        kubectl("patch", "configmap/held", "-n", stage.namespace, "-p", remove)
+        assert _call(stage, "delete", "web", "--yes").code == 0
+        out, err = waits.communicate(timeout=60)
+    assert (waits.returncode, out, err) == (0, "", "")
+    assert api.exists(f"/api/v1/namespaces/{stage.namespace}/configmaps/adopted")
+    again = _call(stage, "status", "web", "--wait-for", "deleted")
+    assert again.code == 0
+    assert "there is no set web" in again.err
+
+
+def test_move_of_a_set_that_is_gone_can_stay_in_a_pipeline(stage: Stage) -> None:
+    """Only with --if-exists: a mistyped name must not look like success."""
+    line = ("inventory", "move", "web", "shop", "cm/w")
+    assert _call(stage, *line, "--if-exists").code == 0
+    assert Stage(stage.kubeconfig, stage.namespace, name="shop").listed() == {
+        "configmap/s",
+        "configmap/w",
+    }
+    assert _call(stage, *line, "--if-exists").code == 0
+    assert _call(stage, "delete", "web", "--yes").code == 0
+    assert _call(stage, *line).code == 2
+    again = _call(stage, *line, "--if-exists")
+    assert (again.code, again.err) == (0, "")
+    assert re.search(r"^web: nothing to do", again.out, re.MULTILINE)
