@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
 
 from applyprune.cluster.auth.kubeconfig import ClusterAccess
 from applyprune.cluster.auth.kubeconfig import connect as choose_access
@@ -12,6 +12,9 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.kept_documents import cache_folder
 from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import UsageError
+
+if TYPE_CHECKING:
+    from applyprune.model.events import RetryReported
 
 
 def connect(
@@ -76,6 +79,10 @@ class ClusterConnection:
     def __exit__(self, *_: object) -> None:
         """Close the connection."""
         self.close()
+
+    def unanswered(self) -> Sequence[RetryReported]:
+        """Return which webhooks or server do not answer now, though they are asked repeatedly."""
+        return self._transport.unanswered()
 
     def close(self) -> None:
         """Close all connections to the server."""

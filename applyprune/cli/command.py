@@ -47,7 +47,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "apply-anyway",
         "approve",
     ),
-    "Waiting": ("wait", "watch", "ready-when", "timeout", "lock-timeout"),
+    "Waiting": ("wait", "watch", "fail-fast", "ready-when", "timeout", "lock-timeout"),
     "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
     "Output": ("output", "out", "expires-in", "show-unchanged", "quiet", "verbose"),
 }

@@ -20,10 +20,8 @@ from applyprune.model.events import (
     Outcome,
     Planned,
     PruneBlocked,
-    Readiness,
     ReadinessReported,
     Started,
-    Status,
     VersionReport,
     WarningRaised,
 )
@@ -32,6 +30,7 @@ from applyprune.model.inventory import Mismatch
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
+from applyprune.model.readiness_state import Readiness, Status
 from applyprune.planning.summary import verdict
 
 _NOTES = 10

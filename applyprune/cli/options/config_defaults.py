@@ -49,6 +49,7 @@ KEYS: Mapping[str, _Form] = {
     "no-default-ignore": _Form.TEXTS,
     "check": _Form.FLAG,
     "wait": _Form.FLAG,
+    "fail-fast": _Form.FLAG,
     "ready-when": _Form.TEXTS,
     "propagation": _Form.TEXT,
     "timeout": _Form.TEXT,

@@ -230,7 +230,8 @@ def move(
         with open_session(cluster_target) as session:
             sets = session.applyset(source), session.applyset(to, to_namespace)
             leaving, joining = (Side(applyset.identity, applyset.store()) for applyset in sets)
-            yield from move_objects(leaving, joining, options, session.cluster.client, session.stop)
+            moved = move_objects(leaving, joining, options, session.cluster.client, session.stop)
+            yield from session.reported(moved)
 
     return reporting.print_events(events())
 
@@ -259,13 +260,14 @@ def release(
     def events() -> Iterator[Event]:
         with open_session(cluster_target) as session:
             applyset = session.applyset(name)
-            yield from release_set(
+            released = release_set(
                 applyset.identity,
                 options,
                 applyset.store(),
                 session.stop,
                 is_active=lambda owner: _is_active(session.cluster.client, owner),
             )
+            yield from session.reported(released)
 
     return reporting.print_events(events())
 
@@ -300,7 +302,7 @@ def repair_events(
 
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)
-        yield from repair_inventory(
+        repaired = repair_inventory(
             applyset.identity,
             options,
             ownership,
@@ -308,6 +310,7 @@ def repair_events(
             applyset.store(),
             session.stop,
         )
+        yield from session.reported(repaired)
 
 
 def _selected(

@@ -10,7 +10,7 @@ from applyprune.cli.command import Command
 from applyprune.cli.options.cluster_access import cluster_options
 from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.reporting import reporting_options
-from applyprune.cli.options.run_options import timeout_option
+from applyprune.cli.options.run_options import fail_fast_option, timeout_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,18 @@ if TYPE_CHECKING:
 @click.option(
     "--wait/--no-wait",
     default=False,
-    help="Whether to wait until every object is ready, or one has failed.  [default: no-wait]",
+    help="Whether to wait until every object is ready, or one can never be.  [default: no-wait]",
+)
+@fail_fast_option
+@click.option(
+    "--tree",
+    is_flag=True,
+    help="Show the set by wave, with what each object owns, down to Pods.",
+)
+@click.option(
+    "--logs",
+    is_flag=True,
+    help="Add the last 10 log lines of failing containers, also of the instance that crashed.",
 )
 @timeout_option("How long to wait for everything to be ready.")
 def status(
@@ -54,9 +65,14 @@ def status(
     fail_on_drift: bool,
     watch: bool,
     wait: bool,
+    fail_fast: bool,
+    tree: bool,
+    logs: bool,
     timeout: float,
 ) -> int:
     """Show the health and drift of each object in the set NAME.
+
+    Of an object that is not ready, it names the Pod, the condition and the last warning events.
 
     Exits with 5 if an object is not ready or missing, and with 3 if one could not be read. An
     object has drifted if somebody else has changed a field that the set owns. The server's own
@@ -65,6 +81,7 @@ def status(
     \b
     Examples:
       applyprune status web
+      applyprune status web --tree --logs
       applyprune status web --drift
       applyprune status web --drift --values
       applyprune status web --wait --timeout 2m
@@ -78,6 +95,9 @@ def status(
         fail_on_drift=fail_on_drift,
         watch=watch,
         wait=wait,
+        fail_fast=fail_fast,
+        tree=tree,
+        logs=logs,
         timeout=timeout,
     )
     return reporting.print_events(_events(cluster_target, name, status_options))
