@@ -38,8 +38,6 @@ if TYPE_CHECKING:
         ObjectDone,
         ObjectStatus,
         Outcome,
-        Readiness,
-        Status,
     )
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
@@ -60,6 +58,7 @@ if TYPE_CHECKING:
     )
     from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
+    from applyprune.model.readiness_state import Readiness, Status
     from applyprune.output.collector import ObjectReport, RunReport
     from applyprune.planning.approval.plan_file import PlanFile
     from applyprune.sources.load import Input
@@ -151,8 +150,6 @@ _MODULES = {
         "ObjectDone",
         "ObjectStatus",
         "Outcome",
-        "Readiness",
-        "Status",
     ),
     "model.identity": ("Ref",),
     "model.inventory": ("Inventory", "InventoryEntry", "Ownership"),
@@ -173,6 +170,7 @@ _MODULES = {
     ),
     "model.plan": ("Plan",),
     "model.problem": ("Problem",),
+    "model.readiness_state": ("Readiness", "Status"),
     "output.collector": ("ObjectReport", "RunReport"),
     "planning.approval.plan_file": ("PlanFile",),
     "sources.load": ("Input",),

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from applyprune.api.actor import actor_of
+from applyprune.api.retry_reports import with_retries
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.bound_run import cluster_identity
 from applyprune.engine.cancellation import Cancellation
@@ -300,9 +301,9 @@ class ApplySet:
             empty_inputs=given.empty,
             plan_file=plan,
         )
-        return with_excerpt(
-            run(request, *self.cluster.new_run(self.identity), _given(cancellation)), given
-        )
+        stop = _given(cancellation)
+        events = run(request, *self.cluster.new_run(self.identity), stop)
+        return with_excerpt(with_retries(events, self.cluster.unanswered, stop), given)
 
     def status(
         self,
@@ -310,16 +311,22 @@ class ApplySet:
         drift: bool = False,
         wait: bool = False,
         timeout: float = 300.0,
+        fail_fast: bool = False,
+        tree: bool = False,
+        logs: bool = False,
         cancellation: Cancellation | None = None,
     ) -> list[ObjectStatus]:
         """Return the health of each object of the set.
 
         ``drift`` also names the fields that others have changed. ``wait`` waits until every object
-        is ready or one can never become ready, at most ``timeout`` seconds. What is not ready is in
-        the result, and is not raised.
+        is ready or one can never become ready, at most ``timeout`` seconds; ``fail_fast`` ends that
+        at the first problem. ``tree`` adds what each object owns, and ``logs`` the last log lines
+        of failing containers. What is not ready is in the result, and is not raised.
         """
         stop = _given(cancellation)
-        options = StatusOptions(drift=drift, wait=wait, timeout=timeout)
+        options = StatusOptions(
+            drift=drift, wait=wait, timeout=timeout, fail_fast=fail_fast, tree=tree, logs=logs
+        )
         events = self.iter_status(options, cancellation=stop)
         # An object is reported again when it has changed.
         latest = {event.ref: event for event in events if isinstance(event, ObjectStatus)}
@@ -333,9 +340,9 @@ class ApplySet:
         cancellation: Cancellation | None = None,
     ) -> Iterator[Event]:
         """Do what ``status`` does, and yield the events."""
-        return status(
-            self.identity, options, *self.cluster.new_run(self.identity), _given(cancellation)
-        )
+        stop = _given(cancellation)
+        events = status(self.identity, options, *self.cluster.new_run(self.identity), stop)
+        return with_retries(events, self.cluster.unanswered, stop)
 
     def inventory(self) -> Inventory:
         """Return what the set records; ``exists`` is False if there is no such set."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Self
 
 from applyprune.cluster.auth.kubeconfig import ClusterAccess
 from applyprune.cluster.auth.kubeconfig import connect as choose_access
@@ -14,6 +14,9 @@ from applyprune.cluster.kept_documents import cache_folder
 from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import UsageError
 from applyprune.planning.applyset import ApplySetIdentity
+
+if TYPE_CHECKING:
+    from applyprune.model.events import RetryReported
 
 
 def connect(
@@ -83,6 +86,10 @@ class ClusterConnection:
         """Return a client and a store for one run, whose ID is in each of their requests."""
         client = self.client.for_run()
         return client, ConfigMapStore(client, applyset)
+
+    def unanswered(self) -> Sequence[RetryReported]:
+        """Return which webhooks or server do not answer now, though they are asked repeatedly."""
+        return self._transport.unanswered()
 
     def close(self) -> None:
         """Close all connections to the server."""

@@ -47,7 +47,15 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "apply-anyway",
         "approve",
     ),
-    "Waiting": ("wait", "wait-for", "watch", "ready-when", "timeout", "lock-timeout"),
+    "Waiting": (
+        "wait",
+        "wait-for",
+        "watch",
+        "fail-fast",
+        "ready-when",
+        "timeout",
+        "lock-timeout",
+    ),
     "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
     "Output": ("output", "out", "expires-in", "show-unchanged", "quiet", "verbose"),
 }

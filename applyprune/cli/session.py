@@ -63,6 +63,12 @@ class Session:
         """Return a set of the cluster, by default in the namespace of ``-n`` or the context."""
         return ApplySet(name, namespace, cluster=self.cluster)
 
+    def reported(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Yield the events, and in between what does not answer."""
+        from applyprune.api.retry_reports import with_retries
+
+        return with_retries(events, self.cluster.unanswered, self.stop)
+
 
 @contextmanager
 def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:

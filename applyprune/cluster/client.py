@@ -18,28 +18,19 @@ from applyprune.cluster.object_requests import (
     JSON_PATCH,
     MERGE_PATCH,
     for_collection,
+    for_log,
     for_object,
     for_patch,
 )
-from applyprune.cluster.objects import (
-    METADATA,
-    invalid_response,
-    object_in,
-    tests_hold,
-)
+from applyprune.cluster.objects import METADATA, invalid_response, object_in, tests_hold
 from applyprune.cluster.paged_lists import paged_list
 from applyprune.cluster.schemas import read_schemas
 from applyprune.cluster.transport.message import Request, Response, http_date
 from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.transport.unanswered import RetryBudget
 from applyprune.cluster.watch import Selection, watch
 from applyprune.cluster.write_terms import PLAIN, WarningSink, WriteTerms
-from applyprune.errors import (
-    AlreadyExists,
-    Conflict,
-    Invalid,
-    NotFound,
-    NotServed,
-)
+from applyprune.errors import AlreadyExists, Conflict, Invalid, NotFound, NotServed
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, WatchEvent
 from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
@@ -102,8 +93,12 @@ class KubernetesClient:
         return min(_PATIENCE, self._transport.retry_budget)
 
     def under_lease(self, lease: Lease) -> KubernetesClient:
-        """Return the same client; no write is sent, or sent again, after the lease's end."""
-        return self._under(replace(self._terms, leases=(*self._terms.leases, lease)), self.run)
+        """Return the same client; no write is sent, or sent again, after the lease's end.
+
+        Its writes share one budget for retries.
+        """
+        leases, budget = (*self._terms.leases, lease), RetryBudget(self._transport.retry_budget)
+        return self._under(replace(self._terms, leases=leases, budget=budget), self.run)
 
     def warning_to(self, sink: WarningSink | None) -> KubernetesClient:
         """Return the same client; ``sink`` gets what the server warns about in replies to writes.
@@ -200,13 +195,10 @@ class KubernetesClient:
         seconds: float,
     ) -> Iterator[WatchEvent]:
         """Yield the changes after a resourceVersion, as ``cluster.watch.watch`` describes."""
+        wanted = Selection(namespace, selector, name, full)
+        version = resource_version
         return watch(
-            self._transport,
-            resource,
-            Selection(namespace, selector, name, full),
-            resource_version=resource_version,
-            stop=stop,
-            seconds=seconds,
+            self._transport, resource, wanted, resource_version=version, stop=stop, seconds=seconds
         )
 
     def get(
@@ -377,6 +369,13 @@ class KubernetesClient:
             raise invalid_response(f"the delete of {ref}", "it is about another object")
         object_in(resource, ref, response.body)
         return False
+
+    def log(self, pod: Ref, container: str, *, previous: bool, lines: int, size: int) -> str:
+        """Return the last lines of a container's log, or of its ``previous`` instance.
+
+        It is asked for once: a node that does not answer now would not answer soon.
+        """
+        return self._transport.send(for_log("GET", pod, container, previous, lines, size)).text
 
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource answers a list."""

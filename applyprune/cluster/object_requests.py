@@ -15,7 +15,7 @@ from applyprune.clock import boot_time
 from applyprune.cluster.objects import collection_path, is_secret, object_path
 from applyprune.cluster.transport.message import Request
 from applyprune.model.identity import Ref
-from applyprune.model.resources import Resource
+from applyprune.model.resources import PODS, Resource
 from applyprune.planning.fields.normalize import may_be_secret
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 TIMEOUT = 30.0
 """Seconds for one try, where the caller sets no limit."""
+_LOG_WITHIN = 10.0
+"""Seconds: the API server asks the node, which may be gone."""
 
 
 def for_object(
@@ -97,6 +99,20 @@ def for_collection(
         timeout=within or TIMEOUT,
         expires=_expires(within),
     )
+
+
+def for_log(
+    method: str, pod: Ref, container: str, previous: bool, lines: int, size: int
+) -> Request:
+    """Return a request for the last lines of a container's log."""
+    query = (
+        ("container", container),
+        ("previous", "true" if previous else "false"),
+        ("tailLines", str(lines)),
+        ("limitBytes", str(size)),
+    )
+    request = for_object(method, PODS, pod, subresource="log", query=query, within=_LOG_WITHIN)
+    return replace(request, accept="*/*", retry=False, is_text=True)
 
 
 def for_document(

@@ -1,4 +1,4 @@
-"""What holds for every write of a client: the leases that it needs, and who gets its warnings."""
+"""What holds for every write of a client: its leases, its retries, and who gets its warnings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from applyprune.clock import Lease
 from applyprune.cluster.transport.message import Request
 from applyprune.cluster.transport.safe_message import without_values
+from applyprune.cluster.transport.unanswered import RetryBudget
 from applyprune.model.identity import Ref
 
 WarningSink = Callable[[Ref, str], None]
@@ -20,13 +21,16 @@ class WriteTerms:
 
     leases: tuple[Lease, ...] = ()
     """What must last while a write is sent."""
+    budget: RetryBudget | None = None
+    """The time for retries that all of them share; None if each has its own."""
     sink: WarningSink | None = None
     """Gets what the server warns about; the text of a Secret is empty if it may hold a value."""
 
     def on(self, write: Request, ref: Ref) -> Request:
         """Return a write of an object under these terms."""
         warned = None if self.sink is None else _taker(self.sink, ref, is_secret=write.secret)
-        return replace(write, warned=warned, leases=self.leases)  # guard: write-lease
+        own = replace(write, warned=warned, budget=self.budget)
+        return replace(own, leases=self.leases)  # guard: write-lease
 
 
 PLAIN = WriteTerms()

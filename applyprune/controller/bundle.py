@@ -196,6 +196,7 @@ class Spec:
     prune: Prune = Prune()
     approval: Approval = Approval.AUTOMATIC
     wait: StrictBool = False
+    fail_fast: StrictBool = False
     force_conflicts: StrictBool = False
     adopt: Adopt = Adopt.UNOWNED
     adopt_as: Ownership = Ownership.ADOPTED
@@ -276,7 +277,11 @@ class Bundle:
                 apply_anyway=spec.approval is not Approval.ALWAYS,
                 approved=approved,
             ),
-            wait=WaitOptions(WaitMode.ALL if spec.wait else WaitMode.AUTO, timeout=self.timeout),
+            wait=WaitOptions(
+                WaitMode.ALL if spec.wait else WaitMode.AUTO,
+                timeout=self.timeout,
+                fail_fast=spec.fail_fast,
+            ),
         )
 
 

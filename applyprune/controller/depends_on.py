@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from applyprune.controller.bundle import Bundle, Dependency
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.status import is_ready
-from applyprune.model.events import Status
 from applyprune.model.live import LiveObject
+from applyprune.model.readiness_state import Status
 from applyprune.planning.readiness.cel import compile_rule
 
 _MAX_SEEN = 100

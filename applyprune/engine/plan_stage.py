@@ -26,7 +26,7 @@ from applyprune.engine.preflight import (
 )
 from applyprune.engine.preview import unanswered
 from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.engine.steps.wait import ReadinessRules
+from applyprune.engine.steps.readiness_rules import ReadinessRules
 from applyprune.errors import ApplypruneError, Interrupted, as_problem, raise_all
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref

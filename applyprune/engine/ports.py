@@ -100,6 +100,12 @@ class Cluster(Protocol):
     ) -> LiveObject:
         """Replace an object; only a dry run of it is ever asked for here."""
 
+    def log(self, pod: Ref, container: str, *, previous: bool, lines: int, size: int) -> str:
+        """Return the last lines of a container's log, at most ``size`` bytes; it may say anything.
+
+        With ``previous``, the log is of the instance that ran before the present one.
+        """
+
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource answers."""
 

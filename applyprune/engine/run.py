@@ -24,8 +24,8 @@ from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
 from applyprune.engine.steps.apply import Applier
 from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.prune import Pruner
+from applyprune.engine.steps.readiness_rules import ReadinessRules
 from applyprune.engine.steps.recreate import Recreator
-from applyprune.engine.steps.wait import ReadinessRules
 from applyprune.errors import (
     ApplypruneError,
     InventoryLocked,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Fate, Plan
     from applyprune.model.problem import Problem
+    from applyprune.model.readiness_state import ContainerLog, Readiness, TreeNode, WarningEvent
 
 
 class Outcome(StrEnum):
@@ -151,6 +152,16 @@ class ReadinessReported:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectStuck:
+    """A problem that can pass holds up an object that a run waits for; once for each problem."""
+
+    ref: Ref
+    readiness: Readiness
+    elapsed: float
+    """Seconds since the wait began."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """An object that a run waits for, and the reason why it is not done."""
 
@@ -176,6 +187,22 @@ class Waiting:
     """The next few objects that it waits for."""
     count: int = 1
     """How many objects it waits for in total."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryReported:
+    """A webhook or the server does not answer, and the run tries again; once for each try."""
+
+    what: str
+    """What does not answer, in words."""
+    message: str
+    """What it does instead of answering, as a sentence."""
+    tries: int
+    """The number of the present try."""
+    elapsed: float
+    """Seconds since the first try."""
+    reason: str = ""
+    """Why the last try failed; empty during the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +282,15 @@ class ObjectStatus:
     name: str = ""
     namespace: str = ""
     """The set, with the field before."""
+    wave: int = 0
+    events: tuple[WarningEvent, ...] = ()
+    """The last warnings about it and its Pods, if it is not ready."""
+    not_read: str = ""
+    """What about its Pods and events could not be read, and why; empty if nothing."""
+    logs: tuple[ContainerLog, ...] = ()
+    """The last log lines of its failing containers, if they were requested."""
+    tree: TreeNode | None = None
+    """The object and what it owns, down to Pods, if that was requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +380,9 @@ Event: TypeAlias = (
     | InventoryWritten
     | ObjectDone
     | ReadinessReported
+    | ObjectStuck
     | Waiting
+    | RetryReported
     | WarningRaised
     | MismatchFound
     | PruneBlocked
@@ -358,43 +396,3 @@ Event: TypeAlias = (
     | ErrorRaised
     | Finished
 )
-
-
-class Status(StrEnum):
-    """The states of kstatus (sigs.k8s.io/cli-utils); only Current and Failed end a wait."""
-
-    IN_PROGRESS = "InProgress"
-    CURRENT = "Current"
-    FAILED = "Failed"
-    TERMINATING = "Terminating"
-    NOT_FOUND = "NotFound"
-    UNKNOWN = "Unknown"
-
-    @property
-    def text(self) -> str:
-        """Return the state for text output: ``Ready`` for Current."""
-        return "Ready" if self is Status.CURRENT else self.value
-
-
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """The readiness of an object."""
-
-    status: Status
-    message: str
-    """The reason for the status."""
-
-
-def in_progress(message: str) -> Readiness:
-    """Return the readiness of an object that is not ready yet."""
-    return Readiness(Status.IN_PROGRESS, message)
-
-
-def current(message: str) -> Readiness:
-    """Return the readiness of an object that matches its spec."""
-    return Readiness(Status.CURRENT, message)
-
-
-def failed(message: str) -> Readiness:
-    """Return the readiness of an object that will not become ready without a change."""
-    return Readiness(Status.FAILED, message)

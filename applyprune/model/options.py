@@ -204,6 +204,8 @@ class WaitOptions:
     """For whose readiness the run waits."""
     timeout: float = 300.0
     """How many seconds each wait may take: for readiness, for CRDs, for deletions."""
+    fail_fast: bool = False
+    """End a wait as soon as a problem holds an object up, even if the problem can pass."""
     ready_when: tuple[tuple[str, str], ...] = ()
     """Pairs of a kind and the CEL expression by which objects of that kind are ready."""
 
@@ -232,6 +234,12 @@ class StatusOptions:
     """Wait until every object is ready, or one can never become ready."""
     deleted: bool = False
     """Instead of a report, wait until the set and all of its objects are gone."""
+    fail_fast: bool = False
+    """End the wait as soon as a problem holds an object up, even if the problem can pass."""
+    tree: bool = False
+    """Include what each object owns, down to Pods."""
+    logs: bool = False
+    """Include the last log lines of failing containers."""
     timeout: float = 300.0
     """How many seconds to wait at most."""
 

@@ -105,12 +105,14 @@ API_SERVICES = Resource(
 )
 DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
 STATEFUL_SETS = Resource("apps", "v1", "StatefulSet", "statefulsets", namespaced=True)
+JOBS = Resource("batch", "v1", "Job", "jobs", namespaced=True)
 DAEMON_SETS = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
 AUTOSCALERS = Resource(
     "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", namespaced=True
 )
 PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
 REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets", namespaced=True)
+CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True)
 EVENTS = Resource("", "v1", "Event", "events", namespaced=True)
 BUNDLES = Resource("applyprune.dev", "v1alpha1", "Bundle", "bundles", namespaced=True)
 SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)

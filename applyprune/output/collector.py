@@ -20,11 +20,9 @@ from applyprune.model.events import (
     Outcome,
     Planned,
     PruneBlocked,
-    Readiness,
     ReadinessReported,
     RunListed,
     Started,
-    Status,
     VersionReport,
     WarningRaised,
 )
@@ -33,6 +31,7 @@ from applyprune.model.inventory import Mismatch
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
+from applyprune.model.readiness_state import Readiness, Status
 from applyprune.planning.summary import verdict
 
 _NOTES = 10

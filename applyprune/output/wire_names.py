@@ -22,11 +22,12 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
+    ObjectStuck,
     Pending,
     Planned,
     PruneBlocked,
-    Readiness,
     ReadinessReported,
+    RetryReported,
     RunListed,
     Started,
     VersionReport,
@@ -40,6 +41,7 @@ from applyprune.model.plan import (
     GuardResult,
 )
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
+from applyprune.model.readiness_state import ContainerLog, Readiness, TreeNode, WarningEvent
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
     {
@@ -48,7 +50,9 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         InventoryWritten: "inventoryWritten",
         ObjectDone: "object",
         ReadinessReported: "readiness",
+        ObjectStuck: "stuck",
         Waiting: "waiting",
+        RetryReported: "retry",
         WarningRaised: "warning",
         MismatchFound: "inventoryMismatch",
         PruneBlocked: "pruneBlocked",
@@ -90,6 +94,14 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "readiness": "readiness",
             "elapsed": "elapsed",
             "problem": "problem",
+        },
+        ObjectStuck: {"ref": "ref", "readiness": "readiness", "elapsed": "elapsed"},
+        RetryReported: {
+            "what": "what",
+            "message": "message",
+            "tries": "try",
+            "elapsed": "elapsed",
+            "reason": "reason",
         },
         Waiting: {
             "ref": "ref",
@@ -142,6 +154,33 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "drift": "drift",
             "name": "name",
             "namespace": "namespace",
+            "wave": "wave",
+            "events": "events",
+            "not_read": "notRead",
+            "logs": "logs",
+            "tree": "tree",
+        },
+        WarningEvent: {
+            "about": "about",
+            "reason": "reason",
+            "message": "message",
+            "count": "count",
+            "last": "last",
+        },
+        ContainerLog: {
+            "pod": "pod",
+            "container": "container",
+            "previous": "previous",
+            "lines": "lines",
+            "problem": "problem",
+        },
+        TreeNode: {
+            "ref": "ref",
+            "ready": "ready",
+            "state": "state",
+            "restarts": "restarts",
+            "age": "age",
+            "owned": "owned",
         },
         ApplySetListed: {
             "name": "name",
@@ -254,7 +293,12 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "theirs": "theirs",
         },
         Origin: {"path": "path", "document": "document", "line": "line", "column": "column"},
-        Readiness: {"status": "status", "message": "message"},
+        Readiness: {
+            "status": "status",
+            "message": "message",
+            "stuck": "stuck",
+            "warning": "warning",
+        },
         Ref: {"group": "group", "kind": "kind", "namespace": "namespace", "name": "name"},
     }
 )

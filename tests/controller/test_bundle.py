@@ -44,6 +44,7 @@ def test_full_spec_is_read() -> None:
             "prune": {"enabled": False, "maxPrune": "40%", "allowEmpty": True},
             "approval": "Prune",
             "wait": True,
+            "failFast": True,
             "forceConflicts": True,
             "adopt": "all",
             "adoptAs": "owned",
@@ -83,6 +84,7 @@ def test_full_spec_is_read() -> None:
     assert options.apply.adopt_as is Ownership.OWNED
     assert options.apply.helm_hooks is HelmHooks.SKIP
     assert (options.prune.allow_empty, options.wait.timeout) == (True, 90)
+    assert options.wait.fail_fast
     assert options.prune.max_prune == PruneLimit(0, 40)
     assert not options.apply.reapply_all
 

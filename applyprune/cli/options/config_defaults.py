@@ -52,6 +52,7 @@ KEYS: Mapping[str, Form] = {
     "no-default-ignore": Form.TEXTS,
     "check": Form.FLAG,
     "wait": Form.FLAG,
+    "fail-fast": Form.FLAG,
     "ready-when": Form.TEXTS,
     "propagation": Form.TEXT,
     "timeout": Form.TEXT,

@@ -333,6 +333,15 @@ def timeout_option(help_text: str) -> Callable[[F], F]:
     )
 
 
+fail_fast_option = click.option(
+    "--fail-fast",
+    is_flag=True,
+    help="End a wait at the first problem, even if it may pass: a crash, an image that cannot be "
+    "pulled, a quota, no node.",
+)
+"""Adds --fail-fast to a verb that waits; the verb gets it as ``fail_fast``."""
+
+
 _lock_timeout_option = click.option(
     "--lock-timeout",
     default="60s",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from urllib3.response import BaseHTTPResponse
 
+    from applyprune.cluster.transport.unanswered import RetryBudget
+
 
 # A quoted path, without dot segments and empty ones: a DELETE with an empty name would be
 # deletecollection.
@@ -52,6 +54,8 @@ class Request:
     """If false, it is sent again only when it is certain that the server has not seen it."""
     whole: bytes = b""
     """The only valid body, if that is text instead of JSON."""
+    is_text: bool = False
+    """Whether any text is a valid body, instead of JSON."""
     timeout: float = 30.0
     """Seconds for one try, from the first to the last byte."""
     expires: float | None = None
@@ -60,6 +64,8 @@ class Request:
     """What must last while it is sent, and is renewed before each try."""
     warned: Callable[[Sequence[str]], None] | None = field(default=None, repr=False)
     """Gets the texts of the Warning headers of each reply, also of a refusal."""
+    budget: RetryBudget | None = None
+    """The time for retries that it shares with the other requests of its run."""
 
     def __post_init__(self) -> None:
         """Check the path and the headers."""
@@ -95,6 +101,8 @@ class Response:
     """Empty for 304, and for a text."""
     headers: Mapping[str, str] = field(repr=False)
     """Their names are case-insensitive."""
+    text: str = field(default="", repr=False)
+    """The body, if that is text instead of JSON."""
 
 
 # Bytes of a body. The server's own limit for an object is 1.5 MiB, and lists are read by pages, so
@@ -116,6 +124,8 @@ def validated(request: Request, response: RawResponse) -> Response | None:
     if request.whole:
         is_valid = (response.status, response.raw) == (200, request.whole)
         return Response(200, {}, response.headers) if is_valid else None
+    if request.is_text and response.status == 200:
+        return Response(200, {}, response.headers, response.raw.decode("utf-8", "replace"))
     if response.status in {200, 201, 202} and response.body is not None:
         return Response(response.status, response.body, response.headers)
     conditional = any(name.lower() == "if-none-match" for name, _ in request.headers)

@@ -6,7 +6,7 @@ import contextlib
 import platform
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -34,6 +34,7 @@ from applyprune.cluster.transport.status_errors import (
 )
 from applyprune.cluster.transport.stream import Stream, is_stream
 from applyprune.cluster.transport.tls import ServerPool, open_pool
+from applyprune.cluster.transport.unanswered import OpenRequest, OpenRequests, is_busy
 from applyprune.cluster.transport.warning_header import warning_texts
 from applyprune.errors import ApiError, Unreachable
 from applyprune.http.connection import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.auth.credentials import Identity
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.transport.unanswered import RetryBudget
+    from applyprune.model.events import RetryReported
 
 __all__ = ["Request", "Response", "Stream", "Transport"]
 
@@ -98,6 +101,7 @@ class Transport:
         # As kubectl does: PROGRAM/VERSION (OS/ARCHITECTURE).
         self._user_agent = f"{_PROGRAM} ({'; '.join(filter(None, (_PLATFORM, agent)))})"
         self._state = _State()
+        self._open_requests = OpenRequests()
         self._run = ""
 
     def for_run(self, run: str) -> Transport:
@@ -139,6 +143,16 @@ class Transport:
         exchange: Callable[[Request, Identity, Try], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
     ) -> _Outcome:
+        with self._open_requests.request() as current:
+            return self._until_answered(request, exchange, stop, current)
+
+    def _until_answered(
+        self,
+        request: Request,
+        exchange: Callable[[Request, Identity, Try], _Outcome | RawResponse],
+        stop: Callable[[], bool] | None,
+        current: OpenRequest,
+    ) -> _Outcome:
         identity = self._access.credentials.current()
         renewed = False
         tries = 0
@@ -160,7 +174,12 @@ class Transport:
                     continue
             if gives_up is None:
                 gives_up = now + self._budget()
-            wait = self._wait_before_next(request, outcome, tries, gives_up - now)
+            left = gives_up - now
+            budget = None if is_busy(outcome.error) else request.budget
+            if budget is not None:
+                left = min(left, budget.left(now))
+            wait = self._wait_before_next(request, outcome, tries, left, budget)
+            current.failed(outcome.error, budget)
             if self._pause(wait, stop):
                 raise outcome.error
             identity = self._access.credentials.current()
@@ -175,6 +194,10 @@ class Transport:
                 raise Stopped
             self._state.closed.wait(min(TICK, left))
         return self._state.closed.is_set()
+
+    def unanswered(self) -> Sequence[RetryReported]:
+        """Return what does not answer now, although it is asked again and again."""
+        return self._open_requests.reports()
 
     def close(self) -> None:
         """Close the connections; requests that wait for a retry fail at once."""
@@ -191,7 +214,12 @@ class Transport:
         return min(self.retry_budget, FIRST_CONTACT_BUDGET)
 
     def _wait_before_next(
-        self, request: Request, outcome: RequestFailure, tries: int, seconds_left: float
+        self,
+        request: Request,
+        outcome: RequestFailure,
+        tries: int,
+        seconds_left: float,
+        budget: RetryBudget | None,
     ) -> float:
         """Return the seconds to wait before the next try; raises the error if there is none."""
         error = outcome.error
@@ -205,6 +233,8 @@ class Transport:
         if wait > seconds_left or tries >= MAX_TRIES:
             later = f"the server asks to retry in {asked:.0f} s" if asked else ""
             repeated = f"tried {tries} times" if tries > 1 else ""
+            if budget is not None and budget.left(boot_time()) <= seconds_left:
+                repeated = repeated or "the run has used up its time for retries"
             error.reason = "; ".join(part for part in (error.reason, repeated, later) if part)
             raise error
         return wait

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -20,23 +20,19 @@ from applyprune.engine.informer import (
     namespace_scopes,
     watch_scopes,
 )
+from applyprune.engine.operations.status_details import DetailReader
 from applyprune.engine.operations.until_deleted import until_deleted
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
+from applyprune.engine.steps.related_objects import RelatedObjects
 from applyprune.errors import Forbidden, as_problem
-from applyprune.model.events import (
-    ApplySetListed,
-    Event,
-    Finished,
-    ObjectStatus,
-    Status,
-    WarningRaised,
-)
+from applyprune.model.events import ApplySetListed, Event, Finished, ObjectStatus, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import State, Unknown
+from applyprune.model.live import LiveObject, State, Unknown
 from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
+from applyprune.model.readiness_state import Status
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.readiness.object_status import (
@@ -46,8 +42,10 @@ from applyprune.planning.readiness.object_status import (
     unattributed_drift,
     unknown_drift,
     unproven_values,
+    unready_objects,
     verdict,
 )
+from applyprune.planning.readiness.related import Related
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
     is_restored,
@@ -111,6 +109,7 @@ class _StatusReader:
     informer: Informer
     inventory: Inventory = field(init=False)
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
+    related: RelatedObjects = field(default_factory=RelatedObjects)
     states: dict[Ref, State] = field(default_factory=dict)
     statuses: dict[Ref, ObjectStatus] = field(default_factory=dict)
 
@@ -168,21 +167,36 @@ class _StatusReader:
 
     def _changed(self) -> Iterator[ObjectStatus]:
         """Yield the status of each object whose status has changed since the last report."""
+        changed: Sequence[ObjectStatus] = list(self._fresh())
+        details = DetailReader(self.cluster, self.workers, self.related)
+        if self.options.logs:
+            changed = details.with_logs(changed, self.states)
+        if self.options.tree:
+            changed = details.with_trees(changed, self.states, self._now)
+        yield from changed
+
+    def _fresh(self) -> Iterator[ObjectStatus]:
         entries, now = self.inventory.entries, self._now
+        unready = unready_objects(self.states.values(), now)
+        self.related.read(unready, self.cluster, self.workers)
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
+            state = self.states[ref]
+            live = state if isinstance(state, LiveObject) else None
             fresh = object_status(
                 entries[ref],
-                self.states[ref],
+                state,
                 self.applyset,
                 now,
                 self.snapshot.others,
-                fields=self.options.drift,
-                values=self.options.values,
+                options=self.options,
+                related=self.related.of(live) if live else Related(),
             )
             fresh = replace(fresh, name=self.applyset.name, namespace=self.applyset.namespace)
+            if live and fresh.readiness.status is not Status.CURRENT:
+                fresh = replace(fresh, not_read=self.related.not_read(ref, live))
             last = self.statuses.get(ref)
             self.statuses[ref] = fresh
-            if last is None or replace(last, age=None) != replace(fresh, age=None):
+            if last is None or _compared(last) != _compared(fresh):
                 yield fresh
 
     def _applyset_listed(self) -> ApplySetListed:
@@ -212,8 +226,11 @@ class _StatusReader:
             for change in self.informer.changes(_TURN):
                 if change.source == root:
                     self._update_inventory(change)
+                elif not change.source.selector:
+                    self.related.update(change)
                 else:
                     self._update(change)
+            self._watch_related()
             changed = list(self._changed())
             yield from changed
             if changed:
@@ -226,6 +243,13 @@ class _StatusReader:
         return (
             states <= {Status.CURRENT} or Status.FAILED in states or elapsed > self.options.timeout
         )
+
+    def _watch_related(self) -> None:
+        for ref, status in self.statuses.items():
+            live = self.states.get(ref)
+            if isinstance(live, LiveObject) and status.readiness.status is not Status.CURRENT:
+                for scope in self.related.scopes(ref, live):
+                    self.informer.open(scope)
 
     def _open(self) -> None:
         resources = self.snapshot.resources
@@ -283,3 +307,8 @@ class _StatusReader:
             self.informer.open(scope)
         if not (isinstance(change.error, Forbidden) and source.resource.namespaced):
             self.states.update(dict.fromkeys(concerned, Unknown(as_problem(change.error))))
+
+
+def _compared(status: ObjectStatus) -> ObjectStatus:
+    """Return what counts as a change: an event that only repeats does not."""
+    return replace(status, age=None, events=(), not_read="")

@@ -11,9 +11,10 @@ from applyprune.engine.inventory_lock import WRITE_MARGIN
 from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.failures import apply_problem
 from applyprune.engine.steps.field_transfer import transfer_fields
+from applyprune.engine.steps.readiness_rules import ReadinessRules
 from applyprune.engine.steps.recreate import Recreator
 from applyprune.engine.steps.trial import check_recreation
-from applyprune.engine.steps.wait import ReadinessRules, ReadinessWaiter
+from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
 from applyprune.errors import (
     ApiError,
@@ -145,9 +146,14 @@ class Applier:
             self.applied_at,
             self.recorded_complete,
         )
-        context, timeout = self.context, self.context.options.wait.timeout
+        context, options = self.context, self.context.options.wait
         waiter = ReadinessWaiter(
-            context.cluster, context.cancellation, context.applyset, timeout, patient
+            context.cluster,
+            context.cancellation,
+            context.applyset,
+            options.timeout,
+            fail_fast=options.fail_fast,
+            patient=patient,
         )
         yield from waiter.run(waiting)
         self.awaited.update(desired.ref for desired in waiting)

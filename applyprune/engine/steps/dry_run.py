@@ -40,7 +40,7 @@ from applyprune.planning.ownership.conflicts import managers, settled_first, ski
 from applyprune.planning.ownership.dead_versions import dead_versions, with_versions
 from applyprune.planning.ownership.removed_fields import after_removal
 from applyprune.planning.ownership.takings import confirmed_takings
-from applyprune.planning.readiness.pods import is_denial
+from applyprune.planning.readiness.warning_events import is_denial
 from applyprune.planning.replies import dry_run_reply, refused_guard
 from applyprune.planning.requests import (
     dry_run_request,

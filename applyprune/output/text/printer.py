@@ -18,10 +18,12 @@ from applyprune.model.events import (
     MismatchFound,
     ObjectDone,
     ObjectStatus,
+    ObjectStuck,
     Outcome,
     Planned,
     PruneBlocked,
     ReadinessReported,
+    RetryReported,
     RunListed,
     Started,
     VersionReport,
@@ -86,6 +88,8 @@ class TextPrinter:
             Planned: self._planned,
             ObjectDone: self._object,
             ReadinessReported: self._readiness,
+            ObjectStuck: self._stuck,
+            RetryReported: self._retry,
             WarningRaised: self._warning,
             MismatchFound: self._mismatch,
             PruneBlocked: self._prune_blocked,
@@ -162,6 +166,20 @@ class TextPrinter:
             return
         word = styled("ready", Colour.GREEN)
         self._out(f"{called(event.ref, self._namespace)} {word} ({event.elapsed:.1f} s)")
+
+    def _stuck(self, event: ObjectStuck) -> None:
+        name = called(event.ref, self._namespace)
+        self._note(f"{name} is not ready ({event.elapsed:.0f} s): {event.readiness.message}")
+
+    def _retry(self, event: RetryReported) -> None:
+        why = f": {event.reason}" if event.reason else ""
+        self._note(f"{event.message}, try {event.tries} ({event.elapsed:.0f} s){why}")
+
+    def _note(self, line: str) -> None:
+        """Say what the run waits for; the result does not depend on it."""
+        if not self._target.quiet:
+            self._lines += 1
+            self._target.err(" ".join(f"waiting: {line}".split()))
 
     def _failure(self, ref: Ref, problem: Problem) -> None:
         self._failures.append((ref, self._lines))

@@ -6,14 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, Status, VersionReport
+from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, VersionReport
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import RunRecord
+from applyprune.model.readiness_state import Status
 from applyprune.model.text.display import age, age_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.table import table
 from applyprune.output.text.problem_text import problem_text
 from applyprune.output.text.run_records import by, ended
+from applyprune.output.text.status_lines import details, tree_table
 from applyprune.output.text.version import version_line
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
@@ -36,6 +38,7 @@ class InspectionPrinter:
     _sets: list[ApplySetListed] = field(default_factory=list)
     _drawn: bool = False
     _set: tuple[str, str] = ("", "")
+    _namespace: str = ""
 
     def show(self, event: InspectionEvent) -> None:
         """Take one event; write what it completes."""
@@ -50,6 +53,9 @@ class InspectionPrinter:
                 self._objects[event.ref] = event
                 if self._drawn and self.target.redraw is None:
                     self.target.out(_change(event))
+                    _, *lines = details(event, self._namespace, told=True) or ("",)
+                    for line in lines:
+                        self.target.out(_line(line))
             case ApplySetListed() if self._objects and self._set in _names(event):
                 self._tables(event)
             case ApplySetListed():
@@ -81,11 +87,20 @@ class InspectionPrinter:
         return None if self.target.redraw is None else self.target.width
 
     def _tables(self, applyset: ApplySetListed) -> None:
-        redraw = self.target.redraw
+        redraw, self._namespace = self.target.redraw, applyset.namespace
         if self._drawn and redraw is None:
             return
         objects = list(self._objects.values())
-        lines = [_objects(objects, self._width), *_drifts(objects), *_about(applyset, objects)]
+        with_tree = any(status.tree is not None for status in objects)
+        first = (
+            tree_table(objects, applyset.namespace) if with_tree else _objects(objects, self._width)
+        )
+        explained = (
+            _line(line)
+            for status in objects
+            for line in details(status, applyset.namespace, told=not with_tree)
+        )
+        lines = [first, *explained, *_drifts(objects), *_about(applyset, objects)]
         write = redraw if self._drawn and redraw is not None else self.target.out
         write("\n".join(lines))
         self._drawn = True
@@ -142,9 +157,9 @@ def _objects(objects: list[ObjectStatus], width: int | None) -> str:
 
 
 def _message(status: ObjectStatus) -> str:
-    """Return why an object is not ready; empty for a ready one."""
+    """Return why an object is not ready, or the warning about a ready one."""
     if status.readiness.status is Status.CURRENT:
-        return ""
+        return " ".join(status.readiness.warning.split())
     return " ".join(status.readiness.message.split())
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.events import Readiness, current, failed, in_progress
 from applyprune.model.json_access import one_line
+from applyprune.model.readiness_state import Readiness, current, failed, in_progress
 
 _SELF = "self"
 _QUOTED = 200

@@ -8,8 +8,10 @@ differences:
 - a Job must complete, unless the user only wants it to start;
 - a Pod in phase Failed is Failed, and the reason why containers wait in vain is reported;
 - a Service of type LoadBalancer needs an address of the load balancer;
-- a Deployment or ReplicaSet whose Pods the API server rejects is Failed;
-- an APIService must be Available, a Namespace Active, an autoscaler able to scale;
+- a DaemonSet with the update strategy OnDelete is Current, like a StatefulSet;
+- an APIService must be Available, a Namespace Active, an autoscaler able to scale; without metrics
+  it is Current, with a warning;
+- what is Failed cannot recover; what needs a change but may still recover is InProgress and stuck;
 - a user's rule replaces the rule of a kind.
 """
 
@@ -17,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import Readiness, Status, current, failed, in_progress
 from applyprune.model.identity import GVK, GroupKind
 from applyprune.model.json_access import condition, conditions, field, items, text, whole_number
+from applyprune.model.readiness_state import Readiness, Status, current, failed, in_progress
 from applyprune.planning.readiness.pods import assess_pod
 from applyprune.planning.readiness.workloads import (
     assess_daemon_set,
@@ -171,13 +173,20 @@ def _namespace(body: Body) -> Readiness:
     return in_progress(f"the Namespace is {phase or 'not active yet'}")
 
 
+_DISABLED = "ScalingDisabled"
+
+
 def _autoscaler(body: Body) -> Readiness:
     for item in conditions(body):
         # An autoscaler is disabled by setting the replicas of its target to 0.
-        if item.reason == "ScalingDisabled":
+        if item.reason == _DISABLED:
             continue
-        if item.type in {"AbleToScale", "ScalingActive"} and item.status == "False":
+        if item.type == "AbleToScale" and item.status == "False":
             return in_progress(f"{item.type} is False: {item.told}")
+    # Without metrics, it leaves its target alone: nothing that an apply should wait for.
+    blind = condition(body, "ScalingActive")
+    if blind is not None and blind.status == "False" and blind.reason != _DISABLED:
+        return current("the autoscaler can scale", warning=f"it does not scale now: {blind.told}")
     return current("the autoscaler can scale")
 
 
@@ -185,12 +194,12 @@ _JOB = GroupKind("batch", "Job")
 # Kinds whose failure is certain only after some time. `extensions` is as in kstatus.
 _WITH_PATIENCE: Mapping[GroupKind, Callable[..., Readiness]] = {
     GroupKind("", "Pod"): assess_pod,
-    GroupKind("apps", "Deployment"): assess_deployment,
-    GroupKind("extensions", "Deployment"): assess_deployment,
     GroupKind("apps", "ReplicaSet"): assess_replica_set,
     GroupKind("extensions", "ReplicaSet"): assess_replica_set,
 }
 _KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
+    GroupKind("apps", "Deployment"): assess_deployment,
+    GroupKind("extensions", "Deployment"): assess_deployment,
     GroupKind("apps", "StatefulSet"): assess_stateful_set,
     GroupKind("apps", "DaemonSet"): assess_daemon_set,
     GroupKind("extensions", "DaemonSet"): assess_daemon_set,

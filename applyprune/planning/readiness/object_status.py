@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
-from applyprune.model.events import ObjectStatus, Readiness, Status
+from applyprune.model.events import ObjectStatus
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import KindDeleted, LiveObject, Missing, NotListed, State, Unknown
+from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
+from applyprune.model.readiness_state import Readiness, Status
 from applyprune.model.text.display import and_more, seconds_since
 from applyprune.planning.annotations import READY_WHEN, WAIT
 from applyprune.planning.applyset import ApplySetIdentity
@@ -28,6 +31,7 @@ from applyprune.planning.ownership.owner import Owner, other_set, owner_of
 from applyprune.planning.readiness.cel import Rule, compile_rule
 from applyprune.planning.readiness.finished_jobs import UNKNOWN_RESULT, was_deleted
 from applyprune.planning.readiness.kstatus import assess
+from applyprune.planning.readiness.related import Related, explained, for_wait, warnings_about
 from applyprune.planning.readiness.wait_rules import Wait
 
 if TYPE_CHECKING:
@@ -44,39 +48,57 @@ def object_status(
     now: datetime,
     others: Mapping[str, OtherSet],
     *,
-    fields: bool = False,
-    values: bool = False,
+    options: StatusOptions,
+    related: Related,
 ) -> ObjectStatus:
     """Return the status of an object; ``state`` is from a full read.
 
-    ``now`` is the time by the server's clock. ``others`` are the sets of foreign labels. With
-    ``fields``, include the drifted fields. With ``values``, compare every value, and not only the
-    server's record of the writes.
+    ``now`` is the time by the server's clock. ``others`` are the sets of foreign labels.
     """
     if isinstance(state, Unknown):
         readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
-        return ObjectStatus(entry.ref, readiness, entry.ownership, None)
+        return _without_object(entry, readiness)
     if isinstance(state, Missing):
         readiness = _absent(entry, state, now)
         drifted = _is_absence_drift(entry, state, readiness, now)
-        return ObjectStatus(entry.ref, readiness, entry.ownership, None, drifted)
+        return replace(_without_object(entry, readiness), drifted=drifted)
     if owner_of(state, entry, applyset) is Owner.OTHER and not is_label_unproven(
         entry, state, others, applyset
     ):
         named = other_set(state)
         message = f"it belongs to another set{f': {named}' if named else ''}"
-        return ObjectStatus(entry.ref, Readiness(Status.NOT_FOUND, message), entry.ownership, None)
+        return _without_object(entry, Readiness(Status.NOT_FOUND, message))
     age = _age(state, now)
-    compare = drifted_from_values if values else drifted_from_record
+    compare = drifted_from_values if options.values else drifted_from_record
     drifted = compare(entry, state, applyset.manager)
+    readiness = explained(
+        _readiness(state, age), state, related, manager=applyset.manager, waited=age or 0.0
+    )
+    unready = readiness.status is not Status.CURRENT
     return ObjectStatus(
         ref=entry.ref,
-        readiness=_readiness(state, age),
+        readiness=for_wait(readiness, fail_fast=options.fail_fast),
         ownership=entry.ownership,
         age=age,
         drifted=drifted,
-        drift=recorded_drift(entry, state, applyset.manager) if fields and drifted else (),
+        drift=recorded_drift(entry, state, applyset.manager) if options.drift and drifted else (),
+        wave=entry.wave.wave,
+        events=warnings_about(state, related) if unready else (),
     )
+
+
+def unready_objects(states: Iterable[State], now: datetime) -> Sequence[LiveObject]:
+    """Return the objects that are not ready: what is around them shows why."""
+    return [
+        state
+        for state in states
+        if isinstance(state, LiveObject)
+        and _readiness(state, _age(state, now)).status is not Status.CURRENT
+    ]
+
+
+def _without_object(entry: InventoryEntry, readiness: Readiness) -> ObjectStatus:
+    return ObjectStatus(entry.ref, readiness, entry.ownership, None, wave=entry.wave.wave)
 
 
 def _is_absence_drift(

@@ -1,16 +1,15 @@
 """Assess whether a Pod is ready, and what the Pods of a workload show about the workload.
 
 Based on kstatus (cli-utils, pkg/kstatus/status/core.go), with additions: a failed Pod is Failed,
-init containers count, and failed image pulls and failed container creations are detected. Events
-and conditions of a workload show above all whether its Pods are rejected.
+init containers count, and failed image pulls and failed container creations are detected. Only what
+cannot recover is Failed; what can is stuck: a crash, a missing node, a missing image.
 """
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import Readiness, Status, current, failed, in_progress
 from applyprune.model.json_access import (
     condition,
     count,
@@ -21,6 +20,8 @@ from applyprune.model.json_access import (
     text,
     whole_number,
 )
+from applyprune.model.readiness_state import Readiness, Status, current, failed, in_progress, stuck
+from applyprune.planning.readiness.warning_events import GRACE, is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
 
 _CRASHING = "CrashLoopBackOff"
-# Reasons for which a container waits in vain: Failed immediately, or after a grace period in which
-# a registry may answer again, or a ConfigMap of the same run may arrive.
-_AT_ONCE = frozenset({_CRASHING, "InvalidImageName"})
+# The image of a Pod can be changed, but its controllers never do it.
+_NEVER = "InvalidImageName"
+# Reasons for which a container waits in vain: it is stuck after a grace period in which a registry
+# may answer again, or a ConfigMap of the same run may arrive.
 _LASTING = frozenset(
     {
         "CreateContainerConfigError",
@@ -74,7 +76,7 @@ def assess_pod(body: Body, *, waited: float) -> Readiness:
 
 
 def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
-    """Return the first persistent problem of a workload's Pods, a Failed problem first.
+    """Return the worst problem of a workload's Pods: the first Failed one, or the first stuck one.
 
     ``pods`` are the Pods of the workload's current template (``current_pods``). A Pod in phase
     Failed is not a problem: its controller replaces it. A crash in a Job is not a problem either:
@@ -91,11 +93,24 @@ def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
         if problem is None:
             continue
         message = f"pod/{text(pod, 'metadata', 'name')}: {problem.message}"
-        readiness = Readiness(problem.status, message)
+        readiness = replace(problem, message=message)
         if readiness.status is Status.FAILED:
             return readiness
-        found = found or readiness
+        if found is None or (readiness.stuck and not found.stuck):
+            found = readiness
     return found
+
+
+def rejected_pods(workload: Body, replica_sets: Sequence[Body], *, waited: float) -> str:
+    """Return why the API server rejects the Pods of a Deployment's newest ReplicaSet, else "".
+
+    The Deployment's own condition also tells of older ReplicaSets, which may be what it repairs.
+    """
+    for replica_set in _newest(workload, replica_sets):
+        failure = condition(replica_set, "ReplicaFailure")
+        if failure is not None and failure.status == "True":
+            return failure.message if is_refusal(failure.message, waited=waited) else ""
+    return ""
 
 
 def current_pods(
@@ -106,17 +121,10 @@ def current_pods(
     Pods of an earlier template show nothing about the current template, which may repair them. The
     Pods of a Deployment are found through its ReplicaSets.
     """
-    generation = whole_number(workload, "metadata", "generation")
-    observed = whole_number(workload, "status", "observedGeneration")
-    if None not in {generation, observed} and observed != generation:
+    if not is_observed(workload):
         return ()
     if workload.get("kind") == "Deployment":
-        revision = text(workload, "metadata", "annotations", _DEPLOYMENT_REVISION)
-        newest = [
-            replica_set
-            for replica_set in _owned(workload, replica_sets)
-            if text(replica_set, "metadata", "annotations", _DEPLOYMENT_REVISION) == revision
-        ]
+        newest = _newest(workload, replica_sets)
         return [pod for replica_set in newest for pod in _owned(replica_set, pods)]
     owned = _owned(workload, pods)
     label, wanted = "", ""
@@ -126,6 +134,23 @@ def current_pods(
         label = _DAEMON_GENERATION
         wanted = text(workload, "metadata", "annotations", _DAEMON_TEMPLATE)
     return [pod for pod in owned if not wanted or _label(pod, label) == wanted]
+
+
+def is_observed(workload: Body) -> bool:
+    """Return whether the controller has seen the present generation, as far as is known."""
+    generation = whole_number(workload, "metadata", "generation")
+    observed = whole_number(workload, "status", "observedGeneration")
+    return None in {generation, observed} or observed == generation
+
+
+def _newest(deployment: Body, replica_sets: Sequence[Body]) -> Sequence[Body]:
+    """Return the ReplicaSet of a Deployment's current template, if it was read."""
+    revision = text(deployment, "metadata", "annotations", _DEPLOYMENT_REVISION)
+    return [
+        replica_set
+        for replica_set in _owned(deployment, replica_sets)
+        if text(replica_set, "metadata", "annotations", _DEPLOYMENT_REVISION) == revision
+    ]
 
 
 def _label(pod: Body, name: str) -> str:
@@ -149,10 +174,13 @@ def _waiting(pod: Body, *, waited: float) -> Readiness | None:
     # As in kstatus, a crash has priority; in kstatus only while the Pod is Running.
     for name, status in _containers(pod):
         reason = text(status, "state", "waiting", "reason")
-        if reason in _AT_ONCE:
+        if reason == _NEVER:
+            return failed(_container(name, reason, status))
+    for name, status in _containers(pod):
+        reason = text(status, "state", "waiting", "reason")
+        if reason == _CRASHING:
             message = _container(name, reason, status)
-            crash = reason == _CRASHING and in_a_job
-            return in_progress(message) if crash else failed(message)
+            return in_progress(message) if in_a_job else stuck(message)
     for name, status in _containers(pod):
         reason = text(status, "state", "waiting", "reason")
         if reason in _LASTING:
@@ -166,7 +194,7 @@ def _waiting(pod: Body, *, waited: float) -> Readiness | None:
 
 
 def _lasting(message: str, waited: float) -> Readiness:
-    return failed(message) if waited > GRACE else in_progress(message)
+    return stuck(message) if waited > GRACE else in_progress(message)
 
 
 def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
@@ -214,100 +242,3 @@ def _unready(pod: Body, phase: str) -> str:
 
 def _is_awaited(status: Body) -> bool:
     return status.get("ready") is False and not field(status, "state", "terminated")
-
-
-if TYPE_CHECKING:
-    Events = Sequence[Mapping[str, Any]]
-
-GRACE = 15.0
-"""Seconds before a reason that is often temporary counts as final; as kstatus for scheduling."""
-
-_SHOWN = 3
-# The wording of the API server and its admission plugins (1.36).
-_REFUSED = ("forbidden", "exceeded quota", "is invalid:")
-_DENIED = ("admission webhook", "ValidatingAdmissionPolicy")
-# Temporary rejections: the service account controller creates `default` shortly after a Namespace,
-# the quota controller must count first, and a rollout frees quota when it removes old Pods.
-_PASSING = (
-    "exceeded quota",
-    "status unknown for quota",
-    "error looking up service account",
-    "no API token found for service account",
-    "not yet ready to handle request",
-)
-_FAILED_CREATE = "FailedCreate"
-_CREATED = "SuccessfulCreate"
-
-
-def is_refusal(message: str, *, waited: float = math.inf) -> bool:
-    """Return whether a message is a permanent rejection by the API server.
-
-    These are quota, Pod Security and other admission, and webhooks that deny. A webhook that cannot
-    be called is not a rejection. A rejection that is often temporary counts after 15 seconds.
-    """
-    refused = any(words in message for words in _REFUSED) or is_denial(message)
-    return refused and (waited > GRACE or not any(words in message for words in _PASSING))
-
-
-def is_denial(message: str) -> bool:
-    """Return whether a message is the denial of an admission webhook or policy."""
-    return "denied" in message and any(words in message for words in _DENIED)
-
-
-def events_problem(events: Events) -> str:
-    """Return the newest Warning events, at most three lines of ``Reason: message`` with counts.
-
-    ``events`` are those of an object, or of an object and its Pods.
-    """
-    lines: dict[str, int] = {}
-    for event in _newest_first(events):
-        if event.get("type") == "Warning":
-            line = f"{text(event, 'reason') or 'Warning'}: {one_line(_message(event))}"
-            # Combine equal events of several Pods into one line.
-            lines[line] = lines.get(line, 0) + _times(event)
-    return "\n".join(
-        f"{line} (×{times})" if times > 1 else line for line, times in list(lines.items())[:_SHOWN]
-    )
-
-
-def refused_creation(events: Events, *, waited: float = math.inf) -> str:
-    """Return the server's message if the newest creation of a Pod was rejected, else "".
-
-    StatefulSets, DaemonSets and Jobs have no condition for this, only FailedCreate events.
-    """
-    for event in _newest_first(events):
-        if event.get("reason") == _CREATED:
-            return ""
-        if event.get("reason") == _FAILED_CREATE:
-            message = one_line(_message(event))
-            return message if is_refusal(message, waited=waited) else ""
-    return ""
-
-
-def _newest_first(events: Events) -> Events:
-    # Times are RFC 3339 in UTC, some with microseconds: truncated to seconds, they compare as text.
-    # Of two events in the same second, the later event in the list counts as newer.
-    placed = sorted(
-        enumerate(events), key=lambda indexed: (_time(indexed[1])[:19], indexed[0]), reverse=True
-    )
-    return [event for _, event in placed]
-
-
-def _time(event: Mapping[str, Any]) -> str:
-    return max(
-        text(event, "series", "lastObservedTime"),
-        text(event, "lastTimestamp"),
-        text(event, "deprecatedLastTimestamp"),
-        text(event, "eventTime"),
-    ) or text(event, "metadata", "creationTimestamp")
-
-
-def _message(event: Mapping[str, Any]) -> str:
-    # events.k8s.io/v1 has `note` instead of `message`.
-    return text(event, "message") or text(event, "note")
-
-
-def _times(event: Mapping[str, Any]) -> int:
-    return max(
-        count(event, "count"), count(event, "deprecatedCount"), count(event, "series", "count"), 1
-    )

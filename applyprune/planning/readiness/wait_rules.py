@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired
@@ -14,6 +15,8 @@ from applyprune.planning.annotations import WAIT
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Problem
+    from applyprune.model.readiness_state import Readiness
     from applyprune.planning.readiness.cel import Rule
 
 WITH_PODS = frozenset(
@@ -82,6 +85,11 @@ def is_awaited(desired: Desired, *, has_rule: bool) -> bool:
     if desired.wait == Wait.SKIP:
         return False
     return has_rule or desired.ref.group_kind not in _AT_ONCE
+
+
+def ready_with_warning(ref: Ref, readiness: Readiness) -> Problem:
+    """Return the warning about an object that is ready, although something is wrong with it."""
+    return as_problem(RunFailed(f"{ref} is ready, with a warning", reason=readiness.warning))
 
 
 def wait_word(metadata: Mapping[str, object]) -> str:

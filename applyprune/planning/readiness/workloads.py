@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import Readiness, current, failed, in_progress
 from applyprune.model.json_access import condition, conditions, count, field, text, whole_number
-from applyprune.planning.readiness.pods import is_refusal
+from applyprune.model.readiness_state import Readiness, current, failed, in_progress, stuck
+from applyprune.planning.readiness.warning_events import is_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,18 +22,15 @@ if TYPE_CHECKING:
 _NO_DEADLINE = 2**31 - 1
 
 
-def assess_deployment(body: Body, *, waited: float) -> Readiness:
+def assess_deployment(body: Body) -> Readiness:
     """Return the readiness of a Deployment (kstatus deploymentConditions).
 
-    Unlike in kstatus, it is also Failed if the API server rejects its Pods (ReplicaFailure). As in
-    kstatus, a paused Deployment is in progress: its Progressing condition says DeploymentPaused.
+    Unlike in kstatus, the reason names what the API server rejects (ReplicaFailure). As in kstatus,
+    a paused Deployment is in progress: its Progressing condition says DeploymentPaused.
     """
     for item in conditions(body):
         if item.type == "Progressing" and item.reason == "ProgressDeadlineExceeded":
             return failed(f"the progress deadline is exceeded: {item.message or item.reason}")
-    refused = _replica_failure(body, waited=waited)
-    if refused is not None:
-        return refused
     wanted = count(body, "spec", "replicas", default=1)
     there = count(body, "status", "replicas")
     updated = count(body, "status", "updatedReplicas")
@@ -47,7 +44,11 @@ def assess_deployment(body: Body, *, waited: float) -> Readiness:
         _less("ready", ready, wanted),
     )
     if short:
-        return in_progress(f"{short}, paused" if field(body, "spec", "paused") is True else short)
+        paused = ", paused" if field(body, "spec", "paused") is True else ""
+        failure = condition(body, "ReplicaFailure")
+        rejected = failure is not None and failure.status == "True"
+        missing = f"; Pods are missing: {failure.told}" if failure and rejected else ""
+        return in_progress(f"{short}{paused}{missing}")
     return _complete(body) or current(f"the Deployment is available, replicas: {there}")
 
 
@@ -72,13 +73,14 @@ def _complete(body: Body) -> Readiness | None:
 def assess_replica_set(body: Body, *, waited: float) -> Readiness:
     """Return the readiness of a ReplicaSet (kstatus replicasetConditions).
 
-    Unlike in kstatus, it is Failed if the API server rejects its Pods. As in kstatus, any other
-    ReplicaFailure is in progress, regardless of the numbers.
+    As in kstatus, a ReplicaFailure is in progress, regardless of the numbers. It is stuck if the
+    API server rejects the Pods.
     """
     failure = condition(body, "ReplicaFailure")
     if failure is not None and failure.status == "True":
-        message = failure.told or "ReplicaFailure"
-        return _replica_failure(body, waited=waited) or in_progress(f"Pods are missing: {message}")
+        if is_refusal(failure.message, waited=waited):
+            return stuck(f"its Pods are rejected: {failure.message}")
+        return in_progress(f"Pods are missing: {failure.told or 'ReplicaFailure'}")
     wanted = count(body, "spec", "replicas", default=1)
     there = count(body, "status", "replicas")
     short = _first(
@@ -88,17 +90,6 @@ def assess_replica_set(body: Body, *, waited: float) -> Readiness:
         _extra(there, wanted),
     )
     return in_progress(short) if short else current(f"the ReplicaSet is available, Pods: {there}")
-
-
-def _replica_failure(body: Body, *, waited: float) -> Readiness | None:
-    """Return the readiness if the API server rejects the Pods of a Deployment or ReplicaSet."""
-    failure = condition(body, "ReplicaFailure")
-    if failure is None or failure.status != "True":
-        return None
-    if not is_refusal(failure.message):
-        return None
-    message = f"its Pods are rejected: {failure.message}"
-    return failed(message) if is_refusal(failure.message, waited=waited) else in_progress(message)
 
 
 def assess_stateful_set(body: Body) -> Readiness:
@@ -129,7 +120,13 @@ def assess_stateful_set(body: Body) -> Readiness:
 
 
 def assess_daemon_set(body: Body) -> Readiness:
-    """Return the readiness of a DaemonSet (kstatus daemonsetConditions and checkGenerationSet)."""
+    """Return the readiness of a DaemonSet (kstatus daemonsetConditions and checkGenerationSet).
+
+    Unlike in kstatus, one with OnDelete is Current, as a StatefulSet is: somebody replaces its Pods
+    at a time of their own.
+    """
+    if text(body, "spec", "updateStrategy", "type") == "OnDelete":
+        return current("the update strategy is OnDelete: Pods are replaced manually")
     for path in (("metadata", "generation"), ("status", "observedGeneration")):
         if whole_number(body, *path) is None:
             return in_progress(f"the DaemonSet has no {'.'.join(path)} yet")

@@ -56,12 +56,14 @@ def test_configuration_applies_where_the_command_line_is_silent(folder: Path) ->
         {
             "applyprune.yaml": f"{HEAD}name: web\nnamespace: shop\nfilename: m/\nwait: true\n"
             "prune: false\norphan: [pvc/a, pvc/b]\ntimeout: 90s\nadopt: none\n"
+            "fail-fast: true\n"
         },
     )
     found = options_of("apply")
     assert found["namespace"] == "shop"
     assert found["paths"] == ("m/",)
     assert (found["wait"], found["prune"], found["adopt"]) == (True, False, "none")
+    assert found["fail_fast"] is True
     assert (found["orphan"], found["timeout"]) == (("pvc/a", "pvc/b"), 90.0)
     found = options_of("apply", "web", "-n", "test", "-f", "x", "--no-wait", "--orphan", "pvc/c")
     assert (found["namespace"], found["paths"], found["orphan"]) == ("test", ("x",), ("pvc/c",))

@@ -48,19 +48,21 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "told", "fail_fast"),
     [
-        (stuck("CrashLoopBackOff", "Running"), "container main: CrashLoopBackOff: so says the"),
-        (stuck("InvalidImageName"), "container main: InvalidImageName: so says the kubelet"),
+        (stuck("CrashLoopBackOff", "Running"), "container main: CrashLoopBackOff: so says", True),
+        (stuck("InvalidImageName"), "container main: InvalidImageName: so says the", False),
     ],
     ids=["CrashLoopBackOff", "InvalidImageName"],
 )
 def test_container_that_cannot_start_fails_its_workload_at_once(
-    stage: Stage, puppets: Puppets, status: Body, told: str
+    stage: Stage, puppets: Puppets, status: Body, told: str, fail_fast: bool
 ) -> None:
     """The Pod is named, whatever the Deployment's own conditions say."""
     with meanwhile(lambda: puppets.pods_of("web", status)):
-        story = stage.run(workload("Deployment", pods=PLAYED), wait=True, timeout=60.0)
+        story = stage.run(
+            workload("Deployment", pods=PLAYED), wait=True, timeout=60.0, fail_fast=fail_fast
+        )
     assert story.exit_code == 5
     problem = complaints(story)["deployment.apps/web"]
     assert "pod/web-" in problem
@@ -96,7 +98,7 @@ def slow(plane: Plane, api: Api) -> Iterator[dict[str, Story]]:
 
     def tell(number: int, where: str, body: Body) -> Story:
         return Stage(plane.kubeconfig, where, name=f"set-{number}").run(
-            body, wait=True, timeout=60.0
+            body, wait=True, timeout=60.0, fail_fast=True
         )
 
     with ThreadPoolExecutor(len(sets)) as pool:
@@ -120,7 +122,7 @@ def slow(plane: Plane, api: Api) -> Iterator[dict[str, Story]]:
         ("no node for a StatefulSet", "statefulset.apps/none", "0/1 nodes are available"),
     ],
 )
-def test_transient_problem_fails_when_it_lasts(
+def test_problem_that_lasts_ends_a_wait_with_fail_fast(
     slow: dict[str, Story], title: str, name: str, told: str
 ) -> None:
     """After 15 seconds, long before the timeout; the API server's own words are quoted."""
@@ -135,7 +137,7 @@ def test_transient_problem_fails_when_it_lasts(
 def test_pods_denied_by_an_admission_policy_fail_their_workload(
     stage: Stage, api: Api, kind: str
 ) -> None:
-    """A denial does not pass: no grace is given, and the policy's own words are quoted."""
+    """With --fail-fast no grace is given to a denial, and the policy's own words are quoted."""
     name = f"deny-{stage.namespace}"
     groups = "/apis/admissionregistration.k8s.io/v1"
     rule = {
@@ -163,7 +165,7 @@ def test_pods_denied_by_an_admission_policy_fail_their_workload(
         assert api("POST", bindings, binding)[0] == 201
         dry = f"/api/v1/namespaces/{stage.namespace}/pods?dryRun=All"
         eventually(lambda: api("POST", dry, pod("x"))[0] == 422, "the policy")
-        story = stage.run(workload(kind), wait=True, timeout=60.0)
+        story = stage.run(workload(kind), wait=True, timeout=60.0, fail_fast=True)
     finally:
         api("DELETE", f"{bindings}/{name}")
         api("DELETE", f"{policies}/{name}")

@@ -21,9 +21,7 @@ from applyprune.model.events import (
     ObjectStatus,
     Outcome,
     Planned,
-    Readiness,
     Started,
-    Status,
     VersionReport,
     WarningRaised,
 )
@@ -33,6 +31,7 @@ from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.readiness_state import Readiness, Status
 from applyprune.output.formats.github import GitHubPrinter
 from applyprune.output.formats.markdown import block, code
 from applyprune.output.printers import OutputTarget, RepositoryPaths, printer

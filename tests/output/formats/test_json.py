@@ -15,10 +15,8 @@ from applyprune.model import (
     inventory,
     live,
     plan,
+    readiness_state,
     resources,
-)
-from applyprune.model import (
-    events as readiness,
 )
 from applyprune.model import (
     identity as refs,
@@ -56,7 +54,7 @@ _NAMES = {
         manifests,
         plan,
         problems,
-        readiness,
+        readiness_state,
         refs,
         resources,
     )
@@ -125,7 +123,7 @@ def test_words_in_text() -> None:
     assert Outcome.NOT_PRUNED.text == "not pruned"
     assert Outcome.NOT_PRUNED.forecast == "will not be pruned"
     assert Outcome.CONFIGURED.forecast == "will be updated"
-    assert readiness.Status.CURRENT.text == "Ready"
+    assert readiness_state.Status.CURRENT.text == "Ready"
 
 
 def test_events_contain_only_shaped_types() -> None:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import ApplySetListed, Drift, ObjectStatus, current, in_progress
+from applyprune.model.events import ApplySetListed, Drift, ObjectStatus
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership, RunRecord
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.readiness_state import (
+    ContainerLog,
+    TreeNode,
+    WarningEvent,
+    current,
+    in_progress,
+    stuck,
+)
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import rendered
 from applyprune.output.text.status import InspectionPrinter
@@ -136,3 +145,73 @@ def test_sets_are_listed() -> None:
     assert "(exit code 3)" in out[1]
     assert "Bundle shop/web" in out[1]
     assert [rendered(line, colour=False) for line in err] == ["warning: it cannot be read"]
+
+
+POD = Ref("", "Pod", "shop", "web-1")
+WEB_OBJECT = Ref("apps", "Deployment", "shop", "web")
+STUCK = ObjectStatus(
+    WEB_OBJECT,
+    stuck("pod/web-1: container main: CrashLoopBackOff"),
+    Ownership.OWNED,
+    61.0,
+    drifted=False,
+    wave=1,
+    events=(WarningEvent("pod/web-1", "BackOff", "restarting", 7, ""),),
+    not_read="its replicasets cannot be read: forbidden",
+    logs=(
+        ContainerLog(POD, "main", previous=True, lines=("a", "b")),
+        ContainerLog(POD, "main", previous=False, lines=()),
+        ContainerLog(POD, "side", previous=False, lines=(), problem="the node is gone"),
+    ),
+)
+EXPLAINED = [
+    "  BackOff: restarting (×7, pod/web-1)",
+    "  its replicasets cannot be read: forbidden",
+    "  log of pod/web-1, container main, the instance that crashed:",
+    "    a",
+    "    b",
+    "  log of pod/web-1, container main: it is empty",
+    "  log of pod/web-1, container side: it cannot be read: the node is gone",
+]
+
+
+def test_object_that_is_not_ready_is_explained_below_the_table() -> None:
+    """The table has the message already; a change in a pipe is explained too."""
+    out, _ = shown(A, STUCK, WEB)
+    assert out[3:11] == ["deployment.apps/web:", *EXPLAINED]
+    again, _ = shown(A, B, WEB, STUCK)
+    assert again[-8:] == [
+        "deployment.apps/web -n shop InProgress: pod/web-1: container main: CrashLoopBackOff",
+        *EXPLAINED,
+    ]
+
+
+def test_warning_about_a_ready_object_is_in_the_table() -> None:
+    """An autoscaler without metrics is ready, and yet something is wrong."""
+    scaler = Ref("autoscaling", "HorizontalPodAutoscaler", "shop", "web")
+    ready = current("it can scale", warning="it does not scale now: no metrics")
+    out, _ = shown(ObjectStatus(scaler, ready, Ownership.OWNED, 5.0), WEB)
+    assert "Ready" in out[1]
+    assert out[1].endswith("it does not scale now: no metrics")
+
+
+def test_tree_is_by_wave() -> None:
+    """A long list is cut; an object of another namespace says so."""
+    pods = tuple(
+        TreeNode(replace(POD, name=f"web-{number}"), "0/1", "Pending", 0, 5.0)
+        for number in range(22)
+    )
+    node = TreeNode(WEB_OBJECT, "0/22", "InProgress", None, 61.0, pods)
+    away = replace(A, ref=replace(A.ref, namespace="other"))
+    out, _ = shown(A, away, replace(STUCK, tree=node, logs=(), events=()), WEB)
+    assert [line.split() for line in out[:7]] == [
+        ["NAME", "READY", "STATUS", "RESTARTS", "AGE"],
+        ["wave", "0"],
+        ["├─", "configmap/a", "-", "Ready", "-", "90s"],
+        ["└─", "configmap/a", "-n", "other", "-", "Ready", "-", "90s"],
+        ["wave", "1"],
+        ["└─", "deployment.apps/web", "0/22", "InProgress", "-", "61s"],
+        ["├─", "pod/web-0", "0/1", "Pending", "0", "5s"],
+    ]
+    assert out[26].split() == ["└─", "and", "2", "more"]
+    assert out[27] == "deployment.apps/web: pod/web-1: container main: CrashLoopBackOff"

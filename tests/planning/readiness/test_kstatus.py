@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.events import Readiness, Status
+from applyprune.model.readiness_state import Readiness, Status
 from applyprune.planning.readiness.kstatus import assess
-from applyprune.planning.readiness.pods import (
-    current_pods,
-    events_problem,
+from applyprune.planning.readiness.pods import current_pods, pods_problem
+from applyprune.planning.readiness.warning_events import (
     is_refusal,
-    pods_problem,
+    last_warnings,
     refused_creation,
 )
 
@@ -37,6 +36,8 @@ class Case:
     says: str = ""
     theirs: Status | None = None
     told: dict[str, Any] = field(default_factory=dict)
+    stuck: bool = False
+    warning: str = ""
 
 
 def obj(what: str, status: Body | None = None, spec: Body | None = None, **metadata: Any) -> Body:
@@ -151,9 +152,14 @@ KSTATUS = {
         pod("Failed", cond("Ready", "False", "PodCompleted")), FAILED, theirs=DONE
     ),
     "podBeingScheduled": Case(pod("Pending", UNSCHEDULABLE), WAITING, told={"waited": 0}),
-    "podUnschedulable": Case(pod("Pending", UNSCHEDULABLE), FAILED, told={"waited": LONG}),
+    "podUnschedulable": Case(
+        pod("Pending", UNSCHEDULABLE), WAITING, told={"waited": LONG}, theirs=FAILED, stuck=True
+    ),
     "podCrashLooping": Case(
-        pod("Running", UNSCHEDULABLE, containers=[waits("CrashLoopBackOff")]), FAILED
+        pod("Running", UNSCHEDULABLE, containers=[waits("CrashLoopBackOff")]),
+        WAITING,
+        theirs=FAILED,
+        stuck=True,
     ),
     "pvcNoStatus": Case(obj(PVC), WAITING),
     "pvcBound": Case(obj(PVC, {"phase": "Bound"}), DONE),
@@ -341,17 +347,17 @@ OURS = {
     ),
     "an image that cannot be pulled": Case(
         pod("Pending", containers=[PULL]),
-        FAILED,
+        WAITING,
         "ImagePullBackOff",
-        theirs=WAITING,
         told={"waited": LONG},
+        stuck=True,
     ),
     "the first try to pull": Case(
         pod("Pending", containers=[waits("ErrImagePull")]),
-        FAILED,
+        WAITING,
         "ErrImagePull",
-        theirs=WAITING,
         told={"waited": LONG},
+        stuck=True,
     ),
     "an image that has no name": Case(
         pod("Pending", containers=[waits("InvalidImageName", "couldn't parse")]),
@@ -364,19 +370,19 @@ OURS = {
     ),
     "a missing ConfigMap": Case(
         pod("Pending", containers=[waits("CreateContainerConfigError", 'configmap "a" not found')]),
-        FAILED,
+        WAITING,
         'configmap "a" not found',
-        theirs=WAITING,
         told={"waited": LONG},
+        stuck=True,
     ),
     "a container that is out of memory again and again": Case(
-        pod("Running", containers=[CRASH]), FAILED, "(last exit code 137, OOMKilled)"
+        pod("Running", containers=[CRASH]), WAITING, "(last exit code 137, OOMKilled)", stuck=True
     ),
     "an init container that crashes": Case(
         pod("Pending", init=[waits("CrashLoopBackOff", name="migrate")]),
-        FAILED,
+        WAITING,
         "container migrate: CrashLoopBackOff",
-        theirs=WAITING,
+        stuck=True,
     ),
     "a Pod whose containers are being created": Case(
         pod("Pending", containers=[waits("ContainerCreating")]),
@@ -421,19 +427,22 @@ OURS = {
     ),
     "no deadline": Case(dep(cond("Available"), spec={"progressDeadlineSeconds": 2**31 - 1}), DONE),
     "a Deployment that Pod Security refuses": Case(
-        dep(refuses(BASELINE), **EMPTY), FAILED, "violates PodSecurity", theirs=WAITING
+        dep(refuses(BASELINE), **EMPTY),
+        WAITING,
+        "violates PodSecurity",
     ),
     "a Deployment that a webhook refuses": Case(
-        dep(refuses(WEBHOOK), **EMPTY), FAILED, "denied the request: no", theirs=WAITING
+        dep(refuses(WEBHOOK), **EMPTY),
+        WAITING,
+        "denied the request: no",
     ),
     "a Deployment over quota, at first": Case(
         dep(refuses(QUOTA), **EMPTY), WAITING, "exceeded quota"
     ),
     "a Deployment over quota": Case(
         dep(refuses(QUOTA), **EMPTY),
-        FAILED,
+        WAITING,
         "exceeded quota",
-        theirs=WAITING,
         told={"waited": LONG},
     ),
     "a webhook that cannot be called": Case(
@@ -443,10 +452,22 @@ OURS = {
         dep(NEW, cond("Available"), cond("ReplicaFailure", "False", "", BASELINE)), DONE
     ),
     "a ReplicaSet that is refused": Case(
-        rs(refuses(BASELINE)), FAILED, "violates PodSecurity", theirs=WAITING
+        rs(refuses(BASELINE)), WAITING, "violates PodSecurity", stuck=True
     ),
     "a StatefulSet that is replaced by hand": Case(
         obj(STS, {"replicas": 0}, {"updateStrategy": {"type": "OnDelete"}}), DONE
+    ),
+    "a DaemonSet that is replaced by hand": Case(
+        obj(
+            DS,
+            SCHEDULED | {"updatedNumberScheduled": 0},
+            {"updateStrategy": {"type": "OnDelete"}},
+        ),
+        DONE,
+        theirs=WAITING,
+    ),
+    "a DaemonSet that is replaced by hand, before the generation is seen": Case(
+        obj(DS, SCHEDULED, {"updateStrategy": {"type": "OnDelete"}}, generation=2), WAITING
     ),
     "a StatefulSet above its partition": Case(
         obj(
@@ -505,8 +526,13 @@ OURS = {
     "a Namespace that is not there yet": Case(obj(NS), WAITING, theirs=DONE),
     "an autoscaler without metrics": Case(
         obj(HPA, {"conditions": [cond("ScalingActive", "False", "FailedGetResourceMetric", "no")]}),
+        DONE,
+        warning="it does not scale now: FailedGetResourceMetric: no",
+    ),
+    "an autoscaler without a target": Case(
+        obj(HPA, {"conditions": [cond("AbleToScale", "False", "FailedGetScale", "no")]}),
         WAITING,
-        "ScalingActive is False: FailedGetResourceMetric: no",
+        "AbleToScale is False: FailedGetScale: no",
         theirs=DONE,
     ),
     "an autoscaler of a target with no replicas": Case(
@@ -544,6 +570,7 @@ def holds(case: Case) -> None:
     """Assert that a case is answered as it says; ``theirs`` must be another answer."""
     found = assess(case.body, **case.told)
     assert (found.status, found.status == case.theirs) == (case.status, False), found
+    assert (found.stuck, found.warning) == (case.stuck, case.warning)
     assert case.says in found.message
     assert found.message
 
@@ -579,36 +606,55 @@ def owned(uid: str, kind: str = "ReplicaSet", **labels: str) -> Body:
 READY = named("web-1", pod("Running", cond("Ready")))
 PULLING = named("web-2", pod("Pending", containers=[PULL]))
 CRASHING = named("web-3", pod("Running", containers=[CRASH]))
+NAMELESS = named("web-4", pod("Pending", containers=[waits("InvalidImageName", "no parse")]))
 
 
 @pytest.mark.parametrize(
-    ("pods", "waited", "status", "says"),
+    ("pods", "waited", "status", "stuck", "says"),
     [
-        pytest.param([PULLING], 0, WAITING, "pod/web-2: container nginx: ImagePull", id="pulling"),
-        pytest.param([READY, PULLING], LONG, FAILED, "pod/web-2", id="cannot be pulled"),
-        pytest.param([PULLING, CRASHING], 0, FAILED, "pod/web-3", id="what is Failed comes first"),
         pytest.param(
-            [named("a", pod("Pending", UNSCHEDULABLE))], 0, WAITING, "Unschedulable", id="no node"
+            [PULLING], 0, WAITING, False, "pod/web-2: container nginx: ImagePull", id="pulling"
+        ),
+        pytest.param([READY, PULLING], LONG, WAITING, True, "pod/web-2", id="cannot be pulled"),
+        pytest.param(
+            [PULLING, CRASHING], 0, WAITING, True, "pod/web-3", id="what is stuck comes first"
         ),
         pytest.param(
-            [named("a", pod("Pending", UNSCHEDULABLE))], LONG, FAILED, "Unschedul", id="no node yet"
+            [PULLING, CRASHING, NAMELESS], 0, FAILED, False, "pod/web-4", id="Failed comes before"
+        ),
+        pytest.param(
+            [named("a", pod("Pending", UNSCHEDULABLE))],
+            0,
+            WAITING,
+            False,
+            "Unschedulable",
+            id="no node",
+        ),
+        pytest.param(
+            [named("a", pod("Pending", UNSCHEDULABLE))],
+            LONG,
+            WAITING,
+            True,
+            "Unschedul",
+            id="no node yet",
         ),
         pytest.param(
             [named("a", CRASHING, **owned("u", "Job"))],
             LONG,
             WAITING,
+            False,
             "CrashLoopBackOff",
             id="a Job counts its crashes itself",
         ),
     ],
 )
 def test_pod_problems_are_reported(
-    pods: list[Body], waited: float, status: Status, says: str
+    pods: list[Body], waited: float, status: Status, stuck: bool, says: str
 ) -> None:
     """The first reason that will not pass, with the Pod's and the container's name."""
     found = pods_problem(pods, waited=waited)
     assert found is not None
-    assert found.status == status
+    assert (found.status, found.stuck) == (status, stuck)
     assert says in found.message
 
 
@@ -689,17 +735,18 @@ def test_newest_warnings_are_chosen() -> None:
             "series": {"count": 2, "lastObservedTime": "2026-01-01T09:00:03.123456Z"},
         },
     ]
-    assert events_problem(events).splitlines() == [
+    assert [one.text for one in last_warnings(events)] == [
         "FailedScheduling: 0/3 nodes (×2)",
         "BackOff: back-off restarting (×7)",
         "Failed: no image (×2)",
     ]
-    assert events_problem([]) == ""
+    assert last_warnings([]) == ()
 
 
 def test_long_message_is_made_printable() -> None:
     """No control sequences, and not longer than can be read."""
-    (line,) = events_problem([event("A", f"\x1b[2J{'x' * 900}", "09:00:00")]).splitlines()
+    (warning,) = last_warnings([event("A", f"\x1b[2J{'x' * 900}", "09:00:00")])
+    line = warning.text
     assert "\x1b" not in line
     assert len(line) < 450
 

@@ -39,7 +39,15 @@ def filled(kind: Any, text: str, *, optional: bool = True) -> Any:
         return next(iter(kind))
     if isinstance(kind, type) and (fields := _fields(kind)):
         hints = typing.get_type_hints(kind, {**_NAMES, **vars(import_module(kind.__module__))})
-        return kind(**{name: filled(hints[name], text, optional=optional) for name in fields})
+        return kind(
+            **{
+                # A tree ends here.
+                name: ()
+                if kind in typing.get_args(hints[name])
+                else filled(hints[name], text, optional=optional)
+                for name in fields
+            }
+        )
     return _held(kind, text, optional=optional)
 
 

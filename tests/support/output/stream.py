@@ -18,16 +18,16 @@ from applyprune.model.events import (
     ObjectDiff,
     ObjectDone,
     ObjectStatus,
+    ObjectStuck,
     Outcome,
     Pending,
     Phase,
     Planned,
     PruneBlocked,
-    Readiness,
     ReadinessReported,
+    RetryReported,
     RunListed,
     Started,
-    Status,
     VersionReport,
     Waiting,
     WarningRaised,
@@ -55,6 +55,13 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
+from applyprune.model.readiness_state import (
+    ContainerLog,
+    Readiness,
+    Status,
+    TreeNode,
+    WarningEvent,
+)
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:
@@ -65,6 +72,7 @@ EVIL = "::error::x ##[error]y\n::warning::z\r<script>|`a``b`|</script> \x1b[2J\x
 """A server's message that could be taken for a command, the end of a cell, HTML or a link."""
 
 _DEPLOYMENT = Ref("apps", "Deployment", "home", "web")
+_POD = Ref("", "Pod", "home", "web-1")
 _CONFIG = Ref("", "ConfigMap", "home", "a")
 _SECRET = Ref("", "Secret", "home", "s")
 _ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "::add-mask::##[x]|`")
@@ -171,6 +179,14 @@ EVENTS: tuple[Event, ...] = (
         9.0,
         Problem(ProblemKind.NOT_READY, "job.batch/once is not ready", exit_code=5),
     ),
+    ObjectStuck(_DEPLOYMENT, Readiness(Status.IN_PROGRESS, EVIL, stuck=True), 20.0),
+    RetryReported(
+        'the webhook "w.example.com"',
+        'the webhook "w.example.com" does not answer',
+        4,
+        2.5,
+        EVIL,
+    ),
     ObjectDone(_OLD, Outcome.NOT_PRUNED, reason="not everything was applied"),
     ObjectDone(Ref("", "Service", "home", "older"), Outcome.PRUNED),
     PruneBlocked(
@@ -194,6 +210,21 @@ EVENTS: tuple[Event, ...] = (
         drift=(Drift("/spec/replicas", "3", "5", "kubectl", "Update", "2026-11-21T10:00:00Z"),),
         name="web",
         namespace="home",
+        wave=2,
+        events=(WarningEvent("pod/web-1", "BackOff", EVIL, 7, "2026-11-21T10:00:00Z"),),
+        not_read="its events cannot be read: forbidden",
+        logs=(
+            ContainerLog(_POD, "main", previous=True, lines=("panic: \\u001b[2J",)),
+            ContainerLog(_POD, "main", previous=False, lines=(), problem=EVIL),
+        ),
+        tree=TreeNode(
+            _DEPLOYMENT,
+            "1/3",
+            "InProgress",
+            None,
+            61.5,
+            (TreeNode(_POD, "0/1", "CrashLoopBackOff", 7, 60.0),),
+        ),
     ),
     ApplySetListed(
         "web", "home", 3, 2, RunRecord("run0", "apply", "me@here", "2026-11-21T09:00:00Z", 0)

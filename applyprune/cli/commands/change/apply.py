@@ -10,7 +10,12 @@ import click
 from applyprune.cli.options.completion import FILE
 from applyprune.cli.options.planning import planning_options
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
-from applyprune.cli.options.run_options import RunCommand, execution_options, yes_option
+from applyprune.cli.options.run_options import (
+    RunCommand,
+    execution_options,
+    fail_fast_option,
+    yes_option,
+)
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode
 
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
     help="--wait waits until everything is ready. --no-wait prunes without waiting.  [default: "
     "wait only before the prune of a workload, a Service, or what Pods may use]",
 )
+@fail_fast_option
 @click.option(
     "--ready-when",
     multiple=True,
@@ -71,6 +77,7 @@ def apply(
     plan_path: str | None,
     check: bool | None,
     wait: bool | None,
+    fail_fast: bool,
     ready_when: tuple[str, ...],
 ) -> int:
     """Make the cluster match the manifests of the set NAME.
@@ -108,6 +115,7 @@ def apply(
         wait=replace(
             options.wait,
             mode=WaitMode.asked(wait),
+            fail_fast=fail_fast,
             ready_when=tuple(_rule(rule) for rule in ready_when),
         ),
     )

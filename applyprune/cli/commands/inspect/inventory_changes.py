@@ -237,7 +237,7 @@ def move(
         with open_session(cluster_target) as session:
             sets = session.applyset(source), session.applyset(to, to_namespace)
             leaving, joining = (Side(applyset.identity, applyset.store()) for applyset in sets)
-            yield from move_objects(
+            moved = move_objects(
                 leaving,
                 joining,
                 options,
@@ -245,6 +245,7 @@ def move(
                 session.stop,
                 if_exists=if_exists,
             )
+            yield from session.reported(moved)
 
     return reporting.print_events(events())
 
@@ -273,7 +274,7 @@ def release(
     def events() -> Iterator[Event]:
         with open_session(cluster_target) as session:
             applyset = session.applyset(name)
-            yield from release_set(
+            released = release_set(
                 applyset.identity,
                 options,
                 applyset.store(),
@@ -281,6 +282,7 @@ def release(
                 run=session.cluster.client.run,
                 is_active=lambda owner: _is_active(session.cluster.client, owner),
             )
+            yield from session.reported(released)
 
     return reporting.print_events(events())
 
@@ -315,7 +317,7 @@ def repair_events(
 
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)
-        yield from repair_inventory(
+        repaired = repair_inventory(
             applyset.identity,
             options,
             ownership,
@@ -323,6 +325,7 @@ def repair_events(
             applyset.store(),
             session.stop,
         )
+        yield from session.reported(repaired)
 
 
 def _selected(

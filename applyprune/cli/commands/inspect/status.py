@@ -12,7 +12,7 @@ from applyprune.cli.command import Command
 from applyprune.cli.options.cluster_access import cluster_options
 from applyprune.cli.options.config_defaults import names_argument, no_set_given
 from applyprune.cli.options.reporting import reporting_options
-from applyprune.cli.options.run_options import is_given, timeout_option
+from applyprune.cli.options.run_options import fail_fast_option, is_given, timeout_option
 from applyprune.errors import (
     AccessError,
     InventoryError,
@@ -60,7 +60,18 @@ _SHOWN = 5
 @click.option(
     "--wait/--no-wait",
     default=False,
-    help="Whether to wait until every object is ready, or one has failed.  [default: no-wait]",
+    help="Whether to wait until every object is ready, or one can never be.  [default: no-wait]",
+)
+@fail_fast_option
+@click.option(
+    "--tree",
+    is_flag=True,
+    help="Show the set by wave, with what each object owns, down to Pods.",
+)
+@click.option(
+    "--logs",
+    is_flag=True,
+    help="Add the last 10 log lines of failing containers, also of the instance that crashed.",
 )
 @click.option(
     "--wait-for",
@@ -79,10 +90,15 @@ def status(
     watch: bool,
     wait: bool,
     wait_for: str | None,
+    fail_fast: bool,
+    tree: bool,
+    logs: bool,
     timeout: float,
     all_namespaces: bool,
 ) -> int:
     """Show the health and drift of each object in the set NAME, or in several sets.
+
+    Of an object that is not ready, it names the Pod, the condition and the last warning events.
 
     Exits with 5 if an object is not ready or missing, and with 3 if one could not be read. An
     object has drifted if somebody else has changed a field that the set owns. The server's own
@@ -92,6 +108,7 @@ def status(
     \b
     Examples:
       applyprune status web
+      applyprune status web --tree --logs
       applyprune status web --drift
       applyprune status web --drift --values
       applyprune status web shop
@@ -118,6 +135,9 @@ def status(
         watch=watch,
         wait=wait or wait_for == "ready",
         deleted=wait_for == "deleted",
+        fail_fast=fail_fast,
+        tree=tree,
+        logs=logs,
         timeout=timeout,
     )
     return reporting.print_events(_events(cluster_target, names, status_options))
