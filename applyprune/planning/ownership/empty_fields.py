@@ -53,11 +53,11 @@ def _is_contender(manager: str) -> bool:
 
 
 def _empties(value: object, above: Path) -> Iterator[Path]:
-    if value in ({}, []):
+    if value in ({}, [], None):
         yield above
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if isinstance(inner, dict | list):
+            if inner is None or isinstance(inner, dict | list):
                 yield from _empties(inner, (*above, key))
     elif isinstance(value, list):
         for item in value:

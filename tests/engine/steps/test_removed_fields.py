@@ -11,7 +11,7 @@ import pytest
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import DryRun
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,22 +123,28 @@ def test_null_and_excluded_defaults_are_removed(stage: Stage, api: Api) -> None:
 def test_run_that_is_killed_after_the_removal_is_finished_by_the_next(
     stage: Stage, api: Api, proxy: FaultProxy, tmp_path: Path, kind: str
 ) -> None:
-    """In between the object is valid: a Deployment has not changed at all."""
+    """In between the object is valid: the ConfigMap is cleared, the Deployment as before."""
     _start(stage, api)
+    # Without null, the only patch of the Deployment makes the defaults ours.
+    strategy = _deployment(volume={"hostPath": {"path": "/x"}}, strategy={"type": "Recreate"})
+    manifests = NEW[:1] if kind == "configmaps" else (strategy,)
     file = tmp_path / "set.json"
-    file.write_text("\n---\n".join(map(json.dumps, NEW)))
+    file.write_text(text(*manifests))
     path = _path(stage, "a" if kind == "configmaps" else "web", kind)
     before = api.get(path)
 
     def is_meant(exchange: Exchange) -> bool:
-        return "json-patch" in exchange.header("content-type") and f"/{kind}/" in exchange.target
+        return "json-patch" in exchange.header("content-type") and exchange.target.startswith(path)
 
-    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", file, "--no-wait"]
-    kill_at_first(proxy, is_meant, Moment.AFTER, command, proxy.kubeconfig(tmp_path))
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", file]
+    options = ["--no-wait", "--no-prune"]
+    kill_at_first(proxy, is_meant, Moment.AFTER, [*command, *options], proxy.kubeconfig(tmp_path))
     between = api.get(path)
-    assert between["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
-    if kind == "deployments":
+    if kind == "configmaps":
+        assert between["data"] == {"key": "v", "ours": "1"}
+    else:
         assert between["spec"] == before["spec"]
+        assert "f:rollingUpdate" in json.dumps(between["metadata"]["managedFields"])
     assert stage.run(*NEW).exit_code == 0
     _check_end(stage, api)
 
