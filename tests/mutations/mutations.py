@@ -57,6 +57,9 @@ _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 _FORGED = "tests/engine/guards/test_forged_records.py::"
 _WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
+_CONTROLLERS = "tests/engine/checks/test_controllers_fields.py::"
+_EMPTY = "tests/planning/ownership/test_empty_fields.py::"
+
 MUTATIONS = (
     Mutation(
         "force for drift beside a real conflict",
@@ -78,6 +81,34 @@ MUTATIONS = (
         r"drifted is not False",
         "drifted",
         f"{_DRIFT}test_drift_of_a_killed_run_is_unknown",
+    ),
+    Mutation(
+        "removing with null only what nobody else owns",
+        ("removes-only-unowned",),
+        r"return .+",
+        "return True",
+        f"{_STEPS}test_removals.py::test_null_over_a_field_of_another_manager_is_a_conflict",
+    ),
+    Mutation(
+        "sending an empty value that the set owns",
+        ("own-empty-value",),
+        r" or .+:",
+        ":",
+        f"{_EMPTY}test_empty_value_is_left_to_whoever_has_filled_it",
+    ),
+    Mutation(
+        "the conflict about an empty value that a person has filled",
+        ("edited-empty-value",),
+        r"if .+:",
+        "if True:",
+        f"{_CONTROLLERS}test_empty_value_is_left_to_a_controller_and_not_to_a_person",
+    ),
+    Mutation(
+        "leaving the API versions alone that are served",
+        ("served-version",),
+        r" and .+",
+        "",
+        f"{_EMPTY}test_only_versions_that_are_not_served_are_dead",
     ),
     Mutation(
         "the write-ahead",
