@@ -62,6 +62,13 @@ _EMPTY = "tests/planning/ownership/test_empty_fields.py::"
 
 MUTATIONS = (
     Mutation(
+        "masking copies of a Secret's values that are not sent",
+        ("secret-unsent",),
+        r", \*_texts\(manifest\)",
+        "",
+        f"{_STEPS}test_dry_run.py::test_ignore_rule_does_not_unmask_a_secret[secret:/data]",
+    ),
+    Mutation(
         "force for drift beside a real conflict",
         ("real-conflict",),
         r"return \(\)",
