@@ -160,8 +160,14 @@ def test_null_over_a_field_of_another_manager_is_a_conflict(
     assert story.exit_code == 4
     assert ".data.nobodys" in story.problem("configmap/a")
     assert api.get(path)["data"]["nobodys"] == "1"
-    stage.run(*NEW[:1], force_conflicts=True)
-    assert api.get(path)["data"] == {"key": "v"}
+    whole = {**config_map("a"), "binaryData": None}
+    _patch(api, path, {"binaryData": {"blob": "MQ=="}})
+    story = stage.run(whole)
+    assert story.exit_code == 4
+    assert ".binaryData.blob" in story.problem("configmap/a")
+    assert stage.run({**NEW[0], "binaryData": None}, force_conflicts=True).exit_code == 0
+    found = api.get(path)
+    assert (found["data"], "binaryData" in found) == ({"key": "v"}, False)
 
 
 def test_default_that_somebody_else_has_set_stays(stage: Stage, api: Api) -> None:
