@@ -235,7 +235,7 @@ def test_empty_ca_bundle_is_left_to_the_injector(
     try:
         story = stage.run(hooks, definition, service, wait=False)
         assert story.exit_code == 0
-        told = "an empty caBundle is left to who injects it (default rule ca-bundle)"
+        told = "an empty caBundle is left to its injector (default rule ca-bundle)"
         assert _reasons(story) == ([told] * 3 if given else [])
         add = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
         _patch(api, f"{HOOKS}/{name}", add, manager="injector", kind="json-patch+json")
