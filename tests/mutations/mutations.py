@@ -62,6 +62,20 @@ _EMPTY = "tests/planning/ownership/test_empty_fields.py::"
 
 MUTATIONS = (
     Mutation(
+        "the dry run before a removal",
+        ("dry-run-before-removal",),
+        r"= .+",
+        "= False",
+        f"{_STEPS}test_removals.py::test_nothing_is_removed_before_an_apply_that_conflicts",
+    ),
+    Mutation(
+        "no force for drift where null contests a field of others",
+        ("drift-beside-null",),
+        r" and not [^)]+\)",
+        ")",
+        f"{_STEPS}test_removals.py::test_null_over_a_field_of_another_manager_is_a_conflict",
+    ),
+    Mutation(
         "masking copies of a Secret's values that are not sent",
         ("secret-unsent",),
         r", \*_texts\(manifest\)",

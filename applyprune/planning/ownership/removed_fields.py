@@ -121,7 +121,9 @@ def removals(
             contested += inside or [path]
         elif not owns(own, path):  # what the set owns leaves with the apply
             nulls.append(path)
-    return Removals(tuple(nulls), tuple(defaults), tuple(members), tuple(contested))
+    if contested:  # the apply will end in a conflict, so nothing may change before it
+        return Removals(contested=tuple(contested))
+    return Removals(tuple(nulls), tuple(defaults), tuple(members))
 
 
 def removal_patch(live: LiveObject, paths: Sequence[Path]) -> Operations:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import ObjectDiff, Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import DryRun, OnDrift
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import DEPLOYMENT, config_map, text
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.plane import Kubectl
     from tests.support.stage import Stage
 
 
@@ -149,13 +148,14 @@ def test_run_that_is_killed_after_the_removal_is_finished_by_the_next(
     _check_end(stage, api)
 
 
-def test_null_over_a_field_of_another_manager_is_a_conflict(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """Nothing is removed until the user forces it."""
+def test_null_over_a_field_of_another_manager_is_a_conflict(stage: Stage, api: Api) -> None:
+    """Nothing is removed until the user forces it; to set back drift is no such word."""
     stage.run(*OLD[:1])
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"data": {"nobodys": "1"}})
+    _patch(api, path, {"data": {"nobodys": "1", "key": "edited"}})
+    assert stage.run(*NEW[:1], on_drift=OnDrift.REVERT).exit_code == 4
+    assert api.get(path)["data"]["nobodys"] == "1"
+    _patch(api, path, {"data": {"key": "v"}})
     story = stage.run(*NEW[:1])
     assert story.exit_code == 4
     assert ".data.nobodys" in story.problem("configmap/a")
@@ -168,6 +168,15 @@ def test_null_over_a_field_of_another_manager_is_a_conflict(
     assert stage.run({**NEW[0], "binaryData": None}, force_conflicts=True).exit_code == 0
     found = api.get(path)
     assert (found["data"], "binaryData" in found) == ({"key": "v"}, False)
+
+
+def test_nothing_is_removed_before_an_apply_that_conflicts(stage: Stage, api: Api) -> None:
+    """About another field: the object stays exactly as it was."""
+    path = _start(stage, api)
+    _patch(api, path, {"data": {"key": "edited"}})
+    before = api.get(path)
+    assert stage.run(*NEW).outcomes["configmap/a"] is Outcome.FAILED
+    assert api.get(path) == before
 
 
 def test_default_that_somebody_else_has_set_stays(stage: Stage, api: Api) -> None:
