@@ -171,11 +171,16 @@ def test_null_over_a_field_of_another_manager_is_a_conflict(stage: Stage, api: A
 
 
 def test_nothing_is_removed_before_an_apply_that_conflicts(stage: Stage, api: Api) -> None:
-    """About another field: the object stays exactly as it was."""
-    path = _start(stage, api)
-    _patch(api, path, {"data": {"key": "edited"}})
+    """About another field, as only the server can tell: 1 and 2 may be quantities."""
+    old = {**config_map("a"), "data": {"key": "1"}}
+    stage.run(old)
+    path = _path(stage, "a", "configmaps")
+    _patch(api, path, {"data": {"nobodys": "1"}})
+    _disown(api, path, "alice")
+    _patch(api, path, {"data": {"key": "2"}})
     before = api.get(path)
-    assert stage.run(*NEW).outcomes["configmap/a"] is Outcome.FAILED
+    new = {**old, "data": {"key": "1", "nobodys": None}}
+    assert stage.run(new).outcomes["configmap/a"] is Outcome.FAILED
     assert api.get(path) == before
 
 
