@@ -45,6 +45,7 @@ from applyprune.model.text.names import is_dns_label, is_dns_subdomain
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
+from applyprune.planning.ownership.default_rules import DefaultRule
 from applyprune.planning.readiness.cel import compile_rule
 
 if TYPE_CHECKING:
@@ -208,6 +209,7 @@ class Spec:
     deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
     inventory_name: str = ""
     ignore_fields: tuple[IgnoreFields, ...] = ()
+    no_default_ignore: tuple[DefaultRule, ...] = ()
 
 
 SPEC: TypeAdapter[Spec] = TypeAdapter(Spec)
@@ -269,6 +271,7 @@ class Bundle:
                 force_conflicts=spec.force_conflicts,
                 recreate=spec.recreate,
                 helm_hooks=spec.helm_hooks,
+                no_default_ignore=frozenset(spec.no_default_ignore),
             ),
             prune=PruneOptions(
                 enabled=spec.prune.enabled,

@@ -81,19 +81,23 @@ def apply_request(
     request is set, send that first, and call this again with the state in its reply. ``live`` must
     be read in full if ``needs_body`` says so.
     """
-    force = reverts or forces(desired, live, options, applyset)
+    by_user = forces(desired, live, options, applyset)
+    force = reverts or by_user
     if live is None:
         body = desired.body if owns is False else _witnessed(desired.body, applyset)
         return ApplyRequest(
             desired.resource, desired.ref, body, applyset.manager, force, CREATE_ONLY
         )
+    found = removals(desired, live, applyset, force=by_user)
+    # The force that sets back drift would also empty what null contests.
+    force = by_user or (reverts and not found.contested)  # guard: drift-beside-null
     uid = live.uid  # guard: apply-uid
     version = live.resource_version if force else ""  # guard: forced-apply-version
     guard = Precondition(uid, version)
-    before = _before(desired, live, applyset, migration, force=force)
+    body = _body(desired, live, applyset, found)
+    before = _before(desired, live, applyset, migration, found)
     if before is None and fence:
-        before = _fencing(desired, live, applyset, guard, force=force)
-    body = _body(desired, live, applyset, force=force)
+        before = _fencing(desired, live, body, applyset, guard, force=force)
     return ApplyRequest(
         desired.resource,
         desired.ref,
@@ -184,10 +188,10 @@ def needs_body(
 
 
 def _body(
-    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, *, force: bool
+    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, found: Removals
 ) -> Mapping[str, Any]:
     """Return the body to send for an existing object; without its annotation, it would lose it."""
-    body = with_contested(sent(desired), removals(desired, live, applyset, force=force))
+    body = with_contested(sent(desired), found)
     return _witnessed(body, applyset) if has_witness(live, applyset) else body
 
 
@@ -215,8 +219,7 @@ def _before(
     live: LiveObject,
     applyset: ApplySetIdentity,
     migration: Migration,
-    *,
-    force: bool,
+    found: Removals,
 ) -> PatchRequest | ApplyRequest | None:
     """Return the first request that must precede the apply; None if none has to."""
     resource, ref = desired.resource, desired.ref
@@ -225,7 +228,6 @@ def _before(
         return PatchRequest(resource, ref, patch)
     if (moving := _moving(desired, live, applyset, migration)) is not None:
         return moving
-    found = removals(desired, live, applyset, force=force)
     if found.nulls:
         patch = removal_patch(live, found.nulls)
         return PatchRequest(resource, ref, patch, removes=True)
@@ -273,6 +275,7 @@ def _moving(
 def _fencing(
     desired: Desired,
     live: LiveObject,
+    body: Mapping[str, Any],
     applyset: ApplySetIdentity,
     guard: Precondition,
     *,
@@ -285,7 +288,6 @@ def _fencing(
     """
     if WANTED in live.annotations:
         return None
-    body = _body(desired, live, applyset, force=force)
     return ApplyRequest(
         desired.resource,
         desired.ref,
@@ -369,7 +371,9 @@ def planned_removals(step: ApplyStep, applyset: ApplySetIdentity) -> Removals:
     """Return what a step removes from its object before the apply, or by it."""
     if step.live is None or step.request is None:
         return NO_REMOVALS
-    return removals(step.desired, step.live, applyset, force=step.request.force)
+    # Where drift is set back, the user has not forced anything.
+    force = step.request.force and not step.reverts
+    return removals(step.desired, step.live, applyset, force=force)
 
 
 def forced(request: ApplyRequest) -> ApplyRequest:

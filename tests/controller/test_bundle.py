@@ -56,6 +56,7 @@ def test_full_spec_is_read() -> None:
             "deletionPolicy": "Orphan",
             "inventoryName": "old",
             "ignoreFields": [{"kind": "Deployment.apps", "fields": ["/spec/replicas"]}],
+            "noDefaultIgnore": ["ca-bundle"],
         }
     )
     spec = found.spec
@@ -83,6 +84,7 @@ def test_full_spec_is_read() -> None:
     )
     assert options.apply.adopt_as is Ownership.OWNED
     assert options.apply.helm_hooks is HelmHooks.SKIP
+    assert options.apply.no_default_ignore == {"ca-bundle"}
     assert (options.prune.allow_empty, options.wait.timeout) == (True, 90)
     assert options.wait.fail_fast
     assert options.prune.max_prune == PruneLimit(0, 40)

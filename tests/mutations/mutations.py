@@ -57,7 +57,31 @@ _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 _FORGED = "tests/engine/guards/test_forged_records.py::"
 _WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
+_CONTROLLERS = "tests/engine/checks/test_controllers_fields.py::"
+_EMPTY = "tests/planning/ownership/test_empty_fields.py::"
+
 MUTATIONS = (
+    Mutation(
+        "the dry run before a removal",
+        ("dry-run-before-removal",),
+        r"= .+",
+        "= False",
+        f"{_STEPS}test_removals.py::test_nothing_is_removed_before_an_apply_that_conflicts",
+    ),
+    Mutation(
+        "no force for drift where null contests a field of others",
+        ("drift-beside-null",),
+        r" and not [^)]+\)",
+        ")",
+        f"{_STEPS}test_removals.py::test_null_over_a_field_of_another_manager_is_a_conflict",
+    ),
+    Mutation(
+        "masking copies of a Secret's values that are not sent",
+        ("secret-unsent",),
+        r", \*_texts\(manifest\)",
+        "",
+        f"{_STEPS}test_dry_run.py::test_ignore_rule_does_not_unmask_a_secret[secret:/data]",
+    ),
     Mutation(
         "force for drift beside a real conflict",
         ("real-conflict",),
@@ -78,6 +102,34 @@ MUTATIONS = (
         r"drifted is not False",
         "drifted",
         f"{_DRIFT}test_drift_of_a_killed_run_is_unknown",
+    ),
+    Mutation(
+        "removing with null only what nobody else owns",
+        ("removes-only-unowned",),
+        r"return .+",
+        "return True",
+        f"{_STEPS}test_removals.py::test_null_over_a_field_of_another_manager_is_a_conflict",
+    ),
+    Mutation(
+        "sending an empty value that the set owns",
+        ("own-empty-value",),
+        r" or .+:",
+        ":",
+        f"{_EMPTY}test_empty_value_is_left_to_whoever_has_filled_it",
+    ),
+    Mutation(
+        "the conflict about an empty value that a person has filled",
+        ("edited-empty-value",),
+        r"if .+:",
+        "if True:",
+        f"{_CONTROLLERS}test_empty_value_is_left_to_a_controller_and_not_to_a_person",
+    ),
+    Mutation(
+        "leaving the API versions alone that are served",
+        ("served-version",),
+        r" and .+",
+        "",
+        f"{_EMPTY}test_only_versions_that_are_not_served_are_dead",
     ),
     Mutation(
         "the write-ahead",

@@ -40,7 +40,7 @@ from applyprune.planning.adoption.found_at_create import found_at_create, is_fou
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
-from applyprune.planning.requests import again
+from applyprune.planning.requests import again, planned_removals
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import ClusterSnapshot
 
@@ -192,9 +192,9 @@ class Applier:
             )
 
     def _send(self, step: ApplyStep) -> ObjectDone:
-        left = self._left_to_others(step)
-        if left is not None:  # guard: dry-run-before-skip
-            return self._step(left)[1]
+        stopped = self._stopped_by_dry_run(step)
+        if stopped is not None:  # guard: dry-run-before-skip
+            return self._step(stopped)[1]
         try:
             self.sent.add(step.desired.ref)
             step = transfer_fields(self.context, step)
@@ -205,13 +205,19 @@ class Applier:
             return self._after_refused_guard(step, error)
         return self._confirm(step, live, created=created)
 
-    def _left_to_others(self, step: ApplyStep) -> ApplyStep | None:
-        """Return the step as left alone if its manifest says so on a conflict, and there is one."""
+    def _stopped_by_dry_run(self, step: ApplyStep) -> ApplyStep | None:
+        """Return the step as a dry run has it, if that means that nothing may be sent.
+
+        So it is on a conflict, if the manifest says to skip the object then. And fields are removed
+        only before an apply that the server accepts.
+        """
         may_skip = step.desired.conflicts is OnConflict.SKIP and step.live is not None
-        if not may_skip or step.is_checked:
+        removes = bool(planned_removals(step, self.context.applyset).nulls)
+        if step.is_checked or not (may_skip or removes):
             return None
         checked = self.dry_run.check_apply(step)
-        return checked if checked.is_contended else None
+        is_refused = removes and checked.problem is not None  # guard: dry-run-before-removal
+        return checked if checked.is_contended or is_refused else None
 
     def _apply(self, step: ApplyStep) -> tuple[LiveObject, bool]:
         """Send the request of a step; wait a moment for a kind whose CRD has just been applied."""

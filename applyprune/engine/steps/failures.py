@@ -91,11 +91,8 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, cluster: Cluster) -> 
             field=("metadata", "namespace"),
         )
     if _DEAD_VERSION in problem.message and not problem.hint:
-        hint = (
-            "A field manager's entry names a version that is no longer served. To clear all "
-            f"entries: kubectl patch {desired.ref.short} --type=json -p "
-            """'[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]'"""
-        )
+        # This run has seen the version served, or it would have rewritten the entry.
+        hint = "Run again: the version has ceased to be served during this run."
         problem = replace(problem, hint=hint)
     if not error.location and str(desired.ref) not in problem.message:
         problem = replace(problem, message=f"{desired.ref}: {problem.message}")

@@ -11,6 +11,7 @@ from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.default_rules import with_autoscaler
 from applyprune.planning.ownership.empty_fields import filled_by_others
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
+from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.obstacle import obstacle
 from applyprune.planning.ownership.owner import Owner, owner_of, owner_to_apply, unchanged
@@ -37,8 +38,6 @@ def existing_step(
 ) -> ApplyStep:
     """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
     desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
-    if filled := filled_by_others(desired.body, live, applyset.manager):
-        desired = replace(desired, ignored=(*desired.ignored, *filled))
     judged = owner_to_apply(live, entry, applyset)
     # An interrupted adoption has not marked the object yet.
     owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)
@@ -57,6 +56,9 @@ def existing_step(
     migration = migration_of(
         live, entry if known else None, options.apply, manager=applyset.manager, adopts=adopts
     )
+    leaving = {applyset.yielded, *migration.managers, set_manager(live)}
+    if filled := filled_by_others(desired.body, live, applyset.manager, leaving):
+        desired = replace(desired, ignored=(*desired.ignored, *filled))
     takes = takes_over(desired, live, applyset, migration)
     if (
         known

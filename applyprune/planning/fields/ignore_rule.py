@@ -13,18 +13,28 @@ from fnmatch import fnmatchcase
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.planning.fields.path import Path, from_pointer
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.fields.path import Path, from_pointer, is_under, to_pointer
 
 _ALL = "*"
 # Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.
 _POINTER = re.compile(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
+
+# The identity of an object, and the label of its set, cannot be ignored.
+_OURS: tuple[Path, ...] = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("metadata", "labels", PART_OF),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRule:
     """A field to ignore in the objects that the rule matches.
 
-    Raises ValueError with the reason if the pointer is invalid.
+    Raises ValueError with the reason if the pointer is invalid, or leads to what must be sent.
     """
 
     pointer: str
@@ -44,7 +54,11 @@ class IgnoreRule:
 
     def __post_init__(self) -> None:
         """Parse the pointer."""
-        object.__setattr__(self, "path", from_pointer(self.pointer))
+        path = from_pointer(self.pointer)
+        for ours in _OURS:
+            if is_under(ours, path) or is_under(path, ours):
+                raise ValueError(f"{to_pointer(ours)} cannot be ignored")
+        object.__setattr__(self, "path", path)
 
     def matches(self, group_kind: GroupKind, name: str) -> bool:
         """Return whether the rule is for an object."""

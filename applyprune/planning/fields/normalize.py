@@ -26,10 +26,15 @@ _KEYED = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
 _DATA = frozenset({"binaryData", "data"})
 # A node registers itself with its status; the server takes it at the creation.
 _REGISTERED_WITH_STATUS = ("v1", "Node")
-# The server stores no empty list of rules, but counts a new generation whenever one is sent. Null
-# is the same value, owned as the list is, and counts nothing (tried).
-_NETWORK_POLICY = ("networking.k8s.io/v1", "NetworkPolicy")
-_RULES = frozenset({"egress", "ingress"})
+# Of these kinds, the server stores no empty list, but counts a new generation whenever one is sent.
+# Null is the same value, owned as the list is, and counts nothing (tried, with all kinds).
+_COUNTS_EMPTY = frozenset(
+    {
+        ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+        ("networking.k8s.io/v1", "NetworkPolicy"),
+    }
+)
 
 
 def normalize(
@@ -67,11 +72,18 @@ def normalize(
         sent.pop("status", None)
     if kind in _KEYED:
         sent = {key: value for key, value in sent.items() if key not in _DATA or value}
-    if kind == _NETWORK_POLICY and isinstance(spec := sent.get("spec"), dict):
-        sent["spec"] = {
-            key: None if key in _RULES and value == [] else value for key, value in spec.items()
-        }
+    if kind in _COUNTS_EMPTY:
+        sent = {key: value if key == "metadata" else _nulled(value) for key, value in sent.items()}
     return sent
+
+
+def _nulled(value: Any) -> Any:
+    """Return a value with null for each empty list in it."""
+    if isinstance(value, dict):
+        return {key: _nulled(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_nulled(item) for item in value] or None
+    return value
 
 
 def sent(desired: Desired) -> Mapping[str, Any]:

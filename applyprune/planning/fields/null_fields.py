@@ -64,4 +64,5 @@ def _stripped(value: Any) -> Any:
 def _is_removable(place: Path) -> bool:
     if None in place or "" in place or place[-1] == "creationTimestamp":
         return False
-    return place[0] != "metadata" or (len(place) > 1 and place[1] in _OURS)
+    # All labels, or all annotations, are never one manifest's to remove: the set has its own there.
+    return place[0] != "metadata" or (len(place) > 2 and place[1] in _OURS)

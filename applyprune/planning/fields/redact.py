@@ -63,7 +63,8 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
     """
     if not any(body is not None and may_be_secret(body) for body in (before, after)):
         return before, after
-    values = {*_texts(before), *_texts(after)}
+    # The manifest's own values too: what it leaves to others may be in neither state.
+    values = {*_texts(before), *_texts(after), *_texts(manifest)}  # guard: secret-unsent
     allowed = mapping(manifest)
     written = mapping(allowed.get("metadata"))
 

@@ -56,7 +56,7 @@ def without_defaults(
         filled = _without_bundles(body, kind)
         if filled is not body:
             body = filled
-            left.append(_told("an empty caBundle", "who injects it", DefaultRule.CA_BUNDLE))
+            left.append(_told("an empty caBundle", "its injector", DefaultRule.CA_BUNDLE))
     return body, tuple(left)
 
 

@@ -10,41 +10,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.applyset import MANAGERS
-from applyprune.planning.fields.fieldsv1 import has, is_split, owns
+from applyprune.planning.fields.fieldsv1 import has, is_split
 from applyprune.planning.fields.path import ListItem, Path, to_pointer
 from applyprune.planning.ownership.conflicts import is_by_hand
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from applyprune.model.live import LiveObject
 
 
 def filled_by_others(
-    body: Mapping[str, Any], live: LiveObject, manager: str
-) -> Mapping[str, tuple[str, ...]]:
-    """Return the JSON pointers of empty values that others have filled, with their managers.
+    body: Mapping[str, Any], live: LiveObject, manager: str, leaving: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the JSON pointers of empty values that others have filled.
 
     ``live`` may be metadata only: managedFields show who has put something there. What the set owns
-    itself, or something in it, is not left to others.
+    itself, or something in it, is not left to others. The managers ``leaving`` lose their fields.
     """
     ours = own_apply_entry(live, manager)
-    others = [entry for entry in live.managed_fields if entry is not ours]
+    others = [
+        entry
+        for entry in live.managed_fields
+        if entry is not ours and entry.get("manager") not in leaving
+    ]
     if not others:
-        return {}
+        return ()
     own = (ours or {}).get("fieldsV1") or {}
-    found: dict[str, tuple[str, ...]] = {}
+    found: list[str] = []
     for path in _empties(body, ()):
         owners = [entry for entry in others if has(entry.get("fieldsV1") or {}, path)]
-        if not owners or owns(own, path):  # guard: own-empty-value
+        if not owners or has(own, path, whole=True):  # guard: own-empty-value
             continue
         # The keys of a map are owned one by one: nobody's keys contradict an empty map.
         is_keyed = any(is_split(entry.get("fieldsV1") or {}, path) for entry in owners)
-        names = tuple(dict.fromkeys(str(entry.get("manager", "")) for entry in owners))
-        if is_keyed or not any(_is_contender(name) for name in names):  # guard: edited-empty-value
-            found[to_pointer(path)] = names
-    return found
+        names = {str(entry.get("manager", "")) for entry in owners}
+        if is_keyed or not any(map(_is_contender, names)):  # guard: edited-empty-value
+            found.append(to_pointer(path))
+    return tuple(found)
 
 
 def _is_contender(manager: str) -> bool:
@@ -53,11 +57,11 @@ def _is_contender(manager: str) -> bool:
 
 
 def _empties(value: object, above: Path) -> Iterator[Path]:
-    if value in ({}, []):
+    if value in ({}, [], None):
         yield above
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if isinstance(inner, dict | list):
+            if inner is None or isinstance(inner, dict | list):
                 yield from _empties(inner, (*above, key))
     elif isinstance(value, list):
         for item in value:

@@ -16,7 +16,7 @@ from applyprune.errors import InputError, RunFailed, UsageError, as_problem
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired, OnConflict
 from applyprune.planning.annotations import CONFLICTS, IGNORED
-from applyprune.planning.applyset import PART_OF, ApplySetIdentity
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.fields.fieldsv1 import is_split, leaves, owns, whole_above
 from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
 from applyprune.planning.fields.path import (
@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
     from applyprune.model.problem import Problem
-
-# The identity of an object, and the label of its set, cannot be ignored.
-_OURS: tuple[Path, ...] = (
-    ("apiVersion",),
-    ("kind",),
-    ("metadata", "name"),
-    ("metadata", "namespace"),
-    ("metadata", "labels", PART_OF),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +99,6 @@ def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Map
 
 
 def _check(body: Mapping[str, Any], path: Path) -> None:
-    for ours in _OURS:
-        if is_under(ours, path) or is_under(path, ours):
-            raise ValueError(f"{to_pointer(ours)} cannot be ignored")
     lists = [
         path[:depth]
         for depth, step in enumerate(path)

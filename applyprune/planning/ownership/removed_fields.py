@@ -19,13 +19,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.json_access import field, mapping
-from applyprune.planning.fields.fieldsv1 import field_set, has, owns, united, without_path
+from applyprune.planning.fields.fieldsv1 import (
+    field_set,
+    has,
+    leaves,
+    owns,
+    united,
+    without_path,
+)
 from applyprune.planning.fields.path import (
     MISSING,
     ListItem,
     Path,
     from_pointer,
     index_pointer,
+    is_under,
     left_out,
     put,
     value_at,
@@ -105,11 +113,17 @@ def removals(
     nulls: list[Path] = []
     contested: list[Path] = []
     for path in map(from_pointer, desired.removed):
-        # What the set owns leaves with the apply.
-        there = value_at(live.body, path) is not MISSING and not owns(own, path)
-        if there and path not in defaults:
-            (nulls if is_free(path) else contested).append(path)
-    return Removals(tuple(nulls), tuple(defaults), tuple(members), tuple(contested))
+        if value_at(live.body, path) is MISSING or path in defaults:
+            continue
+        if not is_free(path):
+            # The server finds no conflict in null for a map whose keys are owned one by one.
+            inside = [leaf for fields in others for leaf in leaves(fields) if is_under(leaf, path)]
+            contested += inside or [path]
+        elif not owns(own, path):  # what the set owns leaves with the apply
+            nulls.append(path)
+    if contested:  # the apply will end in a conflict, so nothing may change before it
+        return Removals(contested=tuple(contested))
+    return Removals(tuple(nulls), tuple(defaults), tuple(members))
 
 
 def removal_patch(live: LiveObject, paths: Sequence[Path]) -> Operations:

@@ -235,3 +235,20 @@ def test_folder_input_includes_everything_but_the_configuration(folder: Path) ->
         read(["m"])
     with pytest.raises(InputError, match="an applyprune configuration is not a manifest"):
         read(["m/applyprune.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("ignore: [nonsense]", "invalid --ignore rule 'nonsense'"),
+        ("ignore: '*:/metadata/name'", r"invalid --ignore rule '\*:/metadata/name'"),
+        ("no-default-ignore: [all]", "invalid value for no-default-ignore"),
+    ],
+)
+def test_malformed_rule_is_an_error_at_its_line(folder: Path, line: str, told: str) -> None:
+    """Only for a verb that uses it: a set can be deleted with it."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nfilename: m/\n{line}\n"})
+    with pytest.raises(InputError, match=told) as caught:
+        options_of("apply")
+    assert str(caught.value.location).startswith("applyprune.yaml:5")
+    assert "ignore" not in options_of("delete")

@@ -147,11 +147,12 @@ def _conflicts(story: Story) -> dict[str, Any]:
 def test_autoscaled_deployment_fails_with_an_explanation_and_applies_with_the_annotation(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
-    """The replicas are the autoscaler's from then on, and the second run writes nothing."""
+    """Without the default rule; the replicas are the autoscaler's from then on."""
     stage.run(deployment())
     _hpa(api, stage)
     _scale(api, stage, 5)
-    refused = stage.run(deployment(image="web:2"), config_map("a"))
+    off = frozenset({"autoscaled-replicas"})
+    refused = stage.run(deployment(image="web:2"), config_map("a"), no_default_ignore=off)
     assert refused.outcomes == {"deployment.apps/web": Outcome.FAILED}
     assert refused.exit_code == 4
     told = refused.problem("deployment.apps/web")

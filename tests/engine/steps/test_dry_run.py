@@ -432,9 +432,9 @@ def test_diff_origin_is_the_manifests(stage: Stage) -> None:
     assert found.origin == manifest(config_map("a")).origin
 
 
-@pytest.mark.parametrize("rule", ["*:/kind", "*:/apiVersion", "secret:/data"])
+@pytest.mark.parametrize("rule", ["secret:/data", "secret:/data/p"])
 def test_ignore_rule_does_not_unmask_a_secret(stage: Stage, rule: str) -> None:
-    """Without its kind it would be no Secret, without its values a copy of them no copy."""
+    """Without its values, a copy of them would be no copy."""
     one = secret(p="hunter2")
     one["metadata"]["annotations"] = {"note": "now it is hunter2"}
     stage.run(one)

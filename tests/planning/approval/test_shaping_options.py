@@ -39,6 +39,12 @@ OTHERS: dict[str, tuple[Any, str, str]] = {
         "no --take-over",
         "--take-over=a --take-over=b",
     ),
+    "ignore": (("*:/spec/a",), "no --ignore", "--ignore=*:/spec/a"),
+    "no_default_ignore": (
+        frozenset({"ca-bundle"}),
+        "no --no-default-ignore",
+        "--no-default-ignore=ca-bundle",
+    ),
     "reapply_all": (True, "no --reapply-all", "--reapply-all"),
     "recreate": (True, "no --recreate", "--recreate"),
     "create_namespace": (True, "no --create-namespace", "--create-namespace"),

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import ObjectDiff, Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import DryRun, OnDrift
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, config_map, text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
-    from tests.support.plane import Kubectl
     from tests.support.stage import Stage
 
 
@@ -123,39 +122,66 @@ def test_null_and_excluded_defaults_are_removed(stage: Stage, api: Api) -> None:
 def test_run_that_is_killed_after_the_removal_is_finished_by_the_next(
     stage: Stage, api: Api, proxy: FaultProxy, tmp_path: Path, kind: str
 ) -> None:
-    """In between the object is valid: a Deployment has not changed at all."""
+    """In between the object is valid: the ConfigMap is cleared, the Deployment as before."""
     _start(stage, api)
+    # Without null, the only patch of the Deployment makes the defaults ours.
+    strategy = _deployment(volume={"hostPath": {"path": "/x"}}, strategy={"type": "Recreate"})
+    manifests = NEW[:1] if kind == "configmaps" else (strategy,)
     file = tmp_path / "set.json"
-    file.write_text("\n---\n".join(map(json.dumps, NEW)))
+    file.write_text(text(*manifests))
     path = _path(stage, "a" if kind == "configmaps" else "web", kind)
     before = api.get(path)
 
     def is_meant(exchange: Exchange) -> bool:
-        return "json-patch" in exchange.header("content-type") and f"/{kind}/" in exchange.target
+        return "json-patch" in exchange.header("content-type") and exchange.target.startswith(path)
 
-    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", file, "--no-wait"]
-    kill_at_first(proxy, is_meant, Moment.AFTER, command, proxy.kubeconfig(tmp_path))
+    command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", file]
+    options = ["--no-wait", "--no-prune"]
+    kill_at_first(proxy, is_meant, Moment.AFTER, [*command, *options], proxy.kubeconfig(tmp_path))
     between = api.get(path)
-    assert between["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
-    if kind == "deployments":
+    if kind == "configmaps":
+        assert between["data"] == {"key": "v", "ours": "1"}
+    else:
         assert between["spec"] == before["spec"]
+        assert "f:rollingUpdate" in json.dumps(between["metadata"]["managedFields"])
     assert stage.run(*NEW).exit_code == 0
     _check_end(stage, api)
 
 
-def test_null_over_a_field_of_another_manager_is_a_conflict(
-    stage: Stage, api: Api, kubectl: Kubectl
-) -> None:
-    """Nothing is removed until the user forces it."""
+def test_null_over_a_field_of_another_manager_is_a_conflict(stage: Stage, api: Api) -> None:
+    """Nothing is removed until the user forces it; to set back drift is no such word."""
     stage.run(*OLD[:1])
     path = _path(stage, "a", "configmaps")
-    _patch(api, path, {"data": {"nobodys": "1"}})
+    _patch(api, path, {"data": {"nobodys": "1", "key": "edited"}})
+    assert stage.run(*NEW[:1], on_drift=OnDrift.REVERT).exit_code == 4
+    assert api.get(path)["data"]["nobodys"] == "1"
+    _patch(api, path, {"data": {"key": "v"}})
     story = stage.run(*NEW[:1])
     assert story.exit_code == 4
     assert ".data.nobodys" in story.problem("configmap/a")
     assert api.get(path)["data"]["nobodys"] == "1"
-    stage.run(*NEW[:1], force_conflicts=True)
-    assert api.get(path)["data"] == {"key": "v"}
+    whole = {**config_map("a"), "binaryData": None}
+    _patch(api, path, {"binaryData": {"blob": "MQ=="}})
+    story = stage.run(whole)
+    assert story.exit_code == 4
+    assert ".binaryData.blob" in story.problem("configmap/a")
+    assert stage.run({**NEW[0], "binaryData": None}, force_conflicts=True).exit_code == 0
+    found = api.get(path)
+    assert (found["data"], "binaryData" in found) == ({"key": "v"}, False)
+
+
+def test_nothing_is_removed_before_an_apply_that_conflicts(stage: Stage, api: Api) -> None:
+    """About another field, as only the server can tell: 1 and 2 may be quantities."""
+    old = {**config_map("a"), "data": {"key": "1"}}
+    stage.run(old)
+    path = _path(stage, "a", "configmaps")
+    _patch(api, path, {"data": {"nobodys": "1"}})
+    _disown(api, path, "alice")
+    _patch(api, path, {"data": {"key": "2"}})
+    before = api.get(path)
+    new = {**old, "data": {"key": "1", "nobodys": None}}
+    assert stage.run(new).outcomes["configmap/a"] is Outcome.FAILED
+    assert api.get(path) == before
 
 
 def test_default_that_somebody_else_has_set_stays(stage: Stage, api: Api) -> None:

@@ -1,0 +1,355 @@
+"""Fields that controllers set: what the set leaves to them, by which rule, and what it does not."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.errors import UsageError
+from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.options import DryRun
+from tests.support.api import writes
+from tests.support.objects import DEPLOYMENT, config_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api, AuditTrail
+    from tests.support.stage import Stage, Story
+
+RBAC = "rbac.authorization.k8s.io/v1"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+AGAIN: tuple[dict[str, Any], ...] = (
+    {},
+    {"reapply_all": True},
+    {"dry_run": DryRun.SERVER, "diff": True},
+    {"dry_run": DryRun.SERVER, "diff": True, "reapply_all": True},
+)
+
+
+@pytest.fixture
+def bundle(plane: Plane) -> str:
+    """What an injector sets: the server accepts only a certificate."""
+    return base64.b64encode(plane.ca_file.read_bytes()).decode()
+
+
+def _until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _patch(api: Api, path: str, patch: Any, *, manager: str, kind: str = "merge-patch+json") -> Any:
+    query = "&force=true" if kind.startswith("apply") else ""
+    status, reply = api(
+        "PATCH",
+        f"{path}?fieldManager={manager}{query}",
+        patch,
+        content_type=f"application/{kind}",
+    )
+    assert status in {200, 201}, reply
+    return reply
+
+
+def _reasons(story: Story) -> list[str]:
+    return [one.reason for one in story.events if isinstance(one, ObjectDone) and one.reason]
+
+
+def _aggregated(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an aggregated ClusterRole as Knative ships it, and a part of it."""
+    return (
+        {
+            "apiVersion": RBAC,
+            "kind": "ClusterRole",
+            "metadata": {"name": f"{name}-all"},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {name: "yes"}}]},
+            "rules": [],
+        },
+        {
+            "apiVersion": RBAC,
+            "kind": "ClusterRole",
+            "metadata": {"name": f"{name}-part", "labels": {name: "yes"}},
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
+        },
+    )
+
+
+def _generated(name: str) -> tuple[dict[str, Any], ...]:
+    """Return what generators write: an empty status, empty data, null where nothing is known."""
+    template = copy.deepcopy(DEPLOYMENT)
+    template["metadata"]["creationTimestamp"] = None
+    template["spec"]["template"]["metadata"]["creationTimestamp"] = None
+    return (
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "annotations": {}},
+         "data": {}},
+        {**config_map("c"), "data": {}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "p"},
+         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+         "status": {"phase": "Pending"}},
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+         "metadata": {"name": name},
+         "spec": {"matchConstraints": {"resourceRules": [
+                      {"apiGroups": ["none"], "apiVersions": ["v1"], "operations": ["CREATE"],
+                       "resources": ["none"]}]},
+                  "validations": [{"expression": "true"}]},
+         "status": {}},
+        {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "n"},
+         "spec": {"podSelector": {}, "ingress": [], "policyTypes": ["Ingress"]}},
+        {**template, "status": {}},
+    )  # fmt: skip
+
+
+def test_generated_manifests_are_written_once(stage: Stage, api: Api, audit: AuditTrail) -> None:
+    """Whatever a controller does with them, later runs write nothing and show nothing."""
+    roles, others = _aggregated(stage.namespace), _generated(stage.namespace)
+    path = f"/apis/{RBAC}/clusterroles/{stage.namespace}-all"
+    try:
+        assert stage.run(*roles, *others, wait=False).exit_code == 0
+        _until(lambda: bool(api.get(path).get("rules")))
+        secret = f"/api/v1/namespaces/{stage.namespace}/secrets/s"
+        _patch(api, secret, {"data": {"token": "MQ=="}}, manager="issuer")
+        other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
+        filled = {**other, "data": {"k": "v"}}
+        configs = f"/api/v1/namespaces/{stage.namespace}/configmaps/c"
+        # An empty map of ours would make this a conflict for the other applier.
+        status, reply = api(
+            "PATCH",
+            f"{configs}?fieldManager=applier",
+            filled,
+            content_type="application/apply-patch+yaml",
+        )
+        assert status == 200, reply
+        audit.restart()
+        assert set(stage.run(*roles, *others, wait=False).outcomes.values()) == {Outcome.UNCHANGED}
+        assert writes(audit) == []
+        # The server itself tidies up a new claim with the first repeated apply.
+        stage.run(*roles, *others, reapply_all=True, wait=False)
+        for options in AGAIN:
+            story = stage.run(*roles, *others, wait=False, **options)
+            assert set(story.outcomes.values()) == {Outcome.UNCHANGED}, options
+        assert api.get(path)["rules"]
+        assert api.get(secret)["data"] == {"token": "MQ=="}
+    finally:
+        for role in roles:
+            api("DELETE", f"/apis/{RBAC}/clusterroles/{role['metadata']['name']}")
+        base = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+        api("DELETE", f"{base}/{stage.namespace}")
+
+
+def test_empty_value_is_left_to_a_controller_and_not_to_a_person(stage: Stage, api: Api) -> None:
+    """What somebody opens by hand in a closed NetworkPolicy is a conflict."""
+    role = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "r"}, "rules": []}
+    policy = _generated("")[4]
+    assert stage.run(role, policy).exit_code == 0
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    where = f"namespaces/{stage.namespace}"
+    role_path = f"/apis/{RBAC}/{where}/roles/r"
+    _patch(api, role_path, {"rules": rules}, manager="role-controller")
+    _patch(
+        api,
+        f"/apis/networking.k8s.io/v1/{where}/networkpolicies/n",
+        {"spec": {"ingress": [{}]}},
+        manager="kubectl-edit",
+    )
+    role["metadata"] = {"name": "r", "labels": {"new": "1"}}
+    story = stage.run(role, policy)
+    assert story.outcomes == {
+        "role.rbac.authorization.k8s.io/r": Outcome.CONFIGURED,
+        "networkpolicy.networking.k8s.io/n": Outcome.FAILED,
+    }
+    assert ".spec.ingress" in story.problem("networkpolicy.networking.k8s.io/n")
+    assert api.get(role_path)["rules"] == rules
+
+
+def _hooks(name: str, bundle: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [
+            {
+                "name": "one.example.com",
+                "clientConfig": {"service": {"namespace": "none", "name": "none"}, **bundle},
+                "rules": [],
+                "failurePolicy": "Ignore",
+                "admissionReviewVersions": ["v1"],
+                "sideEffects": "None",
+            }
+        ],
+    }
+
+
+def _crd(name: str, bundle: dict[str, Any]) -> dict[str, Any]:
+    kind = f"K{name.replace('-', '')}"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    config = {"service": {"namespace": "none", "name": "none"}, **bundle}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.lower()}s.left.example.com"},
+        "spec": {
+            "group": "left.example.com",
+            "names": {"kind": kind, "plural": f"{kind.lower()}s"},
+            "scope": "Namespaced",
+            "versions": [
+                {"name": "v1", "served": True, "storage": True,
+                 "schema": {"openAPIV3Schema": schema}}
+            ],
+            "conversion": {
+                "strategy": "Webhook",
+                "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
+            },
+        },
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("given", [{"caBundle": "Cg=="}, {"caBundle": ""}, {"caBundle": None}, {}])
+def test_empty_ca_bundle_is_left_to_the_injector(
+    stage: Stage, api: Api, bundle: str, given: dict[str, Any]
+) -> None:
+    """Of webhooks, a CRD's conversion and an APIService; the next runs write nothing."""
+    name = stage.namespace
+    hooks, definition = _hooks(name, given), _crd(name, given)
+    plural = definition["spec"]["names"]["plural"]
+    service = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": f"v1.{name}.example.com"},
+        "spec": {
+            "group": f"{name}.example.com",
+            "version": "v1",
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"namespace": name, "name": "none"},
+            **given,
+        },
+    }
+    crd_path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.left.example.com"
+    service_path = f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{name}.example.com"
+    try:
+        story = stage.run(hooks, definition, service, wait=False)
+        assert story.exit_code == 0
+        told = "an empty caBundle is left to its injector (default rule ca-bundle)"
+        assert _reasons(story) == ([told] * 3 if given else [])
+        add = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
+        _patch(api, f"{HOOKS}/{name}", add, manager="injector", kind="json-patch+json")
+        config = {"webhook": {"clientConfig": {"caBundle": bundle}}}
+        _patch(api, crd_path, {"spec": {"conversion": config}}, manager="injector")
+        _patch(api, service_path, {"spec": {"caBundle": bundle}}, manager="injector")
+        for options in AGAIN:
+            again = stage.run(hooks, definition, service, wait=False, **options)
+            assert set(again.outcomes.values()) == {Outcome.UNCHANGED}, (options, again.outcomes)
+        changed = copy.deepcopy(hooks)
+        changed["webhooks"][0]["timeoutSeconds"] = 5
+        assert stage.run(changed, definition, service, wait=False).exit_code == 0
+        (hook,) = api.get(f"{HOOKS}/{name}")["webhooks"]
+        assert (hook["clientConfig"]["caBundle"], hook["timeoutSeconds"]) == (bundle, 5)
+    finally:
+        api("DELETE", f"{HOOKS}/{name}")
+        api("DELETE", crd_path)
+        api("DELETE", service_path)
+
+
+def test_ca_bundle_that_is_set_or_whose_rule_is_off_conflicts(
+    stage: Stage, api: Api, bundle: str
+) -> None:
+    """The error names the line that resolves it."""
+    name = stage.namespace
+    off = {"no_default_ignore": frozenset({"ca-bundle"})}
+    try:
+        assert stage.run(_hooks(name, {"caBundle": "Cg=="}), **off).exit_code == 0
+        add = [{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": bundle}]
+        _patch(api, f"{HOOKS}/{name}", add, manager="injector", kind="json-patch+json")
+        resolving = (
+            'applyprune.dev/ignore-fields: /webhooks[name="one.example.com"]/clientConfig/caBundle'
+        )
+        for value, options in (("Cg==", off), ("QUJD", {})):
+            body = _hooks(name, {"caBundle": value})
+            body["metadata"]["labels"] = {"new": value.strip("=")}
+            story = stage.run(body, **options)
+            assert story.exit_code == 4
+            key = "validatingwebhookconfiguration.admissionregistration.k8s.io"
+            assert resolving in story.problem(f"{key}/{name}")
+    finally:
+        api("DELETE", f"{HOOKS}/{name}")
+
+
+def _deployment(image: str = "web:1", replicas: int = 3) -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["spec"]["replicas"] = replicas
+    body["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return body
+
+
+SCALER: dict[str, Any] = {
+    "apiVersion": "autoscaling/v2",
+    "kind": "HorizontalPodAutoscaler",
+    "metadata": {"name": "web"},
+    "spec": {
+        "minReplicas": 2,
+        "maxReplicas": 9,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "metrics": [
+            {"type": "Resource",
+             "resource": {"name": "cpu", "target": {"type": "Utilization",
+                                                    "averageUtilization": 50}}}
+        ],
+    },
+}  # fmt: skip
+LEFT = "/spec/replicas is left to HorizontalPodAutoscaler web (default rule autoscaled-replicas)"
+
+
+@pytest.mark.parametrize("is_in_input", [True, False])
+def test_replicas_are_left_to_an_autoscaler(stage: Stage, api: Api, is_in_input: bool) -> None:
+    """They keep their value where only the set owns them, and never fall back to 1."""
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
+    assert stage.run(_deployment()).exit_code == 0
+    others = (SCALER,) if is_in_input else ()
+    if not is_in_input:
+        scalers = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
+        assert api("POST", scalers, SCALER)[0] == 201
+    name = "deployment.apps/web"
+    dry = stage.run(_deployment("web:2", 4), *others, dry_run=DryRun.SERVER, diff=True)
+    assert dry.exit_code == 0
+    story = stage.run(_deployment("web:2", 4), *others)
+    assert (story.outcomes[name], LEFT in _reasons(story)) == (Outcome.CONFIGURED, True)
+    assert api.get(path)["spec"]["replicas"] == 3
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}}
+    status, reply = api(
+        "PATCH",
+        f"{path}/scale?fieldManager=kube-controller-manager",
+        {**scale, "spec": {"replicas": 6}},
+        content_type="application/merge-patch+json",
+    )
+    assert status == 200, reply
+    assert stage.run(_deployment("web:3", 4), *others).outcomes[name] is Outcome.CONFIGURED
+    for options in AGAIN:
+        again = stage.run(_deployment("web:3", 4), *others, **options)
+        assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
+    assert api.get(path)["spec"]["replicas"] == 6
+    # A rule that is switched off counts as a changed manifest.
+    off = frozenset({"autoscaled-replicas"})
+    refused = stage.run(_deployment("web:3", 4), *others, no_default_ignore=off)
+    assert refused.exit_code == 4
+    assert ".spec.replicas" in refused.problem(name)
+
+
+def test_rule_of_the_user_holds_for_apply_as_for_diff(stage: Stage, api: Api) -> None:
+    """One rule for all objects of a kind; without it, the manifest counts again."""
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
+    rule = {"ignore": ("deployment.apps:/spec/replicas",)}
+    assert stage.run(_deployment(), **rule).exit_code == 0
+    story = stage.run(_deployment(replicas=5), **rule, dry_run=DryRun.SERVER, diff=True)
+    assert story.outcomes == {"deployment.apps/web": Outcome.UNCHANGED}
+    stage.run(_deployment("web:2", replicas=5), **rule)
+    assert api.get(path)["spec"]["replicas"] == 3
+    assert stage.run(_deployment("web:2", replicas=5)).exit_code == 0
+    assert api.get(path)["spec"]["replicas"] == 5
+    with pytest.raises(UsageError, match=r"invalid --ignore rule '\*:/metadata/name'"):
+        stage.run(_deployment(), ignore=("*:/metadata/name",))

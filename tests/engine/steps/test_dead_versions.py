@@ -1,0 +1,85 @@
+"""A CRD that no longer serves the version in which another controller has written the status."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import ObjectDiff, ObjectDone, Outcome
+from applyprune.model.options import DryRun
+from tests.support.objects import crd
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.stage import Stage
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def _definition(kind: str, *served: str, dropped: bool = False) -> dict[str, Any]:
+    """Return a CRD with the version v1alpha1, which is stored unless v1 is there, or without it."""
+    body = crd(kind)
+    (version,) = body["spec"]["versions"]
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version["schema"] = {"openAPIV3Schema": schema}
+    version["subresources"] = {"status": {}}
+    names = ["v1"] if dropped else ["v1alpha1", *served]
+    body["spec"]["versions"] = [
+        {**copy.deepcopy(version), "name": name, "storage": name == names[-1]} for name in names
+    ]
+    return body
+
+
+def _resource(kind: str, version: str, value: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"x.example.com/{version}",
+        "kind": kind,
+        "metadata": {"name": "f"},
+        "spec": {"value": value},
+    }
+
+
+def _patch(api: Api, path: str, patch: Any, query: str = "") -> None:
+    status, reply = api("PATCH", path + query, patch, content_type="application/merge-patch+json")
+    assert status == 200, reply
+
+
+def _controllers_entry(found: dict[str, Any]) -> dict[str, Any]:
+    (entry,) = (one for one in found["metadata"]["managedFields"] if one["manager"] == "ctrl")
+    return {key: entry[key] for key in ("apiVersion", "operation", "subresource", "fieldsV1")}
+
+
+@pytest.mark.parametrize("by_the_set", [True, False])
+def test_change_after_a_version_was_dropped(crd_stage: Stage, crds: Api, by_the_set: bool) -> None:
+    """By the set itself in the same run, or by somebody else before it."""
+    kind = f"Dropped{int(by_the_set)}"
+    definition = _definition(kind)
+    path = f"{CRDS}/{kind.lower()}s.x.example.com"
+    assert crd_stage.run(definition, _resource(kind, "v1alpha1", "1")).exit_code == 0
+    objects = f"namespaces/{crd_stage.namespace}/{kind.lower()}s/f"
+    old, new = (f"/apis/x.example.com/{version}/{objects}" for version in ("v1alpha1", "v1"))
+    _patch(crds, f"{old}/status", {"status": {"phase": "Up"}}, "?fieldManager=ctrl")
+    before = _controllers_entry(crds.get(old))
+    both = _definition(kind, "v1")
+    assert crd_stage.run(both, _resource(kind, "v1", "2")).exit_code == 0
+    _patch(crds, f"{path}/status", {"status": {"storedVersions": ["v1"]}})
+    last = _definition(kind, dropped=True)
+    if not by_the_set:
+        versions = {"spec": {"versions": last["spec"]["versions"]}}
+        _patch(crds, path, versions, f"?fieldManager={crd_stage.target.manager}")
+    given = (last, _resource(kind, "v1", "3"))
+    dry = crd_stage.run(*given, dry_run=DryRun.SERVER, diff=True, force_conflicts=True)
+    done = [one for one in dry.events if isinstance(one, ObjectDone)]
+    assert [str(one.problem) for one in done if one.problem] == []
+    (shown,) = (one for one in dry.events if isinstance(one, ObjectDiff) and one.ref.kind == kind)
+    assert (shown.after or {})["spec"] == {"value": "3"}
+    name = f"{kind.lower()}.x.example.com/f"
+    story = crd_stage.run(*given, force_conflicts=True)
+    assert story.outcomes[name] is Outcome.CONFIGURED
+    found = crds.get(new)
+    assert (found["spec"], found["status"]) == ({"value": "3"}, {"phase": "Up"})
+    # Only the version of the other manager's entry has changed.
+    assert _controllers_entry(found) == {**before, "apiVersion": "x.example.com/v1"}
+    assert crd_stage.run(*given).outcomes[name] is Outcome.UNCHANGED
