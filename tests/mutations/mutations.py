@@ -862,6 +862,14 @@ MUTATIONS = (
         "test_values_of_the_sets_secrets_are_masked_in_every_warning",
     ),
     Mutation(
+        "the refusal of an object that waits for one which does not change",
+        ("excused-by-a-change",),
+        "if .*:",
+        "if 0:",
+        "tests/engine/checks/test_needs_of_the_set.py::"
+        "test_object_beyond_the_present_quota_is_not_checked",
+    ),
+    Mutation(
         "the read after the deletion of an inventory",
         ("inventory-removed",),
         r"self\..*\)",
