@@ -206,6 +206,8 @@ class WaitOptions:
     """How many seconds each wait may take: for readiness, for CRDs, for deletions."""
     ready_when: tuple[tuple[str, str], ...] = ()
     """Pairs of a kind and the CEL expression by which objects of that kind are ready."""
+    kinds: float = 0.0
+    """How many seconds to wait for kinds that are neither served nor in the input; 0 refuses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -319,10 +319,9 @@ class ServerDryRun:
 
     def _in_served_version(self, ref: Ref, resource: Resource) -> LiveObject:
         """Return an existing object, by another version if its own one is not served yet."""
-        cluster = self.context.cluster
         if not self._is_served(resource):
-            resource = cluster.resource_map().find_kind(ref.group_kind) or resource
-        return cluster.get(resource, ref, full=True)
+            resource = self.context.cluster.resource_map().find_kind(ref.group_kind) or resource
+        return self.context.cluster.get(resource, ref, full=True)
 
     def _by_schema(self, step: ApplyStep, how: str) -> ApplyStep:
         """Check an object by the schema in its CRD; raise RunFailed if that rejects it too."""

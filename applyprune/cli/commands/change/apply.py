@@ -10,7 +10,13 @@ import click
 from applyprune.cli.options.completion import FILE
 from applyprune.cli.options.planning import planning_options
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
-from applyprune.cli.options.run_options import RunCommand, execution_options, yes_option
+from applyprune.cli.options.run_options import (
+    RunCommand,
+    duration_or_none,
+    execution_options,
+    is_given,
+    yes_option,
+)
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode
 
@@ -60,6 +66,14 @@ if TYPE_CHECKING:
     metavar="KIND.GROUP=CEL",
     help="When objects of this kind are ready: a CEL expression over `self`.",
 )
+@click.option(
+    "--wait-for-kinds",
+    metavar="TIME",
+    callback=duration_or_none,
+    help="How long to wait for kinds that a controller installs while the set is applied. Their "
+    "objects, and what comes after them, are planned then; nothing is pruned before.  [default: "
+    "such a kind is an error]",
+)
 def apply(
     name: str,
     paths: Sequence[str | Overlay],
@@ -72,6 +86,7 @@ def apply(
     check: bool | None,
     wait: bool | None,
     ready_when: tuple[str, ...],
+    wait_for_kinds: float | None,
 ) -> int:
     """Make the cluster match the manifests of the set NAME.
 
@@ -96,6 +111,11 @@ def apply(
             "--check and --plan exclude each other",
             reason="the plan was checked when it was made, and must still be the same",
         )
+    if plan_path is not None and is_given("wait_for_kinds"):
+        raise UsageError(
+            "--wait-for-kinds and --plan exclude each other",
+            reason="a plan cannot contain objects whose kinds are not served yet",
+        )
     confirmation = Confirmation(reporting, yes, paths)
     if check is None:
         # Only a check finds recreations, which an approval covers.
@@ -109,6 +129,7 @@ def apply(
             options.wait,
             mode=WaitMode.asked(wait),
             ready_when=tuple(_rule(rule) for rule in ready_when),
+            kinds=wait_for_kinds or 0.0,
         ),
     )
     read = input_reader(paths)
