@@ -19,6 +19,7 @@ from applyprune.engine.cascade_counter import DependantCounter
 from applyprune.engine.checks.consequences import ConsequenceFinder
 from applyprune.engine.checks.whole_plan import check_plan
 from applyprune.engine.context import RunContext, RunSummary, run_context
+from applyprune.engine.operations.late_parts import in_parts
 from applyprune.engine.plan_stage import PlanStage, RunRequest, read_and_plan
 from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
 from applyprune.engine.steps.apply import Applier
@@ -26,7 +27,6 @@ from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.prune import Pruner
 from applyprune.engine.steps.recreate import Recreator
 from applyprune.engine.steps.wait import ReadinessRules
-from applyprune.engine.steps.wait_kinds import in_parts
 from applyprune.errors import (
     ApplypruneError,
     InventoryLocked,
@@ -67,7 +67,7 @@ def run(
     Interrupted.
     """
 
-    def part(request: RunRequest, summary: RunSummary) -> Iterator[Event]:
+    def part(request: RunRequest, summary: RunSummary) -> Generator[Event, None, None]:
         options, who = request.options, request.who
         with run_context(
             cluster,

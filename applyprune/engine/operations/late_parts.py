@@ -8,7 +8,8 @@ known. The second part is a whole run: it plans, checks and guards everything.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -31,37 +32,38 @@ if TYPE_CHECKING:
     from applyprune.engine.plan_stage import RunRequest
     from applyprune.engine.ports import Cluster
 
-    Part = Callable[[RunRequest, RunSummary], Iterator[Event]]
+    Part = Callable[[RunRequest, RunSummary], Generator[Event, None, None]]
 
 _PAUSE = 0.5
 _SAY_AFTER = 2.0
 
 
 def in_parts(
-    request: RunRequest, cluster: Cluster, cancellation: Cancellation, part: Part
+    whole: RunRequest, cluster: Cluster, cancellation: Cancellation, part: Part
 ) -> Iterator[Event]:
-    """Yield the events of a run by ``part``, in two parts if the request asks for that."""
-    options, summary = request.options, RunSummary(cluster.run)
+    """Yield the events of a run by ``part``, in two parts if its options ask for that."""
+    options, summary = whole.options, RunSummary(cluster.run)
     seconds = options.wait.kinds
-    if not seconds or options.mode is not Mode.APPLY or request.plan_file is not None:
-        yield from part(request, summary)
+    if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
+        yield from part(whole, summary)
         return
     resolved = resolve(
-        request.manifests,
+        whole.manifests,
         cluster.resource_map(),
-        request.applyset,
-        namespace=request.namespace,
+        whole.applyset,
+        namespace=whole.namespace,
         options=options,
         allows_late=True,
     )
     if not resolved.late:
-        yield from part(request, summary)
+        yield from part(whole, summary)
         return
     free = {member.ref for member in before_late(resolved.desired, resolved.late)}
     after = [member for member in resolved.desired if member.ref not in free]
     first = replace(options, prune=replace(options.prune, enabled=False))
-    first_part = part(replace(request, options=first, is_first_part=True), summary)
-    yield from (event for event in first_part if not isinstance(event, Finished))
+    # An end of this generator must end the part too: it holds the lock.
+    with closing(part(replace(whole, options=first, is_first_part=True), summary)) as events:
+        yield from (event for event in events if not isinstance(event, Finished))
     if options.dry_run is not DryRun.OFF:
         yield WarningRaised(not_planned(resolved.late))
         yield summary.finished()
@@ -81,8 +83,8 @@ def in_parts(
         yield summary.finished()
         return
     summary.begin_part()
-    second_part = part(request, summary)
-    yield from (event for event in second_part if not isinstance(event, Started))
+    with closing(part(whole, summary)) as events:
+        yield from (event for event in events if not isinstance(event, Started))
 
 
 @dataclass(slots=True)
