@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from applyprune.engine.checks.server_warnings import ServerWarnings
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.model.events import Event, Finished, ObjectDone, Outcome, Started
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Changes
 from applyprune.model.options import Mode, Options
 from applyprune.model.problem import Problem
@@ -87,6 +88,12 @@ class RunSummary:
     """Whether the run ends with its plan: a fault or a refused prune has stopped it."""
     _began: float = field(default_factory=time.monotonic)
     _counts: Counter[Outcome] = field(default_factory=Counter)
+    _done: set[Ref] = field(default_factory=set)
+    _earlier: frozenset[Ref] = frozenset()
+
+    def begin_part(self) -> None:
+        """Begin the second part of a run: what it leaves unchanged was counted in the first."""
+        self._earlier = frozenset(self._done)
 
     @property
     def elapsed(self) -> float:
@@ -108,6 +115,9 @@ class RunSummary:
             if not isinstance(event, ObjectDone):
                 yield event
                 continue
+            if event.outcome is Outcome.UNCHANGED and event.ref in self._earlier:
+                continue
+            self._done.add(event.ref)
             self._counts[event.outcome] += 1
             if event.problem is None:
                 yield event
@@ -181,12 +191,13 @@ def run_context(
     *,
     mode: Mode,
     who: str = "",
+    summary: RunSummary | None = None,
 ) -> Iterator[RunContext]:
     """Yield the context of a new run; at the end close the worker pool, then release the lock.
 
-    See ``inventory_lock`` for ``mode`` and ``who``.
+    See ``inventory_lock`` for ``mode`` and ``who``. ``summary`` is that of an earlier part.
     """
-    summary = RunSummary(cluster.run)
+    summary = summary or RunSummary(cluster.run)
     with (
         inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
         WorkerPool(options.concurrency, cancellation) as workers,

@@ -38,6 +38,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import ResourceMap
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook
+from applyprune.planning.checks.late_kinds import before_late
 from applyprune.planning.checks.missing_references import missing_keys
 from applyprune.planning.desired import Resolved, resolve
 from applyprune.planning.forecast import of_apply
@@ -87,6 +88,8 @@ class RunRequest:
     """The parts of the input without objects, as the user has named them."""
     plan_file: PlanFile | None = None
     """The plan that the run is bound to; None for whatever it plans itself."""
+    is_first_part: bool = False
+    """Whether another part follows, when more kinds are served; this one prunes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,9 @@ def plan_with(
         namespace=request.namespace,
         options=options,
         elsewhere=inventory.entries.keys() if options.apply.selector else (),
+        allows_late=request.is_first_part,
     )
+    resolved = replace(resolved, desired=before_late(resolved.desired, resolved.late))
     unknown = resolved.unknown
     yield from (WarningRaised(warning) for warning in resolved.warnings)
     applied = resolved.desired if options.mode is Mode.APPLY else ()
@@ -209,7 +214,9 @@ def plan_with(
         left_out=resolved.left_out,
     )
     silent = {ref for ref, _ in unknown}
-    removals = tuple(step for step in plan.removals if step.entry.ref not in silent)
+    # What has left the set is decided by the whole input.
+    removals = () if request.is_first_part else plan.removals  # guard: first-part-removes-nothing
+    removals = tuple(step for step in removals if step.entry.ref not in silent)
     plan = replace(plan, removals=removals)
     inventory = replace(inventory, copied=plan.restored, hidden_kinds=snapshot.hidden_kinds)
     if (stray := unlisted_problem(resolved.desired, inventory, snapshot)) is not None:

@@ -18,7 +18,8 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.cascade_counter import DependantCounter
 from applyprune.engine.checks.consequences import ConsequenceFinder
 from applyprune.engine.checks.whole_plan import check_plan
-from applyprune.engine.context import RunContext, run_context
+from applyprune.engine.context import RunContext, RunSummary, run_context
+from applyprune.engine.operations.late_parts import in_parts
 from applyprune.engine.plan_stage import PlanStage, RunRequest, read_and_plan
 from applyprune.engine.preview import NOT_APPLIED, preview, unanswered
 from applyprune.engine.steps.apply import Applier
@@ -65,11 +66,22 @@ def run(
     failure of the whole run is raised: InputError, AccessError, InventoryError, InventoryLocked,
     Interrupted.
     """
-    options = request.options
-    with run_context(
-        cluster, store, request.applyset, options, cancellation, mode=options.mode, who=request.who
-    ) as context:
-        yield from _Run(request, context).events()
+
+    def part(request: RunRequest, summary: RunSummary) -> Generator[Event, None, None]:
+        options, who = request.options, request.who
+        with run_context(
+            cluster,
+            store,
+            request.applyset,
+            options,
+            cancellation,
+            mode=options.mode,
+            who=who,
+            summary=summary,
+        ) as context:
+            yield from _Run(request, context).events()
+
+    yield from in_parts(request, cluster, cancellation, part)
 
 
 @dataclass(slots=True)

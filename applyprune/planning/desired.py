@@ -26,10 +26,12 @@ from applyprune.planning.checks.helm_hooks import (
     hooks_warning,
     is_undecided,
 )
+from applyprune.planning.checks.late_kinds import LateObject
+from applyprune.planning.dependencies import asked_for
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import manifest_digest, normalize, ruled_digest
 from applyprune.planning.fields.null_fields import without_nulls
-from applyprune.planning.order import in_order, is_built_in
+from applyprune.planning.order import in_order, is_built_in, wave_asked
 from applyprune.planning.ownership.default_rules import without_defaults
 from applyprune.planning.ownership.ignored_fields import (
     conflict_rule,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 
 _PLAIN = Options()
 _NAME = ("metadata", "name")
+_MAY_COME = "If a controller installs it while the set is applied: apply --wait-for-kinds 2m."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,12 @@ class Resolved:
     """The manifests of the set: all but the chart hooks that are left out."""
     left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
     """The chart hooks that do not belong to the set."""
+    late: tuple[LateObject, ...] = ()
+    """The selected objects whose kinds are not served yet, if that is allowed."""
+
+
+class _Unserved(InputError):
+    """The kind of an object is neither served nor in the input; a controller may install it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +96,15 @@ def resolve(
     namespace: str,
     options: Options = _PLAIN,
     elsewhere: Collection[Ref] = (),
+    allows_late: bool = False,
 ) -> Resolved:
     """Resolve every manifest, and return those that the options select.
 
     ``namespace`` is used for objects without a namespace. Only options.namespace_override replaces
     a namespace; it does not change namespaces in other fields of manifests. An object that is not
     selected must also be valid, because others may depend on it. Objects may also depend on refs in
-    ``elsewhere``. An error is an unknown kind, a duplicate object, an ApplySet label in a manifest,
+    ``elsewhere``. With ``allows_late``, a custom kind may be unknown: its objects are not resolved.
+    An error is an unknown kind, a duplicate object, an ApplySet label in a manifest,
     the set's own inventory, an invalid annotation, a missing dependency, a chart hook that needs a
     decision, or a cycle.
     """
@@ -106,20 +117,21 @@ def resolve(
     }
     versions = served_versions(catalogue, coming.values())
     rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
-    errors: list[InputError] = [*found.errors]
-    wrong: set[Ref] = set()
+    late = _late(found.manifests, catalogue, coming, namespace, options) if allows_late else _Late()
+    errors: list[InputError] = [*found.errors, *late.errors]
+    wrong: set[Ref] = {ref for one in late.objects for ref in one.refs}
     warnings: list[Problem] = []
     desired: dict[Ref, Desired] = {}
     unknown: list[tuple[Ref, Problem]] = []
     override, selector = options.apply.namespace_override, options.apply.selector
     selected: set[Ref] = set()
     moved: dict[Ref, Ref] = {}
-    for manifest in found.manifests:
+    for manifest in late.others if allows_late else found.manifests:
         own_namespace = override or manifest.namespace or namespace
         is_chosen = selector is None or selector.matches(labels_of(manifest))
         is_selected = is_chosen and not is_undecided(manifest, options.apply.helm_hooks)
-        metadata = manifest.body["metadata"]
-        faults = [*annotation_errors(metadata, manifest.origin)]  # guard: unknown-annotation
+        # guard: unknown-annotation
+        faults = [*annotation_errors(manifest.body["metadata"], manifest.origin)]
         try:
             resource = _resource(manifest, catalogue, coming)
             candidate = _settle(manifest, resource, applyset, own_namespace, versions, rules)
@@ -161,8 +173,60 @@ def resolve(
         if hook.is_left_out(options.apply.helm_hooks)
     }
     return Resolved(
-        taken, tuple(warnings), tuple(errors), tuple(unknown), found.manifests, left_out
+        taken,
+        tuple(warnings),
+        tuple(errors),
+        tuple(unknown),
+        found.manifests,
+        left_out,
+        late.selected,
     )
+
+
+@dataclass(slots=True)
+class _Late:
+    """The manifests of kinds that are not served yet, and the others."""
+
+    others: list[Manifest] = field(default_factory=list)
+    objects: list[LateObject] = field(default_factory=list)
+    selected: tuple[LateObject, ...] = ()
+    errors: list[InputError] = field(default_factory=list)
+
+
+def _late(
+    manifests: Sequence[Manifest],
+    catalogue: ResourceMap,
+    coming: Mapping[GVK, Resource],
+    namespace: str,
+    options: Options,
+) -> _Late:
+    """Part the manifests; of a late object, only its annotations can be checked."""
+    late, selector = _Late(), options.apply.selector
+    for manifest in manifests:
+        try:
+            _resource(manifest, catalogue, coming)
+        except _Unserved as error:
+            hint = error.hint
+        except InputError:
+            late.others.append(manifest)
+            continue
+        else:
+            late.others.append(manifest)
+            continue
+        metadata, wave = manifest.body["metadata"], 0
+        late.errors += annotation_errors(metadata, manifest.origin)
+        try:
+            wave = wave_asked(metadata, manifest.origin)
+            asked_for(metadata, manifest.origin)
+        except InputError as error:
+            late.errors.append(error)
+        own_namespace = options.apply.namespace_override or manifest.namespace or namespace
+        likely = _likely_ref(manifest, own_namespace)
+        one = LateObject(likely, manifest.gvk, manifest.origin, wave, hint)
+        late.objects.append(one)
+        if selector is None or selector.matches(labels_of(manifest)):
+            late.selected = (*late.selected, one)
+    return late
 
 
 def _left_out(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
@@ -221,10 +285,17 @@ def _resource(
     kinds = catalogue.preferred
     is_kind = any(kind.kind == gvk.kind for kind in kinds)
     is_group = any(kind.group == gvk.group for kind in kinds)
-    raise InputError(
+    advice = advice_for_kind(gvk, catalogue, coming.values())
+    # The group of a CRD has a dot.
+    may_come = (
+        "." in gvk.group
+        and not is_built_in(gvk.group)
+        and not any(resource.group_kind == gvk.group_kind for resource in coming.values())
+    )
+    raise (_Unserved if may_come else InputError)(
         f"no matches for kind {gvk.kind} in {gvk.api_version}",
         location=manifest.origin,
-        hint=advice_for_kind(gvk, catalogue, coming.values()),
+        hint=f"{advice} {_MAY_COME}" if may_come else advice,
         # If the kind exists in another group, the group or version is wrong.
         field=("kind",) if is_group and not is_kind else ("apiVersion",),
     )

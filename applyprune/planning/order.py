@@ -12,6 +12,7 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
@@ -23,6 +24,9 @@ from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.annotations import FARTHEST_WAVE, WAVE, wave_number
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
 from applyprune.planning.suggest import closest
+
+if TYPE_CHECKING:
+    from applyprune.model.manifest import Origin
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
@@ -145,7 +149,7 @@ def in_order(
     settled: dict[Ref, Desired] = {}
     for ref, member in desired.items():
         try:
-            asked[ref] = _wave_asked(member)
+            asked[ref] = wave_asked(member.body["metadata"], member.origin)
         except InputError as error:
             errors.append(error)
             asked[ref] = 0
@@ -196,13 +200,14 @@ def _sorted(
             return {ref: left[ref] for ref in order}, cycles
 
 
-def _wave_asked(desired: Desired) -> int:
-    text = str(mapping(desired.body["metadata"].get("annotations")).get(WAVE, "0")).strip()
+def wave_asked(metadata: Mapping[str, object], origin: Origin) -> int:
+    """Return the wave of the annotation, 0 by default; raise InputError if it is invalid."""
+    text = str(mapping(metadata.get("annotations")).get(WAVE, "0")).strip()
     wave = wave_number(text)
     if wave is None:
         raise InputError(
             f"invalid {WAVE}",
-            location=desired.origin,
+            location=origin,
             reason=f"{text!r} is not a whole number from -{FARTHEST_WAVE} to {FARTHEST_WAVE}",
             field=("metadata", "annotations", WAVE),
         )

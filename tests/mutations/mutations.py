@@ -914,6 +914,30 @@ MUTATIONS = (
         "test_values_of_the_sets_secrets_are_masked_in_every_warning",
     ),
     Mutation(
+        "the refusal of an object that waits for one which does not change",
+        ("excused-by-a-change",),
+        "if .*:",
+        "if 0:",
+        "tests/engine/checks/test_needs_of_the_set.py::"
+        "test_object_beyond_the_present_quota_is_not_checked",
+    ),
+    Mutation(
+        "the removals that wait until all kinds are served",
+        ("first-part-removes-nothing",),
+        r"\(\) if .* else ",
+        "",
+        f"{_STEPS}test_wait_kinds.py::"
+        "test_kind_that_is_not_served_in_time_fails_its_objects_and_prunes_nothing",
+    ),
+    Mutation(
+        "the later waves that wait until all kinds are served",
+        ("late-wave-order",),
+        "member.wave.wave > first or ",
+        "",
+        f"{_STEPS}test_wait_kinds.py::"
+        "test_objects_of_kinds_that_an_operator_installs_are_applied_in_the_same_run",
+    ),
+    Mutation(
         "the read after the deletion of an inventory",
         ("inventory-removed",),
         r"self\..*\)",

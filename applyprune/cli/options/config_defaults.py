@@ -57,6 +57,7 @@ KEYS: Mapping[str, Form] = {
     "propagation": Form.TEXT,
     "timeout": Form.TEXT,
     "lock-timeout": Form.TEXT,
+    "wait-for-kinds": Form.TEXT,
     "actor": Form.TEXT,
     "show-unchanged": Form.FLAG,
 }

@@ -288,6 +288,11 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 
 
+def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return the seconds of a duration; None if it was not given."""
+    return None if value is None else duration(ctx, param, value)
+
+
 def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
     del ctx, param
     if value is None:

@@ -20,8 +20,10 @@ from applyprune.errors import (
     ApiError,
     ApplypruneError,
     Conflict,
+    Forbidden,
     Invalid,
     InventoryLocked,
+    NotFound,
     NotReady,
     NotServed,
     RunFailed,
@@ -37,6 +39,7 @@ from applyprune.model.plan import IN_PLACE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.adoption.found_at_create import found_at_create, is_found_at_create
+from applyprune.planning.checks.set_needs import SetNeeds
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
@@ -45,6 +48,7 @@ from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import ClusterSnapshot
 
 _SERVED_SOON = 10.0
+_SETTLED_SOON = 2.0
 _POLL = 0.1
 _UNREADY = "is not ready"
 _HELD_BACK = "was not applied, because something else is not ready"
@@ -91,12 +95,17 @@ class Applier:
     """The kinds of the CRDs that this run has applied."""
     rewritten: dict[Ref, tuple[str, ...]] = field(default_factory=dict)
     """The fields that are stored with other values, where the plan has not said so."""
+    written: set[Ref] = field(default_factory=set)
+    """The objects that this run has created or changed."""
+    needs: SetNeeds = field(default_factory=SetNeeds)
+    """What the server may miss of the objects of this run."""
     connection_lost: Unreachable | None = None
     """Set once the server has stopped answering."""
 
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed step blocks only what depends on it."""
         sent = [step for step in steps if step.request is not None]
+        self.needs = SetNeeds({step.desired.ref: step for step in sent})
         self.recorded_complete = frozenset(
             step.desired.ref for step in steps if step.entry.job and step.entry.job.completed
         )
@@ -116,6 +125,7 @@ class Applier:
                     self.applied_at[done.ref] = time.monotonic()
                     if done.outcome in _WRITTEN:
                         changed.append(step)
+                        self.written.add(done.ref)
                 yield done
             self.context.cancellation.check()
             yield from self._wait_for_crds([s for s in changed if _is_definition(s)])
@@ -221,21 +231,29 @@ class Applier:
 
     def _apply(self, step: ApplyStep) -> tuple[LiveObject, bool]:
         """Send the request of a step; wait a moment for a kind whose CRD has just been applied."""
-        deadline = time.monotonic() + _SERVED_SOON
+        began = time.monotonic()
         while True:
             if step.request is None:
                 raise ValueError(f"nothing is sent for {step.desired.ref}")
             try:
                 return self.context.cluster.apply(step.request)
             except Conflict as error:
-                if error.causes or not step.reverts or time.monotonic() > deadline:
+                if error.causes or not step.reverts or time.monotonic() > began + _SERVED_SOON:
                     raise
                 step = self._decided_again(step, error)
             except NotServed:
                 is_new = step.desired.ref.group_kind in self.new_kinds
-                if not is_new or time.monotonic() > deadline:
+                if not is_new or time.monotonic() > began + _SERVED_SOON:
                     raise
                 if self.context.cancellation.wait(_POLL):
+                    raise
+            except (Forbidden, Invalid, NotFound) as error:
+                # The server decides by its caches, which follow a write after a moment.
+                if self.needs.awaited(step.desired, error) not in self.written:
+                    raise
+                if time.monotonic() > began + _SETTLED_SOON or self.context.cancellation.wait(
+                    _POLL
+                ):
                     raise
 
     def _decided_again(self, step: ApplyStep, error: Conflict) -> ApplyStep:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.steps.failures import apply_problem
+from applyprune.engine.steps.failures import refused
 from applyprune.engine.steps.trial import check_recreation, try_in
 from applyprune.errors import (
     ApplypruneError,
@@ -31,7 +31,7 @@ from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.request import DeleteRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.model.text.display import and_more
-from applyprune.planning.checks.references import references
+from applyprune.planning.checks.set_needs import SetNeeds
 from applyprune.planning.diff.comparison import Comparison, changes_ownership, has_changed
 from applyprune.planning.diff.states import dropped, overlaid, without
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
@@ -51,7 +51,6 @@ from applyprune.planning.schema.crd import defined_resources, schema_of
 from applyprune.planning.schema.server_errors import (
     cannot_be_dry_run,
     is_without_namespace,
-    missing_object,
 )
 from applyprune.planning.schema.structural import validate
 
@@ -83,7 +82,8 @@ class ServerDryRun:
     """Both states of each object that would change."""
     rules: Sequence[IgnoreRule] = field(init=False)
     """The rules for ignored fields."""
-    _new: frozenset[Ref] = frozenset()
+    _needs: SetNeeds = field(default_factory=SetNeeds)
+    _excused: dict[Ref, tuple[Ref, ApplypruneError]] = field(default_factory=dict)
     _namespaces: frozenset[str] = frozenset()
     _absent: set[str] = field(default_factory=set)
     """The namespaces of which the server has said that they do not exist: it is asked once."""
@@ -109,6 +109,10 @@ class ServerDryRun:
         ]
         checked = {step.desired.ref: step for step in workers.each(self.check_apply, to_send)}
         workers.check()
+        for ref, (awaited, error) in self._excused.items():
+            # guard: excused-by-a-change
+            if awaited in checked and checked[awaited].fate is Fate.LEAVE:
+                checked[ref] = refused(checked[ref], error, self.context.cluster)
         return replace(
             plan, applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies)
         )
@@ -144,30 +148,24 @@ class ServerDryRun:
                     is_checked=True,
                     is_contended=True,
                 )
-            if reason := cannot_be_dry_run(error) or self._waits_for(step, error):
+            if reason := cannot_be_dry_run(error):
                 return replace(step, not_checked=reason)
-            problem = apply_problem(error, step, self.context.cluster)
-            return replace(step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True)
-
-    def _waits_for(self, step: ApplyStep, error: ApplypruneError) -> str:
-        """Return which new object of the same plan the server misses; empty if it misses none.
-
-        It looks up the role of a RoleBinding, for example, and the ServiceAccount of a Pod.
-        """
-        needed = (found.ref for found in references(step.desired.ref, step.desired.body))
-        missing = missing_object(error, (ref for ref in needed if ref in self._new))
-        return f"not checked: it needs {missing.short}, which does not exist yet" if missing else ""
+            if (awaited := self._needs.awaited(step.desired, error)) is not None:
+                self._excused[step.desired.ref] = awaited, error
+                return replace(step, not_checked=self._needs.reason(awaited))
+            return refused(step, error, self.context.cluster)
 
     def _set_plan(self, steps: Sequence[ApplyStep]) -> None:
         """Remember what the plan itself will create or change: objects, namespaces and kinds."""
-        self._new = frozenset(step.desired.ref for step in steps if step.is_new)
+        self._needs, self._excused = SetNeeds({step.desired.ref: step for step in steps}), {}
+        new = (step.desired.ref for step in steps if step.is_new)
         own = (
             {self.context.applyset.namespace}
             if self.context.options.apply.create_namespace
             else set()
         )
         self._namespaces = frozenset(
-            ref.name for ref in self._new if ref.group_kind == NAMESPACE
+            ref.name for ref in new if ref.group_kind == NAMESPACE
         ) | frozenset(own)
         definitions = [
             step
@@ -299,11 +297,10 @@ class ServerDryRun:
         Call it while the server's error is handled: it is raised again if it has another cause.
         """
         desired = step.desired
-        if step.is_new:
-            if desired.resource.gvk in self._schemas and not self._is_served(desired.resource):
-                return self._by_schema(step, _NO_KIND)
-            if desired.ref.namespace in self._namespaces:
-                return self._in_other_namespace(step)
+        if desired.resource.gvk in self._schemas and not self._is_served(desired.resource):
+            return self._by_schema(step, _NO_KIND)
+        if step.is_new and desired.ref.namespace in self._namespaces:
+            return self._in_other_namespace(step)
         raise  # noqa: PLE0704 - the caller handles the server's error
 
     def _by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> ApplyStep | None:
@@ -320,14 +317,17 @@ class ServerDryRun:
             self._served[resource.gvk] = self.context.cluster.serves(resource)
         return self._served[resource.gvk]
 
+    def _in_served_version(self, ref: Ref, resource: Resource) -> LiveObject:
+        """Return an existing object, by another version if its own one is not served yet."""
+        if not self._is_served(resource):
+            resource = self.context.cluster.resource_map().find_kind(ref.group_kind) or resource
+        return self.context.cluster.get(resource, ref, full=True)
+
     def _by_schema(self, step: ApplyStep, how: str) -> ApplyStep:
         """Check an object by the schema in its CRD; raise RunFailed if that rejects it too."""
         desired = step.desired
-        before = (
-            None
-            if step.live is None
-            else self.context.cluster.get(desired.resource, desired.ref, full=True)
-        )
+        ref, resource = desired.ref, desired.resource
+        before = self._in_served_version(ref, resource) if step.live is not None else None
         body = desired.body if step.request is None else step.request.body
         schema = self._schemas[desired.resource.gvk]
         if schema is None:

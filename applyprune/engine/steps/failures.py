@@ -13,7 +13,7 @@ from applyprune.engine.listing import KindProofs
 from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import ApplyStep, Desired
+from applyprune.model.plan import ApplyStep, Desired, Fate
 from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.model.resources import (
     AUTOSCALERS,
@@ -97,6 +97,14 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, cluster: Cluster) -> 
     if not error.location and str(desired.ref) not in problem.message:
         problem = replace(problem, message=f"{desired.ref}: {problem.message}")
     return problem
+
+
+def refused(step: ApplyStep, error: ApplypruneError, cluster: Cluster) -> ApplyStep:
+    """Return a step that the server has refused in a dry run."""
+    problem = apply_problem(error, step, cluster)
+    return replace(
+        step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True, not_checked=""
+    )
 
 
 def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired) -> Problem:

@@ -33,6 +33,7 @@ _GATEWAYS = GroupKind(_GATEWAY, "Gateway")
 _GATEWAY_CLASS = GroupKind(_GATEWAY, "GatewayClass")
 _CLUSTER_ROLE = GroupKind(_RBAC, "ClusterRole")
 _POLICY = GroupKind(_ADMISSION, "ValidatingAdmissionPolicy")
+_MUTATION = GroupKind(_ADMISSION, "MutatingAdmissionPolicy")
 _CLUSTER_SCOPED = frozenset(
     {
         STORAGE_CLASS,
@@ -42,6 +43,7 @@ _CLUSTER_SCOPED = frozenset(
         _GATEWAY_CLASS,
         _CLUSTER_ROLE,
         _POLICY,
+        _MUTATION,
     }
 )
 
@@ -101,7 +103,19 @@ _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
     GroupKind(_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
     GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
     GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"): (
-        _Rule(("spec", "policyName"), _POLICY),
+        # The server checks by the policy whether the account may read the parameters.
+        _Rule(("spec", "policyName"), _POLICY, orders=True),
+    ),
+    GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"): (
+        _Rule(("spec", "policyName"), _MUTATION, orders=True),
+    ),
+    # The token controller deletes a token whose ServiceAccount does not exist.
+    SECRET: (
+        _Rule(
+            ("metadata", "annotations", "kubernetes.io/service-account.name"),
+            SERVICE_ACCOUNT,
+            orders=True,
+        ),
     ),
     GroupKind("apiregistration.k8s.io", "APIService"): (
         _Rule(("spec", "service"), SERVICE, orders=True),

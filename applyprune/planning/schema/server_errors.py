@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import (
@@ -292,18 +292,15 @@ def is_without_namespace(error: ApplypruneError, ref: Ref) -> bool:
     return error.message == _NO_NAMESPACE.format(ref.namespace)
 
 
-def missing_object(error: ApplypruneError, named: Iterable[Ref]) -> Ref | None:
-    """Return which of the objects in ``named`` does not exist by the words of an error."""
-    missing = [
-        found for said in (_NOT_FOUND, _NO_PRIORITY) for found in said.finditer(error.message)
-    ]
-    told = (ref for ref in named if any(_is_about(found, ref) for found in missing))
-    return next(told, None)
+def said_missing(error: ApplypruneError) -> Iterator[Mapping[str, str]]:
+    """Yield the objects that do not exist by the words of an error: resource, group and name."""
+    for words in (_NOT_FOUND, _NO_PRIORITY):
+        yield from (found.groupdict(default="") for found in words.finditer(error.message))
 
 
-def _is_about(found: re.Match[str], ref: Ref) -> bool:
+def is_about(said: Mapping[str, str], ref: Ref) -> bool:
     """Return whether words mean an object; those with a group may have the kind of another one."""
-    said, kind = found.groupdict(), ref.kind.lower()
+    kind = ref.kind.lower()
     if said["name"] != ref.name:
         return False
     if said.get("group"):

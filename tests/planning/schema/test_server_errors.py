@@ -14,7 +14,8 @@ from applyprune.planning.schema.server_errors import (
     clean_message,
     dotted,
     error_fields,
-    missing_object,
+    is_about,
+    said_missing,
 )
 
 BODY: dict[str, Any] = {
@@ -172,15 +173,20 @@ MISSING: dict[str, tuple[str, Ref | None]] = {
 }
 
 
+def _missing(message: str, *named: Ref) -> Ref | None:
+    said = list(said_missing(NotFound(message, code=404)))
+    return next((ref for ref in named if any(is_about(one, ref) for one in said)), None)
+
+
 @pytest.mark.parametrize("name", MISSING)
 def test_missing_object_is_named(name: str) -> None:
     """By its name and its kind, or its group: an account may have the name of its role."""
     message, missing = MISSING[name]
-    assert missing_object(NotFound(message, code=404), [OWN, APP, ROLE, HIGH, GVISOR]) == missing
+    assert _missing(message, OWN, APP, ROLE, HIGH, GVISOR) == missing
 
 
 def test_missing_role_is_no_account_of_the_same_name() -> None:
     """The set has only the account: the role is nowhere."""
-    error = NotFound(MISSING["a role, under the kind of its binding"][0], code=404)
-    assert missing_object(error, [OWN]) is None
-    assert missing_object(error, [OWN, CLUSTER_ROLE]) == CLUSTER_ROLE
+    message = MISSING["a role, under the kind of its binding"][0]
+    assert _missing(message, OWN) is None
+    assert _missing(message, OWN, CLUSTER_ROLE) == CLUSTER_ROLE

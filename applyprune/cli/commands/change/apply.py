@@ -12,8 +12,10 @@ from applyprune.cli.options.planning import planning_options
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
 from applyprune.cli.options.run_options import (
     RunCommand,
+    duration_or_none,
     execution_options,
     fail_fast_option,
+    is_given,
     yes_option,
 )
 from applyprune.errors import UsageError
@@ -66,6 +68,14 @@ if TYPE_CHECKING:
     metavar="KIND.GROUP=CEL",
     help="When objects of this kind are ready: a CEL expression over `self`.",
 )
+@click.option(
+    "--wait-for-kinds",
+    metavar="TIME",
+    callback=duration_or_none,
+    help="How long to wait for kinds that a controller installs while the set is applied. Their "
+    "objects, and what comes after them, are planned then; nothing is pruned before.  [default: "
+    "such a kind is an error]",
+)
 def apply(
     name: str,
     paths: Sequence[str | Overlay],
@@ -79,6 +89,7 @@ def apply(
     wait: bool | None,
     fail_fast: bool,
     ready_when: tuple[str, ...],
+    wait_for_kinds: float | None,
 ) -> int:
     """Make the cluster match the manifests of the set NAME.
 
@@ -103,6 +114,11 @@ def apply(
             "--check and --plan exclude each other",
             reason="the plan was checked when it was made, and must still be the same",
         )
+    if plan_path is not None and is_given("wait_for_kinds"):
+        raise UsageError(
+            "--wait-for-kinds and --plan exclude each other",
+            reason="a plan cannot contain objects whose kinds are not served yet",
+        )
     confirmation = Confirmation(reporting, yes, paths)
     if check is None:
         # Only a check finds recreations, which an approval covers.
@@ -117,6 +133,7 @@ def apply(
             mode=WaitMode.asked(wait),
             fail_fast=fail_fast,
             ready_when=tuple(_rule(rule) for rule in ready_when),
+            kinds=wait_for_kinds or 0.0,
         ),
     )
     read = input_reader(paths)

@@ -1,0 +1,124 @@
+"""Run a set in two parts if some kinds are served only after the first part is applied.
+
+An operator may install its CRDs when it runs. The first part applies what need not wait, prunes
+nothing and records nothing about the other objects: their scope, and so their identity, is not
+known. The second part is a whole run: it plans, checks and guards everything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from applyprune.engine.context import RunSummary
+from applyprune.errors import ApplypruneError, NotReady
+from applyprune.model.events import Event, Finished, Started, WarningRaised
+from applyprune.model.options import DryRun, Mode
+from applyprune.planning.checks.late_kinds import (
+    LateObject,
+    before_late,
+    held_back,
+    not_planned,
+    not_served,
+)
+from applyprune.planning.desired import resolve
+from applyprune.planning.summary import waiting
+
+if TYPE_CHECKING:
+    from applyprune.engine.cancellation import Cancellation
+    from applyprune.engine.plan_stage import RunRequest
+    from applyprune.engine.ports import Cluster
+
+    Part = Callable[[RunRequest, RunSummary], Generator[Event, None, None]]
+
+_PAUSE = 0.5
+_SAY_AFTER = 2.0
+
+
+def in_parts(
+    whole: RunRequest, cluster: Cluster, cancellation: Cancellation, part: Part
+) -> Iterator[Event]:
+    """Yield the events of a run by ``part``, in two parts if its options ask for that."""
+    options, summary = whole.options, RunSummary(cluster.run)
+    seconds = options.wait.kinds
+    if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
+        yield from part(whole, summary)
+        return
+    resolved = resolve(
+        whole.manifests,
+        cluster.resource_map(),
+        whole.applyset,
+        namespace=whole.namespace,
+        options=options,
+        allows_late=True,
+    )
+    if not resolved.late:
+        yield from part(whole, summary)
+        return
+    free = {member.ref for member in before_late(resolved.desired, resolved.late)}
+    after = [member for member in resolved.desired if member.ref not in free]
+    first = replace(options, prune=replace(options.prune, enabled=False))
+    # An end of this generator must end the part too: it holds the lock.
+    with closing(part(replace(whole, options=first, is_first_part=True), summary)) as events:
+        yield from (event for event in events if not isinstance(event, Finished))
+    if options.dry_run is not DryRun.OFF:
+        yield WarningRaised(not_planned(resolved.late))
+        yield summary.finished()
+        return
+    if summary.problems or summary.held:
+        reason = "its kind, or that of an earlier object, is not served yet; something else failed"
+        yield from summary.counted(held_back(resolved.late, after, reason))
+        yield summary.finished()
+        return
+    waiter = _KindWaiter(cluster, cancellation, seconds, resolved.late)
+    yield from waiter.events()
+    if waiter.pending:
+        others = [one for one in resolved.late if one not in waiter.pending]
+        yield from summary.counted(not_served(waiter.pending, seconds))
+        reason = f"the kind {waiter.pending[0].gvk} is not served"
+        yield from summary.counted(held_back(others, after, reason, NotReady))
+        yield summary.finished()
+        return
+    summary.begin_part()
+    with closing(part(whole, summary)) as events:
+        yield from (event for event in events if not isinstance(event, Started))
+
+
+@dataclass(slots=True)
+class _KindWaiter:
+    cluster: Cluster
+    cancellation: Cancellation
+    timeout: float
+    pending: Sequence[LateObject]
+    """The objects whose kinds are not served."""
+
+    def events(self) -> Iterator[Event]:
+        """Yield what is waited for; return when all kinds are served, or at the timeout."""
+        began, reported = time.monotonic(), 0.0
+        while True:
+            self.pending = self._unserved()
+            elapsed = time.monotonic() - began
+            if not self.pending or elapsed > self.timeout:
+                return
+            if elapsed - reported > _SAY_AFTER:
+                reported = elapsed
+                reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
+                yield waiting(reasons, "served", elapsed, self.timeout)
+            self.cancellation.wait(_PAUSE)
+            self.cancellation.check()
+
+    def _unserved(self) -> Sequence[LateObject]:
+        try:
+            resource_map = self.cluster.resource_map()
+            served = {
+                gvk
+                for gvk in {one.gvk for one in self.pending}
+                if (resource := resource_map.find(gvk)) is not None
+                and self.cluster.serves(resource)
+            }
+        except ApplypruneError:
+            return self.pending  # it may answer before the timeout
+        return [one for one in self.pending if one.gvk not in served]
