@@ -52,6 +52,7 @@ _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
 _UNSERVED = "tests/engine/failures/test_unserved_kinds.py::"
+_PART = "tests/engine/test_part_of_a_set.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
 _FORGED = "tests/engine/guards/test_forged_records.py::"
@@ -78,6 +79,34 @@ MUTATIONS = (
         r"drifted is not False",
         "drifted",
         f"{_DRIFT}test_drift_of_a_killed_run_is_unknown",
+    ),
+    Mutation(
+        "the rule that nothing has left a set of which only a part is applied",
+        ("part-of-input",),
+        "if .*:",
+        "if 0:",
+        f"{_PART}test_named_objects_are_applied_and_nothing_is_pruned",
+    ),
+    Mutation(
+        "the inventory after the deletion of a part of the set",
+        ("whole-set",),
+        " and not .*",
+        "",
+        f"{_PART}test_part_of_a_set_is_deleted_by_name",
+    ),
+    Mutation(
+        "the labels of an object that is read again before its delete",
+        ("selected-labels",),
+        "if .*:",
+        "if 0:",
+        f"{_PART}test_object_that_loses_the_labels_before_its_delete_stays",
+    ),
+    Mutation(
+        "the dependents of a part of the set",
+        ("part-dependents",),
+        LINE,
+        "",
+        f"{_PART}test_part_that_the_rest_depends_on_is_not_deleted",
     ),
     Mutation(
         "the write-ahead",

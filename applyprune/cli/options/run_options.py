@@ -25,12 +25,10 @@ from applyprune.model.options import (
     WaitOptions,
     seconds_of,
 )
-from applyprune.model.text.label_selector import parse_selector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.model.text.label_selector import Selector
     from applyprune.sources import Overlay
 
 __all__ = [
@@ -43,7 +41,6 @@ __all__ = [
     "placement_option",
     "record_options",
     "run_options",
-    "selection_option",
     "set_argument",
     "timeout_option",
     "yes_option",
@@ -163,25 +160,6 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -l to a verb that can apply a part of the set; it becomes part of ``options``."""
-
-    @wraps(verb)
-    def command(options: Options, selector: Selector | None, **others: Any) -> Any:
-        return verb(
-            options=replace(options, apply=replace(options.apply, selector=selector)), **others
-        )
-
-    return click.option(
-        "-l",
-        "--selector",
-        metavar="SELECTOR",
-        callback=_selector,
-        help="Apply only the manifests with these labels: app=web or 'app in (web,db)'. "
-        "The rest of the set does not change, and nothing is pruned.",
-    )(command)
-
-
 def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every run that deletes; the verb gets them as ``options``."""
     return execution_options(removal_options(verb))
@@ -286,20 +264,6 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
         return seconds_of(value)
     except ValueError as error:
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
-
-
-def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
-    del ctx, param
-    if value is None:
-        return None
-    try:
-        return parse_selector(value)
-    except ValueError as error:
-        raise UsageError(
-            f"invalid label selector {value!r}",
-            reason=str(error),
-            hint="Write labels as app=web,tier!=db or 'app in (web,db),!canary'.",
-        ) from error
 
 
 def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:
