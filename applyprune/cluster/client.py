@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import Lease
+from applyprune.cluster.access_reviews import AccessReviews
 from applyprune.cluster.discovery import discover, is_ready, server_version
 from applyprune.cluster.object_requests import (
     APPLY_PATCH,
@@ -140,6 +141,11 @@ class KubernetesClient:
             tuple(reader.list(DEFINITIONS, full=True)),
             tuple(reader.list(API_SERVICES, full=True)),
         )
+
+    @property
+    def access(self) -> AccessReviews:
+        """Return what asks the server for the rights of this account."""
+        return AccessReviews(self._transport)
 
     def is_ready(self) -> bool:
         """Return whether the server says that it is ready, which it is not just after a start."""

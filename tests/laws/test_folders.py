@@ -118,6 +118,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.pod_template",
         "planning.schema",
         "planning.suggest",
+        "planning.summary",
     },
     "planning.approval": {
         "planning.applyset",

@@ -53,6 +53,7 @@ _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
 _UNSERVED = "tests/engine/failures/test_unserved_kinds.py::"
 _PART = "tests/engine/test_part_of_a_set.py::"
+_RIGHTS = "tests/engine/checks/test_permissions.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
 _FORGED = "tests/engine/guards/test_forged_records.py::"
@@ -107,6 +108,27 @@ MUTATIONS = (
         LINE,
         "",
         f"{_PART}test_part_that_the_rest_depends_on_is_not_deleted",
+    ),
+    Mutation(
+        "the names to which a rule of a role is limited",
+        ("resource-names",),
+        r"not self\.names",
+        "True",
+        f"{_RIGHTS}test_rule_with_names_allows_only_these",
+    ),
+    Mutation(
+        "the server's answer about a right",
+        ("access-review",),
+        "if not .*}",
+        "if 0}",
+        f"{_RIGHTS}test_missing_rights_are_all_reported_before_the_first_write",
+    ),
+    Mutation(
+        "the refusal of a plan with a forbidden write",
+        ("missing-rights",),
+        "= .*",
+        "= False",
+        f"{_RIGHTS}test_plan_with_a_forbidden_prune_writes_nothing",
     ),
     Mutation(
         "the write-ahead",
