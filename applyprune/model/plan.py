@@ -350,7 +350,7 @@ class Plan:
     lacks_rights: bool = False
     """Whether the account lacks a right that the run needs; then it writes nothing."""
     forbidden: tuple[tuple[Ref, Problem], ...] = ()
-    """What the account may not do to objects that are no steps: the inventory, its namespace."""
+    """What the account may not do to objects without a step: the inventory, its namespace."""
     needs_approval: str = ""
     """The digest to approve so that all of the plan may run; empty if none is needed."""
 

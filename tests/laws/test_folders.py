@@ -116,6 +116,7 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.fields",
         "planning.order",
         "planning.pod_template",
+        "planning.readiness",
         "planning.schema",
         "planning.suggest",
         "planning.summary",

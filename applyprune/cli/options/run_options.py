@@ -127,7 +127,10 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that decide which objects an input means; they become part of ``options``."""
 
     @wraps(verb)
-    def command(options: Options, namespace_override: str, helm_hooks: str, **others: Any) -> Any:
+    def command(
+        namespace_override: str, helm_hooks: str, options: Options | None = None, **others: Any
+    ) -> Any:
+        options = options or Options()
         options = replace(
             options,
             apply=replace(
