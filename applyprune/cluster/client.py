@@ -19,6 +19,7 @@ from applyprune.cluster.object_requests import (
     JSON_PATCH,
     MERGE_PATCH,
     for_collection,
+    for_delete,
     for_object,
     for_patch,
 )
@@ -360,20 +361,7 @@ class KubernetesClient:
         answer with it.
         """
         resource, ref, uid = request.resource, request.ref, request.precondition.uid
-        options: dict[str, Any] = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": str(request.propagation),
-            "preconditions": {
-                "uid": uid,  # guard: delete-uid
-                "resourceVersion": request.precondition.resource_version,  # guard: delete-version
-            },
-        }
-        if dry_run:
-            options["dryRun"] = ["All"]
-        response = self._write(
-            for_object("DELETE", resource, ref, body=options, within=timeout), ref
-        )
+        response = self._write(for_delete(request, dry_run=dry_run, within=timeout), ref)
         body = response.body
         if body.get("kind") == "Status":
             details = body.get("details") or {}
