@@ -6,7 +6,7 @@ Nothing here prints, asks, or touches signal handlers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -44,6 +44,7 @@ from applyprune.sources.event_locations import with_excerpt
 if TYPE_CHECKING:
     from applyprune.api.cluster_connection import ClusterConnection
     from applyprune.model.plan import Plan
+    from applyprune.model.text.label_selector import Selector
     from applyprune.planning.approval.plan_file import PlanFile
 
 
@@ -263,6 +264,8 @@ class ApplySet:
     def delete(
         self,
         *,
+        only: Collection[str] = (),
+        selector: Selector | None = None,
         timeout: float | None = None,
         prune: PruneOptions = PruneOptions(),
         dry_run: DryRun = DryRun.OFF,
@@ -272,10 +275,11 @@ class ApplySet:
         """Delete everything that the set created, then its inventory. It does not ask.
 
         Adopted objects, and objects with a keep annotation, are orphaned: they stay in the cluster.
+        ``only`` names the objects to delete, each as KIND/NAME, and ``selector`` has the labels of
+        the live objects to delete: then the rest of the set and its inventory stay.
         """
-        decided = Options(
-            Mode.DELETE, dry_run, prune=prune, wait=_wait(timeout), lock_timeout=lock_timeout
-        )
+        part = Options(Mode.DELETE, dry_run, select=frozenset(only), select_labels=selector)
+        decided = replace(part, prune=prune, wait=_wait(timeout), lock_timeout=lock_timeout)
         return report_of(self.iter_run((), decided, cancellation=cancellation))
 
     def iter_run(

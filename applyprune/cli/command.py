@@ -23,7 +23,15 @@ class SuggestingGroup(click.Group):
 
 
 HEADINGS: dict[str, tuple[str, ...]] = {
-    "Input": ("filename", "kustomize", "selector", "namespace-override", "helm-hooks", "config"),
+    "Input": (
+        "filename",
+        "kustomize",
+        "selector",
+        "only",
+        "namespace-override",
+        "helm-hooks",
+        "config",
+    ),
     "Apply": (
         "adopt",
         "on-drift",

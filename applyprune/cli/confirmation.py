@@ -136,7 +136,8 @@ class _Watch:
             self._show("\n".join(deletion_summary(plan, applyset, width)))
         if asks:
             action = f"the {started.mode} of the set {started.name}"
-            self.confirmation.ask(action, "Apply these changes?")
+            part = " to a part of the set" if self.options.is_part else ""
+            self.confirmation.ask(action, f"Apply these changes{part}?")
 
     def _show(self, text: str) -> None:
         if text:

@@ -66,6 +66,10 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
             "applyprune.cli.commands.inspect.explain:explain",
             "Explain what `apply` would do with one object, and why.",
         ),
+        "rbac": ListedCommand(
+            "applyprune.cli.commands.inspect.rbac:rbac",
+            "Print the roles that an account needs to apply, prune and delete a set.",
+        ),
         "inventory": ListedCommand(
             "applyprune.cli.commands.inspect.inventory:inventory",
             "Show, check and repair inventories; move or orphan objects.",

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import Lease
+from applyprune.cluster.access_reviews import AccessReviews
 from applyprune.cluster.discovery import discover, is_ready, server_version
 from applyprune.cluster.object_requests import (
     APPLY_PATCH,
@@ -18,6 +19,7 @@ from applyprune.cluster.object_requests import (
     JSON_PATCH,
     MERGE_PATCH,
     for_collection,
+    for_delete,
     for_log,
     for_object,
     for_patch,
@@ -135,6 +137,11 @@ class KubernetesClient:
             tuple(reader.list(DEFINITIONS, full=True)),
             tuple(reader.list(API_SERVICES, full=True)),
         )
+
+    @property
+    def access(self) -> AccessReviews:
+        """Return what asks the server for the rights of this account."""
+        return AccessReviews(self._transport)
 
     def is_ready(self) -> bool:
         """Return whether the server says that it is ready, which it is not just after a start."""
@@ -346,20 +353,7 @@ class KubernetesClient:
         answer with it.
         """
         resource, ref, uid = request.resource, request.ref, request.precondition.uid
-        options: dict[str, Any] = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "propagationPolicy": str(request.propagation),
-            "preconditions": {
-                "uid": uid,  # guard: delete-uid
-                "resourceVersion": request.precondition.resource_version,  # guard: delete-version
-            },
-        }
-        if dry_run:
-            options["dryRun"] = ["All"]
-        response = self._write(
-            for_object("DELETE", resource, ref, body=options, within=timeout), ref
-        )
+        response = self._write(for_delete(request, dry_run=dry_run, within=timeout), ref)
         body = response.body
         if body.get("kind") == "Status":
             details = body.get("details") or {}

@@ -19,6 +19,8 @@ from applyprune.model.resources import PODS, Resource
 from applyprune.planning.fields.normalize import may_be_secret
 
 if TYPE_CHECKING:
+    from applyprune.model.request import DeleteRequest
+
     Query = tuple[tuple[str, str], ...]
 
 JSON = "application/json"
@@ -71,6 +73,22 @@ def for_patch(
     """Return a PATCH of one object; its content type says which kind of patch it is."""
     request = for_object("PATCH", resource, ref, query=query, body=patch, within=within)
     return replace(request, content_type=content_type)
+
+
+def for_delete(request: DeleteRequest, *, dry_run: bool, within: float | None) -> Request:
+    """Return a DELETE of exactly this object in exactly this state."""
+    options: dict[str, object] = {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "propagationPolicy": str(request.propagation),
+        "preconditions": {
+            "uid": request.precondition.uid,  # guard: delete-uid
+            "resourceVersion": request.precondition.resource_version,  # guard: delete-version
+        },
+    }
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return for_object("DELETE", request.resource, request.ref, body=options, within=within)
 
 
 def for_collection(

@@ -47,7 +47,13 @@ from applyprune.planning.inventory.named_options import (
     known_names,
     with_names_resolved,
 )
-from applyprune.planning.inventory.selection import partial_problem
+from applyprune.planning.inventory.selection import (
+    partial_problem,
+    refuse_needed,
+    refuse_unselected,
+    selected,
+    unmatched,
+)
 from applyprune.planning.plan import make_plan
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.leaving import left_entries, objects_to_prune
@@ -167,7 +173,7 @@ def plan_with(
         applyset,
         namespace=request.namespace,
         options=options,
-        elsewhere=inventory.entries.keys() if options.apply.selector else (),
+        elsewhere=inventory.entries.keys() if options.apply.is_part else (),
         allows_late=request.is_first_part,
     )
     resolved = replace(resolved, desired=before_late(resolved.desired, resolved.late))
@@ -178,19 +184,20 @@ def plan_with(
     if errors := [*resolved.errors, *rules.errors]:
         yield from _refuse_input(errors, resolved, inventory, resource_map, request, context)
     makes_namespace = _refuse_run(inventory, resolved.manifests, request, context)
-    if options.apply.selector:
+    if options.apply.is_part:
         picked = [
             *(desired.ref for desired in resolved.desired),
             *(ref for ref, _ in unknown),
         ]
-        yield WarningRaised(partial_problem(options.apply.selector, picked, inventory.entries))
+        refuse_unselected(options, picked, inventory.entries, applyset)
+        yield WarningRaised(partial_problem(options, picked, inventory.entries))
     reader = SnapshotReader(cluster, context.workers, applyset, context.store)
     snapshot = reader.read(
         resolved.desired,
         inventory,
         resource_map,
         prunes=options.prune.enabled
-        and not options.apply.selector
+        and not options.apply.is_part
         and options.mode is not Mode.ORPHAN,
     )
     if options.mode is Mode.APPLY:
@@ -200,7 +207,9 @@ def plan_with(
     snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context)
     if not inventory.exists:
         refuse_without_inventory(snapshot, applyset, options.mode)
-    if not inventory.exists and options.mode is Mode.DELETE:
+    if options.mode is Mode.DELETE and options.is_part:
+        yield from _deleted_part(inventory, snapshot, context)
+    elif not inventory.exists and options.mode is Mode.DELETE:
         # To delete a set twice is not a failure, but a mistyped name must be visible.
         yield WarningRaised(as_problem(no_such_set(applyset)))
     plan = make_plan(
@@ -268,7 +277,7 @@ def _with_cascades(
     if options.mode is Mode.ORPHAN:
         return snapshot
     to_prune = objects_to_prune(
-        left_entries(resolved.desired, inventory, options),
+        left_entries(resolved.desired, inventory, snapshot, options),
         snapshot,
         context.applyset,
         options,
@@ -289,6 +298,20 @@ def _with_cascades(
         dependants=dependants.count(deletions, snapshot.live_objects),
         registered=proofs.registered,
     )
+
+
+def _deleted_part(
+    inventory: Inventory, snapshot: ClusterSnapshot, context: RunContext
+) -> Generator[Event, None, None]:
+    """Yield that a part of the set is deleted; raise if it is empty, or if the rest needs it."""
+    options, applyset = context.options, context.applyset
+    if not inventory.entries:
+        raise no_such_set(applyset)
+    if not (entries := selected(inventory, snapshot.states, options)):
+        raise unmatched(options, inventory.entries)
+    refuse_needed(entries, inventory, snapshot.states)  # guard: part-dependents
+    refs = [entry.ref for entry in entries]
+    yield WarningRaised(partial_problem(options, refs, inventory.entries))
 
 
 def _refuse_input(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from applyprune.clock import Lease
+from applyprune.model.access import Access, AccessRule
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import Absent, LiveObject, WatchEvent
@@ -14,6 +15,16 @@ from applyprune.model.resources import Registrations, Resource, ResourceMap
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+class Reviews(Protocol):
+    """What asks an API server for the rights of the account; thread-safe."""
+
+    def rules(self, namespace: str) -> Sequence[AccessRule]:
+        """Return rules that allow something in a namespace; others may exist."""
+
+    def is_allowed(self, access: Access) -> bool:
+        """Return whether the server would authorize a request."""
 
 
 class Cluster(Protocol):
@@ -44,6 +55,10 @@ class Cluster(Protocol):
 
     def registrations(self) -> Registrations:
         """Return the CRDs and APIServices, in full; raises Forbidden without the right to it."""
+
+    @property
+    def access(self) -> Reviews:
+        """Return what asks the server for the rights of this account."""
 
     def is_ready(self) -> bool:
         """Return whether the server says that it is ready."""

@@ -227,6 +227,7 @@ class _Run:
         yield from summary.counted(unanswered(self.unknown))
         refused = (step for step in self.plan.applies if step.problem is not None)
         yield from summary.counted(map(of_apply, refused))
+        yield from summary.counted(unanswered(self.plan.forbidden))
         yield from self._report_not_pruned(self.plan.no_prune)
         yield summary.finished()
 

@@ -144,6 +144,13 @@ class ApplyOptions:
     """The default rules that are switched off: see ``DefaultRule``."""
     selector: Selector | None = None
     """Apply only the manifests that it matches, and prune nothing; None for all manifests."""
+    only: frozenset[str] = frozenset()
+    """Apply only these objects, each as KIND/NAME, and prune nothing; empty for all manifests."""
+
+    @property
+    def is_part(self) -> bool:
+        """Return whether only a part of the input is applied."""
+        return self.selector is not None or bool(self.only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +276,10 @@ class Options:
     check: bool = False
     """Check the plan on the server, and look up references, before the first write."""
     select: frozenset[str] = frozenset()
-    """The objects that a move or ``Mode.ORPHAN`` works on, each as KIND/NAME; empty for all objects
-    of the set."""
+    """The objects that a move, a delete or ``Mode.ORPHAN`` works on, each as KIND/NAME; empty for
+    all objects of the set."""
+    select_labels: Selector | None = None
+    """The labels of the live objects that a delete works on; None for all objects of the set."""
     approval: Approval = Approval.AUTOMATIC
     """Which plans run only if their digest is approved."""
     approved_plan: str = ""
@@ -299,7 +308,12 @@ class Options:
     @property
     def removes_set(self) -> bool:
         """Return whether the run removes the whole set, with its inventory."""
-        return self.mode is Mode.DELETE or (self.mode is Mode.ORPHAN and not self.select)
+        return self.mode in {Mode.DELETE, Mode.ORPHAN} and not self.is_part  # guard: whole-set
+
+    @property
+    def is_part(self) -> bool:
+        """Return whether the run works on a part of the set only."""
+        return bool(self.select) or self.select_labels is not None or self.apply.is_part
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

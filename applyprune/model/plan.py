@@ -347,6 +347,10 @@ class Plan:
     """What the user should know before the first write."""
     inventory: str = ""
     """The UID and the generation of the inventory that it was made from."""
+    lacks_rights: bool = False
+    """Whether the account lacks a right that the run needs; then it writes nothing."""
+    forbidden: tuple[tuple[Ref, Problem], ...] = ()
+    """What the account may not do to objects without a step: the inventory, its namespace."""
     needs_approval: str = ""
     """The digest to approve so that all of the plan may run; empty if none is needed."""
 

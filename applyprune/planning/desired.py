@@ -31,6 +31,7 @@ from applyprune.planning.dependencies import asked_for
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import manifest_digest, normalize, ruled_digest
 from applyprune.planning.fields.null_fields import without_nulls
+from applyprune.planning.inventory.selection import is_applied_part
 from applyprune.planning.order import in_order, is_built_in, wave_asked
 from applyprune.planning.ownership.default_rules import without_defaults
 from applyprune.planning.ownership.ignored_fields import (
@@ -123,13 +124,12 @@ def resolve(
     warnings: list[Problem] = []
     desired: dict[Ref, Desired] = {}
     unknown: list[tuple[Ref, Problem]] = []
-    override, selector = options.apply.namespace_override, options.apply.selector
+    override = options.apply.namespace_override
     selected: set[Ref] = set()
     moved: dict[Ref, Ref] = {}
     for manifest in late.others if allows_late else found.manifests:
         own_namespace = override or manifest.namespace or namespace
-        is_chosen = selector is None or selector.matches(labels_of(manifest))
-        is_selected = is_chosen and not is_undecided(manifest, options.apply.helm_hooks)
+        is_decided = not is_undecided(manifest, options.apply.helm_hooks)
         # guard: unknown-annotation
         faults = [*annotation_errors(manifest.body["metadata"], manifest.origin)]
         try:
@@ -137,8 +137,9 @@ def resolve(
             candidate = _settle(manifest, resource, applyset, own_namespace, versions, rules)
             _check(candidate, manifest, applyset, desired, override=override)
         except _Silent as error:
-            if is_selected:
-                unknown.append((_likely_ref(manifest, own_namespace), as_problem(error)))
+            likely = _likely_ref(manifest, own_namespace)
+            if is_decided and is_applied_part(options.apply, labels_of(manifest), likely):
+                unknown.append((likely, as_problem(error)))
             errors += faults
             continue
         except InputError as error:
@@ -150,7 +151,7 @@ def resolve(
             wrong |= {likely, replace(likely, namespace="")}
             continue
         desired[candidate.ref] = candidate
-        if is_selected:
+        if is_decided and is_applied_part(options.apply, labels_of(manifest), candidate.ref):
             selected.add(candidate.ref)
         if override and resource.namespaced:
             moved[replace(candidate.ref, namespace=manifest.namespace or namespace)] = candidate.ref
@@ -158,7 +159,11 @@ def resolve(
     hooks = [
         hook
         for hook in found.hooks
-        if selector is None or selector.matches(labels_of(hook.manifest))
+        if is_applied_part(
+            options.apply,
+            labels_of(hook.manifest),
+            _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace),
+        )
     ]
     if (refused := hooks_refusal(hooks, options.apply.helm_hooks)) is not None:
         errors.append(refused)

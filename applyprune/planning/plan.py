@@ -65,7 +65,7 @@ def make_plan(
 ) -> Plan:
     """Decide about every object of the input and every entry of the inventory.
 
-    With a selector, the input is only a part of the set, so nothing has left the set.
+    If the options select a part of the input, nothing has left the set.
     ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its chart hooks
     that do not belong to the set. ``new_namespace`` is the one that the run creates for the
     inventory; empty if it exists.
@@ -80,7 +80,7 @@ def make_plan(
     )
     wanted = {member.ref for member in desired}
     removed, if_approved = remove_steps(
-        left_entries(desired, inventory, options),
+        left_entries(desired, inventory, snapshot, options),
         snapshot,
         applyset,
         options,

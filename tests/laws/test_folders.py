@@ -116,8 +116,10 @@ SIBLINGS: Mapping[str, set[str]] = {
         "planning.fields",
         "planning.order",
         "planning.pod_template",
+        "planning.readiness",
         "planning.schema",
         "planning.suggest",
+        "planning.summary",
     },
     "planning.approval": {
         "planning.applyset",

@@ -11,6 +11,7 @@ from tests.support.package import modules, tree
 BUILDER = "applyprune.cluster.object_requests"
 """The only module that makes a request."""
 CLIENT = {
+    "applyprune.cluster.access_reviews",
     "applyprune.cluster.client",
     "applyprune.cluster.discovery",
     "applyprune.cluster.kept_documents",

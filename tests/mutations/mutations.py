@@ -52,6 +52,8 @@ _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
 _UNSERVED = "tests/engine/failures/test_unserved_kinds.py::"
+_PART = "tests/engine/test_part_of_a_set.py::"
+_RIGHTS = "tests/engine/checks/test_permissions.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
 _FORGED = "tests/engine/guards/test_forged_records.py::"
@@ -130,6 +132,55 @@ MUTATIONS = (
         r" and .+",
         "",
         f"{_EMPTY}test_only_versions_that_are_not_served_are_dead",
+    ),
+    Mutation(
+        "the rule that nothing has left a set of which only a part is applied",
+        ("part-of-input",),
+        "if .*:",
+        "if 0:",
+        f"{_PART}test_named_objects_are_applied_and_nothing_is_pruned",
+    ),
+    Mutation(
+        "the inventory after the deletion of a part of the set",
+        ("whole-set",),
+        " and not .*",
+        "",
+        f"{_PART}test_part_of_a_set_is_deleted_by_name",
+    ),
+    Mutation(
+        "the labels of an object that is read again before its delete",
+        ("selected-labels",),
+        "if .*:",
+        "if 0:",
+        f"{_PART}test_object_that_loses_the_labels_before_its_delete_stays",
+    ),
+    Mutation(
+        "the dependents of a part of the set",
+        ("part-dependents",),
+        LINE,
+        "",
+        f"{_PART}test_part_that_the_rest_depends_on_is_not_deleted",
+    ),
+    Mutation(
+        "the names to which a rule of a role is limited",
+        ("resource-names",),
+        r"not self\.names",
+        "True",
+        f"{_RIGHTS}test_rule_with_names_allows_only_these",
+    ),
+    Mutation(
+        "the server's answer about a right",
+        ("access-review",),
+        "if not .*}",
+        "if 0}",
+        f"{_RIGHTS}test_missing_rights_are_all_reported_before_the_first_write",
+    ),
+    Mutation(
+        "the refusal of a plan with a forbidden write",
+        ("missing-rights",),
+        "= .*",
+        "= False",
+        f"{_RIGHTS}test_plan_with_a_forbidden_prune_writes_nothing",
     ),
     Mutation(
         "the write-ahead",

@@ -118,6 +118,10 @@ class AuditTrail:
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubject"
+"""Where the reviews of one's own rights are: a POST there stores nothing."""
+
+
 def writes(audit: AuditTrail) -> list[str]:
     """Return applyprune's requests that would have changed something, as the server saw them."""
     return [
@@ -126,5 +130,6 @@ def writes(audit: AuditTrail) -> list[str]:
         if event["userAgent"].startswith("applyprune/")
         and event["verb"] in WRITES
         and "dryRun=All" not in event["requestURI"]
+        and not event["requestURI"].startswith(REVIEWS)
         and not (event.get("requestObject") or {}).get("dryRun")
     ]

@@ -43,11 +43,12 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         no_default_ignore: tuple[str, ...],
         **others: Any,
     ) -> Any:
-        if options.apply.selector and prune and is_given("prune"):
+        if options.apply.is_part and prune and is_given("prune"):
+            part = "--selector" if options.apply.selector else "--only"
             raise UsageError(
-                "--prune and --selector exclude each other",
-                reason="the objects that the selector omits would look as if they had left the set",
-                hint="Prune in a run without --selector.",
+                f"--prune and {part} exclude each other",
+                reason="the objects that are not selected would look as if they had left the set",
+                hint=f"Prune in a run without {part}.",
             )
         options = replace(
             options,

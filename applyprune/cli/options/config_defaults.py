@@ -108,9 +108,19 @@ def name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(name: str | None, **others: Any) -> Any:
-        if not (name := name or config_in_use().name):
+        if not name:
             raise no_set_given()
         return verb(name=name, **others)
+
+    return optional_name_argument(command)
+
+
+def optional_name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add NAME and --config to a verb that needs no set; ``name`` may be None."""
+
+    @wraps(verb)
+    def command(name: str | None, **others: Any) -> Any:
+        return verb(name=name or config_in_use().name or None, **others)
 
     name = click.argument("name", type=SET, required=False, is_eager=True, callback=_note)
     return name(_config_option(command))

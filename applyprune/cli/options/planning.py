@@ -8,12 +8,12 @@ from applyprune.cli.options.apply import apply_options
 from applyprune.cli.options.cluster_access import cluster_options
 from applyprune.cli.options.config_defaults import name_argument
 from applyprune.cli.options.guard_options import guard_options
+from applyprune.cli.options.part_options import selection_option
 from applyprune.cli.options.run_options import (
     input_option,
     optional_input_option,
     placement_option,
     removal_options,
-    selection_option,
 )
 
 if TYPE_CHECKING:

@@ -25,12 +25,10 @@ from applyprune.model.options import (
     WaitOptions,
     seconds_of,
 )
-from applyprune.model.text.label_selector import parse_selector
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.model.text.label_selector import Selector
     from applyprune.sources import Overlay
 
 __all__ = [
@@ -43,7 +41,6 @@ __all__ = [
     "placement_option",
     "record_options",
     "run_options",
-    "selection_option",
     "set_argument",
     "timeout_option",
     "yes_option",
@@ -130,7 +127,10 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that decide which objects an input means; they become part of ``options``."""
 
     @wraps(verb)
-    def command(options: Options, namespace_override: str, helm_hooks: str, **others: Any) -> Any:
+    def command(
+        namespace_override: str, helm_hooks: str, options: Options | None = None, **others: Any
+    ) -> Any:
+        options = options or Options()
         options = replace(
             options,
             apply=replace(
@@ -161,25 +161,6 @@ def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             "of a RoleBinding, do not change.",
         ),
     )
-
-
-def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -l to a verb that can apply a part of the set; it becomes part of ``options``."""
-
-    @wraps(verb)
-    def command(options: Options, selector: Selector | None, **others: Any) -> Any:
-        return verb(
-            options=replace(options, apply=replace(options.apply, selector=selector)), **others
-        )
-
-    return click.option(
-        "-l",
-        "--selector",
-        metavar="SELECTOR",
-        callback=_selector,
-        help="Apply only the manifests with these labels: app=web or 'app in (web,db)'. "
-        "The rest of the set does not change, and nothing is pruned.",
-    )(command)
 
 
 def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -291,20 +272,6 @@ def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
 def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Return the seconds of a duration; None if it was not given."""
     return None if value is None else duration(ctx, param, value)
-
-
-def _selector(ctx: click.Context, param: click.Parameter, value: str | None) -> Selector | None:
-    del ctx, param
-    if value is None:
-        return None
-    try:
-        return parse_selector(value)
-    except ValueError as error:
-        raise UsageError(
-            f"invalid label selector {value!r}",
-            reason=str(error),
-            hint="Write labels as app=web,tier!=db or 'app in (web,db),!canary'.",
-        ) from error
 
 
 def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:

@@ -11,6 +11,7 @@ from applyprune.engine.checks.field_conflicts import (
     with_drift_reverted,
 )
 from applyprune.engine.checks.fields import with_fields_checked
+from applyprune.engine.checks.permissions import with_permissions_checked
 from applyprune.engine.preview import NOT_APPLIED
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun
@@ -77,4 +78,8 @@ def check_plan(
     plan = completed(plan, context.applyset, options)
     if stage.unknown and plan.removals and not plan.no_prune:
         plan = replace(plan, no_prune=NOT_APPLIED)
+    if asks_server and options.check:
+        plan = with_permissions_checked(
+            plan, context, stage.inventory, makes_namespace=stage.makes_namespace
+        )
     return plan

@@ -24,7 +24,7 @@ def missing_approval(plan: Plan, options: Options, *, takes_set: bool) -> str:
 
     ``takes_set`` says whether the set gets another owner.
     """
-    if plan.faults:
+    if plan.faults or plan.lacks_rights:
         return ""  # nothing of it runs anyway
     if options.approval is Approval.ALWAYS:
         approved = plan.digest == options.approved_plan  # guard: whole-plan-approved
@@ -65,7 +65,8 @@ def is_held(plan: Plan, options: Options) -> bool:
         and not options.prune.apply_anyway  # guard: apply-anyway
     )
     is_unapproved = options.approval is Approval.ALWAYS and bool(plan.needs_approval)
-    is_wrong = bool(plan.faults) or prune_is_refused
+    lacks_rights = plan.lacks_rights  # guard: missing-rights
+    is_wrong = bool(plan.faults) or lacks_rights or prune_is_refused
     return is_wrong or is_unapproved  # guard: unapproved-plan
 
 

@@ -27,6 +27,7 @@ def shaping_options(options: Options) -> Mapping[str, OptionValue]:
         "namespace-override": apply.namespace_override,
         "on-drift": str(apply.on_drift),
         "no-default-ignore": tuple(sorted(apply.no_default_ignore)),
+        "only": tuple(sorted(apply.only)),
         "orphan": tuple(sorted(prune.orphan)),
         "propagation": str(prune.propagation).lower(),
         "prune": prune.enabled,

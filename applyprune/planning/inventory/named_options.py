@@ -27,7 +27,8 @@ _ALL = "*"
 def has_names(options: Options) -> bool:
     """Return whether any option names a kind or an object."""
     prune = options.prune
-    named = (options.select, prune.orphan, prune.allow_cascade, prune.allow_kinds)
+    chosen = (options.select, options.apply.only)
+    named = (*chosen, prune.orphan, prune.allow_cascade, prune.allow_kinds)
     return any(named) or bool(options.wait.ready_when or options.apply.ignore)
 
 
@@ -63,7 +64,11 @@ def with_names_resolved(
         select=resolver.objects(options.select),
         prune=prune,
         wait=replace(options.wait, ready_when=ready_when),
-        apply=replace(options.apply, ignore=tuple(map(resolver.rule, options.apply.ignore))),
+        apply=replace(
+            options.apply,
+            only=resolver.objects(options.apply.only, "--only"),
+            ignore=tuple(map(resolver.rule, options.apply.ignore)),
+        ),
     )
     return resolved, tuple(resolver.warnings)
 

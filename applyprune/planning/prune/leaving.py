@@ -12,7 +12,7 @@ from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import Desired, Fate, Removals, RemoveStep
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.inventory.selection import chosen
+from applyprune.planning.inventory.selection import selected
 from applyprune.planning.ownership.owner import (
     Owner,
     is_marked,
@@ -89,15 +89,14 @@ def without_other_uid(step: RemoveStep) -> RemoveStep:
 
 
 def left_entries(
-    desired: Sequence[Desired], inventory: Inventory, options: Options
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot, options: Options
 ) -> list[InventoryEntry]:
-    """Return the entries that have left the set; with a selector, the input is only a part."""
+    """Return the entries that have left the set: none if the input is only a part of the set."""
+    if options.apply.is_part:  # guard: part-of-input
+        return []
     wanted = {member.ref for member in desired}
-    return [
-        entry
-        for entry in chosen(options.select, inventory.entries.values())
-        if entry.ref not in wanted and options.apply.selector is None
-    ]
+    entries = selected(inventory, snapshot.states, options)
+    return [entry for entry in entries if entry.ref not in wanted]
 
 
 def objects_to_prune(

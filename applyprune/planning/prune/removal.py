@@ -54,6 +54,9 @@ def remove_step(
             hint="Run again.",
         )
         return RemoveStep(entry, resource, Fate.REFUSE, problem=as_problem(doubt))
+    selector = options.select_labels
+    if selector is not None and not selector.matches(state.labels):  # guard: selected-labels
+        return RemoveStep(entry, resource, Fate.LEAVE, state, "it has lost the selected labels")
     if options.mode is Mode.ORPHAN:
         return _orphan(entry, resource, state, snapshot, applyset)
     return _of_live(entry, resource, state, snapshot, applyset, options)

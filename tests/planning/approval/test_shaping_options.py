@@ -51,6 +51,7 @@ OTHERS: dict[str, tuple[Any, str, str]] = {
     "helm_hooks": (HelmHooks.APPLY, "--helm-hooks=refuse", "--helm-hooks=apply"),
     "namespace_override": ("x", "no --namespace-override", "--namespace-override=x"),
     "selector": (parse_selector("app=web"), "no --selector", "--selector=app=web"),
+    "only": (frozenset({"configmap/a"}), "no --only", "--only=configmap/a"),
     "enabled": (False, "--prune", "--no-prune"),
     "orphan": (frozenset({"configmap/a"}), "no --orphan", "--orphan=configmap/a"),
     "prune_adopted": (True, "no --prune-adopted", "--prune-adopted"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.options.config_defaults import name_argument
+from applyprune.cli.options.part_options import deletion_option
 from applyprune.cli.options.reporting import reporting_options
 from applyprune.cli.options.run_options import (
     RunCommand,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 @name_argument
 @cluster_options
 @run_options
+@deletion_option
 @reporting_options
 @yes_option
 def delete(
@@ -35,19 +37,23 @@ def delete(
     """Delete everything that the set NAME created, then its inventory.
 
     Adopted objects, and objects with a keep annotation, are orphaned: they stay in the cluster,
-    without the set's label.
+    without the set's label. With -l or --only, only a part of the set is deleted: the rest and the
+    inventory stay.
 
     \b
     Examples:
       applyprune delete web --dry-run
       applyprune delete web --yes
+      applyprune delete web --only deployment/web
+      applyprune delete web -l app=web
     """
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import no_input, run_set
 
     confirmation = Confirmation(reporting, yes)
     if options.dry_run is DryRun.OFF:
-        confirmation.require(f"deleting the set {name}")
+        part = "a part of " if options.is_part else ""
+        confirmation.require(f"deleting {part}the set {name}")
     options = replace(options, mode=Mode.DELETE)
     return reporting.print_events(
         run_set(cluster_target, name, no_input, options, confirmation),
