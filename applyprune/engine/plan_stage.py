@@ -261,7 +261,7 @@ def _with_cascades(
     if options.mode is Mode.ORPHAN:
         return snapshot
     to_prune = objects_to_prune(
-        left_entries(resolved.desired, inventory, options),
+        left_entries(resolved.desired, inventory, snapshot, options),
         snapshot,
         context.applyset,
         options,

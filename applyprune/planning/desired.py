@@ -17,7 +17,13 @@ from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.model.resources import CRD, Resource, ResourceMap
-from applyprune.planning.annotations import READY_WHEN, annotation_errors, orphan_mark
+from applyprune.planning.annotations import (
+    READY_WHEN,
+    annotation_errors,
+    orphan_mark,
+    recreate_rule,
+    timeout_of,
+)
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import (
     ChartHook,
@@ -29,6 +35,12 @@ from applyprune.planning.checks.helm_hooks import (
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import manifest_digest, normalize, ruled_digest
 from applyprune.planning.fields.null_fields import without_nulls
+from applyprune.planning.marks.apply_mark import (
+    apply_rule,
+    is_disabled,
+    peer_errors,
+    unread_marks,
+)
 from applyprune.planning.order import in_order, is_built_in
 from applyprune.planning.ownership.default_rules import without_defaults
 from applyprune.planning.ownership.ignored_fields import (
@@ -38,7 +50,6 @@ from applyprune.planning.ownership.ignored_fields import (
 )
 from applyprune.planning.readiness.wait_rules import wait_word
 from applyprune.planning.schema.crd import defined_resources, served_versions
-from applyprune.planning.schema.server_errors import is_recreation_allowed
 from applyprune.planning.suggest import advice_for_kind
 
 if TYPE_CHECKING:
@@ -101,14 +112,14 @@ def resolve(
     coming = {
         resource.gvk: resource
         for manifest in found.manifests
-        if manifest.gvk.group_kind == CRD
+        if manifest.gvk.group_kind == CRD and not is_disabled(manifest)
         for resource in defined_resources(manifest.body)
     }
     versions = served_versions(catalogue, coming.values())
     rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
     errors: list[InputError] = [*found.errors]
     wrong: set[Ref] = set()
-    warnings: list[Problem] = []
+    warnings: list[Problem] = [*unread_marks(found.manifests)]
     desired: dict[Ref, Desired] = {}
     unknown: list[tuple[Ref, Problem]] = []
     override, selector = options.apply.namespace_override, options.apply.selector
@@ -119,7 +130,10 @@ def resolve(
         is_chosen = selector is None or selector.matches(labels_of(manifest))
         is_selected = is_chosen and not is_undecided(manifest, options.apply.helm_hooks)
         metadata = manifest.body["metadata"]
-        faults = [*annotation_errors(metadata, manifest.origin)]  # guard: unknown-annotation
+        faults: list[InputError] = [
+            *annotation_errors(metadata, manifest.origin),  # guard: unknown-annotation
+            *peer_errors(metadata, manifest.origin),  # guard: unknown-peer-value
+        ]
         try:
             resource = _resource(manifest, catalogue, coming)
             candidate = _settle(manifest, resource, applyset, own_namespace, versions, rules)
@@ -211,6 +225,9 @@ def _resource(
     if found is not None:
         return found
     gvk = manifest.gvk
+    if is_disabled(manifest):
+        # Nothing is sent for it: only its ref counts, and only if its kind is served again.
+        return Resource(gvk.group, gvk.version, gvk.kind, "", namespaced=True)
     if gvk.group in catalogue.stale:
         raise _Silent(
             f"the kind {gvk} is unknown",
@@ -250,6 +267,7 @@ def _settle(
     )
     spec = mapping(body.get("spec"))
     ruled = matching_pointers(rules.given, ref, body)
+    rule, mark = apply_rule(body["metadata"])
     return Desired(
         ref=ref,
         resource=resource,
@@ -260,7 +278,10 @@ def _settle(
         has_ttl=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
-        recreate=is_recreation_allowed(body["metadata"]),
+        recreate=recreate_rule(body["metadata"]),
+        apply=rule,
+        apply_mark=mark,
+        timeout=timeout_of(body["metadata"], manifest.origin),
         conflicts=conflict_rule(body),
         ignored=(*ignored_fields(body, manifest.origin), *ruled),
         left=left,

@@ -128,12 +128,12 @@ class ReadinessWaiter:
                     self.not_ready.discard(ref)
                     yield ReadinessReported(ref, state, elapsed)
             failed = [ref for ref in pending if states[ref].status is Status.FAILED]
-            late = elapsed > self.timeout
-            if failed or (pending and late):
-                yield from self._report_not_ready(failed or list(pending), pending, states, elapsed)
-                if late or not self.patient:
+            late = [ref for ref in pending if elapsed > (pending[ref].timeout or self.timeout)]
+            if ended := failed or late:
+                yield from self._report_not_ready(ended, pending, states, elapsed)
+                if not self.patient:
                     return
-                for ref in failed:
+                for ref in ended:
                     del pending[ref]
             if elapsed > _WATCH_RELATED_AFTER:
                 self._watch_related(pending, informer)
@@ -361,6 +361,7 @@ class ReadinessRules:
                 completed=desired.ref in completed,
                 has_status=self._has_status(desired),
                 job_started=desired.wait == Wait.STARTED,
+                timeout=desired.timeout,
                 rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
             )
             for desired in candidates
