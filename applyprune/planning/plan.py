@@ -215,8 +215,10 @@ def _apply_step(
         depends_on=desired.depends_on,
         orphan_reason=desired.orphan_reason,
     )
-    if (untouched := step_of_left(desired, entry, fresh, state, applyset)) is not None:
-        return untouched
+    if not isinstance(state, LiveObject):
+        untouched = step_of_left(desired, entry, fresh, state, applyset)
+        if untouched is not None:
+            return untouched
     if isinstance(state, Unknown):
         refused = refused_step(desired, entry or fresh, state.problem, None)
         return replace(refused, is_unread=True)

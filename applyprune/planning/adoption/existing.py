@@ -39,12 +39,12 @@ def existing_step(
     options: Options,
 ) -> ApplyStep:
     """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
-    desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
-    if filled := filled_by_others(desired.body, live, applyset.manager):
-        desired = replace(desired, ignored=(*desired.ignored, *filled))
     fresh = entry_before_apply(desired, live, None, applyset)
     if (left := step_of_left(desired, entry, fresh, live, applyset)) is not None:
         return left
+    desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
+    if filled := filled_by_others(desired.body, live, applyset.manager):
+        desired = replace(desired, ignored=(*desired.ignored, *filled))
     judged = owner_to_apply(live, entry, applyset)
     # An interrupted adoption has not marked the object yet.
     owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)
