@@ -269,7 +269,7 @@ class _Run:
         sent = {
             step.desired.ref: step.entry
             for step in self.plan.applies
-            if step.fate is not Fate.REFUSE
+            if step.fate is not Fate.REFUSE and not step.is_unlisted  # guard: unlisted-object
         }
         recovered = {entry.ref: entry for entry in self.plan.recovered}
         return {
@@ -303,7 +303,9 @@ class _Run:
             entries[ref] = entry_of_untouched(recorded, step.entry)
         entries.update({**self.context.lock.recorded_entries, **applier.confirmed})
         for ref in applier.skipped - self.inventory.entries.keys():
-            entries.pop(ref, None)
+            # One that is served by another group now was listed before.
+            if ref in entries and not entries[ref].uid:
+                del entries[ref]
 
     def _record_completed(
         self, entries: dict[Ref, InventoryEntry], applier: Applier

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from applyprune.model.apply_rules import ApplyRule, Recreate
 from applyprune.model.consequence import Consequence
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
@@ -53,8 +54,14 @@ class Desired:
     """The objects of the set in its depends-on annotation."""
     needs: frozenset[Ref] = frozenset()
     """The objects of the set that its fields name."""
-    recreate: bool = False
-    """Whether its manifest allows to delete and recreate it."""
+    recreate: Recreate = Recreate.NEVER
+    """When its manifest allows to delete and recreate it."""
+    apply: ApplyRule = ApplyRule.ALWAYS
+    """Whether it is applied in each run."""
+    apply_mark: str = ""
+    """The annotation that says so, ours or another tool's; empty if it is applied in each run."""
+    timeout: float | None = None
+    """How many seconds each wait for it may take; None for that of the run."""
     conflicts: OnConflict = OnConflict.FAIL
     """What to do on a field conflict."""
     ignored: tuple[str, ...] = ()
@@ -174,6 +181,15 @@ class ApplyStep:
     awaits_approval: bool = False
     """Whether it is left because it must be recreated, and that is not approved."""
 
+    is_left_alone: bool = False
+    """Whether it is left because an annotation of its manifest or of the object says so."""
+    is_unlisted: bool = False
+    """Whether it gets no entry, because it does not belong to the set."""
+    is_awaited: bool = False
+    """Whether it must exist, and did not when it was read."""
+    is_recorded: bool = False
+    """Whether its entry must be written although nothing is sent."""
+
     @property
     def is_new(self) -> bool:
         """Return whether the object does not exist yet, and the run creates or awaits it."""
@@ -182,7 +198,17 @@ class ApplyStep:
     @property
     def is_skipped(self) -> bool:
         """Return whether it is left although it differs from its manifest."""
-        return self.is_contended or self.awaits_approval
+        return self.is_contended or self.awaits_approval or self.is_left_alone
+
+    @property
+    def is_outside(self) -> bool:
+        """Return whether it must exist, but does not belong to the set."""
+        return self.desired.apply is ApplyRule.EXISTS
+
+    @property
+    def replaces(self) -> bool:
+        """Return whether its old object is deleted before the server has refused a change."""
+        return self.fate is Fate.RECREATE and self.desired.recreate is Recreate.ON_CHANGE
 
     reverts: tuple[tuple[str, str], ...] = ()
     """The drifted fields that the apply sets back: JSON pointers, each with who has changed it."""
@@ -374,7 +400,7 @@ class Plan:
         """Return whether any step needs a request that changes something."""
         return (
             bool(self.recovered)
-            or any(step.request is not None for step in self.applies)
+            or any(step.request is not None or step.is_recorded for step in self.applies)
             or (
                 not self.no_prune
                 and any(step.fate not in {Fate.REFUSE, Fate.LEAVE} for step in self.removals)

@@ -1,4 +1,4 @@
-"""The annotations that applyprune reads: its own, and those of other tools against deletion.
+"""The annotations of applyprune itself; ``planning.marks`` has those of other tools.
 
 They fail closed. A key under our prefix that is not in the table, or a value that its key does not
 have, is an error in a manifest; a live object with one is not deleted. Another tool's annotation
@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
+from applyprune.model.apply_rules import ApplyRule, Recreate
 from applyprune.model.json_access import mapping
+from applyprune.model.options import seconds_of
 from applyprune.planning.applyset import OWNED_BY, SHARD_OF, WANTED
+from applyprune.planning.marks.apply_mark import APPLY
+from applyprune.planning.marks.peer_marks import PARTS, Meaning, found_marks, plain
 from applyprune.planning.suggest import closest, did_you_mean
 
 if TYPE_CHECKING:
@@ -31,12 +35,36 @@ READY_WHEN = "applyprune.dev/ready-when"
 RECONCILE_NOW = "applyprune.dev/reconcile-now"
 """On a Bundle: each new value requests a reconcile at once."""
 RECREATE = "applyprune.dev/recreate"
+TIMEOUT = "applyprune.dev/timeout"
 WAIT = "applyprune.dev/wait"
 WAVE = "applyprune.dev/wave"
 
 FARTHEST_WAVE = 1_000
 DISABLED = "disabled"
 """The value of PRUNE."""
+
+
+def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
+    """Return how many seconds a wait for an object may take; None for that of the run."""
+    text = mapping(metadata.get("annotations")).get(TIMEOUT)
+    if text is None:
+        return None
+    try:
+        return seconds_of(str(text))
+    except ValueError as error:
+        raise InputError(
+            f"invalid {TIMEOUT}: {str(text)!r}",
+            location=origin,
+            reason=f"it {error}",
+            field=("metadata", "annotations", TIMEOUT),
+        ) from None
+
+
+def recreate_rule(metadata: Mapping[str, object]) -> Recreate:
+    """Return when a manifest allows to delete and recreate its object."""
+    value = str(mapping(metadata.get("annotations")).get(RECREATE, ""))
+    known = value in {Recreate.ALLOWED, Recreate.ON_CHANGE}
+    return Recreate(value) if known else Recreate.NEVER
 
 
 def wave_number(text: str) -> int | None:
@@ -46,16 +74,12 @@ def wave_number(text: str) -> int | None:
     return wave if abs(wave) <= FARTHEST_WAVE else None
 
 
-def _plain(value: str) -> str:
-    return value.strip().lower()
-
-
-def _is(word: str) -> Callable[[str], bool]:
-    return lambda value: _plain(value) == word
-
-
-def _is_true(value: str) -> bool:
-    return _plain(value) in {"1", "t", "true"}
+def _is_duration(value: str) -> bool:
+    try:
+        seconds_of(value)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +100,9 @@ class _Known:
         return not self.words or value in self.words
 
 
-_PRUNE = _Known((DISABLED,), _is(DISABLED))
+_PRUNE = _Known((DISABLED,), lambda value: plain(value) == DISABLED)
 _ANNOTATIONS: Mapping[str, _Known] = {
+    APPLY: _Known((ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE)),
     APPROVE: _Known(),
     CONFLICTS: _Known(("force", "skip")),
     IGNORED: _Known(),
@@ -85,7 +110,8 @@ _ANNOTATIONS: Mapping[str, _Known] = {
     PRUNE: _PRUNE,
     READY_WHEN: _Known(),
     RECONCILE_NOW: _Known(),
-    RECREATE: _Known(("allowed",)),
+    RECREATE: _Known((Recreate.ALLOWED, Recreate.ON_CHANGE)),
+    TIMEOUT: _Known(accepts=_is_duration),
     WAIT: _Known(("skip", "started")),
     WANTED: _Known(in_manifests=False),
     WAVE: _Known(accepts=lambda value: wave_number(value) is not None),
@@ -98,23 +124,6 @@ _PARTS: Mapping[str, tuple[str, Mapping[str, _Known]]] = {
     "labels": ("label", _LABELS),
 }
 
-# As the sources of each tool read them. Helm trims and lowers the value, and its uninstall deletes
-# no object that has the annotation, whatever its value. Flux ignores the case. kapp fails for a
-# value that it does not know. kluctl reads a boolean as Go does. The others compare exactly.
-_KEEP: Mapping[str, tuple[str, Callable[[str], bool]]] = {
-    PRUNE: (DISABLED, _is(DISABLED)),
-    "helm.sh/resource-policy": ("keep", lambda _: True),
-    "client.lifecycle.config.k8s.io/deletion": ("detach", _is("detach")),
-    "cli-utils.sigs.k8s.io/on-remove": ("keep", _is("keep")),
-    "kustomize.toolkit.fluxcd.io/prune": ("disabled", _is("disabled")),
-    "kustomize.toolkit.fluxcd.io/reconcile": ("disabled", _is("disabled")),
-    "kapp.k14s.io/delete-strategy": ("orphan", bool),
-    "kluctl.io/skip-delete": ("true", _is_true),
-}
-"""The annotations that keep an object: the documented value, and what means the same."""
-_ARGO = "argocd.argoproj.io/sync-options"
-_ARGO_OPTIONS = ("Delete=confirm", "Delete=false", "Prune=confirm", "Prune=false")
-
 
 def orphan_mark(metadata: Mapping[str, object]) -> str:
     """Return ``key: value`` of the first annotation that forbids deletion; empty if there is none.
@@ -122,16 +131,11 @@ def orphan_mark(metadata: Mapping[str, object]) -> str:
     Flux reads its annotations from labels too, so all are searched in both. The value in the text
     is the documented one, never a text of the object.
     """
-    for part in _PARTS:
-        marks = mapping(metadata.get(part))
-        for key, (word, keeps) in _KEEP.items():
-            if key in marks and keeps(value := str(marks[key])):
-                return f"{key}: {word}" if _is(word)(value) else key
-        asked = {_plain(option) for option in str(marks.get(_ARGO, "")).split(",")}
-        for option in _ARGO_OPTIONS:
-            if option.lower() in asked:
-                return f"{_ARGO}: {option}"
-    return ""
+    for part in PARTS:
+        value = mapping(metadata.get(part)).get(PRUNE)
+        if value is not None and _PRUNE.has(str(value)):
+            return f"{PRUNE}: {DISABLED}"
+    return next((found.text for found in found_marks(metadata, Meaning.KEEP)), "")
 
 
 def not_understood(metadata: Mapping[str, object]) -> str:

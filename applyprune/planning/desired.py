@@ -17,7 +17,13 @@ from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.model.resources import CRD, Resource, ResourceMap
-from applyprune.planning.annotations import READY_WHEN, annotation_errors, orphan_mark
+from applyprune.planning.annotations import (
+    READY_WHEN,
+    annotation_errors,
+    orphan_mark,
+    recreate_rule,
+    timeout_of,
+)
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import (
     ChartHook,
@@ -32,6 +38,12 @@ from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import manifest_digest, normalize, ruled_digest
 from applyprune.planning.fields.null_fields import without_nulls
 from applyprune.planning.inventory.selection import is_applied_part
+from applyprune.planning.marks.apply_mark import (
+    apply_rule,
+    is_disabled,
+    peer_errors,
+    unread_marks,
+)
 from applyprune.planning.order import in_order, is_built_in, wave_asked
 from applyprune.planning.ownership.default_rules import without_defaults
 from applyprune.planning.ownership.ignored_fields import (
@@ -41,7 +53,6 @@ from applyprune.planning.ownership.ignored_fields import (
 )
 from applyprune.planning.readiness.wait_rules import wait_word
 from applyprune.planning.schema.crd import defined_resources, served_versions
-from applyprune.planning.schema.immutable import is_recreation_allowed
 from applyprune.planning.suggest import advice_for_kind
 
 if TYPE_CHECKING:
@@ -113,7 +124,7 @@ def resolve(
     coming = {
         resource.gvk: resource
         for manifest in found.manifests
-        if manifest.gvk.group_kind == CRD
+        if manifest.gvk.group_kind == CRD and not is_disabled(manifest)
         for resource in defined_resources(manifest.body)
     }
     versions = served_versions(catalogue, coming.values())
@@ -121,7 +132,7 @@ def resolve(
     late = _late(found.manifests, catalogue, coming, namespace, options) if allows_late else _Late()
     errors: list[InputError] = [*found.errors, *late.errors]
     wrong: set[Ref] = {ref for one in late.objects for ref in one.refs}
-    warnings: list[Problem] = []
+    warnings: list[Problem] = [*unread_marks(found.manifests)]
     desired: dict[Ref, Desired] = {}
     unknown: list[tuple[Ref, Problem]] = []
     override = options.apply.namespace_override
@@ -130,8 +141,7 @@ def resolve(
     for manifest in late.others if allows_late else found.manifests:
         own_namespace = override or manifest.namespace or namespace
         is_decided = not is_undecided(manifest, options.apply.helm_hooks)
-        # guard: unknown-annotation
-        faults = [*annotation_errors(manifest.body["metadata"], manifest.origin)]
+        faults = _mark_errors(manifest)
         try:
             resource = _resource(manifest, catalogue, coming)
             candidate = _settle(manifest, resource, applyset, own_namespace, versions, rules)
@@ -234,6 +244,15 @@ def _late(
     return late
 
 
+def _mark_errors(manifest: Manifest) -> list[InputError]:
+    """Return an error for each annotation that applyprune or its own tool would not understand."""
+    metadata, origin = manifest.body["metadata"], manifest.origin
+    return [
+        *annotation_errors(metadata, origin),  # guard: unknown-annotation
+        *peer_errors(metadata, origin),  # guard: unknown-peer-value
+    ]
+
+
 def _left_out(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
     """Yield a warning for each part of a manifest that is not sent."""
     if manifest.namespace and not desired.resource.namespaced:
@@ -280,6 +299,9 @@ def _resource(
     if found is not None:
         return found
     gvk = manifest.gvk
+    if is_disabled(manifest):
+        # Nothing is sent for it: only its ref counts, and only if its kind is served again.
+        return Resource(gvk.group, gvk.version, gvk.kind, "", namespaced=True)
     if gvk.group in catalogue.stale:
         raise _Silent(
             f"the kind {gvk} is unknown",
@@ -326,6 +348,7 @@ def _settle(
     )
     spec = mapping(body.get("spec"))
     ruled = matching_pointers(rules.given, ref, body)
+    rule, mark = apply_rule(body["metadata"])
     return Desired(
         ref=ref,
         resource=resource,
@@ -336,7 +359,10 @@ def _settle(
         has_ttl=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
-        recreate=is_recreation_allowed(body["metadata"]),
+        recreate=recreate_rule(body["metadata"]),
+        apply=rule,
+        apply_mark=mark,
+        timeout=timeout_of(body["metadata"], manifest.origin),
         conflicts=conflict_rule(body),
         ignored=(*ignored_fields(body, manifest.origin), *ruled),
         left=left,

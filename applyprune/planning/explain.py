@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from applyprune.model.apply_rules import ApplyRule
 from applyprune.model.events import Explanation
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
@@ -24,6 +25,7 @@ from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orp
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.other_owner import owned_by_tool
 from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner, has_witness
 from applyprune.planning.prune.removal import ADOPTED, NO_WITNESS
 
@@ -75,6 +77,14 @@ class ExplainInput:
         return next((step for step in self.plan.removals if step.entry.ref == self.ref), None)
 
     @property
+    def is_released(self) -> bool:
+        """Return whether the input says that a listed object does not belong to the set."""
+        step, entry = self.step, self.entry
+        if entry is None or not isinstance(step, RemoveStep):
+            return False
+        return step.entry.orphan_reason != entry.orphan_reason
+
+    @property
     def desired(self) -> Desired | None:
         """Return the desired object of the input; None if it is not in the input."""
         return self.step.desired if isinstance(self.step, ApplyStep) else None
@@ -106,6 +116,8 @@ def _of_input(case: ExplainInput) -> Iterator[str]:
         yield f"it is in the input as a chart hook ({events}): {case.hook.manifest.origin}"
     elif case.silent is not None:
         yield f"it is in the input: {case.silent.location}"
+    elif case.is_released:
+        yield "it is in the input, which says that it does not belong to the set"
     elif case.desired is None:
         yield "it is not in the input"
     else:
@@ -162,6 +174,8 @@ def _of_live(case: ExplainInput) -> Iterator[str]:
         yield f"{case.applyset.manager} has applied it, {applied.get('time', 'time unknown')}"
     else:
         yield f"{case.applyset.manager} is not among its field managers"
+    if entry is None and (tool := owned_by_tool(state, case.applyset)):
+        yield f"its labels or annotations say that it belongs to {tool}"
     if state.terminating:
         held = f", blocked by {', '.join(state.finalizers)}" if state.finalizers else ""
         yield f"it is being deleted{held}"
@@ -285,13 +299,8 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
     match step.fate:
         case Fate.CREATE:
             return "It would be created."
-        case Fate.LEAVE if step.request is not None:
-            return "It would be applied, and nothing would change."
-        case Fate.LEAVE if step.is_contended:
-            return f"It would be skipped: {step.reason}."
         case Fate.LEAVE:
-            reason = step.reason or "it is unchanged since the last apply"
-            return f"Nothing would be sent: {reason}. --reapply-all sends it anyway."
+            return _of_left(step)
         case Fate.RECREATE:
             return f"It would be deleted and recreated: {step.reason}."
         case Fate.CHANGE | Fate.ADOPT:
@@ -300,6 +309,19 @@ def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
             return f"It would be applied: {step.reason or reason}."
         case _:
             return _REFUSED
+
+
+def _of_left(step: ApplyStep) -> str:
+    if step.request is not None:
+        return "It would be applied, and nothing would change."
+    if step.is_contended:
+        return f"It would be skipped: {step.reason}."
+    if step.is_left_alone:
+        return f"It would be left alone: {step.reason}."
+    if step.desired.apply is not ApplyRule.ALWAYS:
+        return f"Nothing would be sent: {step.reason}."
+    reason = step.reason or "it is unchanged since the last apply"
+    return f"Nothing would be sent: {reason}. --reapply-all sends it anyway."
 
 
 def _of_removal(step: RemoveStep, plan: Plan) -> str:

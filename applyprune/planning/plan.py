@@ -24,6 +24,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
 from applyprune.planning.adoption.existing import existing_step, refused_step
 from applyprune.planning.adoption.in_new_namespace import with_controllers_objects
+from applyprune.planning.adoption.left_alone import step_of_left
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
@@ -72,15 +73,18 @@ def make_plan(
     """
     restored = is_restored(inventory, snapshot)
     entries = recorded(desired, inventory, snapshot, applyset, restored=restored)
+    leaving = left_entries(desired, inventory, snapshot, options)
+    released = {entry.ref for entry in leaving}
+    members = [member for member in desired if member.ref not in released]
     applies = with_controllers_objects(
-        _apply_steps(desired, entries, snapshot, applyset, options),
+        _apply_steps(members, entries, snapshot, applyset, options),
         applyset,
         options,
         new_namespace=new_namespace,
     )
     wanted = {member.ref for member in desired}
     removed, if_approved = remove_steps(
-        left_entries(desired, inventory, snapshot, options),
+        leaving,
         snapshot,
         applyset,
         options,
@@ -158,7 +162,7 @@ def with_existing(
         plan,
         applies=tuple(
             existing_step(step.desired, None, live, snapshot, applyset, options)
-            if step.desired.ref == live.ref
+            if step.desired.ref == live.ref and step.request is not None
             else step
             for step in plan.applies
         ),
@@ -211,6 +215,10 @@ def _apply_step(
         depends_on=desired.depends_on,
         orphan_reason=desired.orphan_reason,
     )
+    if not isinstance(state, LiveObject):
+        untouched = step_of_left(desired, entry, fresh, state, applyset)
+        if untouched is not None:
+            return untouched
     if isinstance(state, Unknown):
         refused = refused_step(desired, entry or fresh, state.problem, None)
         return replace(refused, is_unread=True)

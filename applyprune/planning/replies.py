@@ -31,6 +31,7 @@ from applyprune.planning.ownership.owner import (
 from applyprune.planning.ownership.shared_fields import drifted_fields
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.finished_jobs import job_record
+from applyprune.planning.requests import delete_request
 from applyprune.planning.schema.immutable import NOT_CREATED, explained, says_immutable, why_not
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import State
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
+    from applyprune.model.request import DeleteRequest
     from applyprune.planning.applyset import ApplySetIdentity
 
 
@@ -228,6 +230,31 @@ def refuse_false_absence(uid: str, state: State, error: ApplypruneError) -> None
         + (f"; afterwards, {problem.message}" if problem else ""),
         hint="Run again.",
     ) from error
+
+
+def late_replacement(
+    step: ApplyStep,
+    planned: LiveObject,
+    state: State,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> tuple[LiveObject, DeleteRequest]:
+    """Return the object to recreate because its manifest has changed, and its delete.
+
+    ``planned`` is the object as the plan saw it, ``state`` as it is now. Raises RunFailed if it is
+    another one, or may not be deleted any more.
+    """
+    desired = step.desired
+    if not isinstance(state, LiveObject) or state.uid != planned.uid:
+        raise RunFailed(
+            f"{desired.ref} was deleted by somebody else during this run",
+            location=desired.origin,
+            hint="Run again.",
+        )
+    # guard: late-recreation-on-change
+    if reason := why_not(desired, step.entry, state, applyset, options):
+        raise RunFailed(f"{desired.ref} was not recreated", location=desired.origin, reason=reason)
+    return state, delete_request(desired.resource, state, options.prune.propagation)
 
 
 def refused_recreation(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune import ClusterConnection, Input, Plan
-    from tests.support.api import AuditTrail
+    from tests.support.api import Api, AuditTrail
 
 
 def _given(value: str) -> Input:
@@ -92,3 +92,36 @@ def test_impossible_validity_is_refused(web: ApplySet) -> None:
     for seconds in (0.0, -1.0, 0.5, math.nan, math.inf, 366 * 24 * 3600):
         with pytest.raises(UsageError, match="valid for at least 1s, and at most 8760h"):
             web.plan_file(plan, expires_in=seconds)
+
+
+def test_marks_of_manifests_hold_for_a_plan_file(web: ApplySet, api: Api, tmp_path: Path) -> None:
+    """An object that only must exist may come after the plan; the others are as reviewed."""
+    recreate, apply = "applyprune.dev/recreate", "applyprune.dev/apply"
+    old = config_map("r", "1", annotations={recreate: "on-change"})
+    web.apply(load(objects=[config_map("a"), config_map("b"), config_map("c"), old]))
+    marked = load(
+        objects=[
+            config_map("a", "new", annotations={apply: "disabled"}),
+            config_map("b", annotations={apply: "exists"}),
+            config_map("must", annotations={apply: "exists"}),
+            config_map("o", annotations={apply: "once"}),
+            config_map("r", "2", annotations={recreate: "on-change"}),
+        ]
+    )
+    path = tmp_path / "web.plan"
+    plan = web.plan(marked).plan
+    assert plan is not None
+    write_plan(path, web.plan_file(plan))
+    configs = f"/api/v1/namespaces/{web.identity.namespace}/configmaps"
+    api("POST", configs, config_map("must"))
+    done = web.apply_plan(marked, read_plan(path))
+    done.raise_for_failures()
+    assert {one.ref.name: one.outcome for one in done.objects} == {
+        "a": Outcome.SKIPPED,
+        "b": Outcome.ORPHANED,
+        "c": Outcome.PRUNED,
+        "must": Outcome.UNCHANGED,
+        "o": Outcome.CREATED,
+        "r": Outcome.RECREATED,
+    }
+    assert api.get(f"{configs}/r")["data"] == {"key": "2"}

@@ -18,6 +18,7 @@ from applyprune.output.printers import PRINTERS
 from applyprune.planning import annotations as marks
 from applyprune.planning import applyset, dependencies
 from applyprune.planning.checks import helm_hooks
+from applyprune.planning.marks.peer_marks import OWNER_MARKS, PEER_MARKS, Handling, Meaning
 from tests.docs import config_schema
 from tests.docs.generate import commands, generated, options
 from tests.docs.pages import PAGES, ROOT, first_column, page
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 NO_ERRORS = {0, 1, BUG}
 """Exit codes that no error has: done, differences found, our own mistake."""
+HANDLED = {
+    Handling.HONOURED: "Marks of other tools that are honoured",
+    Handling.REFUSED: "Marks of other tools that are refused",
+    Handling.NAMED: "Marks of other tools that are not read",
+}
+"""The headings of the page about annotations."""
 EXIT_CODES = page("docs/reference/exit-codes.md")
 ANNOTATIONS = page("docs/reference/annotations.md")
 OUTPUT = page("docs/reference/output.md")
@@ -131,8 +138,23 @@ def test_keep_annotations_are_listed() -> None:
     """The table of annotations is the one that the planner reads."""
     kept = ANNOTATIONS.section("Keeping an object")
     said = set(re.findall(r"`([a-z0-9./-]+: [a-z]+)`", kept))
-    assert said == {f"{key}: {value}" for key, (value, _) in marks._KEEP.items()}
-    assert all(f"`{one}`" in kept for one in (marks._ARGO, *marks._ARGO_OPTIONS))
+    keeping = [mark for mark in PEER_MARKS if mark.meaning is Meaning.KEEP]
+    assert {f"{marks.PRUNE}: {marks.DISABLED}"} | {
+        f"{mark.key}: {mark.values.documented[0]}" for mark in keeping if mark.tool != "Argo CD"
+    } == said
+    argo = next(mark for mark in keeping if mark.tool == "Argo CD")
+    assert all(f"`{one}`" in kept for one in (argo.key, *argo.values.documented))
+
+
+def test_marks_of_other_tools_are_listed() -> None:
+    """Each key and each documented value, below what applyprune does about it."""
+    said = {handling: ANNOTATIONS.section(title) for handling, title in HANDLED.items()}
+    for mark in PEER_MARKS:
+        if mark.meaning is not Meaning.KEEP:
+            there = said[mark.meaning.handling]
+            assert f"`{mark.key}" in there, mark
+            assert all(value in there for value in mark.values.documented), mark
+    assert all(f"`{mark.key}`" in said[Handling.REFUSED] for mark in OWNER_MARKS)
 
 
 def test_formats_are_listed() -> None:

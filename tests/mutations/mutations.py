@@ -56,6 +56,7 @@ _PART = "tests/engine/test_part_of_a_set.py::"
 _RIGHTS = "tests/engine/checks/test_permissions.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
+_MARKS = "tests/engine/guards/test_marks.py::"
 _FORGED = "tests/engine/guards/test_forged_records.py::"
 _WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
@@ -518,7 +519,7 @@ MUTATIONS = (
         "the errors for unknown annotations of a manifest",
         ("unknown-annotation",),
         r"\*.*\)",
-        "",
+        "*()",
         f"{_OWNERSHIP}test_mark_that_is_not_understood_keeps_the_object[false]",
     ),
     Mutation(
@@ -1079,5 +1080,89 @@ MUTATIONS = (
         LINE,
         "pass",
         "tests/controller/test_false_absence.py::test_webhook_answers_the_end_of_a_bundle_with_404",
+    ),
+    Mutation(
+        "what leaves a disabled manifest out",
+        ("disabled-manifest",),
+        "if .*:",
+        "if 0:",
+        f"{_MARKS}test_manifest_that_is_left_out_changes_nothing",
+    ),
+    Mutation(
+        "the error for an unknown value of another tool's mark",
+        ("unknown-peer-value",),
+        r"\*.*\)",
+        "*()",
+        f"{_MARKS}test_unknown_values_in_manifests_are_errors",
+    ),
+    Mutation(
+        "what leaves a marked live object alone",
+        ("left-alone",),
+        ":= .*:",
+        ':= "":',
+        f"{_MARKS}test_marked_live_object_is_left_alone",
+    ),
+    Mutation(
+        "what keeps a marked live object from a prune",
+        ("left-alone-at-prune",),
+        "= .*",
+        '= ""',
+        f"{_MARKS}test_marked_live_object_is_left_alone",
+    ),
+    Mutation(
+        "what keeps a marked live object from a recreation",
+        ("left-alone-recreate",),
+        ":= .*:",
+        ':= "":',
+        f"{_MARKS}test_object_marked_after_the_plan_is_not_recreated",
+    ),
+    Mutation(
+        "the second look before a recreation on change",
+        ("late-recreation-on-change",),
+        ":= .*:",
+        ':= "":',
+        f"{_MARKS}test_object_marked_after_the_plan_is_not_recreated",
+    ),
+    Mutation(
+        "what refuses a recreation on change",
+        ("recreation-on-change",),
+        ":= .*:",
+        ':= "":',
+        f"{_MARKS}test_protected_object_is_not_recreated_on_change",
+    ),
+    Mutation(
+        "the search for conflicts before a recreation on change",
+        ("conflict-before-recreation",),
+        r"cluster\.apply\(.*\)",
+        "pass",
+        f"{_MARKS}test_object_that_could_not_be_created_again_is_not_recreated_on_change",
+    ),
+    Mutation(
+        "the dry run of a creation before its recreation on change",
+        ("trial-before-recreation",),
+        LINE,
+        "",
+        f"{_MARKS}test_object_that_could_not_be_created_again_is_not_recreated_on_change",
+    ),
+    Mutation(
+        "what keeps an object out of the inventory that does not belong to the set",
+        ("unlisted-object",),
+        " and not .*",
+        "",
+        f"{_MARKS}test_object_that_must_exist_is_never_ours",
+    ),
+    Mutation(
+        "what orphans an object that shall only exist",
+        ("released-is-orphaned",),
+        r"append\(.*\)",
+        "append(entry)",
+        f"{_MARKS}test_own_object_that_shall_only_exist_is_released",
+    ),
+    Mutation(
+        "the refusal to adopt an object of another tool",
+        ("owned-by-tool",),
+        "if .*:",
+        "if 0:",
+        f"{_MARKS}test_object_of_another_tool_is_not_adopted",
     ),
 )

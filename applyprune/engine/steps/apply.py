@@ -13,9 +13,10 @@ from applyprune.engine.steps.failures import apply_problem
 from applyprune.engine.steps.field_transfer import transfer_fields
 from applyprune.engine.steps.readiness_rules import ReadinessRules
 from applyprune.engine.steps.recreate import Recreator
-from applyprune.engine.steps.trial import check_recreation
+from applyprune.engine.steps.trial import check_recreation, check_replacement
 from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
+from applyprune.engine.steps.wait_exists import ExistenceWaiter
 from applyprune.errors import (
     ApiError,
     ApplypruneError,
@@ -30,12 +31,19 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
+from applyprune.model.apply_rules import ON_CHANGE, OUTSIDE
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, WaitMode
-from applyprune.model.plan import IN_PLACE, ApplyStep, Desired, Fate, OnConflict
+from applyprune.model.plan import (
+    IN_PLACE,
+    ApplyStep,
+    Desired,
+    Fate,
+    OnConflict,
+)
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.adoption.found_at_create import found_at_create, is_found_at_create
@@ -51,6 +59,7 @@ _SERVED_SOON = 10.0
 _SETTLED_SOON = 2.0
 _POLL = 0.1
 _UNREADY = "is not ready"
+_MISSING = "does not exist"
 _HELD_BACK = "was not applied, because something else is not ready"
 _WRITTEN = frozenset({Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED})
 
@@ -118,16 +127,20 @@ class Applier:
             before = wave
             batch = [step for step in steps if step.desired.wave == wave]
             changed: list[ApplyStep] = []
-            for step, done in self.context.workers.each(self._step, batch):
+            absent = [step for step in batch if step.is_awaited]
+            others = [step for step in batch if not step.is_awaited]
+            for step, done in self.context.workers.each(self._step, others):
                 if done.problem is not None:
                     self._block_dependents(step, done.problem)
                 else:
-                    self.applied_at[done.ref] = time.monotonic()
+                    if not step.is_outside:
+                        self.applied_at[done.ref] = time.monotonic()
                     if done.outcome in _WRITTEN:
                         changed.append(step)
                         self.written.add(done.ref)
                 yield done
             self.context.cancellation.check()
+            yield from self._await_existing(absent)
             yield from self._wait_for_crds([s for s in changed if _is_definition(s)])
             yield from self.await_ready(
                 (step.desired for step in batch if step.desired.ref in depended_on),
@@ -135,6 +148,23 @@ class Applier:
             )
         if (rewritten := rewritten_problem(self.rewritten)) is not None:
             yield WarningRaised(rewritten)
+
+    def _await_existing(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
+        """Wait for the objects that must exist; one that does not blocks what depends on it."""
+        blocked = {step.desired.ref: self._blocked(step) for step in steps}
+        waiter = ExistenceWaiter(self.context)
+        yield from waiter.run([step.desired for step in steps if not blocked[step.desired.ref]])
+        for step in steps:
+            ref, error = step.desired.ref, blocked[step.desired.ref]
+            problem = waiter.missing.get(ref)
+            outcome = Outcome.FAILED if problem else Outcome.UNCHANGED
+            if error is not None:
+                problem, outcome = as_problem(error, where=step.desired.origin), Outcome.SKIPPED
+            if problem is not None:
+                self.failed[ref] = _MISSING if error is None else _HELD_BACK
+            yield self._done(step, outcome, reason="" if problem else OUTSIDE, problem=problem)
+        found = [step for step in steps if step.desired.ref not in self.failed]
+        yield from self._wait_for_crds([step for step in found if _is_definition(step)])
 
     def _end_wave(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until everything so far is ready, changed or not; if not, hold back the rest."""
@@ -202,6 +232,8 @@ class Applier:
             )
 
     def _send(self, step: ApplyStep) -> ObjectDone:
+        if step.replaces and step.live is not None:
+            return self._replace(step, step.live)
         stopped = self._stopped_by_dry_run(step)
         if stopped is not None:  # guard: dry-run-before-skip
             return self._step(stopped)[1]
@@ -303,11 +335,19 @@ class Applier:
             context.options,
             reviewed=self.reviewed,
         )
-        if found.problem is not None:
+        if found.problem is not None or found.is_left_alone:
             self.skipped.add(desired.ref)  # it is not ours: it needs no entry
-            return self._done(step, Outcome.FAILED, problem=found.problem)
+            outcome = Outcome.FAILED if found.problem is not None else Outcome.SKIPPED
+            reason = found.reason if found.is_left_alone else ""
+            return self._done(step, outcome, reason=reason, problem=found.problem)
         context.lock.record_entry(found.entry)  # guard: found-recorded
         return self._send(found)
+
+    def _replace(self, step: ApplyStep, live: LiveObject) -> ObjectDone:
+        """Recreate an object whose manifest has changed, after a dry run of its creation."""
+        live, deletion = check_replacement(self.context, step, live)
+        self._send(self.recreator.delete(step, live, deletion))
+        return self._done(step, Outcome.RECREATED, reason=ON_CHANGE)
 
     def _confirm(self, step: ApplyStep, live: LiveObject, *, created: bool) -> ObjectDone:
         """Accept a reply only if it is about the expected object, and that is not being deleted."""
@@ -360,7 +400,8 @@ class Applier:
 
     def _blocked_by(self, ref: Ref) -> type[RunFailed]:
         """Return the class of the failure of everything that an object blocks."""
-        return NotReady if self.failed[ref] in {_UNREADY, _HELD_BACK} else RunFailed
+        waits = {_UNREADY, _HELD_BACK, _MISSING}
+        return NotReady if self.failed[ref] in waits else RunFailed
 
     def _done(
         self,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.failures import refused
-from applyprune.engine.steps.trial import check_recreation, try_in
+from applyprune.engine.steps.trial import check_delete, check_recreation, try_creation, try_in
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -24,7 +24,6 @@ from applyprune.errors import (
     NotServed,
     RunFailed,
     Unreachable,
-    as_problem,
 )
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, Plan, RemoveStep
@@ -158,7 +157,7 @@ class ServerDryRun:
     def _set_plan(self, steps: Sequence[ApplyStep]) -> None:
         """Remember what the plan itself will create or change: objects, namespaces and kinds."""
         self._needs, self._excused = SetNeeds({step.desired.ref: step for step in steps}), {}
-        new = (step.desired.ref for step in steps if step.is_new)
+        new = (step.desired.ref for step in steps if step.is_new or step.is_awaited)
         own = (
             {self.context.applyset.namespace}
             if self.context.options.apply.create_namespace
@@ -170,7 +169,9 @@ class ServerDryRun:
         definitions = [
             step
             for step in steps
-            if step.desired.ref.group_kind == CRD and step.fate is not Fate.REFUSE
+            if step.desired.ref.group_kind == CRD
+            and step.fate is not Fate.REFUSE
+            and not step.is_left_alone
         ]
         self._schemas = {
             resource.gvk: schema_of(step.desired.body, resource.version)
@@ -189,7 +190,7 @@ class ServerDryRun:
         desired = step.desired
         if desired.ref.namespace in self._absent and desired.resource.gvk not in self._schemas:
             return self._in_other_namespace(step)
-        if step.live is not None and dead_versions(step.live, desired.versions):
+        if step.live and not step.replaces and dead_versions(step.live, desired.versions):
             return self._by_replacement(step)
         request = dry_run_request(step, context.applyset)
         try:
@@ -212,6 +213,8 @@ class ServerDryRun:
                 return by_schema
             else:
                 return self._refused(step, error)
+        if step.replaces and step.live is not None:
+            return self._replaced(step)
         step = dry_run_reply(step, after, context.applyset)
         if created or step.live is None:
             fate = step.fate if step.is_new else Fate.CREATE
@@ -290,6 +293,14 @@ class ServerDryRun:
         deletion, body = check_recreation(context, step, live, error)
         self._compare(step, Fate.RECREATE, live, body, _OTHER_NAME)
         return replace(step, fate=Fate.RECREATE, reason=IN_PLACE, deletion=deletion)
+
+    def _replaced(self, step: ApplyStep) -> ApplyStep:
+        """Check an object that is recreated because its manifest has changed."""
+        desired, cluster = step.desired, self.context.cluster
+        body = try_creation(cluster, self.context.applyset, desired)
+        live = cluster.get(desired.resource, desired.ref, full=True)
+        self._compare(step, step.fate, live, body, _OTHER_NAME)
+        return step
 
     def _in_new_kind_or_namespace(self, step: ApplyStep) -> ApplyStep:
         """Check an object whose namespace or kind the plan itself will create.
@@ -384,17 +395,4 @@ class ServerDryRun:
         )
 
     def _check_delete(self, step: RemoveStep) -> RemoveStep:
-        if not isinstance(step.request, DeleteRequest):
-            return step
-        try:
-            self.context.cluster.delete(step.request, dry_run=True)
-        except (NotFound, Conflict):
-            return step  # it has changed since it was read: the prune decides again
-        except Unreachable:
-            raise
-        except ApplypruneError as error:
-            if reason := cannot_be_dry_run(error):
-                return replace(step, not_checked=reason)
-            problem = as_problem(error, where=str(step.entry.ref))
-            return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
-        return step
+        return check_delete(self.context.cluster, step)

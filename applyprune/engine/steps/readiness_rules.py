@@ -81,6 +81,7 @@ class ReadinessRules:
                 completed=desired.ref in completed,
                 has_status=self._has_status(desired),
                 job_started=desired.wait == Wait.STARTED,
+                timeout=desired.timeout,
                 rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
             )
             for desired in candidates

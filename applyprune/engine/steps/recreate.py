@@ -88,7 +88,8 @@ class Recreator:
     def _await_gone(self, desired: Desired, live: LiveObject) -> None:
         cancellation = self.context.cancellation
         deleted = [DeletedObject(desired.resource, desired.ref, live.uid)]
-        wait = DeletionWait(deleted, self.context.options.wait.timeout, cancellation)
+        timeout = desired.timeout or self.context.options.wait.timeout
+        wait = DeletionWait(deleted, timeout, cancellation)
         # This thread is a worker already.
         for event in wait.events(lambda left: map(self._look, left)):
             if isinstance(event, Gone) and event.replaced:

@@ -1,24 +1,41 @@
-"""Try to create an object under another name, by a server dry run."""
+"""Try by a server dry run what cannot be undone: to create an object again, and to delete it."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, Invalid
+from applyprune.errors import (
+    AlreadyExists,
+    ApplypruneError,
+    Conflict,
+    Invalid,
+    NotFound,
+    Unreachable,
+    as_problem,
+)
+from applyprune.model.plan import Fate
+from applyprune.model.request import DeleteRequest
 from applyprune.planning.diff.states import renamed
+from applyprune.planning.ownership.conflicts import managers, settled_first
 from applyprune.planning.ownership.obstacle import name_error
-from applyprune.planning.replies import refused_recreation
-from applyprune.planning.requests import delete_request, trial_request
+from applyprune.planning.replies import late_replacement, refused_recreation
+from applyprune.planning.requests import (
+    again,
+    delete_request,
+    dry_run_request,
+    trial_request,
+)
 from applyprune.planning.schema.immutable import is_worth_a_trial
+from applyprune.planning.schema.server_errors import cannot_be_dry_run
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import LiveObject
-    from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.model.request import DeleteRequest
+    from applyprune.model.plan import ApplyStep, Desired, RemoveStep
     from applyprune.planning.applyset import ApplySetIdentity
 
 _NAME = 40
@@ -50,13 +67,20 @@ def try_in(namespace: str, desired: Desired, context: RunContext) -> Mapping[str
         return try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
 
+def try_creation(
+    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
+) -> Mapping[str, Any]:
+    """Return an existing object as the server would create it; raises the errors of an apply."""
+    name, namespace = random_name(desired.ref.name), desired.ref.namespace
+    return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+
+
 def created_again(
     cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
 ) -> Mapping[str, Any] | None:
     """Return an existing object as the server would create it; None if it would refuse that."""
-    name, namespace = random_name(desired.ref.name), desired.ref.namespace
     try:
-        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+        return try_creation(cluster, applyset, desired)
     except ApplypruneError:
         return None
 
@@ -84,3 +108,45 @@ def check_recreation(
 def random_name(name: str) -> str:
     """Return a name that no object has."""
     return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"
+
+
+def check_replacement(
+    context: RunContext, step: ApplyStep, planned: LiveObject
+) -> tuple[LiveObject, DeleteRequest]:
+    """Return an object that is to be re-created as it is now, and its delete.
+
+    ``planned`` is the object as the plan saw it. Raises RunFailed if it may not be deleted any
+    more, Conflict if other managers own its fields, and the errors of an apply if the server would
+    not create it again.
+    """
+    cluster, applyset, desired = context.cluster, context.applyset, step.desired
+    state = cluster.read(desired.resource, desired.ref)
+    live, deletion = late_replacement(step, planned, state, applyset, context.options)
+    request = dry_run_request(again(step, live, applyset, context.options), applyset)
+    try:
+        cluster.apply(request, dry_run=True)  # guard: conflict-before-recreation
+    except Invalid:
+        pass  # it cannot be changed in place either
+    except Conflict as error:
+        if not error.causes or not managers(error) <= settled_first(live, step.migration, applyset):
+            raise
+    try_creation(cluster, applyset, desired)  # guard: trial-before-recreation
+    return live, deletion
+
+
+def check_delete(cluster: Cluster, step: RemoveStep) -> RemoveStep:
+    """Return a removal as the server confirms it by a dry run of its delete."""
+    if not isinstance(step.request, DeleteRequest):
+        return step
+    try:
+        cluster.delete(step.request, dry_run=True)
+    except (NotFound, Conflict):
+        return step  # it has changed since it was read: the prune decides again
+    except Unreachable:
+        raise
+    except ApplypruneError as error:
+        if reason := cannot_be_dry_run(error):
+            return replace(step, not_checked=reason)
+        problem = as_problem(error, where=str(step.entry.ref))
+        return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
+    return step

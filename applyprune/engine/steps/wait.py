@@ -102,12 +102,12 @@ class ReadinessWaiter:
             states = {ref: self._state(awaited) for ref, awaited in pending.items()}
             yield from self._report(states, pending, elapsed)
             failed = [ref for ref in pending if states[ref].status is Status.FAILED]
-            late = elapsed > self.timeout
-            if failed or (pending and late):
-                yield from self._report_not_ready(failed or list(pending), pending, states, elapsed)
-                if late or not self.patient:
+            late = [ref for ref in pending if elapsed > (pending[ref].timeout or self.timeout)]
+            if ended := failed or late:
+                yield from self._report_not_ready(ended, pending, states, elapsed)
+                if not self.patient:
                     return
-                for ref in failed:
+                for ref in ended:
                     del pending[ref]
             if elapsed > _WATCH_RELATED_AFTER:
                 self._watch_related(pending, informer)

@@ -46,9 +46,10 @@ class CrdWaiter:
             if not pending:
                 break
             elapsed = time.monotonic() - began
-            if elapsed > timeout:
-                for crd in pending:
-                    self._fail(crd, "it was not Established and served before the timeout")
+            late = [crd for crd in pending if elapsed > (crd.timeout or timeout)]
+            for crd in late:
+                self._fail(crd, "it was not Established and served before the timeout")
+            if len(late) == len(pending):
                 break
             if elapsed - reported_at > _SAY_AFTER:
                 reported_at = elapsed

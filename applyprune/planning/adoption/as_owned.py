@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt
 from applyprune.model.resources import IN_EACH_NAMESPACE
-from applyprune.planning.ownership.other_owner import marking_tool, other_applier
+from applyprune.planning.ownership.other_owner import other_applier, owned_by_tool
 from applyprune.planning.ownership.owner import Owner, foreign_owner
 
 if TYPE_CHECKING:
@@ -51,4 +51,4 @@ def may_own(
 
 def _other_tool(live: LiveObject, migration: Migration, applyset: ApplySetIdentity) -> str:
     """Return which other tool may run an object; empty if none does."""
-    return marking_tool(live, applyset) or other_applier(live, applyset, but=migration.managers)
+    return owned_by_tool(live, applyset) or other_applier(live, applyset, but=migration.managers)

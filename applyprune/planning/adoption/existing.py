@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.plan import ApplyStep, Fate
 from applyprune.planning.adoption.as_owned import AS_OWNED, may_own
+from applyprune.planning.adoption.left_alone import step_of_left
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.default_rules import with_autoscaler
 from applyprune.planning.ownership.empty_fields import filled_by_others
@@ -14,8 +15,10 @@ from applyprune.planning.ownership.foreign_label import is_label_unproven, unpro
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.obstacle import obstacle
+from applyprune.planning.ownership.other_owner import owned_by_tool
 from applyprune.planning.ownership.owner import Owner, owner_of, owner_to_apply, unchanged
 from applyprune.planning.ownership.takings import taken_from
+from applyprune.planning.prune.recreation import recreated_on_change
 from applyprune.planning.requests import apply_request, takes_over
 
 if TYPE_CHECKING:
@@ -37,6 +40,9 @@ def existing_step(
     options: Options,
 ) -> ApplyStep:
     """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
+    fresh = entry_before_apply(desired, live, None, applyset)
+    if (left := step_of_left(desired, entry, fresh, live, applyset)) is not None:
+        return left
     desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
     judged = owner_to_apply(live, entry, applyset)
     # An interrupted adoption has not marked the object yet.
@@ -46,7 +52,10 @@ def existing_step(
     union = entry_before_apply(desired, live, entry if known else None, applyset)
     lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
     unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
-    if (problem := obstacle(desired, live, judged, options, unproven)) is not None:
+    # The record of an interrupted adoption does not say that it was meant.
+    is_free = judged in {Owner.NOBODY, Owner.CLAIMED}
+    tool = owned_by_tool(live, applyset) if is_free else ""
+    if (problem := obstacle(desired, live, judged, options, unproven, tool)) is not None:
         # An existing entry stays; an object that is not ours gets no entry.
         return refused_step(
             desired, entry or replace(union, uid_before_apply=live.uid), problem, live
@@ -84,9 +93,9 @@ def existing_step(
     request = apply_request(
         desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
     )
-    adopted = AS_OWNED if owns else f"adopted: it existed and belonged to {_whom(owner)}"
+    adopted = AS_OWNED if owns else f"adopted: it existed and belonged to {tool or _whom(owner)}"
     reasons = (*(() if known else (adopted,)), *desired.left)
-    return ApplyStep(
+    step = ApplyStep(
         desired,
         Fate.CHANGE if known else Fate.ADOPT,
         union,
@@ -98,9 +107,18 @@ def existing_step(
         takes_over=takes,
         request=request,
         taken_from=taken_from(
-            desired, live, owner, applyset, migrate=migration.managers, forced=request.force
+            desired,
+            live,
+            owner,
+            applyset,
+            migrate=migration.managers,
+            forced=request.force,
+            tool=tool,
         ),
     )
+    if not known or entry is None:
+        return step
+    return recreated_on_change(step, entry, applyset, options)
 
 
 def _whom(owner: Owner) -> str:

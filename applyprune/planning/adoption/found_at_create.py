@@ -50,7 +50,7 @@ def found_at_create(
     if reviewed and not adopts:  # guard: reviewed-create
         raise created_by_others(step.desired) from error
     found = existing_step(step.desired, None, live, snapshot, applyset, options)
-    if found.problem is not None:
+    if found.problem is not None or found.is_left_alone:
         return found
     if foreign_label(live, applyset) or _is_somebodys(live):  # guard: found-from-controller
         raise created_by_others(step.desired) from error

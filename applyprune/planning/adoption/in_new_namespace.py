@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
+from applyprune.model.apply_rules import ApplyRule
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt
 from applyprune.model.plan import ApplyStep, Fate
@@ -47,6 +48,7 @@ def with_controllers_objects(
     return tuple(
         _adopted(step, applyset, options)
         if step.fate is Fate.CREATE
+        and step.desired.apply is ApplyRule.ALWAYS  # what is only created once is never adopted
         and (step.desired.ref.group_kind, step.desired.ref.name) in IN_EACH_NAMESPACE
         and step.desired.ref.namespace in creates
         else step

@@ -149,7 +149,9 @@ def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:
     step = replace(step, is_checked=True)
     if old.is_checked:
         return replace(step, fate=Fate.LEAVE)
-    if old.fate is not Fate.RECREATE or step.live is None or step.live.uid != old.uid:
+    if old.fate is not Fate.RECREATE or step.fate is Fate.RECREATE:
+        return step
+    if step.live is None or step.live.uid != old.uid:
         return step
     # Without a delete in the plan, the run first proves that the object can be created again.
     return replace(step, fate=Fate.RECREATE, reason=IN_PLACE)

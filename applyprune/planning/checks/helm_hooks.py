@@ -22,6 +22,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.options import HelmHooks
 from applyprune.model.problem import Mark, Problem, ProblemKind
+from applyprune.planning.marks.apply_mark import is_disabled
 from applyprune.planning.suggest import did_you_mean
 
 if TYPE_CHECKING:
@@ -110,8 +111,11 @@ def is_undecided(manifest: Manifest, decision: HelmHooks) -> bool:
 
 
 def _hook_text(manifest: Manifest) -> str | None:
+    """Return the value of the annotation; None if there is none, or the manifest is left out."""
     annotations = mapping(mapping(manifest.body.get("metadata")).get("annotations"))
-    return str(annotations[HOOK]) if HOOK in annotations else None
+    if HOOK not in annotations or is_disabled(manifest):
+        return None
+    return str(annotations[HOOK])
 
 
 def _events(text: str) -> Iterable[str]:

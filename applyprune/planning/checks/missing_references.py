@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.apply_rules import ApplyRule
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import field, mapping, text
 from applyprune.model.live import LiveObject, Missing, State
@@ -51,8 +52,10 @@ def outside_references(plan: Plan) -> Mapping[Ref, Sequence[Use]]:
 
     Only what would be sent is searched: what is unchanged was checked when it was applied.
     """
-    inside = {step.desired.ref for step in plan.applies}
-    desired = [step.desired for step in plan.applies]
+    desired = [
+        step.desired for step in plan.applies if step.desired.apply is not ApplyRule.DISABLED
+    ]
+    inside = {member.ref for member in desired}
     found: dict[Ref, list[Use]] = {}
     for use in _uses(step.desired for step in plan.applies if step.fate.is_applied):
         target = use.reference.ref

@@ -19,7 +19,7 @@ from applyprune.planning.ownership.foreign_label import (
     is_label_unproven,
     unproven_label,
 )
-from applyprune.planning.ownership.other_owner import marking_tool, other_owner
+from applyprune.planning.ownership.other_owner import other_owner, owned_by_tool
 from applyprune.planning.ownership.owner import (
     Owner,
     fingerprint_of,
@@ -119,10 +119,16 @@ def _problem(
     if reason := _not_ours(entry, live, applyset):
         check = f"applyprune inventory check {applyset.arguments}"
         return _refused(entry, reason, f"See: {check}")
-    if tool := marking_tool(live, applyset) or other_owner(entry, live, applyset):
+    if tool := _other_tool(entry, live, applyset):
         hint = "If that tool no longer runs it, remove its mark, or its entry in managedFields."
         return _refused(entry, tool, hint)
     return None
+
+
+def _other_tool(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return which other tool runs an object, or has marked it; empty if none does."""
+    tool = owned_by_tool(live, applyset)
+    return f"it belongs to {tool}" if tool else other_owner(entry, live, applyset)
 
 
 def _not_ours(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:

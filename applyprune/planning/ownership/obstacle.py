@@ -41,10 +41,12 @@ def obstacle(
     owner: Owner,
     options: Options,
     unproven: RunFailed | None,
+    tool: str,
 ) -> Problem | None:
     """Return why an object may not be applied; None if it may.
 
-    ``unproven`` says that its foreign label proves nothing.
+    ``unproven`` says that its foreign label proves nothing. ``tool`` is what of another tool owns
+    an object that is not the set's own.
     """
     if (error := name_error(desired.ref, live, desired.origin)) is not None:
         return as_problem(error)
@@ -72,6 +74,13 @@ def obstacle(
             f"{desired.ref} belongs to another set",
             reason=named or f"its label {PART_OF} is {label}",
             hint=f"To take it over: --adopt=all.{'' if named else find}",
+        )
+    if tool and options.apply.adopt is not Adopt.ALL:  # guard: owned-by-tool
+        return _failed(
+            desired,
+            f"{desired.ref} belongs to {tool}",
+            reason="its labels or annotations say so, and the other tool may write it again",
+            hint="If it shall belong to this set: --adopt=all.",
         )
     if owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
         return _failed(

@@ -1,10 +1,12 @@
-"""Find out whether another tool runs an object of the set by now.
+"""Find out whether another tool runs an object.
 
 People migrate from one tool to another: the new tool applies the object, then it leaves the input
 of the old one. A prune must not delete it then. Marks alone prove nothing, because they outlive
 their tools, and rendered charts carry Helm's. So a mark counts only if it was not there at the
 set's last confirmed apply, or if its manager has written the object since. An Apply entry counts if
 it has a field of the set outside ``metadata``: who only decorates an object does not run it.
+
+For an object that is not the set's own, a mark alone counts: the user can say that it is outdated.
 """
 
 from __future__ import annotations
@@ -14,64 +16,54 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.fields.fieldsv1 import leaves, owns
 from applyprune.planning.fields.path import Path, to_server
+from applyprune.planning.fields.redact import HIDDEN
+from applyprune.planning.marks.peer_marks import owner_marks, owner_named
 from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.planning.ownership.owner import SECRET
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.planning.applyset import ApplySetIdentity
 
-TOOL_MARKS: Mapping[tuple[str, str], str] = {
-    ("annotations", "meta.helm.sh/release-name"): "Helm",
-    ("labels", "kustomize.toolkit.fluxcd.io/name"): "Flux",
-    ("labels", "helm.toolkit.fluxcd.io/name"): "Flux",
-    ("annotations", "argocd.argoproj.io/tracking-id"): "Argo CD",
-    ("labels", "argocd.argoproj.io/instance"): "Argo CD",
-    ("labels", "kapp.k14s.io/app"): "kapp",
-    ("annotations", "config.k8s.io/owning-inventory"): "cli-utils",
-    ("annotations", "configsync.gke.io/resource-id"): "Config Sync",
-    ("annotations", "objectset.rio.cattle.io/id"): "Fleet",
-    ("labels", "olm.owner"): "OLM",
-}
-"""The labels and annotations by which other tools own an object, and the tools."""
-
 
 def marks_of(live: LiveObject) -> tuple[str, ...]:
     """Return the marks of other tools on an object, each as ``KEY=VALUE``."""
-    return tuple(f"{key}={text}" for _, key, text in _marks(live))
+    marks = owner_marks(live.labels, live.annotations)
+    return tuple(f"{mark.key}={text}" for mark, text in marks)
 
 
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return which other tool runs an object, and what shows that; empty if none does."""
     recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
-    for part, key, text in _marks(live):
-        tool = TOOL_MARKS[part, key]
-        if f"{key}={text}" not in entry.marks:
-            return f"{tool} has marked it since the last apply ({key}: {text})"
+    for mark, text in owner_marks(live.labels, live.annotations):
+        shown = f"({mark.key}: {HIDDEN if _is_secret(live) else text})"
+        if f"{mark.key}={text}" not in entry.marks:
+            return f"{mark.tool} has marked it since the last apply {shown}"
         if recorded and any(
-            time > recorded for time in _times(live, ("metadata", part, key), applyset)
+            time > recorded for time in _times(live, ("metadata", mark.part, mark.key), applyset)
         ):
-            return f"{tool} has written it since the last apply ({key}: {text})"
+            return f"{mark.tool} has written it since the last apply {shown}"
     return other_applier(live, applyset)
 
 
-def marking_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return which other tool has marked an object, and how; empty if none has.
+def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return what of another tool owns an object: ``the Helm release web in namespace shop``.
 
-    A mark in the set's own Apply entry comes from the manifest.
+    Marks that our own last apply has written do not count. Empty if nothing owns it.
     """
     ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
-    for part, key, text in _marks(live):
-        if not owns(ours, ("metadata", part, key)):
-            return f"{TOOL_MARKS[part, key]} has marked it ({key}: {text})"
+    for mark, text in owner_marks(live.labels, live.annotations):
+        if not owns(ours, ("metadata", mark.part, mark.key)):
+            if _is_secret(live):
+                return mark.named.format(HIDDEN)
+            return owner_named(mark, text, live.labels, live.annotations)
     return ""
 
 
-def _marks(live: LiveObject) -> Iterator[tuple[str, str, str]]:
-    for part, key in TOOL_MARKS:
-        there = live.labels if part == "labels" else live.annotations
-        if text := there.get(key):
-            yield part, key, text
+def _is_secret(live: LiveObject) -> bool:
+    """Return whether an object is a Secret: anybody may have copied a value into an annotation."""
+    return (live.ref.group, live.ref.kind) == SECRET
 
 
 def _times(live: LiveObject, path: Path, applyset: ApplySetIdentity) -> Iterator[str]:

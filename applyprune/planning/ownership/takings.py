@@ -23,11 +23,12 @@ def taken_from(
     *,
     migrate: Collection[str],
     forced: bool,
+    tool: str = "",
 ) -> tuple[str, ...]:
     """Return who loses the object, or fields of it: field managers, and a set as ``the set web``.
 
     ``migrate`` are the managers whose fields become ours first; ``forced`` is whether conflicts are
-    decided by force.
+    decided by force. ``tool`` is what of another tool owns it.
     """
     names = set(migrate)
     if owner is Owner.NOBODY:
@@ -45,6 +46,7 @@ def taken_from(
         named = other_set(live)
         names -= {set_manager(live)}
         names.add(f"the set {named}" if named else "another set")
+    names |= {tool} - {""}
     return tuple(sorted(names))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from applyprune.model.apply_rules import ApplyRule
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import LiveObject
@@ -45,8 +46,17 @@ def remove_steps(
     chart hooks: nothing is done with them. A Namespace or CRD is refused if it contains objects
     that this prune does not delete itself.
     """
-    wanted = _uids(desired, snapshot)
-    kept = _decided(entries, snapshot, applyset, options, wanted=wanted, left_out=left_out)
+    wanted, released = _uids(desired, snapshot), _released(desired)
+    members = [member for member in desired if member.ref not in released]
+    kept = _decided(
+        entries,
+        snapshot,
+        applyset,
+        options,
+        wanted=wanted,
+        left_out=left_out,
+        released=released,
+    )
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
     contents, dependants = snapshot.contents, snapshot.dependants
     found = {
@@ -60,9 +70,10 @@ def remove_steps(
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     if not options.prune.enabled:
         return Removals(tuple(steps)), None
-    refs = {member.ref for member in desired}
+    refs = {member.ref for member in members}
     own = _own(listed, snapshot, applyset) if deleting else {}
-    shares = not refs.isdisjoint(listed) or not wanted.isdisjoint(live.uid for live in own.values())
+    own_uids = {live.uid for live in own.values()}
+    shares = not (refs.isdisjoint(listed) and _uids(members, snapshot).isdisjoint(own_uids))
     passing = {member.ref for member in desired if member.has_ttl}
     prune = GuardedPrune(
         steps=steps,
@@ -75,7 +86,7 @@ def remove_steps(
         },
         desired=refs,
         shares=shares or any(ref in listed for ref in left_out),
-        empty=empty_inputs if desired else ("the input",),
+        empty=empty_inputs if members else ("the input",),
         options=options,
     )
     return _guarded(prune)
@@ -91,12 +102,29 @@ def without_other_uid(step: RemoveStep) -> RemoveStep:
 def left_entries(
     desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot, options: Options
 ) -> list[InventoryEntry]:
-    """Return the entries that have left the set: none if the input is only a part of the set."""
+    """Return the entries that have left the set: none if the input is only a part of the set.
+
+    An object that must exist, but does not belong to the set, leaves it too: it is orphaned.
+    """
     if options.apply.is_part:  # guard: part-of-input
         return []
-    wanted = {member.ref for member in desired}
-    entries = selected(inventory, snapshot.states, options)
-    return [entry for entry in entries if entry.ref not in wanted]
+    wanted = {member.ref: member for member in desired}
+    left: list[InventoryEntry] = []
+    for entry in selected(inventory, snapshot.states, options):
+        member = wanted.get(entry.ref)
+        if member is None:
+            left.append(entry)
+        elif member.apply is ApplyRule.EXISTS and isinstance(
+            snapshot.states[entry.ref], LiveObject
+        ):
+            # guard: released-is-orphaned
+            left.append(replace(entry, orphan_reason=member.apply_mark))
+    return left
+
+
+def _released(desired: Iterable[Desired]) -> frozenset[Ref]:
+    """Return the objects of the input that do not belong to the set."""
+    return frozenset(member.ref for member in desired if member.apply is ApplyRule.EXISTS)
 
 
 def objects_to_prune(
@@ -111,8 +139,10 @@ def objects_to_prune(
     """Return the objects that a prune would delete, before any guard; none if it may not run."""
     if not options.prune.enabled:
         return ()
-    wanted = _uids(desired, snapshot)
-    steps = _decided(entries, snapshot, applyset, options, wanted=wanted, left_out=left_out)
+    wanted, released = _uids(desired, snapshot), _released(desired)
+    steps = _decided(
+        entries, snapshot, applyset, options, wanted=wanted, left_out=left_out, released=released
+    )
     return [step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None]
 
 
@@ -130,12 +160,21 @@ def _decided(
     *,
     wanted: Collection[str],
     left_out: Collection[Ref],
+    released: Collection[Ref],
 ) -> Sequence[RemoveStep]:
-    """Decide about each entry that has left the set, before any guard."""
+    """Decide about each entry that has left the set, before any guard.
+
+    ``released`` are the objects of the input that do not belong to the set.
+    """
     # Only an apply lists the object under its new group; until then the old entry must stay.
     fate = Fate.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Fate.LEAVE
     decided = (remove_step(entry, snapshot, applyset, options) for entry in entries)
-    settled = [_unless_hook(_unless_wanted(step, wanted, fate), left_out) for step in decided]
+    settled = [
+        step
+        if step.entry.ref in released
+        else _unless_hook(_unless_wanted(step, wanted, fate), left_out)
+        for step in decided
+    ]
     return _each_once(sorted(settled, key=lambda step: step.entry.ref))  # guard: object-once
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from applyprune.model.apply_rules import ON_CHANGE, Recreate
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.model.problem import Problem
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.prune.cascade import NOTHING, Cascades, cascade_of
+from applyprune.planning.requests import delete_request
+from applyprune.planning.schema.immutable import not_recreated, why_not
 from applyprune.planning.snapshot import CascadeContents
 
 
@@ -43,6 +48,30 @@ def with_recreations_judged(
         return replace(step, reason=reason, cascade=cascades.found[ref].roots)
 
     return replace(plan, applies=tuple(map(judged, plan.applies)))
+
+
+def recreated_on_change(
+    step: ApplyStep, entry: InventoryEntry, applyset: ApplySetIdentity, options: Options
+) -> ApplyStep:
+    """Return the step of a listed object; as RECREATE if its manifest asks for it and has changed.
+
+    If the last manifest is unknown, because an apply was interrupted, it counts as unchanged.
+    """
+    desired, live = step.desired, step.live
+    changed = entry.digest not in {"", desired.digest}
+    if live is None or desired.recreate is not Recreate.ON_CHANGE or not changed:
+        return step
+    if reason := why_not(desired, entry, live, applyset, options):  # guard: recreation-on-change
+        problem = not_recreated(desired, reason)
+        return ApplyStep(desired, Fate.REFUSE, entry, live, problem=problem)
+    return replace(
+        step,
+        fate=Fate.RECREATE,
+        # Until the object is deleted, the next run must see the change too.
+        entry=replace(step.entry, digest=entry.digest),
+        reason=ON_CHANGE,
+        deletion=delete_request(desired.resource, live, options.prune.propagation),
+    )
 
 
 def cascades_of(

@@ -14,6 +14,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import NAMESPACE, Resource
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.marks.apply_mark import left_alone
 from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.ownership.other_owner import other_owner
 from applyprune.planning.ownership.owner import Owner, foreign_owner, has_witness, owner_of
@@ -104,6 +105,8 @@ def _of_live(
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
     if not labelled:
         return _unlabelled(entry, resource, live, snapshot, applyset, options)
+    if (alone := _left_alone(entry, resource, live, applyset, options)) is not None:
+        return alone
     left = _why_left(entry, live, snapshot, applyset, options)
     if left is None and applied and entry.ref.is_among(options.prune.orphan):
         left = _Left("--orphan")
@@ -119,6 +122,27 @@ def _of_live(
         else delete_request(resource, live, options.prune.propagation)
     )
     return RemoveStep(entry, resource, Fate.PRUNE, live, request=request)
+
+
+def _left_alone(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> RemoveStep | None:
+    """Leave an object that is marked so, and keep its entry; None if it is not marked.
+
+    If the whole set is deleted, it is orphaned: no inventory would list it. So is an object that
+    another mark, or the user, keeps.
+    """
+    mark = left_alone(live.metadata, {})  # guard: left-alone-at-prune
+    keeps = entry.orphan_reason or orphan_mark(live.metadata)
+    if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
+        return None
+    if options.mode is Mode.DELETE:
+        return _orphaned(entry, resource, live, _Left(f"marked {mark}", Kept.MARKED), applyset)
+    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}")
 
 
 def _unlabelled(

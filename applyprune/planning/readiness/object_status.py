@@ -22,11 +22,13 @@ from applyprune.planning.diff.drift import (
     drifted_from_values,
     recorded_drift,
 )
+from applyprune.planning.marks.apply_mark import is_created_once, left_alone
 from applyprune.planning.ownership.foreign_label import (
     OtherSet,
     is_label_unproven,
     unproven_label,
 )
+from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, other_set, owner_of
 from applyprune.planning.readiness.cel import Rule, compile_rule
 from applyprune.planning.readiness.finished_jobs import UNKNOWN_RESULT, was_deleted
@@ -70,7 +72,9 @@ def object_status(
         return _without_object(entry, Readiness(Status.NOT_FOUND, message))
     age = _age(state, now)
     compare = drifted_from_values if options.values else drifted_from_record
-    drifted = compare(entry, state, applyset.manager)
+    ours = (own_apply_entry(state, applyset.manager) or {}).get("fieldsV1") or {}
+    # What is never applied again cannot drift.
+    drifted = not is_created_once(state.metadata, ours) and compare(entry, state, applyset.manager)
     readiness = explained(
         _readiness(state, age), state, related, manager=applyset.manager, waited=age or 0.0
     )
@@ -114,8 +118,10 @@ def _is_absence_drift(
 
 
 def is_waited_for(state: State) -> bool:
-    """Return whether an object counts for the set's readiness; its annotation may exclude it."""
-    return not isinstance(state, LiveObject) or state.annotations.get(WAIT) != Wait.SKIP
+    """Return whether an object counts for the set's readiness; its annotations may exclude it."""
+    if not isinstance(state, LiveObject):
+        return True
+    return state.annotations.get(WAIT) != Wait.SKIP and not left_alone(state.metadata, {})
 
 
 def status_warning(

@@ -76,6 +76,8 @@ class Awaited:
     """Whether the kind is a custom kind whose CRD has a status."""
     job_started: bool = False
     """Whether a Job only needs to start."""
+    timeout: float | None = None
+    """How many seconds the wait may take; None for that of the run."""
     rule: Rule | None = field(default=None, hash=False)
     """The user's ready-when rule; None for the rule of the kind."""
 

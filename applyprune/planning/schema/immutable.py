@@ -10,17 +10,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApplypruneError, Invalid, RunFailed
+from applyprune.errors import ApplypruneError, Invalid, RunFailed, as_problem
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
-from applyprune.model.problem import Mark
+from applyprune.model.problem import Mark, Problem
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.model.text.display import and_more
 from applyprune.planning.annotations import RECREATE, not_understood, orphan_mark
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.marks.apply_mark import left_alone
 from applyprune.planning.ownership.other_owner import other_owner
 from applyprune.planning.ownership.owner import (
     Owner,
@@ -55,11 +55,6 @@ _NEVER = frozenset(
         GroupKind("", "PersistentVolumeClaim"),
     }
 )
-
-
-def is_recreation_allowed(metadata: Mapping[str, object]) -> bool:
-    """Return whether the manifest allows its recreation."""
-    return mapping(metadata.get("annotations")).get(RECREATE) == "allowed"
 
 
 def is_worth_a_trial(error: ApplypruneError) -> bool:
@@ -106,8 +101,22 @@ def _mark_against(desired: Desired, live: LiveObject) -> str:
     """Return which annotation forbids to delete an object, or may forbid it; empty if none does."""
     if rule := orphan_mark(live.metadata) or desired.orphan_reason:
         return f"it is marked {rule}"
+    if rule := left_alone(live.metadata, {}):  # guard: left-alone-recreate
+        return f"it is marked {rule}"
     unknown = not_understood(live.metadata)  # guard: mark-before-recreation
     return f"{unknown} is not understood" if unknown else ""
+
+
+def not_recreated(desired: Desired, obstacle: str) -> Problem:
+    """Return the problem of an object whose manifest asks to recreate it, which is not allowed."""
+    return as_problem(
+        RunFailed(
+            f"{desired.ref} was not recreated",
+            reason=obstacle,
+            hint=f"To change it in place, remove the annotation {RECREATE}.",
+        ),
+        where=desired.origin,
+    )
 
 
 def says_immutable(error: ApplypruneError) -> bool:

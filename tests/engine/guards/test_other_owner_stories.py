@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Outcome
-from applyprune.model.options import Mode
-from applyprune.planning.ownership.other_owner import TOOL_MARKS
+from applyprune.model.options import Adopt, Mode
+from applyprune.planning.marks.peer_marks import OWNER_MARKS
 from tests.support.objects import DEPLOYMENT, config_map
 
 if TYPE_CHECKING:
@@ -79,15 +79,15 @@ def test_object_that_another_tool_runs_is_orphaned(
 
 def test_each_mark_of_a_tool_counts(stage: Stage, kubectl: Kubectl) -> None:
     """Argo CD, cli-utils, OLM and the others: what each writes on an object keeps that object."""
-    marks = {f"m{number}": mark for number, mark in enumerate(sorted(TOOL_MARKS))}
+    marks = {f"m{number}": mark for number, mark in enumerate(OWNER_MARKS)}
     stage.run(*map(config_map, ("a", *marks)))
-    for name, (part, key) in marks.items():
-        _merge(kubectl, stage, name, "their-tool", {"metadata": {part: {key: "x"}}})
+    for name, mark in marks.items():
+        _merge(kubectl, stage, name, "their-tool", {"metadata": {mark.part: {mark.key: "x"}}})
     story = stage.run(config_map("a"))
     assert {story.outcomes[f"configmap/{name}"] for name in marks} == {Outcome.ORPHANED}
     reasons = {step.entry.ref.name: step.reason for step in story.plan.removals}
     for name, mark in marks.items():
-        assert reasons[name].startswith(f"{TOOL_MARKS[mark]} has marked it")
+        assert reasons[name].startswith(f"{mark.tool} has marked it")
 
 
 def test_prune_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -123,9 +123,9 @@ def test_tool_that_was_left_behind_is_no_owner(stage: Stage, api: Api, kubectl: 
     """Its marks outlive it: they were there at the set's last apply already."""
     body = config_map("b", annotations=RELEASE)
     kubectl(
-        "create", "-f", "-", "-n", stage.namespace, "--field-manager=helm", stdin=json.dumps(body)
+        "create", "-f", "-", "-n", stage.namespace, "--field-manager=helm2", stdin=json.dumps(body)
     )
-    stage.run(*map(config_map, "ab"))
+    stage.run(*map(config_map, "ab"), adopt=Adopt.ALL)
     story = stage.run(config_map("a"), prune_adopted=True)
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
     assert not api.exists(_path(stage, "b"))

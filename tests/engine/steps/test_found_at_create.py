@@ -193,3 +193,29 @@ def test_adoption_at_the_create_is_recorded_before_its_apply(
     proxy.before_forward = look
     spoiled.run(config_map("b"))
     assert created == ["owned False", "adopted True"]
+
+
+def test_object_to_create_once_is_left_to_the_controller_that_was_first(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """It is not adopted, and not listed."""
+    _create_before(proxy, api, spoiled)
+    once = config_map("b", annotations={"applyprune.dev/apply": "once"})
+    story = spoiled.run(config_map("a"), once)
+    assert story.exit_code == 0, story.events
+    assert story.outcomes["configmap/b"] is Outcome.SKIPPED
+    live = api.get(_path(spoiled))
+    assert live["data"] == {"theirs": "1"}
+    assert PART_OF not in (live["metadata"].get("labels") or {})
+    assert spoiled.listed() == {"configmap/a"}
+
+
+def test_object_of_another_tool_that_was_first_is_not_adopted(
+    spoiled: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """As if it had existed before."""
+    _create_before(proxy, api, spoiled, annotations={"meta.helm.sh/release-name": "web"})
+    story = spoiled.run(config_map("a"), config_map("b"))
+    assert "belongs to the Helm release web" in story.problem("configmap/b")
+    assert api.get(_path(spoiled))["data"] == {"theirs": "1"}
+    assert spoiled.listed() == {"configmap/a"}

@@ -253,6 +253,59 @@ def test_recreation_killed_anywhere_recovers(
     assert len(killed_at) == 10, killed_at
 
 
+def test_recreation_on_change_that_fails_is_finished_by_the_next_run(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
+) -> None:
+    """The change is not forgotten: the old object never gets the new manifest."""
+    marks = {"applyprune.dev/recreate": "on-change"}
+    old, new = (config_map("c", value, annotations=marks) for value in "ab")
+    stage.run(old)
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/c"
+    uid = api.get(path)["metadata"]["uid"]
+    refused = faults.status(403, reason="Forbidden")
+    proxy.rule = always(refused, where=lambda seen: seen.method == "DELETE")
+    assert spoiled.run(new).exit_code == 3
+    assert api.get(path)["data"] == {"key": "a"}
+    assert stage.run(new).outcomes == {"configmap/c": Outcome.RECREATED}
+    assert api.get(path)["metadata"]["uid"] != uid
+
+
+@pytest.mark.sweep
+def test_recreation_on_change_killed_anywhere_is_finished_by_the_next_run(
+    stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
+) -> None:
+    """The change is not forgotten: the old object never gets the new manifest."""
+    killed_at: list[str] = []
+
+    def recover(here: Stage, new: dict[str, Any], old_uid: str, where: str) -> None:
+        story = here.run(new)
+        assert story.exit_code == 0, (where, story.events)
+        live = api.get(f"/api/v1/namespaces/{stage.namespace}/configmaps/{new['metadata']['name']}")
+        assert live["data"] == {"key": "b"}, where
+        assert live["metadata"]["uid"] != old_uid, where
+        assert {one.ownership for one in here.inventory().entries.values()} == {Ownership.OWNED}
+
+    with ThreadPoolExecutor() as recoveries:
+        ends = []
+        for number in count(6):
+            here = Stage(stage.kubeconfig, stage.namespace, name=f"s{number}")
+            marks = {"applyprune.dev/recreate": "on-change"}
+            old, new = (config_map(f"c-{number}", value, annotations=marks) for value in "ab")
+            here.run(old)
+            path = f"/api/v1/namespaces/{stage.namespace}/configmaps/c-{number}"
+            uid = api.get(path)["metadata"]["uid"]
+            source = write_input(tmp_path / f"{number}.json", [new])
+            command: list[str | Path] = ["apply", here.name, "-n", stage.namespace, "-f", source]
+            killed = kill_at(proxy, number, Moment.AFTER, command, proxy.kubeconfig(tmp_path))
+            if killed is None:
+                break
+            killed_at.append(f"{killed.method} {killed.path.rpartition('/')[2]}")
+            ends.append(recoveries.submit(recover, here, new, uid, killed_at[-1]))
+        for end in ends:
+            end.result()
+    assert "DELETE" in " ".join(killed_at)
+
+
 def test_create_that_fails_after_the_delete_is_recovered(
     spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api
 ) -> None:

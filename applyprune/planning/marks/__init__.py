@@ -1,0 +1,1 @@
+"""The annotations and labels of other tools, and what they mean to applyprune."""

@@ -1,0 +1,138 @@
+"""The table of other tools' marks: what each value means, and what nobody understands."""
+
+from __future__ import annotations
+
+import pytest
+
+from applyprune.model.apply_rules import ApplyRule
+from applyprune.planning.marks.apply_mark import (
+    apply_rule,
+    is_created_once,
+    left_alone,
+)
+from applyprune.planning.marks.peer_marks import (
+    OWNER_MARKS,
+    PEER_MARKS,
+    Handling,
+    Meaning,
+    found_marks,
+    owner_named,
+    unknown_values,
+)
+
+APPLY = "applyprune.dev/apply"
+SSA = "kustomize.toolkit.fluxcd.io/ssa"
+HOOK = "argocd.argoproj.io/hook"
+RULES: list[tuple[dict[str, str], ApplyRule, str]] = [
+    ({}, ApplyRule.ALWAYS, ""),
+    ({"kapp.k14s.io/noop": ""}, ApplyRule.DISABLED, "kapp.k14s.io/noop"),
+    ({"kapp.k14s.io/noop": "no"}, ApplyRule.ALWAYS, ""),
+    ({"kapp.k14s.io/exists": ""}, ApplyRule.EXISTS, "kapp.k14s.io/exists"),
+    ({"kluctl.io/ignore": "T"}, ApplyRule.DISABLED, "kluctl.io/ignore: true"),
+    ({"kluctl.io/ignore": "f"}, ApplyRule.ALWAYS, ""),
+    ({SSA: "ignore"}, ApplyRule.DISABLED, f"{SSA}: Ignore"),
+    ({SSA: "IFNOTPRESENT"}, ApplyRule.ONCE, f"{SSA}: IfNotPresent"),
+    ({SSA: "Override"}, ApplyRule.ALWAYS, ""),
+    ({HOOK: "Skip"}, ApplyRule.DISABLED, f"{HOOK}: Skip"),
+    ({HOOK: "SyncFail, PostDelete"}, ApplyRule.DISABLED, f"{HOOK}: PostDelete"),
+    ({HOOK: "Sync,SyncFail"}, ApplyRule.ALWAYS, ""),
+    ({HOOK: ""}, ApplyRule.ALWAYS, ""),
+    ({SSA: "IfNotPresent", "kapp.k14s.io/exists": ""}, ApplyRule.EXISTS, "kapp.k14s.io/exists"),
+    ({SSA: "IfNotPresent", "kapp.k14s.io/noop": ""}, ApplyRule.DISABLED, "kapp.k14s.io/noop"),
+    (
+        {"applyprune.dev/apply": "once", "kapp.k14s.io/noop": ""},
+        ApplyRule.ONCE,
+        "applyprune.dev/apply: once",
+    ),
+]
+
+
+@pytest.mark.parametrize(("marks", "rule", "text"), RULES, ids=str)
+def test_rule_of_a_manifest(marks: dict[str, str], rule: ApplyRule, text: str) -> None:
+    """Our own annotation decides; of others, the one that does least."""
+    assert apply_rule({"annotations": marks}) == (rule, text)
+
+
+@pytest.mark.parametrize(
+    ("live", "ours", "expected"),
+    [
+        ({}, {}, ""),
+        (
+            {"annotations": {APPLY: "disabled"}},
+            {},
+            "applyprune.dev/apply: disabled",
+        ),
+        (
+            {"annotations": {APPLY: "Disabled "}},
+            {},
+            "applyprune.dev/apply: disabled",
+        ),
+        ({"annotations": {APPLY: "secret"}}, {}, "applyprune.dev/apply"),
+        ({"annotations": {APPLY: "once"}}, {}, ""),
+        ({"labels": {SSA: "Ignore"}}, {}, f"{SSA}: Ignore"),
+        ({"labels": {SSA: "Skip"}}, {}, SSA),
+        ({"annotations": {SSA: "IfNotPresent"}}, {}, ""),
+        ({"annotations": {"kluctl.io/ignore": "maybe"}}, {}, "kluctl.io/ignore"),
+        (
+            {"annotations": {"kluctl.io/ignore": "true"}},
+            {"f:metadata": {"f:annotations": {"f:kluctl.io/ignore": {}}}},
+            "",
+        ),
+    ],
+    ids=str,
+)
+def test_mark_on_a_live_object(
+    live: dict[str, object], ours: dict[str, object], expected: str
+) -> None:
+    """It counts if it makes a run do less, and no text of the object is shown."""
+    assert left_alone(live, ours) == expected
+
+
+def test_created_once_counts_only_by_our_own_apply() -> None:
+    """Anybody may write an annotation, and hide a drift."""
+    live = {"annotations": {APPLY: "once"}}
+    ours: dict[str, object] = {"f:metadata": {"f:annotations": {"f:applyprune.dev/apply": {}}}}
+    assert is_created_once(live, ours)
+    assert not is_created_once(live, {})
+
+
+@pytest.mark.parametrize(
+    ("marks", "named"),
+    [
+        ({"argocd.argoproj.io/sync-wave": "-5"}, "argocd.argoproj.io/sync-wave"),
+        ({"argocd.argoproj.io/sync-wave": "+0"}, ""),
+        ({"helm.sh/hook-weight": "0"}, ""),
+        ({"argocd.argoproj.io/sync-options": "Validate=false, Replace=true"}, "Replace=true"),
+        ({"kapp.k14s.io/disable-wait": ""}, "kapp.k14s.io/disable-wait"),
+        ({"kapp.k14s.io/update-strategy": "skip"}, ""),
+    ],
+    ids=str,
+)
+def test_mark_that_is_not_read_is_named(marks: dict[str, str], named: str) -> None:
+    """Unless its value is the default."""
+    meanings = [one for one in Meaning if one.handling is Handling.NAMED]
+    found = [one.text for one in found_marks({"annotations": marks}, *meanings)]
+    assert len(found) == bool(named)
+    assert all(text.endswith(named) for text in found)
+
+
+def test_documented_values_are_understood() -> None:
+    """Each has its own meaning, and is no unknown value."""
+    for mark in PEER_MARKS:
+        for value in mark.values.documented:
+            assert mark.values.read(value) == value
+            assert [*unknown_values({"annotations": {mark.key: value}}, *Meaning)] == []
+
+
+def test_named_marks_have_a_replacement() -> None:
+    """And only these."""
+    for mark in PEER_MARKS:
+        assert bool(mark.instead) is (mark.meaning.handling is Handling.NAMED), mark
+
+
+def test_owner_has_its_namespace() -> None:
+    """If the tool writes it."""
+    helm = next(mark for mark in OWNER_MARKS if mark.tool == "Helm")
+    there = {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "shop"}
+    assert owner_named(helm, "web", {}, there) == "the Helm release web in namespace shop"
+    assert owner_named(helm, "web", {}, {}) == "the Helm release web"
