@@ -101,6 +101,8 @@ class ApplyRequest:
 
     Its reply is a new state of the object. From that state the same function makes the rest.
     """
+    removes: bool = False
+    """Whether fields that the manifest sets to null are removed first."""
 
     @property
     def guarded_body(self) -> Mapping[str, Any]:

@@ -106,6 +106,7 @@ def apply_request(
         force,
         guard,
         before,
+        removes=bool(found.nulls),
     )
 
 

@@ -51,7 +51,7 @@ from applyprune.planning.checks.set_needs import SetNeeds
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
-from applyprune.planning.requests import again, planned_removals
+from applyprune.planning.requests import again
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import ClusterSnapshot
 
@@ -254,7 +254,7 @@ class Applier:
         only before an apply that the server accepts.
         """
         may_skip = step.desired.conflicts is OnConflict.SKIP and step.live is not None
-        removes = bool(planned_removals(step, self.context.applyset).nulls)
+        removes = step.request is not None and step.request.removes
         if step.is_checked or not (may_skip or removes):
             return None
         checked = self.dry_run.check_apply(step)
