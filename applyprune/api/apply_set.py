@@ -155,13 +155,8 @@ class ApplySet:
         ``RunReport.plan`` is the plan. With ``check`` the server checks in a dry run what would
         change; without it, the plan only reads.
         """
-        decided = Options(
-            Mode.APPLY,
-            DryRun.SERVER if check else DryRun.CLIENT,
-            check=check,
-            apply=options,
-            prune=prune,
-        )
+        dry_run = DryRun.SERVER if check else DryRun.CLIENT
+        decided = Options(Mode.APPLY, dry_run, check=check, apply=options, prune=prune)
         return report_of(self.iter_run(manifests, decided, cancellation=cancellation))
 
     def plan_file(

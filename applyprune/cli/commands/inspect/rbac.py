@@ -57,8 +57,8 @@ def rbac(
       applyprune rbac web -f manifests/ --account shop/applyprune
       applyprune rbac -f manifests/ -n shop
     """
+    from applyprune.output.formats.rbac import rbac_text
     from applyprune.output.terminal.terminal import Terminal
-    from applyprune.output.text.rbac import rbac_text
     from applyprune.planning.checks.rbac import bindings
 
     subjects = [
