@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.api.actor import actor_of
 from applyprune.api.retry_reports import with_retries
+from applyprune.api.run_arguments import given_or_new, wait_options
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.bound_run import cluster_identity
 from applyprune.engine.cancellation import Cancellation
@@ -32,7 +33,6 @@ from applyprune.model.options import (
     Options,
     PruneOptions,
     StatusOptions,
-    WaitMode,
     WaitOptions,
 )
 from applyprune.output.collector import RunReport, report_of
@@ -136,7 +136,7 @@ class ApplySet:
             dry_run,
             apply=options,
             prune=prune,
-            wait=_wait(timeout, wait),
+            wait=wait_options(timeout, wait),
             lock_timeout=lock_timeout,
         )
         return self.iter_run(manifests, decided, cancellation=cancellation)
@@ -205,7 +205,7 @@ class ApplySet:
             Mode.APPLY,
             apply=options,
             prune=prune,
-            wait=_wait(timeout, wait),
+            wait=wait_options(timeout, wait),
             lock_timeout=lock_timeout,
         )
         return report_of(self.iter_run(manifests, decided, plan=plan, cancellation=cancellation))
@@ -251,7 +251,7 @@ class ApplySet:
             dry_run,
             apply=options,
             prune=prune,
-            wait=_wait(timeout),
+            wait=wait_options(timeout),
             lock_timeout=lock_timeout,
         )
         return report_of(self.iter_run(manifests, decided, cancellation=cancellation))
@@ -274,7 +274,7 @@ class ApplySet:
         the live objects to delete: then the rest of the set and its inventory stay.
         """
         part = Options(Mode.DELETE, dry_run, select=frozenset(only), select_labels=selector)
-        decided = replace(part, prune=prune, wait=_wait(timeout), lock_timeout=lock_timeout)
+        decided = replace(part, prune=prune, wait=wait_options(timeout), lock_timeout=lock_timeout)
         return report_of(self.iter_run((), decided, cancellation=cancellation))
 
     def iter_run(
@@ -300,7 +300,7 @@ class ApplySet:
             empty_inputs=given.empty,
             plan_file=plan,
         )
-        stop = _given(cancellation)
+        stop = given_or_new(cancellation)
         events = run(request, *self.cluster.new_run(self.identity), stop)
         return with_excerpt(with_retries(events, self.cluster.unanswered, stop), given)
 
@@ -322,7 +322,7 @@ class ApplySet:
         at the first problem. ``tree`` adds what each object owns, and ``logs`` the last log lines
         of failing containers. What is not ready is in the result, and is not raised.
         """
-        stop = _given(cancellation)
+        stop = given_or_new(cancellation)
         options = StatusOptions(
             drift=drift, wait=wait, timeout=timeout, fail_fast=fail_fast, tree=tree, logs=logs
         )
@@ -339,7 +339,7 @@ class ApplySet:
         cancellation: Cancellation | None = None,
     ) -> Iterator[Event]:
         """Do what ``status`` does, and yield the events."""
-        stop = _given(cancellation)
+        stop = given_or_new(cancellation)
         events = status(self.identity, options, *self.cluster.new_run(self.identity), stop)
         return with_retries(events, self.cluster.unanswered, stop)
 
@@ -390,16 +390,7 @@ class ApplySet:
             request,
             name,
             *self.cluster.new_run(self.identity),
-            _given(cancellation),
+            given_or_new(cancellation),
             by_input=manifests is not None,
         )
         return with_excerpt(events, given)
-
-
-def _wait(timeout: float | None, wait: bool | WaitOptions | None = None) -> WaitOptions:
-    options = wait if isinstance(wait, WaitOptions) else WaitOptions(WaitMode.asked(wait))
-    return options if timeout is None else replace(options, timeout=timeout)
-
-
-def _given(cancellation: Cancellation | None) -> Cancellation:
-    return Cancellation() if cancellation is None else cancellation

@@ -27,17 +27,8 @@ from applyprune.engine.steps.dry_run import ServerDryRun
 from applyprune.engine.steps.prune import Pruner
 from applyprune.engine.steps.readiness_rules import ReadinessRules
 from applyprune.engine.steps.recreate import Recreator
-from applyprune.errors import (
-    ApplypruneError,
-    InventoryLocked,
-)
-from applyprune.model.events import (
-    Event,
-    Phase,
-    Planned,
-    PruneBlocked,
-    WarningRaised,
-)
+from applyprune.errors import ApplypruneError, InventoryLocked
+from applyprune.model.events import Event, Phase, Planned, PruneBlocked, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
@@ -49,9 +40,7 @@ from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
 from applyprune.planning.inventory.entry_before_apply import entry_of_untouched
 from applyprune.planning.plan import with_existing
-from applyprune.planning.snapshot import (
-    ClusterSnapshot,
-)
+from applyprune.planning.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
@@ -148,9 +137,9 @@ class _Run:
             raise
         except ApplypruneError as error:
             # Record what was done, however the run ends.
-            yield from self._server_warnings()
             self._update_entries(entries, applier)
             yield from self._write_end(entries, error.exit_code)
+            yield from self._server_warnings()
             raise
         yield from self._write_end(entries, summary.exit_code)
         yield summary.finished()

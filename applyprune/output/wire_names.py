@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from applyprune.model.consequence import Consequence
 from applyprune.model.events import (
     ApplySetListed,
     Drift,
@@ -37,9 +36,8 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Mismatch, RunRecord
 from applyprune.model.manifest import Origin
-from applyprune.model.plan import (
-    GuardResult,
-)
+from applyprune.model.plan_values.consequence import Consequence
+from applyprune.model.plan_values.guard_result import GuardResult
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 from applyprune.model.readiness_state import ContainerLog, Readiness, TreeNode, WarningEvent
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
-from applyprune.model.apply_rules import ApplyRule, Recreate
 from applyprune.model.json_access import mapping
 from applyprune.model.options import seconds_of
+from applyprune.model.plan_values.apply_rules import ApplyRule, Recreate
 from applyprune.planning.applyset import OWNED_BY, SHARD_OF, WANTED
 from applyprune.planning.marks.apply_mark import APPLY
 from applyprune.planning.marks.peer_marks import PARTS, Meaning, found_marks, plain

@@ -15,7 +15,7 @@ from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
-from applyprune.model.problem import Mark, Problem, ProblemKind
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, Resource, ResourceMap
 from applyprune.planning.annotations import (
     READY_WHEN,
@@ -24,7 +24,7 @@ from applyprune.planning.annotations import (
     recreate_rule,
     timeout_of,
 )
-from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import (
     ChartHook,
     find_hooks,
@@ -33,6 +33,7 @@ from applyprune.planning.checks.helm_hooks import (
     is_undecided,
 )
 from applyprune.planning.checks.late_kinds import LateObject
+from applyprune.planning.checks.non_members import refuse_non_member
 from applyprune.planning.dependencies import asked_for
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import manifest_digest, normalize, ruled_digest
@@ -145,7 +146,7 @@ def resolve(
         try:
             resource = _resource(manifest, catalogue, coming)
             candidate = _settle(manifest, resource, applyset, own_namespace, versions, rules)
-            _check(candidate, manifest, applyset, desired, override=override)
+            refuse_non_member(candidate, manifest, applyset, desired, override=override)
         except _Silent as error:
             likely = _likely_ref(manifest, own_namespace)
             if is_decided and is_applied_part(options.apply, labels_of(manifest), likely):
@@ -373,39 +374,3 @@ def _settle(
         wait=wait_word(body["metadata"]),
         ready_when=str(mapping(body["metadata"].get("annotations")).get(READY_WHEN, "")),
     )
-
-
-def _check(
-    desired: Desired,
-    manifest: Manifest,
-    applyset: ApplySetIdentity,
-    seen: Mapping[Ref, Desired],
-    *,
-    override: str,
-) -> None:
-    if (twin := seen.get(desired.ref)) is not None:
-        together = " --namespace-override gives both the same namespace." if override else ""
-        raise InputError(
-            f"{desired.ref} is in the set twice",
-            location=manifest.origin,
-            reason=f"it is also in {twin.origin}",
-            hint=f"Remove the duplicate.{together}",
-            marks=(Mark(_NAME, "here"), Mark(_NAME, "and here", twin.origin)),
-        )
-    labels = labels_of(manifest)
-    for label in (PART_OF, SET_ID):
-        if label in labels:
-            raise InputError(
-                f"{desired.ref} already has the label {label}",
-                location=manifest.origin,
-                reason="applyprune sets this label to the set that owns the object",
-                hint="Remove the label from the manifest.",
-                field=("metadata", "labels", label),
-            )
-    if applyset.records_in(desired.ref):
-        raise InputError(
-            f"{desired.ref} is the inventory of this set",
-            location=manifest.origin,
-            hint="Remove it from the input, or choose another name for the set.",
-            field=_NAME,
-        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from applyprune.model.apply_rules import ApplyRule
 from applyprune.model.events import Explanation
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
@@ -14,11 +13,11 @@ from applyprune.model.plan import (
     ApplyStep,
     Desired,
     Fate,
-    Guard,
-    GuardVerdict,
     Plan,
     RemoveStep,
 )
+from applyprune.model.plan_values.apply_rules import ApplyRule
+from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
 from applyprune.model.problem import Problem
 from applyprune.model.text.display import and_more
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark

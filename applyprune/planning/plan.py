@@ -14,12 +14,10 @@ from applyprune.model.plan import (
     ApplyStep,
     Desired,
     Fate,
-    Guard,
-    GuardResult,
-    GuardVerdict,
     Plan,
     RemoveStep,
 )
+from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
 from applyprune.planning.adoption.existing import existing_step, refused_step

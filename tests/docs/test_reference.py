@@ -12,8 +12,8 @@ from applyprune.cli.crash import BUG
 from applyprune.cli.options.config_defaults import GUARDS, KEYS
 from applyprune.controller.bundle import DeletionPolicy
 from applyprune.controller.constants import STALLING, Condition
-from applyprune.model.consequence import ConsequenceKind
 from applyprune.model.events import Outcome
+from applyprune.model.plan_values.consequence import ConsequenceKind
 from applyprune.output.printers import PRINTERS
 from applyprune.planning import annotations as marks
 from applyprune.planning import applyset, dependencies

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.consequence import ConsequenceKind
 from applyprune.model.events import Finished, Planned
 from applyprune.model.options import Mode
 from applyprune.model.plan import (
     Fate,
-    Guard,
-    GuardVerdict,
 )
+from applyprune.model.plan_values.consequence import ConsequenceKind
+from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
 from applyprune.output.printers import PRINTERS, OutputTarget, printer
 from applyprune.output.terminal.style import rendered
 from applyprune.output.text.plan_table import plan_table

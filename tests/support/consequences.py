@@ -15,7 +15,7 @@ from tests.support.planning import TARGET, desired, managed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from applyprune.model.consequence import Consequence
+    from applyprune.model.plan_values.consequence import Consequence
 
 Body = dict[str, Any]
 

@@ -13,6 +13,7 @@ from applyprune.engine.steps.failures import apply_problem
 from applyprune.engine.steps.field_transfer import transfer_fields
 from applyprune.engine.steps.readiness_rules import ReadinessRules
 from applyprune.engine.steps.recreate import Recreator
+from applyprune.engine.steps.send_apply import send_apply
 from applyprune.engine.steps.trial import check_recreation, check_replacement
 from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
@@ -21,17 +22,13 @@ from applyprune.errors import (
     ApiError,
     ApplypruneError,
     Conflict,
-    Forbidden,
     Invalid,
     InventoryLocked,
-    NotFound,
     NotReady,
-    NotServed,
     RunFailed,
     Unreachable,
     as_problem,
 )
-from applyprune.model.apply_rules import ON_CHANGE, OUTSIDE
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
@@ -44,6 +41,7 @@ from applyprune.model.plan import (
     Fate,
     OnConflict,
 )
+from applyprune.model.plan_values.apply_rules import ON_CHANGE, OUTSIDE
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.adoption.found_at_create import found_at_create, is_found_at_create
@@ -51,13 +49,9 @@ from applyprune.planning.checks.set_needs import SetNeeds
 from applyprune.planning.diff.rewritten import rewritten_problem
 from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
-from applyprune.planning.requests import again
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import ClusterSnapshot
 
-_SERVED_SOON = 10.0
-_SETTLED_SOON = 2.0
-_POLL = 0.1
 _UNREADY = "is not ready"
 _MISSING = "does not exist"
 _HELD_BACK = "was not applied, because something else is not ready"
@@ -262,41 +256,13 @@ class Applier:
         return checked if checked.is_contended or is_refused else None
 
     def _apply(self, step: ApplyStep) -> tuple[LiveObject, bool]:
-        """Send the request of a step; wait a moment for a kind whose CRD has just been applied."""
-        began = time.monotonic()
-        while True:
-            if step.request is None:
-                raise ValueError(f"nothing is sent for {step.desired.ref}")
-            try:
-                return self.context.cluster.apply(step.request)
-            except Conflict as error:
-                if error.causes or not step.reverts or time.monotonic() > began + _SERVED_SOON:
-                    raise
-                step = self._decided_again(step, error)
-            except NotServed:
-                is_new = step.desired.ref.group_kind in self.new_kinds
-                if not is_new or time.monotonic() > began + _SERVED_SOON:
-                    raise
-                if self.context.cancellation.wait(_POLL):
-                    raise
-            except (Forbidden, Invalid, NotFound) as error:
-                # The server decides by its caches, which follow a write after a moment.
-                if self.needs.awaited(step.desired, error) not in self.written:
-                    raise
-                if time.monotonic() > began + _SETTLED_SOON or self.context.cancellation.wait(
-                    _POLL
-                ):
-                    raise
+        """Send the request of a step; wait a moment for what this run itself has just written."""
 
-    def _decided_again(self, step: ApplyStep, error: Conflict) -> ApplyStep:
-        """Return the step for the object as it is now: reverting drift, it guards a version."""
-        desired, before = step.desired, step.live
-        live = self.context.cluster.get(desired.resource, desired.ref, full=True)
-        fresh = again(step, live, self.context.applyset, self.context.options)
-        is_planned = {*fresh.reverts} <= {*step.reverts}  # guard: unplanned-revert
-        if before is None or live.uid != before.uid or not is_planned:
-            raise error
-        return fresh
+        def is_settling(error: ApplypruneError) -> bool:
+            return self.needs.awaited(step.desired, error) in self.written
+
+        is_new_kind = step.desired.ref.group_kind in self.new_kinds
+        return send_apply(self.context, step, is_settling, is_new_kind=is_new_kind)
 
     def _after_refused_guard(self, step: ApplyStep, error: ApplypruneError) -> ObjectDone:
         """Find out why a guard failed: our own reply was lost, or the object has changed."""

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from applyprune.engine.context import RunContext
 from applyprune.errors import ApplypruneError, NotReady, as_problem
-from applyprune.model.apply_rules import OUTSIDE
 from applyprune.model.events import Event
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Unknown
 from applyprune.model.plan import Desired
+from applyprune.model.plan_values.apply_rules import OUTSIDE
 from applyprune.model.problem import Problem
 from applyprune.planning.summary import waiting
 

@@ -14,7 +14,6 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from applyprune.model.consequence import Consequence
 from applyprune.model.events import (
     ApplySetListed,
     Event,
@@ -30,11 +29,11 @@ from applyprune.model.options import DryRun
 from applyprune.model.plan import (
     ApplyStep,
     Fate,
-    GuardResult,
-    GuardVerdict,
     Plan,
     RemoveStep,
 )
+from applyprune.model.plan_values.consequence import Consequence
+from applyprune.model.plan_values.guard_result import GuardResult, GuardVerdict
 from applyprune.model.problem import Problem
 from applyprune.model.text.display import shown, visible
 from applyprune.output.collector import ObjectReport, RunReport

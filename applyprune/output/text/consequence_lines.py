@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.model.consequence import Consequence
     from applyprune.model.identity import Ref
     from applyprune.model.manifest import Origin
     from applyprune.model.plan import (
         Plan,
     )
+    from applyprune.model.plan_values.consequence import Consequence
 
 
 class ConsequenceLines:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.model.plan import GuardVerdict
+from applyprune.model.plan_values.guard_result import GuardVerdict
 from applyprune.output.text.problem_text import wrapped_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.model.plan import Guard, Plan
+    from applyprune.model.plan import (
+        Plan,
+    )
+    from applyprune.model.plan_values.guard_result import Guard
 
 
 def lifted_guards(plan: Plan) -> Iterator[tuple[Guard, str]]:

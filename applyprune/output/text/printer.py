@@ -38,10 +38,10 @@ from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.guard_lines import lifted_text
+from applyprune.output.text.inspection.run_records import run_table
+from applyprune.output.text.inspection.status import InspectionPrinter
 from applyprune.output.text.orphaned_lines import orphaned_lines
 from applyprune.output.text.problem_text import problem_text, wrapped_line
-from applyprune.output.text.run_records import run_table
-from applyprune.output.text.status import InspectionPrinter
 from applyprune.output.text.step_details import unchecked_line
 
 _COLOURS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.model.apply_rules import OUTSIDE, ApplyRule
 from applyprune.model.live import LiveObject, Unknown
 from applyprune.model.plan import ApplyStep, Desired, Fate
+from applyprune.model.plan_values.apply_rules import OUTSIDE, ApplyRule
 from applyprune.planning.marks.apply_mark import left_alone
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, is_marked, owner_of

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.apply_rules import ApplyRule
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import field, mapping, text
 from applyprune.model.live import LiveObject, Missing, State
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
+from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import IN_EACH_NAMESPACE
 from applyprune.planning.checks.references import (

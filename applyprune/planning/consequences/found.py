@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from applyprune.model.consequence import Consequence
 from applyprune.model.identity import Ref
 from applyprune.model.plan import (
     Fate,
 )
+from applyprune.model.plan_values.consequence import Consequence
 from applyprune.planning.consequences.config_readers import (
     may_change_values,
     read_values,

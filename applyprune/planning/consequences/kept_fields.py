@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.plan import (
     Fate,
 )
+from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.model.text.display import and_more
 from applyprune.planning.consequences.facts import Change
 from applyprune.planning.fields.fieldsv1 import leaves

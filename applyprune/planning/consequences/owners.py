@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.identity import GroupKind
 from applyprune.model.json_access import items, text
 from applyprune.model.live import LiveObject
@@ -13,6 +12,7 @@ from applyprune.model.options import Propagation
 from applyprune.model.plan import (
     Fate,
 )
+from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.model.text.display import and_more
 from applyprune.planning.consequences.facts import (

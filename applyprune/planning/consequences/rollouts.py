@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.json_access import count, field
 from applyprune.model.options import Propagation
 from applyprune.model.plan import (
     Fate,
 )
+from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.planning.consequences.facts import (
     DAEMON_SET,
     DEPLOYMENT,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.json_access import items, mapping, text
 from applyprune.model.plan import (
     Fate,
 )
+from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.model.resources import CRD
 from applyprune.planning.consequences.facts import Change
 

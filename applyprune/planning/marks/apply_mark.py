@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
-from applyprune.model.apply_rules import ApplyRule
 from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
+from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text.display import and_more
 from applyprune.planning.marks.peer_marks import (

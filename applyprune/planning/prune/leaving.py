@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from applyprune.model.apply_rules import ApplyRule
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import Desired, Fate, Removals, RemoveStep
+from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.selection import selected

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from applyprune.model.apply_rules import ON_CHANGE, Recreate
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.plan_values.apply_rules import ON_CHANGE, Recreate
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.prune.cascade import NOTHING, Cascades, cascade_of

@@ -32,6 +32,7 @@ from applyprune.model import (
 )
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
 from applyprune.output.formats.json import data, event_data
 from applyprune.output.wire_names import EVENT_NAMES, KEYS
 from tests.support.output import stream
@@ -98,8 +99,8 @@ def test_words_of_enums_are_kebab_case() -> None:
         findings.MismatchType,
         findings.Repair,
         plan.Fate,
-        plan.Guard,
-        plan.GuardVerdict,
+        Guard,
+        GuardVerdict,
         Mode,
         DryRun,
     )

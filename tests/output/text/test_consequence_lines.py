@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.events import Finished, ObjectDiff, ObjectDone, Outcome, Planned, Started
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
@@ -10,6 +9,7 @@ from applyprune.model.plan import (
     Fate,
     Plan,
 )
+from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal.style import rendered
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.model.plan import (
@@ -14,6 +13,7 @@ from applyprune.model.plan import (
     Plan,
     RemoveStep,
 )
+from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.terminal.style import rendered
 from applyprune.output.text.plan_table import plan_table

@@ -21,10 +21,10 @@ from applyprune.model.readiness_state import (
 )
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import rendered
-from applyprune.output.text.status import InspectionPrinter
+from applyprune.output.text.inspection.status import InspectionPrinter
 
 if TYPE_CHECKING:
-    from applyprune.output.text.status import InspectionEvent
+    from applyprune.output.text.inspection.status import InspectionEvent
 
 A = ObjectStatus(
     Ref("", "ConfigMap", "shop", "a"), current("fine"), Ownership.OWNED, 90.0, drifted=False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.model.consequence import Consequence, ConsequenceKind
 from applyprune.model.events import (
     ApplySetListed,
     Drift,
@@ -48,12 +47,11 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import (
     ApplyStep,
     Fate,
-    Guard,
-    GuardResult,
-    GuardVerdict,
     Plan,
     RemoveStep,
 )
+from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
+from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.readiness_state import (
     ContainerLog,

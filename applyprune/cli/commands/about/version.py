@@ -40,7 +40,7 @@ def version(cluster_target: ClusterTarget, reporting: Reporting, client: bool) -
     if client and reporting == Reporting():
         # Editors and prompts call this often. One line needs no stream of events.
         from applyprune.output.terminal.terminal import Terminal
-        from applyprune.output.text.version import version_line
+        from applyprune.output.text.inspection.version import version_line
 
         Terminal().out(version_line(*ours, server=""))
         return 0

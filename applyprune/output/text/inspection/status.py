@@ -13,10 +13,10 @@ from applyprune.model.readiness_state import Status
 from applyprune.model.text.display import age, age_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.table import table
+from applyprune.output.text.inspection.run_records import by, ended
+from applyprune.output.text.inspection.status_lines import details, tree_table
+from applyprune.output.text.inspection.version import version_line
 from applyprune.output.text.problem_text import problem_text
-from applyprune.output.text.run_records import by, ended
-from applyprune.output.text.status_lines import details, tree_table
-from applyprune.output.text.version import version_line
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 

@@ -1,0 +1,1 @@
+"""The values that a plan consists of, besides its steps."""
