@@ -223,13 +223,8 @@ class ApplySet:
         The server computes it in a dry run. Raises RunFailed or PruneRefused if the apply would
         fail.
         """
-        decided = Options(
-            Mode.APPLY,
-            DryRun.SERVER,
-            apply=options,
-            prune=prune,
-            diff=DiffOptions(enabled=True),
-        )
+        checked = Options(Mode.APPLY, DryRun.SERVER, apply=options, prune=prune)
+        decided = replace(checked, diff=DiffOptions(enabled=True))
         report = report_of(self.iter_run(manifests, decided, cancellation=cancellation))
         report.raise_for_failures()
         return [one.diff for one in report.objects if one.diff is not None]

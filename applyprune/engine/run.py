@@ -213,10 +213,9 @@ class _Run:
         """Report everything that is wrong with the plan; write nothing."""
         summary = self.context.summary
         summary.held = True
-        yield from summary.counted(unanswered(self.unknown))
+        yield from summary.counted(unanswered((*self.unknown, *self.plan.forbidden)))
         refused = (step for step in self.plan.applies if step.problem is not None)
         yield from summary.counted(map(of_apply, refused))
-        yield from summary.counted(unanswered(self.plan.forbidden))
         yield from self._report_not_pruned(self.plan.no_prune)
         yield summary.finished()
 

@@ -90,14 +90,15 @@ def test_concurrent_pipelines_take_turns(runner: Runner, api: Api) -> None:
 
 
 def test_missing_permission_is_named(runner: Runner, api: Api) -> None:
-    """What the account may not is told object by object, and nothing is pruned for it."""
+    """What the account may not is told object by object, and nothing is written then."""
     more = "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: more}\n"
     with (runner.folder / "manifests/web.yaml").open("a") as file:
         file.write(more)
+    before = api.get(f"{SHOP}/configmaps")["items"]
     (script,) = recipe("gitlab")["apply"]["script"]
     process = runner.sh(script, KUBECONFIG=str(runner.kubeconfig))
     said = process.communicate(timeout=120)[0]
     assert process.returncode == 3, said
     assert "poddisruptionbudget.policy/more" in said
     assert "forbidden" in said.lower()
-    assert api.exists(f"{SHOP}/configmaps/settings")
+    assert api.get(f"{SHOP}/configmaps")["items"] == before

@@ -110,7 +110,7 @@ def with_missing_rights(
         plan,
         applies=tuple(_refused(step, problems) for step in plan.applies),
         removals=tuple(_refused_removal(step, problems) for step in plan.removals),
-        no_prune=NO_RIGHT if plan.removals else "",
+        no_prune=plan.no_prune or (NO_RIGHT if plan.removals else ""),
         forbidden=others,
         lacks_rights=True,
     )
