@@ -98,9 +98,16 @@ SIBLINGS: Mapping[str, set[str]] = {
         "localplane.locks",
     },
     "output.formats": {"output.collector", "output.printers", "output.text", "output.wire_names"},
+    "model.plan_values": {"model.identity"},
     "output.text": {
         "output.printers",
         "output.terminal",
+        "output.text.inspection",
+    },
+    "output.text.inspection": {
+        "output.printers",
+        "output.terminal",
+        "output.text",
     },
     "planning.adoption": {
         "planning.applyset",
