@@ -110,8 +110,10 @@ class Pruner:
     def _fields(self, step: RemoveStep) -> tuple[Ref, Mapping[str, Any] | None, str]:
         """Return the fields of an object that remains, if they name others; or why not."""
         ref = step.entry.ref
-        if step.live is None or step.resource is None or not has_references(ref.group_kind):
+        if not has_references(ref.group_kind):
             return ref, None, ""
+        if step.live is None or step.resource is None:
+            return ref, None, step.problem.message if step.problem is not None else ""
         state = self._reader.read_object(step.resource, ref, full=True)
         if isinstance(state, Unknown):
             return ref, None, state.problem.message

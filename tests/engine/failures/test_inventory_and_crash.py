@@ -221,7 +221,9 @@ def test_inventory_vanishes_while_running(
         done.append(seen.number)
         body = _stored(api, stage)
         if how == "edited":
-            kubectl("annotate", mine, "-n", stage.namespace, "somebody=was-here")
+            # What other tools write to its metadata does not matter.
+            patch = '{"data":{"somebody":"was-here"}}'
+            kubectl("patch", mine, "-n", stage.namespace, "--type=merge", "-p", patch)
             return
         kubectl("delete", mine, "-n", stage.namespace)
         if how == "deleted and re-created":
