@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import Forbidden, as_problem
-from applyprune.model.access import Access
 from applyprune.model.identity import Ref
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.request import DeleteRequest, PatchRequest
+from applyprune.model.request import Access, DeleteRequest, PatchRequest
 from applyprune.model.resources import CONFIG_MAPS, NAMESPACES, Resource
 from applyprune.planning.summary import of_object
 
