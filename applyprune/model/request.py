@@ -1,7 +1,7 @@
 """The requests of a plan: exactly what is sent for an object, decided before the first write.
 
-Also the rights that requests need. Only ``planning/requests.py`` makes requests, and the client sends no other write of an object: a test
-over the code enforces both.
+Also the rights that requests need. Only ``planning/requests.py`` makes requests, and the client
+sends no other write of an object: a test over the code enforces both.
 """
 
 from __future__ import annotations
