@@ -99,9 +99,11 @@ def with_missing_rights(
     steps = {step.entry.ref for step in plan.steps}
     others = tuple((ref, problem) for ref, problem in problems.items() if ref not in steps)
     if not holds:
+        # Of an account that may only read, the objects say enough.
+        told = () if steps & lacks.keys() else (problem for _, problem in others)
         return replace(
             plan,
-            warnings=(*plan.warnings, *(problem for _, problem in others)),
+            warnings=(*plan.warnings, *told),
             applies=tuple(_noted(step, lacks.get(step.desired.ref)) for step in plan.applies),
             removals=tuple(_noted(step, lacks.get(step.entry.ref)) for step in plan.removals),
         )
