@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.object_requests import for_collection
-from applyprune.model.access import Access, AccessRule
 from applyprune.model.json_access import items, mapping
+from applyprune.model.request import Access, AccessRule
 from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:

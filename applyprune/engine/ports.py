@@ -6,11 +6,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from applyprune.clock import Lease
-from applyprune.model.access import Access, AccessRule
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.live import Absent, LiveObject, WatchEvent
-from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
+from applyprune.model.request import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.model.resources import Registrations, Resource, ResourceMap
 
 if TYPE_CHECKING:

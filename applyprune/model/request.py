@@ -1,7 +1,7 @@
 """The requests of a plan: exactly what is sent for an object, decided before the first write.
 
-Only ``planning/requests.py`` makes them, and the client sends no other write of an object: a test
-over the code enforces both.
+Also the rights that requests need. Only ``planning/requests.py`` makes requests, and the client
+sends no other write of an object: a test over the code enforces both.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:
     from typing import Any
+
+_ANY = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +134,41 @@ class DeleteRequest:
 
 
 Request: TypeAlias = PatchRequest | ApplyRequest | DeleteRequest
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Access:
+    """One verb on one resource, or on one object, as the server authorizes a request."""
+
+    verb: str
+    group: str
+    plural: str
+    namespace: str = ""
+    """The namespace; empty for cluster scope."""
+    name: str = ""
+    """The name of the object; empty if the request names none, as a POST, or for all objects."""
+
+    @property
+    def full_plural(self) -> str:
+        """Return ``deployments.apps``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """A rule of a role, as the server reports it."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    plurals: frozenset[str]
+    names: frozenset[str]
+    """The names of the objects that it is limited to; empty for all of them."""
+
+    def allows(self, access: Access) -> bool:
+        """Return whether the rule allows a request in its namespace."""
+        return (
+            not self.verbs.isdisjoint({access.verb, _ANY})
+            and not self.groups.isdisjoint({access.group, _ANY})
+            and not self.plurals.isdisjoint({access.plural, _ANY})
+            and (not self.names or access.name in self.names)  # guard: resource-names
+        )

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Unreachable, as_problem
-from applyprune.model.access import Access, AccessRule
 from applyprune.model.options import DryRun
 from applyprune.model.problem import ProblemKind
+from applyprune.model.request import Access, AccessRule
 from applyprune.planning.checks.needed_rights import needs_of, with_missing_rights
 
 if TYPE_CHECKING:

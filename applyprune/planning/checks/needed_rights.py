@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import Forbidden, as_problem
-from applyprune.model.access import Access
 from applyprune.model.identity import Ref
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.request import DeleteRequest, PatchRequest
+from applyprune.model.request import Access, DeleteRequest, PatchRequest
 from applyprune.model.resources import CONFIG_MAPS, NAMESPACES, Resource
 from applyprune.planning.summary import of_object
 
@@ -100,9 +99,11 @@ def with_missing_rights(
     steps = {step.entry.ref for step in plan.steps}
     others = tuple((ref, problem) for ref, problem in problems.items() if ref not in steps)
     if not holds:
+        # Of an account that may only read, the objects say enough.
+        told = () if steps & lacks.keys() else (problem for _, problem in others)
         return replace(
             plan,
-            warnings=(*plan.warnings, *(problem for _, problem in others)),
+            warnings=(*plan.warnings, *told),
             applies=tuple(_noted(step, lacks.get(step.desired.ref)) for step in plan.applies),
             removals=tuple(_noted(step, lacks.get(step.entry.ref)) for step in plan.removals),
         )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.model.identity import GroupKind
 from applyprune.model.resources import (
     API_SERVICES,
+    AUTOSCALERS,
     CONFIG_MAPS,
     CRD,
     DEFINITIONS,
@@ -146,7 +147,9 @@ def _rules_of(
     resources = {member.resource.full_plural: member.resource for member in members}
     yield from _rules(resources.values(), (*_READ, *_WRITE))
     if any(resource.group_kind in WITH_PODS for resource in resources.values()):
+        # Why an object is not ready, and which autoscaler sets its replicas.
         yield from _rules((EVENTS, PODS, REPLICA_SETS), _READ)
+        yield _rule([AUTOSCALERS], ("list",))
     if members:
         counted = (one for one in guarded if one.namespaced)
         yield from _rules((one for one in counted if one.full_plural not in resources), ("list",))

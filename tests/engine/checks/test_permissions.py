@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.access import Access
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import DryRun
+from applyprune.model.request import Access
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import REVIEWS, writes
 from tests.support.fault_proxy import FaultProxy, always, faults
@@ -102,6 +102,11 @@ def test_dry_run_only_notes_missing_rights(stage: Stage, limited: Limited) -> No
         "configmap/a": "not checked: this account may not patch it",
         "service/web": "not checked: this account may not delete it",
     }
+    assert not [one for one in story.warnings if "this account may not" in one]
+    everything_else = rule("", ["configmaps"], [*READ, "patch"]), rule("", ["services"], WRITE)
+    ci = limited("cd", *everything_else, *COUNT)
+    story = ci.run(config_map("a", "new"), check=True, dry_run=DryRun.SERVER)
+    assert {step.not_checked for step in story.plan.steps} == {""}
     (warning,) = [one for one in story.warnings if "this account may not" in one]
     assert "configmap/applyprune-web: this account may not update configmaps" in warning
 
