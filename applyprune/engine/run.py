@@ -311,6 +311,7 @@ class _Run:
             and not entry.job.completed
         }
         entries.update(fresh)
+        applier.confirmed.update({ref: fresh[ref] for ref in fresh.keys() & applier.confirmed})
         if fresh and not self.context.lock.taken:
             # Without the record, a later wait does not know the result; this run is not wrong.
             with suppress(ApplypruneError):

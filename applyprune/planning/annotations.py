@@ -16,7 +16,7 @@ from applyprune.errors import InputError
 from applyprune.model.json_access import mapping
 from applyprune.model.options import seconds_of
 from applyprune.model.plan_values.apply_rules import ApplyRule, Recreate
-from applyprune.planning.applyset import OWNED_BY, SHARD_OF, WANTED
+from applyprune.planning.applyset import MANIFEST_DIGEST, OWNED_BY, SHARD_OF, WANTED
 from applyprune.planning.marks.apply_mark import APPLY
 from applyprune.planning.marks.peer_marks import PARTS, Meaning, found_marks, plain
 from applyprune.planning.suggest import closest, did_you_mean
@@ -106,6 +106,7 @@ _ANNOTATIONS: Mapping[str, _Known] = {
     APPROVE: _Known(),
     CONFLICTS: _Known(("force", "skip")),
     IGNORED: _Known(),
+    MANIFEST_DIGEST: _Known(),
     OWNED_BY: _Known(accepts=lambda value: re.fullmatch(r"applyset-[\w-]+-v1", value) is not None),
     PRUNE: _PRUNE,
     READY_WHEN: _Known(),
@@ -194,7 +195,7 @@ def _advice(part: str, key: str) -> str:
     words = {
         other.removeprefix(PREFIX): other
         for other, known in table.items()
-        if known.in_manifests and other != OWNED_BY
+        if known.in_manifests and other not in {MANIFEST_DIGEST, OWNED_BY}
     }
     meant = closest(key.lower().removeprefix(PREFIX), words)
     if meant:

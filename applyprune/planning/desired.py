@@ -15,6 +15,7 @@ from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
+from applyprune.model.plan_values.apply_rules import Recreate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, Resource, ResourceMap
 from applyprune.planning.annotations import (
@@ -36,7 +37,12 @@ from applyprune.planning.checks.late_kinds import LateObject
 from applyprune.planning.checks.non_members import refuse_non_member
 from applyprune.planning.dependencies import asked_for
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
-from applyprune.planning.fields.normalize import manifest_digest, normalize, ruled_digest
+from applyprune.planning.fields.normalize import (
+    manifest_digest,
+    normalize,
+    ruled_digest,
+    with_manifest_digest,
+)
 from applyprune.planning.fields.null_fields import without_nulls
 from applyprune.planning.inventory.selection import is_applied_part
 from applyprune.planning.marks.apply_mark import (
@@ -347,6 +353,9 @@ def _settle(
         set_id=applyset.id,
         has_status=resource.has_status,
     )
+    recreate = recreate_rule(body["metadata"])
+    if recreate is Recreate.ON_CHANGE:
+        body = with_manifest_digest(body, manifest.body)
     spec = mapping(body.get("spec"))
     ruled = matching_pointers(rules.given, ref, body)
     rule, mark = apply_rule(body["metadata"])
@@ -360,7 +369,7 @@ def _settle(
         has_ttl=(ref.group, ref.kind) == ("batch", "Job")
         and spec.get("ttlSecondsAfterFinished") is not None,
         origin=manifest.origin,
-        recreate=recreate_rule(body["metadata"]),
+        recreate=recreate,
         apply=rule,
         apply_mark=mark,
         timeout=timeout_of(body["metadata"], manifest.origin),

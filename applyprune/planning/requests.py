@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from applyprune.errors import RunFailed
 from applyprune.model.options import OnDrift, Propagation
 from applyprune.model.request import (
     CREATE_ONLY,
@@ -149,6 +150,25 @@ def again(
     )
     has_removed = step.has_removed or (removes and not is_same)
     return replace(step, live=live, request=request, reverts=reverts, has_removed=has_removed)
+
+
+def decided_again(
+    step: ApplyStep,
+    live: LiveObject | None,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    is_reply: bool = False,
+) -> ApplyStep:
+    """Do what ``again`` does during an apply; raise RunFailed for drift that no plan has shown."""
+    fresh = again(step, live, applyset, options, is_reply=is_reply)
+    if not {*fresh.reverts} <= {*step.reverts}:  # guard: unplanned-revert
+        raise RunFailed(
+            f"{step.desired.ref} changed during this run, after force was decided",
+            location=step.desired.origin,
+            hint="Run again.",
+        )
+    return fresh
 
 
 def _reverts(

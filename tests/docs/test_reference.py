@@ -112,7 +112,7 @@ def test_annotations_of_a_manifest_are_listed() -> None:
         dependencies.DEPENDS_ON,
         helm_hooks.HOOK,
         *(key for key, known in marks._ANNOTATIONS.items() if known.in_manifests),
-    } - {marks.APPROVE, marks.RECONCILE_NOW, applyset.OWNED_BY}
+    } - {marks.APPROVE, marks.RECONCILE_NOW, applyset.MANIFEST_DIGEST, applyset.OWNED_BY}
 
 
 def test_annotations_of_a_bundle_are_listed() -> None:

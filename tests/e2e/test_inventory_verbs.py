@@ -206,7 +206,7 @@ def test_list_and_show_print_inventories(desk: Desk) -> None:
     """Tables, with the sets of one namespace or of all."""
     desk.set("shop").run(config_map("s"))
     rows = [re.split(r" {3,}", line) for line in desk("list").out.splitlines()]
-    assert rows[0] == ["NAMESPACE", "NAME", "OBJECTS", "LAST RUN", "BY", "HELD BY"]
+    assert rows[0] == ["NAMESPACE", "NAME", "OBJECTS", "LAST CHANGE", "BY", "HELD BY"]
     who = f"{getpass.getuser()}@{os.uname().nodename}"
     assert [[*row[:3], *row[4:]] for row in rows[1:]] == [
         [desk.namespace, "shop", "1", who, "-"],

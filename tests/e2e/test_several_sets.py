@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.model.events import Finished, Waiting
+from tests.support.accounts import kubeconfig_as, rule
 from tests.support.command import Ended, applyprune, start
-from tests.support.objects import config_map
+from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from applyprune.localplane import Plane
+    from applyprune.model.events import Event
     from tests.support.api import Api
     from tests.support.plane import Kubectl
 
@@ -98,6 +103,27 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> 
     again = _call(stage, "status", "web", "--wait-for", "deleted")
     assert again.code == 0
     assert "there is no set web" in again.err
+
+
+def test_end_of_a_set_that_cannot_be_read_is_unknown(
+    stage: Stage, plane: Plane, api: Api, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    """Whoever may not read an object does not know that it is gone."""
+    stage.run(config_map("w"), DEPLOYMENT)
+    config = kubeconfig_as(
+        "poor", plane, api, stage.namespace, tmp_path, rule("", ["configmaps"], ["get", "list"])
+    )
+    removed: list[Event] = []
+
+    def remove(event: Event) -> None:
+        if isinstance(event, Waiting) and not removed:
+            removed.append(event)
+            kubectl("delete", "configmap/applyprune-web", "configmap/w", "-n", stage.namespace)
+
+    story = Stage(config, stage.namespace, seen=remove).status(deleted=True, timeout=20.0)
+    (end,) = (one for one in story.events if isinstance(one, Finished))
+    assert end.exit_code == 3
+    assert "it is unknown whether deployment.apps/web still exists" in str(end.problem)
 
 
 def test_move_of_a_set_that_is_gone_can_stay_in_a_pipeline(stage: Stage) -> None:

@@ -153,6 +153,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     },
     "planning.inventory": {
         "planning.applyset",
+        "planning.marks",
         "planning.ownership",
         "planning.readiness",
         "planning.schema",
@@ -168,6 +169,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     "planning.prune": {
         "planning.annotations",
         "planning.applyset",
+        "planning.fields",
         "planning.checks",
         "planning.inventory",
         "planning.marks",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, run_context
 from applyprune.engine.inventory_lock import WRITE_MARGIN
+from applyprune.engine.plan_stage import with_exact_names
 from applyprune.engine.preflight import no_such_set, refuse_copied, refuse_owned, refuse_unlisted
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.field_transfer import send
@@ -69,6 +70,8 @@ class _Own:
         yield context.started(Mode.OWN)
         yield from lock.wait()
         inventory = lock.inventory
+        resource_map = context.cluster.resource_map()
+        context = self.context = yield from with_exact_names(context, resource_map, [inventory])
         self._refuse(inventory)
         steps = self._steps(inventory)
         due = [step for step in steps if step.is_due]

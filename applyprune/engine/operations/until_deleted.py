@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Read
-from applyprune.errors import NotReady, as_problem
+from applyprune.errors import NotReady, RunFailed, as_problem
 from applyprune.model.events import Event, Finished, Waiting, WarningRaised
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.live import LiveObject, State
+from applyprune.model.live import LiveObject, State, Unknown
 from applyprune.model.options import StatusOptions
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.model.text.display import and_more
@@ -53,47 +54,58 @@ def until_deleted(
             )
 
         root = DeletedObject(CONFIG_MAPS, applyset.inventory, inventory.uid)
-        left = yield from _wait([root], options.timeout, read, cancellation)
-        if not left:
+        wait = DeletionWait([root], options.timeout, cancellation)
+        yield from _waiting(wait, read)
+        unknown: list[Ref] = []
+        if not wait.pending and not cancellation.requested:
             rest = max(0.0, options.timeout - (time.monotonic() - began))
-            remaining = [
-                one
-                for one, state in read(_listed(inventory, cluster))
-                if isinstance(state, LiveObject)
-                and state.uid == one.uid
-                and state.labels.get(PART_OF) == applyset.id
-            ]
-            left = yield from _wait(remaining, rest, read, cancellation)
+            remaining, unknown = _remaining(inventory, reader, cluster, applyset)
+            wait = DeletionWait(remaining, rest, cancellation)
+            yield from _waiting(wait, read)
     elapsed = time.monotonic() - began
+    # Whatever was never read may be gone, or not.
+    unknown += [one.ref for one in wait.pending if one.ref not in wait.last]
+    error: RunFailed | None = None
+    if unknown:
+        error = RunFailed(f"it is unknown whether {_names(unknown)} still exists")
+    elif wait.pending:
+        names = _names([one.ref for one in wait.pending])
+        error = NotReady(f"the set {applyset.name} is not gone: {names} still exists")
     if cancellation.requested:
         yield Finished({}, cancellation.exit_code, elapsed)
-    elif left:
-        names = and_more([one.ref.short for one in left], _SHOWN)
-        error = NotReady(f"the set {applyset.name} is not gone: {names} still exists")
+    elif error is not None:
         yield Finished({}, error.exit_code, elapsed, as_problem(error))
     else:
         yield Finished({}, 0, elapsed)
 
 
-def _listed(inventory: Inventory, cluster: Cluster) -> Sequence[DeletedObject]:
-    """Return the listed objects of the kinds that are served: nothing exists of any other."""
-    resource_map = cluster.resource_map()
-    found = (
-        (resource_map.find_kind(ref.group_kind), entry) for ref, entry in inventory.entries.items()
+def _names(refs: Sequence[Ref]) -> str:
+    return and_more([ref.short for ref in refs], _SHOWN)
+
+
+def _remaining(
+    inventory: Inventory, reader: SnapshotReader, cluster: Cluster, applyset: ApplySetIdentity
+) -> tuple[list[DeletedObject], list[Ref]]:
+    """Return the listed objects that are not known to be gone, and those that cannot be read.
+
+    What has lost the set's label, or is another object by now, does not belong to the set.
+    """
+    snapshot = reader.read(
+        (), inventory, cluster.resource_map(), prunes=False, proves=False, searches=False
     )
-    return [
-        DeletedObject(resource, entry.ref, entry.uid)
-        for resource, entry in found
-        if resource is not None
-    ]
+    remaining: list[DeletedObject] = []
+    unknown: list[Ref] = []
+    for ref, entry in inventory.entries.items():
+        state, resource = snapshot.states[ref], snapshot.resources.get(ref.group_kind)
+        if isinstance(state, LiveObject) and resource is not None:
+            is_same = state.uid == entry.uid or not entry.uid
+            if is_same and state.labels.get(PART_OF) == applyset.id:
+                remaining.append(DeletedObject(resource, ref, state.uid))
+        elif isinstance(state, Unknown):  # guard: unknown-is-not-gone
+            unknown.append(ref)
+    return remaining, unknown
 
 
-def _wait(
-    pending: Sequence[DeletedObject], timeout: float, read: Read, cancellation: Cancellation
-) -> Generator[Event, None, Sequence[DeletedObject]]:
-    """Wait until all of them are gone; return those that are not."""
-    wait = DeletionWait(pending, timeout, cancellation)
-    for event in wait.events(read):
-        if isinstance(event, Waiting):
-            yield event
-    return wait.pending
+def _waiting(wait: DeletionWait, read: Read) -> Iterator[Event]:
+    """Wait until everything that is pending is gone; yield what it waits for."""
+    yield from (event for event in wait.events(read) if isinstance(event, Waiting))

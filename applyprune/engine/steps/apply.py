@@ -286,8 +286,8 @@ class Applier:
             deletion, _ = check_recreation(self.context, step, live, error)
         if step.fate is not Fate.RECREATE:
             self.recreator.refuse_cascade(live)  # guard: late-recreation-cascade
-        self._send(self.recreator.delete(step, live, deletion))
-        return self._done(step, Outcome.RECREATED, reason=IN_PLACE)
+        done = self._send(self.recreator.delete(step, live, deletion))
+        return self._recreated(done, IN_PLACE)
 
     def _adopt_found(self, step: ApplyStep, live: LiveObject, error: ApplypruneError) -> ObjectDone:
         """Adopt an object that the plan was to create, if it may be adopted; record that first."""
@@ -312,8 +312,14 @@ class Applier:
     def _replace(self, step: ApplyStep, live: LiveObject) -> ObjectDone:
         """Recreate an object whose manifest has changed, after a dry run of its creation."""
         live, deletion = check_replacement(self.context, step, live)
-        self._send(self.recreator.delete(step, live, deletion))
-        return self._done(step, Outcome.RECREATED, reason=ON_CHANGE)
+        done = self._send(self.recreator.delete(step, live, deletion))
+        return self._recreated(done, ON_CHANGE)
+
+    def _recreated(self, done: ObjectDone, reason: str) -> ObjectDone:
+        """Return the result of a recreation by that of its create: others may have been first."""
+        if done.outcome is not Outcome.CREATED:  # guard: recreated-by-others
+            return done
+        return replace(done, outcome=Outcome.RECREATED, reason=reason)
 
     def _confirm(self, step: ApplyStep, live: LiveObject, *, created: bool) -> ObjectDone:
         """Accept a reply only if it is about the expected object, and that is not being deleted."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, RunFailed
 from applyprune.model.request import ApplyRequest, PatchRequest
-from applyprune.planning.requests import again, settle_request
+from applyprune.planning.requests import decided_again, settle_request
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
@@ -43,7 +43,7 @@ def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
             live = context.cluster.get(desired.resource, desired.ref, full=True)
             if planned is not None and live.uid != planned.uid:
                 raise
-        step = again(step, live, context.applyset, context.options, is_reply=is_reply)
+        step = decided_again(step, live, context.applyset, context.options, is_reply=is_reply)
     raise RunFailed(
         f"{desired.ref} changes faster than it can be taken over", location=desired.origin
     )

@@ -19,7 +19,7 @@ from applyprune.model.request import NO_MIGRATION
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.recreation import cascades_of, refused_recreation_of
 from applyprune.planning.replies import created_by_others, refuse_false_absence
-from applyprune.planning.requests import again
+from applyprune.planning.requests import decided_again
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -83,7 +83,7 @@ class Recreator:
         fresh_step = replace(
             step, entry=fresh, fence=False, migration=NO_MIGRATION, takes_over=False
         )
-        return again(fresh_step, None, context.applyset, context.options)
+        return decided_again(fresh_step, None, context.applyset, context.options)
 
     def _await_gone(self, desired: Desired, live: LiveObject) -> None:
         cancellation = self.context.cancellation

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, Forbidden, Invalid, NotFound, NotServed
-from applyprune.planning.requests import again
+from applyprune.planning.requests import decided_again
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
@@ -55,8 +55,6 @@ def _decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> App
     """Return the step for the object as it is now: reverting drift, it guards a version."""
     desired, before = step.desired, step.live
     live = context.cluster.get(desired.resource, desired.ref, full=True)
-    fresh = again(step, live, context.applyset, context.options)
-    is_planned = {*fresh.reverts} <= {*step.reverts}  # guard: unplanned-revert
-    if before is None or live.uid != before.uid or not is_planned:
+    if before is None or live.uid != before.uid:
         raise error
-    return fresh
+    return decided_again(step, live, context.applyset, context.options)

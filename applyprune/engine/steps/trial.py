@@ -23,7 +23,7 @@ from applyprune.planning.ownership.conflicts import managers, settled_first
 from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.replies import late_replacement, refused_recreation
 from applyprune.planning.requests import (
-    again,
+    decided_again,
     delete_request,
     dry_run_request,
     trial_request,
@@ -120,9 +120,9 @@ def check_replacement(
     not create it again.
     """
     cluster, applyset, desired = context.cluster, context.applyset, step.desired
-    state = cluster.read(desired.resource, desired.ref)
+    state = cluster.read(desired.resource, desired.ref, full=True)
     live, deletion = late_replacement(step, planned, state, applyset, context.options)
-    request = dry_run_request(again(step, live, applyset, context.options), applyset)
+    request = dry_run_request(decided_again(step, live, applyset, context.options), applyset)
     try:
         cluster.apply(request, dry_run=True)  # guard: conflict-before-recreation
     except Invalid:

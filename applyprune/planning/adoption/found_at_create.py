@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from applyprune.model.inventory import Ownership
 from applyprune.model.plan import ApplyStep, Fate
 from applyprune.planning.adoption.existing import existing_step
 from applyprune.planning.ownership.conflicts import is_by_hand
@@ -49,13 +50,13 @@ def found_at_create(
     adopts = step.fate is Fate.ADOPT
     if reviewed and not adopts:  # guard: reviewed-create
         raise created_by_others(step.desired) from error
-    found = existing_step(step.desired, None, live, snapshot, applyset, options)
+    # Only a plan that has shown the object may make it the set's own.
+    adopts_only = replace(options, apply=replace(options.apply, adopt_as=Ownership.ADOPTED))
+    found = existing_step(step.desired, None, live, snapshot, applyset, adopts_only)
     if found.problem is not None or found.is_left_alone:
         return found
     if foreign_label(live, applyset) or _is_somebodys(live):  # guard: found-from-controller
         raise created_by_others(step.desired) from error
-    if found.becomes_owned:
-        return found
     return replace(found, reason=step.reason if adopts else _LATE)
 
 

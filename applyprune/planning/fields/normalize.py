@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.plan import Desired
-from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY, PART_OF
+from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
 from applyprune.planning.fields.path import from_pointer, left_out
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 # Annotations of live objects that come along if a manifest is copied from one: never sent as such.
-_COPIED = frozenset({LAST_APPLIED, OWNED_BY})
+_COPIED = frozenset({LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY})
 
 _KEYED = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
 _DATA = frozenset({"binaryData", "data"})
@@ -129,6 +129,20 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
             for key, value in body.items()
         }
     return digest(body)
+
+
+def with_manifest_digest(body: Mapping[str, Any], manifest: Mapping[str, Any]) -> JSONObject:
+    """Return a body with the annotation that has the digest of its manifest, as the user wrote it.
+
+    On the live object it proves what was applied last: no rule, option or record changes it.
+    """
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations") or {}
+    written = {key: value for key, value in annotations.items() if key not in _COPIED}
+    as_written = {**manifest, "metadata": {**metadata, "annotations": written}}
+    annotations = body["metadata"].get("annotations") or {}
+    told = {**annotations, MANIFEST_DIGEST: manifest_digest(as_written)}
+    return {**body, "metadata": {**body["metadata"], "annotations": told}}
 
 
 def ruled_digest(manifest: str, pointers: Sequence[str]) -> str:

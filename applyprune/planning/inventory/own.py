@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import Absent, KindDeleted, LiveObject, Unknown
+from applyprune.model.resources import IN_EACH_NAMESPACE
 from applyprune.planning.applyset import SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.marks.apply_mark import left_alone
 from applyprune.planning.ownership.foreign_label import (
     foreign_label,
     is_label_unproven,
@@ -114,6 +116,10 @@ def _problem(
     """Return why an object may not become owned; None if it may."""
     if live.terminating:
         return _refused(entry, "it is being deleted")
+    if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults
+        return _refused(entry, "a controller creates it in each Namespace")
+    if mark := left_alone(live.metadata, {}):  # guard: own-nothing-left-alone
+        return _refused(entry, f"it is marked {mark}")
     if is_label_unproven(entry, live, others, applyset):
         return as_problem(unproven_label(entry.ref, live, others, applyset))
     if reason := _not_ours(entry, live, applyset):

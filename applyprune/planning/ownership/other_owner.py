@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 
 
 def marks_of(live: LiveObject) -> tuple[str, ...]:
-    """Return the marks of other tools on an object, each as ``KEY=VALUE``."""
+    """Return the marks of other tools on an object, each as ``KEY=VALUE``; of a Secret as ``KEY=``.
+
+    Anybody may have copied a value of a Secret into an annotation.
+    """
     marks = owner_marks(live.labels, live.annotations)
-    return tuple(f"{mark.key}={text}" for mark, text in marks)
+    secret = _is_secret(live)  # guard: mark-of-a-secret
+    return tuple(f"{mark.key}={'' if secret else text}" for mark, text in marks)
 
 
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
@@ -38,7 +42,7 @@ def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdent
     recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
     for mark, text in owner_marks(live.labels, live.annotations):
         shown = f"({mark.key}: {HIDDEN if _is_secret(live) else text})"
-        if f"{mark.key}={text}" not in entry.marks:
+        if f"{mark.key}={'' if _is_secret(live) else text}" not in entry.marks:
             return f"{mark.tool} has marked it since the last apply {shown}"
         if recorded and any(
             time > recorded for time in _times(live, ("metadata", mark.part, mark.key), applyset)

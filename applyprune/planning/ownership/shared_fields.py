@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.plan import OnConflict
@@ -65,6 +65,10 @@ def drift_to_revert(
     if live.body is None:
         return ()
     owned, body = last_owned(entry), sent(desired)
+    version = desired.resource.gvk.api_version
+    settled = {applyset.manager, *settled_first(live, migration, applyset)}
+    if any(_is_elsewhere(other, version, settled) for other in live.managed_fields):
+        return ()  # guard: other-version
     found = []
     for path, other in shared_fields(desired, live, migration, applyset):
         if value_at(body, path) == value_at(live.body, path):
@@ -73,6 +77,16 @@ def drift_to_revert(
             return ()  # guard: real-conflict
         found.append((to_pointer(path), str(other.get("manager", ""))))
     return tuple(sorted(found))
+
+
+def _is_elsewhere(entry: Mapping[str, Any], version: str, settled: Collection[str]) -> bool:
+    """Return whether another manager owns fields in another API version: they cannot be compared.
+
+    The metadata is the same in each version.
+    """
+    fields = (entry.get("fieldsV1") or {}).keys() - {"f:metadata", "f:status"}
+    is_others = entry.get("manager") not in settled and entry.get("subresource") != "status"
+    return is_others and bool(fields) and entry.get("apiVersion") != version
 
 
 def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:

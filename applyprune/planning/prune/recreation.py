@@ -7,11 +7,15 @@ from dataclasses import replace
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import LiveObject
 from applyprune.model.options import Options
-from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
 from applyprune.model.plan_values.apply_rules import ON_CHANGE, Recreate
 from applyprune.model.problem import Problem
-from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.applyset import MANIFEST_DIGEST, ApplySetIdentity
+from applyprune.planning.fields.fieldsv1 import owns
+from applyprune.planning.fields.path import value_at
+from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.prune.cascade import NOTHING, Cascades, cascade_of
 from applyprune.planning.requests import delete_request
 from applyprune.planning.schema.immutable import not_recreated, why_not
@@ -55,11 +59,13 @@ def recreated_on_change(
 ) -> ApplyStep:
     """Return the step of a listed object; as RECREATE if its manifest asks for it and has changed.
 
-    If the last manifest is unknown, because an apply was interrupted, it counts as unchanged.
+    The object itself must prove that: an inventory that somebody has edited recreates nothing. If
+    the last manifest is unknown, it counts as unchanged.
     """
     desired, live = step.desired, step.live
-    changed = entry.digest not in {"", desired.digest}
-    if live is None or desired.recreate is not Recreate.ON_CHANGE or not changed:
+    if live is None or desired.recreate is not Recreate.ON_CHANGE:
+        return step
+    if not _has_changed(desired, live, applyset.manager):
         return step
     if reason := why_not(desired, entry, live, applyset, options):  # guard: recreation-on-change
         problem = not_recreated(desired, reason)
@@ -67,11 +73,18 @@ def recreated_on_change(
     return replace(
         step,
         fate=Fate.RECREATE,
-        # Until the object is deleted, the next run must see the change too.
-        entry=replace(step.entry, digest=entry.digest),
         reason=ON_CHANGE,
         deletion=delete_request(desired.resource, live, options.prune.propagation),
     )
+
+
+def _has_changed(desired: Desired, live: LiveObject, manager: str) -> bool:
+    """Return whether an object was applied by another manifest than this one."""
+    path = ("metadata", "annotations", MANIFEST_DIGEST)
+    ours = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    applied = live.annotations.get(MANIFEST_DIGEST, "")
+    is_known = bool(applied) and owns(ours, path)  # guard: digest-on-the-object
+    return is_known and applied != value_at(desired.body, path)
 
 
 def cascades_of(

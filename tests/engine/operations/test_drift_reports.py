@@ -173,6 +173,37 @@ def test_drift_beside_a_conflict_is_not_reverted(stage: Stage, api: Api) -> None
     assert api.get(path)["data"] == {"key": "2", "other": "2"}
 
 
+def test_drift_is_not_reverted_beside_fields_of_another_api_version(stage: Stage, api: Api) -> None:
+    """They cannot be compared, so force might take them."""
+    scaler: dict[str, Any] = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {
+            "minReplicas": 1,
+            "maxReplicas": 5,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "metrics": [_cpu(50)],
+        },
+    }
+    stage.run(scaler)
+    path = "/apis/autoscaling/v{}/namespaces/{}/horizontalpodautoscalers/web"
+    old, new = path.format(1, stage.namespace), path.format(2, stage.namespace)
+    theirs = {**scaler, "apiVersion": "autoscaling/v1"}
+    theirs["spec"] = {**scaler["spec"], "targetCPUUtilizationPercentage": 90}
+    del theirs["spec"]["metrics"], theirs["spec"]["minReplicas"]
+    assert api("PATCH", f"{old}?fieldManager=team&force=true", theirs, content_type=APPLY)[0] == 200
+    edit = {"spec": {"minReplicas": 2}}
+    assert api("PATCH", f"{new}?fieldManager={ALICE}", edit, content_type=MERGE)[0] == 200
+    assert stage.run(scaler, on_drift=OnDrift.REVERT).exit_code == 4
+    assert api.get(new)["spec"]["metrics"] == [_cpu(90)]
+
+
+def _cpu(percent: int) -> dict[str, Any]:
+    target = {"type": "Utilization", "averageUtilization": percent}
+    return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
+
+
 def test_field_that_was_never_ours_is_not_reverted(stage: Stage, api: Api) -> None:
     """Another manager has set it by an Update before the manifest wanted it."""
     stage.run(config_map("a"))

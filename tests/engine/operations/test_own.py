@@ -18,6 +18,7 @@ from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.stage import Stage
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,6 +52,30 @@ def _recorded(stage: Stage, name: str = "theirs") -> Ownership:
 def _witness(api: Api, stage: Stage, name: str = "theirs") -> bool:
     annotations = api.get(_path(stage, name))["metadata"].get("annotations") or {}
     return bool(annotations.get(OWNED_BY) == stage.target.id)
+
+
+def test_objects_of_controllers_and_left_alone_ones_do_not_become_owned(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """A prune must never delete it; and kubectl's short names are taken here too."""
+    marked = {"applyprune.dev/apply": "disabled"}
+    _adopt(stage, kubectl)
+    eventually(lambda: api.exists(_path(stage, "kube-root-ca.crt")), "the certificate")
+    metadata = {"name": "kube-root-ca.crt", "labels": {"team": "a"}}
+    root = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    bodies = [*map(config_map, ("theirs", "a", "b")), root]
+    assert stage.run(*bodies, force_conflicts=True).exit_code == 0
+    kind = "application/merge-patch+json"
+    patch = {"metadata": {"annotations": marked}}
+    assert api("PATCH", f"{_path(stage)}?fieldManager=x", patch, content_type=kind)[0] == 200
+    story = stage.own("cm/theirs", "ConfigMap/kube-root-ca.crt")
+    assert set(story.outcomes.values()) == {Outcome.FAILED}
+    assert "a controller creates it in each Namespace" in story.problem(
+        "configmap/kube-root-ca.crt"
+    )
+    assert "it is marked applyprune.dev/apply: disabled" in story.problem("configmap/theirs")
+    assert not _witness(api, stage, "kube-root-ca.crt")
+    assert not _witness(api, stage)
 
 
 def test_owned_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
@@ -141,7 +166,7 @@ def _obstruct(stage: Stage, api: Api, kubectl: Kubectl, obstacle: str) -> str:
         return "it belongs to ConfigMap/a"
     if obstacle == "Helm":
         kubectl("annotate", *where, "meta.helm.sh/release-name=web")
-        return "Helm has marked it"
+        return "it belongs to the Helm release web"
     if obstacle == "Flux":
         body = config_map("theirs", "v")
         flux = ("--server-side", "--field-manager=kustomize-controller", "--force-conflicts")
@@ -261,13 +286,14 @@ def test_object_of_another_tool_is_not_adopted_as_owned(
         other.run(config_map("theirs"))
     options: dict[str, Any] = {"force_conflicts": True, "adopt_as": OWNED}
     story = stage.run(config_map("theirs"), config_map("a"), **options)
-    if whose == "another set":
-        assert "belongs to another set" in story.problem("configmap/theirs")
+    refused = {"another set": "to another set", "Helm": "to the Helm release r"}.get(whose)
+    if refused:
+        assert f"belongs {refused}" in story.problem("configmap/theirs")
     else:
         assert story.exit_code == 0
         assert _recorded(stage) is Ownership.ADOPTED
     assert not _witness(api, stage)
-    if whose == "another set":
+    if refused:
         story = stage.run(config_map("theirs"), config_map("a"), adopt=Adopt.ALL, **options)
         assert story.exit_code == 0
         assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,3 +110,12 @@ def test_marks_are_recorded_with_their_values() -> None:
     """Of labels and annotations; whatever else an object has is nobody's mark."""
     one = live(REF, labels={"olm.owner": "csv", "app": "x"}, annotations={RELEASE: "r", "b": "c"})
     assert set(marks_of(one)) == {f"{RELEASE}=r", "olm.owner=csv"}
+
+
+def test_mark_of_a_secret_is_recorded_without_its_value() -> None:
+    """Anybody may have copied a value of the Secret into it."""
+    ref = Ref("", "Secret", "home", "s")
+    there = live(ref, entries=[OURS], annotations={RELEASE: "hunter2"})
+    assert marks_of(there) == (f"{RELEASE}=",)
+    before = replace(recorded(MINE, there), marks=marks_of(there))
+    assert other_owner(before, there, TARGET) == ""

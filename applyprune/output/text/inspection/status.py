@@ -121,7 +121,7 @@ def _names(applyset: ApplySetListed) -> tuple[tuple[str, str], ...]:
 
 def _list(sets: list[ApplySetListed]) -> str:
     has_ready = any(applyset.ready is not None for applyset in sets)
-    head = ["NAMESPACE", "NAME", "OBJECTS", "LAST RUN", "BY", "HELD BY"]
+    head = ["NAMESPACE", "NAME", "OBJECTS", "LAST CHANGE", "BY", "HELD BY"]
     if has_ready:
         head.insert(3, "READY")
     rows = []
