@@ -32,7 +32,13 @@ from applyprune.planning.ownership.shared_fields import drifted_fields
 from applyprune.planning.ownership.takings import confirmed_takings
 from applyprune.planning.readiness.finished_jobs import job_record
 from applyprune.planning.requests import delete_request
-from applyprune.planning.schema.immutable import NOT_CREATED, explained, says_immutable, why_not
+from applyprune.planning.schema.immutable import (
+    NOT_ALLOWED,
+    NOT_CREATED,
+    explained,
+    says_immutable,
+    why_not,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -273,7 +279,7 @@ def refused_recreation(
     if created is None and not says_immutable(error):
         return None
     reason = why_not(step.desired, step.entry, live, applyset, options)
-    if created is None:
+    if created is None and (not reason or reason == NOT_ALLOWED):
         reason = NOT_CREATED
     if not reason:
         return None

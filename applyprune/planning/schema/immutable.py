@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
 
 _SHOWN = 5
-_NOT_ALLOWED = "that is not allowed"
+NOT_ALLOWED = "that is not allowed"
+"""The obstacle if nobody has allowed it."""
 NOT_CREATED = "the server would not create it again as it is now"
 """The obstacle if a trial has failed."""
 # The wording of apimachinery's validation, and of the strategies of single kinds.
@@ -93,7 +94,7 @@ def why_not(
     if other and not options.prune.prune_shared:
         return f"{other} (--prune-shared)"
     if not (options.apply.recreate or desired.recreate):
-        return _NOT_ALLOWED
+        return NOT_ALLOWED
     return ""
 
 
@@ -138,7 +139,7 @@ def explained(
     """
     found = changed_fields(desired, live, created, manager)
     changes = [change for change in found if _is_meant(change, error)]
-    is_open = obstacle == _NOT_ALLOWED
+    is_open = obstacle == NOT_ALLOWED
     ending = "cannot be changed in place" + (
         "; --recreate deletes and creates it" if is_open else ""
     )

@@ -160,7 +160,7 @@ def test_object_in_the_wrong_order_is_checked_too(stage: Stage) -> None:
 
 def test_rules_of_the_command_line_are_among_the_errors(stage: Stage) -> None:
     """All of them."""
-    rules = (("", "true"), ("Service", "self.("))
+    rules = (("cm", "self.("), ("Service", "self.("))
     refused = _refused(stage, UNKNOWN, TYPO, ready_when=rules)
     assert ["Foo" in refused.errors[0], *("--ready-when" in one for one in refused.errors[2:])]
     assert len(refused.errors) == 3

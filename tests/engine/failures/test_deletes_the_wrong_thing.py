@@ -341,7 +341,7 @@ def test_force_or_recreate_on_an_immutable_field(stage: Stage, api: Api) -> None
     for force in (False, True):
         story = stage.run(SERVICE, changed, force_conflicts=force)
         assert story.outcomes["deployment.apps/web"] is Outcome.FAILED
-        assert "immutable" in story.problem("deployment.apps/web")
+        assert "cannot be changed in place" in story.problem("deployment.apps/web")
         assert story.outcomes["configmap/go"] is Outcome.NOT_PRUNED
     now = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")["metadata"]
     assert (now["uid"], now.get("deletionTimestamp")) == (uid, None)

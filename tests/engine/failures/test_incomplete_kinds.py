@@ -13,7 +13,6 @@ import pytest
 from applyprune.errors import AccessError, Unavailable
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.events import MismatchFound, Outcome
-from applyprune.model.inventory import MismatchType
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import GROUP_KINDS, PART_OF
 from tests.support.api import Api
@@ -138,13 +137,15 @@ def test_lost_inventory_is_not_rebuilt_by_an_incomplete_list(
 def test_check_needs_the_kinds_of_the_inventory(
     stage: Stage, cut: Stage, needs: Callable[[Stage], Any]
 ) -> None:
-    """Those of its entries; for other kinds it says what it could not see."""
+    """Those of its entries; about other kinds it only warns, and says what it could not see."""
     stage.run(config_map("a"), custom_resource("mine"))
     with pytest.raises(Unavailable, match=f"cannot count yet: {NOT_SERVED}"):
         needs(cut)
     other, cut = replace(stage, name="other"), replace(cut, name="other")
     other.run(config_map("b"))
-    assert set(needs(cut).found.values()) == {MismatchType.UNKNOWN}
+    story = needs(cut)
+    assert not story.found
+    assert any("x.example.com" in warning for warning in story.warnings), story.warnings
     assert not other.check().found
 
 

@@ -162,13 +162,13 @@ def test_rewritten_values_are_named_once(
         compared = stage.run(*bodies, dry_run=DryRun.SERVER, reapply_all=True)
     assert story.exit_code == 0
     assert set(story.outcomes.values()) == {Outcome.CREATED}
-    (warning,) = story.warnings
-    assert warning.startswith(TOLD)
+    # The server may still call the webhook of an earlier test, and warn about that.
+    (warning,) = (one for one in story.warnings if one.startswith(TOLD))
     assert "another" not in warning
     assert "YW5vdGhlcg" not in warning
     assert set(unsent.outcomes.values()) == {Outcome.UNCHANGED}
     assert set(compared.outcomes.values()) == {Outcome.UNCHANGED}
-    assert compared.warnings == story.warnings
+    assert warning in compared.warnings
 
 
 def test_rewritten_value_that_is_ignored_is_not_named(plane: Plane, api: Api, stage: Stage) -> None:
@@ -191,5 +191,5 @@ def test_object_is_not_recreated_under_another_name(plane: Plane, api: Api, stag
     with Webhook(plane, api, stage.namespace, ("CREATE",), change=rename):
         story = stage.run({**config_map("a", "new"), "immutable": True}, recreate=True, check=False)
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
-    assert "immutable" in story.problem("configmap/a")
+    assert "cannot be changed in place" in story.problem("configmap/a")
     assert _names(api, stage) == before

@@ -182,7 +182,7 @@ def test_scope_change_is_refused_and_deletes_nothing(
     assert story.exit_code == 3
     assert story.outcomes == {crd_name(kind): Outcome.FAILED, _one(kind): Outcome.UNCHANGED}
     assert "spec.scope" in story.problem(crd_name(kind))
-    assert "immutable" in story.problem(crd_name(kind))
+    assert "cannot be changed in place" in story.problem(crd_name(kind))
     assert [one for one in audit.events() if one["verb"].startswith("delete")] == []
     assert crds.get(_path(kind))["metadata"]["uid"] == before
     assert stage.run(crd(kind), custom_resource("a", kind)).exit_code == 0
