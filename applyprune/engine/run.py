@@ -124,7 +124,7 @@ class _Run:
                     raise
         if summary.late:
             # The second part reports them.
-            self.plan = replace(self.plan, removals=())  # guard: first-part-removes-nothing
+            self.plan = replace(self.plan, removals=())
         entries = self._union()
         try:
             applier = self._applier()

@@ -47,8 +47,9 @@ def in_parts(
     if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
         yield from part(whole, summary)
         return
+    first = replace(whole, allows_late=True)  # guard: prune-judged-first
     # An end of this generator must end the part too: it holds the lock.
-    with closing(part(replace(whole, allows_late=True), summary)) as events:
+    with closing(part(first, summary)) as events:
         # Without late objects, it is the whole run.
         yield from (one for one in events if not (summary.late and isinstance(one, Finished)))
     if not summary.late:

@@ -146,9 +146,16 @@ def test_unknown_kind_is_refused_before_any_write_without_the_option(crd_stage: 
 
 def test_dry_run_says_which_objects_it_could_not_plan(crd_stage: Stage) -> None:
     """It waits for nothing."""
+    assert crd_stage.run(config_map("b"), config_map("leaves")).exit_code == 0
     one = custom_resource("one", "NeverServed")
-    story = crd_stage.run(one, config_map("a"), kinds=60.0, dry_run=DryRun.SERVER)
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/a": Outcome.CREATED})
+    given = (one, config_map("a"), config_map("b"))
+    story = crd_stage.run(*given, kinds=60.0, dry_run=DryRun.SERVER)
+    assert story.exit_code == 0
+    assert story.outcomes == {
+        "configmap/a": Outcome.CREATED,
+        "configmap/b": Outcome.UNCHANGED,
+        "configmap/leaves": Outcome.NOT_PRUNED,
+    }
     (warning,) = story.warnings
     assert "not served yet: neverserved.x.example.com/one" in warning
 
@@ -175,22 +182,21 @@ def test_wrong_folder_is_refused_before_any_write(crd_stage: Stage, crds: Api) -
         assert crds.exists(kept)
 
 
-def test_late_and_later_objects_count_as_input_of_the_prune(crd_stage: Stage, crds: Api) -> None:
-    """A set that shares only these with its input is no wrong folder."""
-    names = ("one", "two", "three")
-    before = [_of_wave("after", 1), *map(config_map, names)]
-    assert crd_stage.run(*before).exit_code == 0
-    _install(crd_stage, crds, crd("LateShared"))
-    bodies = [
-        config_map("operator"),
-        *map(config_map, names[1:]),
-        _of_wave("after", 1),
-        custom_resource("one", "LateShared"),
-    ]
-    story = crd_stage.run(*bodies, kinds=60.0)
-    assert story.exit_code == 0
-    assert story.outcomes["configmap/after"] is Outcome.UNCHANGED
-    assert story.outcomes["configmap/one"] is Outcome.NOT_PRUNED
+def test_late_objects_count_as_input_when_the_prune_is_judged(crd_stage: Stage, crds: Api) -> None:
+    """Their new version is not served yet: they have not left the set, and share it."""
+    kept = [custom_resource(name, "LateVersion") for name in ("one", "two")]
+    assert crds("POST", CRDS, crd("LateVersion"))[0] == 201
+    left = [config_map("a"), config_map("b")]
+    assert crd_stage.run(*kept, *left, kinds=60.0).exit_code == 0
+    newer = [{**body, "apiVersion": "x.example.com/v2"} for body in kept]
+    after = _of_wave("after", 1)
+    story = crd_stage.run(*newer, config_map("c"), after, kinds=60.0, dry_run=DryRun.SERVER)
+    assert (story.exit_code, story.refusal) == (0, "")
+    assert story.outcomes == {
+        "configmap/c": Outcome.CREATED,
+        "configmap/a": Outcome.NOT_PRUNED,
+        "configmap/b": Outcome.NOT_PRUNED,
+    }
 
 
 def test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part(
@@ -254,7 +260,7 @@ def test_first_part_does_not_warn_about_objects_of_the_second(crd_stage: Stage, 
 def test_second_part_is_announced_and_a_no_says_what_stays(
     crd_stage: Stage, crds: Api, tmp_path: Path
 ) -> None:
-    """It is no other run, and the first part has written."""
+    """No other run was first, and the first part has written."""
     again = {"applyprune.dev/wave": "1", "applyprune.dev/recreate": "on-change"}
     assert crd_stage.run(config_map("after", annotations=again)).exit_code == 0
     bodies = [
