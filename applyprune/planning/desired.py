@@ -250,7 +250,7 @@ def _late(
             late.errors.append(error)
         one = LateObject(likely, manifest.gvk, manifest.origin, wave, hint)
         late.objects.append(one)
-        if is_selected:  # guard: late-selected
+        if is_selected:
             late.selected = (*late.selected, one)
     return late
 
