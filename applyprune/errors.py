@@ -161,7 +161,7 @@ class NotApproved(ApplypruneError):
 
 
 class Declined(ApplypruneError):
-    """The user answered a question with no; nothing was changed."""
+    """The user answered a question with no; nothing of what it asked about was changed."""
 
     kind = ProblemKind.DECLINED
     exit_code = 1

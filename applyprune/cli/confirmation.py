@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from applyprune.cli.session import Session
     from applyprune.model.events import Event
     from applyprune.model.options import Options
-    from applyprune.model.plan import Plan
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.approval.consent import Consent
     from applyprune.sources import Overlay
 
+_FIRST_PART_STAYS = "nothing more was changed: what the first part has applied stays"
 _STANDARD_INPUT = ("-", "/dev/stdin")
 
 
@@ -67,8 +67,8 @@ class Confirmation:
     def watch(self, events: Iterator[Event], session: Session, options: Options) -> Iterator[Event]:
         """Pass the events of a run on; show its plan, and ask before it goes on.
 
-        Raises Declined after a no: nothing has been written then. Without a terminal, show and ask
-        nothing.
+        Raises Declined after a no: nothing of the plan has been written then. Without a terminal,
+        show and ask nothing.
         """
         if not self.can_ask:
             yield from events
@@ -79,11 +79,17 @@ class Confirmation:
                 yield event
                 watch.take(event)
 
-    def ask(self, action: str, question: str) -> None:
-        """Return after a yes; raise Declined after a no."""
+    def ask(self, action: str, question: str, *, written: str = "") -> None:
+        """Return after a yes; raise Declined after a no. ``written`` was changed before."""
         terminal, live = self.reporting.terminal, self.reporting.live
         with live.paused():
-            ask(terminal, action, question, stdin_is_input=self._stdin_is_input)
+            ask(
+                terminal,
+                action,
+                question,
+                stdin_is_input=self._stdin_is_input,
+                written=written,
+            )
 
 
 @dataclass(slots=True)
@@ -96,6 +102,8 @@ class _Watch:
     started: Started | None = None
     agreed: Consent | None = None
     """What the user has seen and agreed to; None before the first plan."""
+    is_second_part: bool = False
+    """Whether the plan that was shown last is that of the second part of a run."""
 
     def take(self, event: Event) -> None:
         """Show the target and the plan, and ask; raise Declined after a no."""
@@ -105,13 +113,15 @@ class _Watch:
                 self._show(_target(event))
         elif isinstance(event, Planned) and self.started is not None:
             self.session.stop.check()
-            self._plan(event.plan, self.started)
+            self._plan(event, self.started)
 
-    def _plan(self, plan: Plan, started: Started) -> None:
+    def _plan(self, event: Planned, started: Started) -> None:
         """Show a plan, and ask if it needs consent.
 
         If another run was first, there is a second plan: ask only if it needs more than the first.
+        The plan of the second part of a run is always shown.
         """
+        plan, is_second_part = event.plan, event.is_second_part
         is_first = self.agreed is None
         agreed = self.agreed or frozenset()
         stops = is_held(plan, self.options)
@@ -119,11 +129,15 @@ class _Watch:
         self.agreed = agreed | needed
         is_dry, quiet = self.options.dry_run is not DryRun.OFF, self.confirmation.reporting.quiet
         asks = not (is_dry or self.confirmation.yes or needed <= agreed)
-        if not asks and (quiet or not is_first):
+        begins = is_first or (is_second_part and not self.is_second_part)
+        self.is_second_part = is_second_part
+        if not asks and (quiet or not begins):
             return
         if quiet:
             self._show(_target(started))
-        if not is_first:
+        if begins and is_second_part:
+            self._show("All kinds are served now. This would change in the second part:")
+        elif not is_first:
             self._show("Another run was first. This would change now:")
         elif plan.new_set:
             self._show(_new_set(started, self.session))
@@ -137,7 +151,11 @@ class _Watch:
         if asks:
             action = f"the {started.mode} of the set {started.name}"
             part = " to a part of the set" if self.options.is_part else ""
-            self.confirmation.ask(action, f"Apply these changes{part}?")
+            self.confirmation.ask(
+                action,
+                f"Apply these changes{part}?",
+                written=_FIRST_PART_STAYS if is_second_part else "",
+            )
 
     def _show(self, text: str) -> None:
         if text:

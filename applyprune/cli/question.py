@@ -41,15 +41,18 @@ def unconfirmed(action: str) -> UsageError:
     )
 
 
-def ask(terminal: Terminal, action: str, question: str, *, stdin_is_input: bool) -> None:
+def ask(
+    terminal: Terminal, action: str, question: str, *, stdin_is_input: bool, written: str = ""
+) -> None:
     """Return after a yes; raise Declined after a no, or if the terminal is closed.
 
     Raises Interrupted after Ctrl-C, and UsageError if an answer to ``action`` cannot be read.
+    ``written`` says what was changed before; empty if nothing was.
     """
-    with _answers(action, stdin_is_input=stdin_is_input) as descriptor, _interruptible():
+    with _answers(action, stdin_is_input=stdin_is_input) as descriptor, _interruptible(written):
         _drop_typed_ahead(descriptor)
         try:
-            while not _is_yes(_line(terminal, descriptor, question)):
+            while not _is_yes(_line(terminal, descriptor, question), written):
                 terminal.err("Answer y or n.")
         except Interrupted:
             terminal.err("")  # the cursor is still behind the question
@@ -68,11 +71,11 @@ def _line(terminal: Terminal, descriptor: int, question: str) -> str:
     return line.decode(errors="replace")
 
 
-def _is_yes(line: str) -> bool:
+def _is_yes(line: str, written: str) -> bool:
     """Return True for a yes, and False for an unclear answer; raise Declined for a no."""
     answer = line.strip().lower()
     if answer in {"", "n", "no"}:
-        raise Declined("nothing was changed")
+        raise Declined(written or "nothing was changed")
     return answer in {"y", "yes"}
 
 
@@ -93,12 +96,12 @@ def _answers(action: str, *, stdin_is_input: bool) -> Iterator[int]:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible(written: str) -> Iterator[None]:
     """Let a signal end the question at once: nothing is in flight that must be finished."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
-        raise Interrupted(number, is_unchanged=True)
+        raise Interrupted(number, is_unchanged=not written)
 
     before = {
         number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)

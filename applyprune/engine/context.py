@@ -23,6 +23,8 @@ from applyprune.planning.summary import finished, of_object
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Readable, Store
+    from applyprune.model.plan import Desired
+    from applyprune.planning.checks.late_kinds import LateObject
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -86,6 +88,12 @@ class RunSummary:
     """The problem of the whole prune, if a guard refused it."""
     held: bool = False
     """Whether the run ends with its plan: a fault or a refused prune has stopped it."""
+    late: tuple[LateObject, ...] = ()
+    """What the first part of the run has left to the second: its kinds are not served yet."""
+    after_late: tuple[Desired, ...] = ()
+    """What comes after these objects."""
+    is_second_part: bool = False
+    """Whether an earlier part of the run has ended."""
     _began: float = field(default_factory=time.monotonic)
     _counts: Counter[Outcome] = field(default_factory=Counter)
     _done: set[Ref] = field(default_factory=set)
@@ -93,6 +101,7 @@ class RunSummary:
 
     def begin_part(self) -> None:
         """Begin the second part of a run: what it leaves unchanged was counted in the first."""
+        self.is_second_part = True
         self._earlier = frozenset(self._done)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import ResourceMap
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook
-from applyprune.planning.checks.late_kinds import before_late
+from applyprune.planning.checks.late_kinds import PRUNES_LATER, before_late
 from applyprune.planning.checks.missing_references import missing_keys
 from applyprune.planning.desired import Resolved, resolve
 from applyprune.planning.forecast import of_apply
@@ -94,8 +94,10 @@ class RunRequest:
     """The parts of the input without objects, as the user has named them."""
     plan_file: PlanFile | None = None
     """The plan that the run is bound to; None for whatever it plans itself."""
-    is_first_part: bool = False
-    """Whether another part follows, when more kinds are served; this one prunes nothing."""
+    allows_late: bool = False
+    """Whether objects whose kinds are not served yet are left to a second part."""
+    keeps: str = ""
+    """Why nothing is pruned in any case; empty if the run may prune."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,8 @@ class PlanStage:
     """Whether the namespace of the inventory must be created first."""
     left_out: Mapping[Ref, ChartHook] = field(default_factory=dict, hash=False)
     """The chart hooks of the input that do not belong to the set."""
+    keeps: str = ""
+    """Why nothing is pruned in any case; empty if the run may prune."""
 
 
 def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
@@ -174,9 +178,9 @@ def plan_with(
         namespace=request.namespace,
         options=options,
         elsewhere=inventory.entries.keys() if options.apply.is_part else (),
-        allows_late=request.is_first_part,
+        allows_late=request.allows_late,
     )
-    resolved = replace(resolved, desired=before_late(resolved.desired, resolved.late))
+    late = {ref for one in resolved.late for ref in one.refs}
     unknown = resolved.unknown
     yield from (WarningRaised(warning) for warning in resolved.warnings)
     applied = resolved.desired if options.mode is Mode.APPLY else ()
@@ -188,6 +192,7 @@ def plan_with(
         picked = [
             *(desired.ref for desired in resolved.desired),
             *(ref for ref, _ in unknown),
+            *late,
         ]
         refuse_unselected(options, picked, inventory.entries, applyset)
         yield WarningRaised(partial_problem(options, picked, inventory.entries))
@@ -204,7 +209,8 @@ def plan_with(
         snapshot = with_autoscalers(snapshot, resolved.desired, inventory, context, reader)
     context.cancellation.check()
     dependants = DependantCounter(cluster, context.workers, resource_map)
-    snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context)
+    kept = {*resolved.left_out, *late}
+    snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context, kept)
     if not inventory.exists:
         refuse_without_inventory(snapshot, applyset, options.mode)
     if options.mode is Mode.DELETE and options.is_part:
@@ -220,12 +226,10 @@ def plan_with(
         options,
         empty_inputs=request.empty_inputs,
         new_namespace=applyset.namespace if makes_namespace else "",
-        left_out=resolved.left_out,
+        left_out=kept,
     )
-    silent = {ref for ref, _ in unknown}
-    # What has left the set is decided by the whole input.
-    removals = () if request.is_first_part else plan.removals  # guard: first-part-removes-nothing
-    removals = tuple(step for step in removals if step.entry.ref not in silent)
+    silent = {*(ref for ref, _ in unknown), *late}
+    removals = tuple(step for step in plan.removals if step.entry.ref not in silent)
     plan = replace(plan, removals=removals)
     inventory = replace(inventory, copied=plan.restored, hidden_kinds=snapshot.hidden_kinds)
     if (stray := unlisted_problem(resolved.desired, inventory, snapshot)) is not None:
@@ -248,6 +252,10 @@ def plan_with(
         check=options.check,
     )
     plan = replace(plan, warnings=(*plan.warnings, *missing))
+    # Only now: whether an object has left the set is decided by the whole input.
+    plan = _without_late(plan, resolved, context)
+    prunes_later = PRUNES_LATER if resolved.late and options.prune.enabled else ""
+    keeps = request.keeps or prunes_later  # guard: prune-after-late
     return PlanStage(
         plan,
         inventory,
@@ -259,7 +267,18 @@ def plan_with(
         unknown,
         makes_namespace,
         resolved.left_out,
+        keeps,
     )
+
+
+def _without_late(plan: Plan, resolved: Resolved, context: RunContext) -> Plan:
+    """Return the plan without what is left to a second part, and note that; usually nothing."""
+    free = {member.ref for member in before_late(resolved.desired, resolved.late)}
+    summary = context.summary
+    summary.late = resolved.late
+    summary.after_late = tuple(one for one in resolved.desired if one.ref not in free)
+    applies = tuple(step for step in plan.applies if step.desired.ref in free)
+    return replace(plan, applies=applies)
 
 
 def _with_cascades(
@@ -268,8 +287,9 @@ def _with_cascades(
     resolved: Resolved,
     inventory: Inventory,
     context: RunContext,
+    kept: Collection[Ref],
 ) -> ClusterSnapshot:
-    """Return the snapshot with what would be deleted with the objects to prune.
+    """Return the snapshot with what would be deleted with the objects to prune; not with ``kept``.
 
     That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
     """
@@ -282,7 +302,7 @@ def _with_cascades(
         context.applyset,
         options,
         desired=resolved.desired,
-        left_out=resolved.left_out,
+        left_out=kept,
     )
     if not to_prune or is_restored(inventory, snapshot):
         return snapshot

@@ -103,7 +103,7 @@ class _Run:
             yield from map(WarningRaised, self.plan.warnings)
             yield from self._server_warnings()
             with summary.paused():
-                yield Planned(self.plan)
+                yield Planned(self.plan, is_second_part=summary.is_second_part)
             if options.dry_run is not DryRun.OFF:
                 summary.held = is_held(self.plan, options)
                 yield from preview(
@@ -122,6 +122,9 @@ class _Run:
                 # Another run was first: wait for it to end, and plan again.
                 if not self._may_wait():
                     raise
+        if summary.late:
+            # The second part reports them.
+            self.plan = replace(self.plan, removals=())
         entries = self._union()
         try:
             applier = self._applier()

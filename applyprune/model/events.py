@@ -110,9 +110,11 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plan is complete; nothing has been written yet."""
+    """The plan is complete; nothing of it has been written yet."""
 
     plan: Plan
+    is_second_part: bool = False
+    """Whether the first part of the run has ended, and may have written."""
 
 
 @dataclass(frozen=True, slots=True)

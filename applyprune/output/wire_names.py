@@ -78,7 +78,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "context": "context",
             "server": "server",
         },
-        Planned: {"plan": "plan"},
+        # For the question on a terminal only: whether it is the second part.
+        Planned: {"plan": "plan", "is_second_part": None},
         InventoryWritten: {"phase": "phase", "entries": "entries", "generation": "generation"},
         ObjectDone: {
             "ref": "ref",

@@ -122,7 +122,8 @@ def resolve(
     ``namespace`` is used for objects without a namespace. Only options.namespace_override replaces
     a namespace; it does not change namespaces in other fields of manifests. An object that is not
     selected must also be valid, because others may depend on it. Objects may also depend on refs in
-    ``elsewhere``. With ``allows_late``, a custom kind may be unknown: its objects are not resolved.
+    ``elsewhere``. With ``allows_late``, a custom kind may be unknown: its objects are not resolved;
+    with options.wait.kinds, neither are such objects that are not selected.
     An error is an unknown kind, a duplicate object, an ApplySet label in a manifest,
     the set's own inventory, an invalid annotation, a missing dependency, a chart hook that needs a
     decision, or a cycle.
@@ -136,7 +137,9 @@ def resolve(
     }
     versions = served_versions(catalogue, coming.values())
     rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
-    late = _late(found.manifests, catalogue, coming, namespace, options) if allows_late else _Late()
+    late = _late(
+        found.manifests, catalogue, coming, namespace, options, allows_selected=allows_late
+    )
     errors: list[InputError] = [*found.errors, *late.errors]
     wrong: set[Ref] = {ref for one in late.objects for ref in one.refs}
     warnings: list[Problem] = [*unread_marks(found.manifests)]
@@ -145,7 +148,7 @@ def resolve(
     override = options.apply.namespace_override
     selected: set[Ref] = set()
     moved: dict[Ref, Ref] = {}
-    for manifest in late.others if allows_late else found.manifests:
+    for manifest in late.others:
         own_namespace = override or manifest.namespace or namespace
         is_decided = not is_undecided(manifest, options.apply.helm_hooks)
         faults = _mark_errors(manifest)
@@ -221,34 +224,48 @@ def _late(
     coming: Mapping[GVK, Resource],
     namespace: str,
     options: Options,
+    *,
+    allows_selected: bool,
 ) -> _Late:
     """Part the manifests; of a late object, only its annotations can be checked."""
-    late, selector = _Late(), options.apply.selector
+    late = _Late()
     for manifest in manifests:
-        try:
-            _resource(manifest, catalogue, coming)
-        except _Unserved as error:
-            hint = error.hint
-        except InputError:
-            late.others.append(manifest)
-            continue
-        else:
+        hint = _hint_if_unserved(manifest, catalogue, coming) if options.wait.kinds else ""
+        own_namespace = options.apply.namespace_override or manifest.namespace or namespace
+        likely = _likely_ref(manifest, own_namespace)
+        is_selected = any(
+            is_applied_part(options.apply, labels_of(manifest), ref)
+            for ref in (likely, replace(likely, namespace=""))
+        )
+        if not hint or (is_selected and not allows_selected):
             late.others.append(manifest)
             continue
         metadata, wave = manifest.body["metadata"], 0
-        late.errors += annotation_errors(metadata, manifest.origin)
+        late.errors += _mark_errors(manifest)
         try:
             wave = wave_asked(metadata, manifest.origin)
             asked_for(metadata, manifest.origin)
+            timeout_of(metadata, manifest.origin)
         except InputError as error:
             late.errors.append(error)
-        own_namespace = options.apply.namespace_override or manifest.namespace or namespace
-        likely = _likely_ref(manifest, own_namespace)
         one = LateObject(likely, manifest.gvk, manifest.origin, wave, hint)
         late.objects.append(one)
-        if selector is None or selector.matches(labels_of(manifest)):
+        if is_selected:
             late.selected = (*late.selected, one)
     return late
+
+
+def _hint_if_unserved(
+    manifest: Manifest, catalogue: ResourceMap, coming: Mapping[GVK, Resource]
+) -> str:
+    """Return what may be meant instead of a kind that may come; empty for any other kind."""
+    try:
+        _resource(manifest, catalogue, coming)
+    except _Unserved as error:
+        return error.hint
+    except InputError:
+        pass
+    return ""
 
 
 def _mark_errors(manifest: Manifest) -> list[InputError]:

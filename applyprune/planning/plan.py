@@ -112,12 +112,12 @@ def make_plan(
     return settled(plan, options)
 
 
-def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
+def completed(plan: Plan, applyset: ApplySetIdentity, options: Options, *, keeps: str = "") -> Plan:
     """Return a plan, after all checks of its steps, with what follows from them, and its digest.
 
-    The digest reads every object, so it is computed once.
+    The digest reads every object, so it is computed once. See ``settled`` for ``keeps``.
     """
-    plan = settled(plan, options)
+    plan = settled(plan, options, keeps=keeps)
     return replace(
         plan,
         warnings=(*plan.warnings, *_warnings(plan, options)),
@@ -125,9 +125,14 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Plan:
     )
 
 
-def settled(plan: Plan, options: Options) -> Plan:
-    """Return a plan with what follows from its steps: exit codes, and whether it prunes."""
-    no_prune = _no_prune(plan.applies, plan.removals, plan.refusal, options)
+def settled(plan: Plan, options: Options, *, keeps: str = "") -> Plan:
+    """Return a plan with what follows from its steps: exit codes, and whether it prunes.
+
+    ``keeps`` says why it prunes nothing in any case; empty if it may prune.
+    """
+    refused = "prune refused" if plan.refusal is not None else ""
+    kept = (refused or keeps) if plan.removals and keeps else ""
+    no_prune = kept or _no_prune(plan.applies, plan.removals, plan.refusal, options)
     waits = options.wait.mode is not WaitMode.NONE and not no_prune
     return replace(
         plan,

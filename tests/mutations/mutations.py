@@ -1017,12 +1017,26 @@ MUTATIONS = (
         "test_object_beyond_the_present_quota_is_not_checked",
     ),
     Mutation(
-        "the removals that wait until all kinds are served",
-        ("first-part-removes-nothing",),
-        r"\(\) if .* else ",
-        "",
+        "the guards of the prune before the first part of a run that waits for kinds",
+        ("prune-judged-first",),
+        r"whole, ",
+        "whole, options=replace(options, prune=replace(options.prune, enabled=False)), ",
+        f"{_STEPS}test_wait_kinds.py::test_wrong_folder_is_refused_before_any_write",
+    ),
+    Mutation(
+        "the prune that a run which waits for kinds leaves to the next one",
+        ("prune-after-late",),
+        "= .*",
+        '= ""',
+        f"{_STEPS}test_wait_kinds.py::test_dry_run_says_which_objects_it_could_not_plan",
+    ),
+    Mutation(
+        "the second part of a run that waits for kinds, which prunes nothing",
+        ("second-part-removes-nothing",),
+        "= .*",
+        "= whole",
         f"{_STEPS}test_wait_kinds.py::"
-        "test_kind_that_is_not_served_in_time_fails_its_objects_and_prunes_nothing",
+        "test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part",
     ),
     Mutation(
         "the later waves that wait until all kinds are served",

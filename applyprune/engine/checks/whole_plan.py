@@ -75,7 +75,7 @@ def check_plan(
         plan = dry_run.check_removals(plan, only=only)
     if options.dry_run is DryRun.CLIENT:
         plan = unchecked(plan)
-    plan = completed(plan, context.applyset, options)
+    plan = completed(plan, context.applyset, options, keeps=stage.keeps)
     if stage.unknown and plan.removals and not plan.no_prune:
         plan = replace(plan, no_prune=NOT_APPLIED)
     if asks_server and options.check:

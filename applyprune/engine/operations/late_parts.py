@@ -1,8 +1,9 @@
 """Run a set in two parts if some kinds are served only after the first part is applied.
 
-An operator may install its CRDs when it runs. The first part applies what need not wait, prunes
-nothing and records nothing about the other objects: their scope, and so their identity, is not
-known. The second part is a whole run: it plans, checks and guards everything.
+An operator may install its CRDs when it runs. The first part applies what need not wait, and
+records nothing about the other objects: their scope, and so their identity, is not known. It judges
+the prune by the whole input, and writes nothing if that is refused. The second part plans and
+checks everything. Neither part prunes: the next run does.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from applyprune.errors import ApplypruneError, NotReady
 from applyprune.model.events import Event, Finished, Started, WarningRaised
 from applyprune.model.options import DryRun, Mode
 from applyprune.planning.checks.late_kinds import (
+    PRUNES_LATER,
     LateObject,
-    before_late,
     held_back,
     not_planned,
     not_served,
 )
-from applyprune.planning.desired import resolve
 from applyprune.planning.summary import waiting
 
 if TYPE_CHECKING:
@@ -47,43 +47,41 @@ def in_parts(
     if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
         yield from part(whole, summary)
         return
-    resolved = resolve(
-        whole.manifests,
-        cluster.resource_map(),
-        whole.applyset,
-        namespace=whole.namespace,
-        options=options,
-        allows_late=True,
-    )
-    if not resolved.late:
-        yield from part(whole, summary)
-        return
-    free = {member.ref for member in before_late(resolved.desired, resolved.late)}
-    after = [member for member in resolved.desired if member.ref not in free]
-    first = replace(options, prune=replace(options.prune, enabled=False))
+    first = replace(whole, allows_late=True)  # guard: prune-judged-first
     # An end of this generator must end the part too: it holds the lock.
-    with closing(part(replace(whole, options=first, is_first_part=True), summary)) as events:
-        yield from (event for event in events if not isinstance(event, Finished))
+    with closing(part(first, summary)) as events:
+        # Without late objects, it is the whole run.
+        yield from (one for one in events if not (summary.late and isinstance(one, Finished)))
+    if not summary.late:
+        return
+    late, after = summary.late, summary.after_late
     if options.dry_run is not DryRun.OFF:
-        yield WarningRaised(not_planned(resolved.late))
+        yield WarningRaised(not_planned(late))
         yield summary.finished()
         return
-    if summary.problems or summary.held:
+    if summary.held:
+        yield summary.finished()
+        return
+    if summary.problems:
         reason = "its kind, or that of an earlier object, is not served yet; something else failed"
-        yield from summary.counted(held_back(resolved.late, after, reason))
+        yield from summary.counted(held_back(late, after, reason))
         yield summary.finished()
         return
-    waiter = _KindWaiter(cluster, cancellation, seconds, resolved.late)
+    waiter = _KindWaiter(cluster, cancellation, seconds, late)
     yield from waiter.events()
     if waiter.pending:
-        others = [one for one in resolved.late if one not in waiter.pending]
+        others = [one for one in late if one not in waiter.pending]
         yield from summary.counted(not_served(waiter.pending, seconds))
         reason = f"the kind {waiter.pending[0].gvk} is not served"
         yield from summary.counted(held_back(others, after, reason, NotReady))
         yield summary.finished()
         return
     summary.begin_part()
-    with closing(part(whole, summary)) as events:
+    # The writes of the first part would hide a wrong input from the guards.
+    kept = replace(options, prune=replace(options.prune, enabled=False))
+    keeps = PRUNES_LATER if options.prune.enabled else ""
+    second = replace(whole, options=kept, keeps=keeps)  # guard: second-part-removes-nothing
+    with closing(part(second, summary)) as events:
         yield from (event for event in events if not isinstance(event, Started))
 
 

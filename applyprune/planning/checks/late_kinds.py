@@ -13,6 +13,8 @@ from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text.display import and_more
 
+PRUNES_LATER = "kinds are installed during this run; the next run prunes"
+"""Why a run in two parts prunes nothing."""
 _NAMED = 3
 
 
@@ -91,7 +93,6 @@ def not_planned(late: Sequence[LateObject]) -> Problem:
         ProblemKind.NOT_SERVED,
         f"not checked, because their kinds are not served yet: {names}",
         location=str(late[0].origin),
-        reason=f"the apply waits for {kinds}; what comes after these objects, and what has left "
-        "the set, is planned only then",
+        reason=f"the apply waits for {kinds}; what comes after these objects is planned only then",
         origin=late[0].origin,
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.errors import InputError
+from applyprune.errors import InputError, UsageError
 from applyprune.model.events import (
     Finished,
     InventoryWritten,
@@ -16,9 +16,16 @@ from applyprune.model.events import (
     Started,
 )
 from applyprune.model.options import DryRun
+from applyprune.model.text.label_selector import parse_selector
+from applyprune.planning.checks.late_kinds import PRUNES_LATER
+from tests.support.forged import edit_entry, remove_entries
+from tests.support.input_files import write_input
 from tests.support.objects import config_map, crd, custom_resource
+from tests.support.pseudo_terminal import on_terminal
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from applyprune.model.events import Event
     from tests.support.api import Api
     from tests.support.stage import Stage, Story
@@ -48,7 +55,7 @@ def _install(stage: Stage, api: Api, *definitions: dict[str, Any]) -> None:
 def test_objects_of_kinds_that_an_operator_installs_are_applied_in_the_same_run(
     crd_stage: Stage, crds: Api
 ) -> None:
-    """Their scope is known only then; what has left the set is pruned at the end, once."""
+    """Their scope is known only then; the next run prunes what has left the set."""
     assert crd_stage.run(config_map("leaves"), config_map("stays")).exit_code == 0
     _install(crd_stage, crds, crd("LateOne"), crd("LateAll", scope="Cluster"))
     name = f"one-{crd_stage.namespace}"
@@ -66,20 +73,31 @@ def test_objects_of_kinds_that_an_operator_installs_are_applied_in_the_same_run(
     assert story.outcomes == {
         **dict.fromkeys(made, Outcome.CREATED),
         "configmap/stays": Outcome.UNCHANGED,
-        "configmap/leaves": Outcome.PRUNED,
+        "configmap/leaves": Outcome.NOT_PRUNED,
     }
+    (kept,) = (
+        event
+        for event in story.events
+        if isinstance(event, ObjectDone) and event.outcome is Outcome.NOT_PRUNED
+    )
+    assert (kept.ref.name, kept.reason) == ("leaves", PRUNES_LATER)
     assert [_count(story, kind) for kind in (Started, Planned, Finished)] == [1, 2, 1]
     (end,) = (event for event in story.events if isinstance(event, Finished))
-    assert end.counts == {Outcome.CREATED: 4, Outcome.UNCHANGED: 1, Outcome.PRUNED: 1}
+    assert end.counts == {Outcome.CREATED: 4, Outcome.UNCHANGED: 1, Outcome.NOT_PRUNED: 1}
     order = [event.ref.short for event in story.events if isinstance(event, ObjectDone)]
     assert order.index("configmap/operator") < min(map(order.index, late))
     assert max(map(order.index, late)) < order.index("configmap/after")
     listed = {ref.short: ref.namespace for ref in crd_stage.inventory().entries}
     assert listed == {
-        **dict.fromkeys({*made, "configmap/stays"}, crd_stage.namespace),
+        **dict.fromkeys({*made, "configmap/stays", "configmap/leaves"}, crd_stage.namespace),
         f"lateall.x.example.com/{name}": "",
     }
     crd_stage.seen = lambda _: None
+    pruned = crd_stage.run(*bodies, kinds=60.0)
+    assert pruned.outcomes == {
+        **dict.fromkeys({*made, "configmap/stays"}, Outcome.UNCHANGED),
+        "configmap/leaves": Outcome.PRUNED,
+    }
     again = crd_stage.run(*bodies, kinds=60.0)
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
     assert _count(again, InventoryWritten) == 0
@@ -117,6 +135,9 @@ def test_unknown_kind_is_refused_before_any_write_without_the_option(crd_stage: 
     one["metadata"]["annotations"] = {"applyprune.dev/wave": "first"}
     with pytest.raises(InputError, match=r"invalid applyprune\.dev/wave"):
         crd_stage.run(one, config_map("operator"), kinds=60.0)
+    one["metadata"]["annotations"] = {"kapp.k14s.io/noop": "yes"}
+    with pytest.raises(InputError, match=r"invalid kapp\.k14s\.io/noop"):
+        crd_stage.run(one, config_map("operator"), kinds=60.0)
     typo = {**config_map("a"), "apiVersion": "v1", "kind": "ConfigMapp"}
     with pytest.raises(InputError, match="no matches for kind"):
         crd_stage.run(typo, config_map("operator"), kinds=60.0)
@@ -125,8 +146,138 @@ def test_unknown_kind_is_refused_before_any_write_without_the_option(crd_stage: 
 
 def test_dry_run_says_which_objects_it_could_not_plan(crd_stage: Stage) -> None:
     """It waits for nothing."""
+    assert crd_stage.run(config_map("b"), config_map("leaves")).exit_code == 0
     one = custom_resource("one", "NeverServed")
-    story = crd_stage.run(one, config_map("a"), kinds=60.0, dry_run=DryRun.SERVER)
-    assert (story.exit_code, story.outcomes) == (0, {"configmap/a": Outcome.CREATED})
+    given = (one, config_map("a"), config_map("b"))
+    story = crd_stage.run(*given, kinds=60.0, dry_run=DryRun.SERVER)
+    assert story.exit_code == 0
+    assert story.outcomes == {
+        "configmap/a": Outcome.CREATED,
+        "configmap/b": Outcome.UNCHANGED,
+        "configmap/leaves": Outcome.NOT_PRUNED,
+    }
     (warning,) = story.warnings
     assert "not served yet: neverserved.x.example.com/one" in warning
+
+
+def test_wrong_folder_is_refused_before_any_write(crd_stage: Stage, crds: Api) -> None:
+    """The guards judge the prune by the set as it was, not by what the first part has added."""
+    old = {f"configmap/old{number}" for number in range(4)}
+    assert crd_stage.run(*(config_map(f"old{number}") for number in range(4))).exit_code == 0
+    _install(crd_stage, crds, crd("LateFolder"))
+    other = [config_map("operator"), *(config_map(f"new{number}") for number in range(4))]
+    bodies = [*other, _of_wave("after", 1), custom_resource("one", "LateFolder")]
+    story = crd_stage.run(*bodies, kinds=60.0)
+    assert story.exit_code == 6
+    assert "no object in common" in story.refusal
+    assert _count(story, InventoryWritten) == 0
+    assert crd_stage.listed() == old
+    assert story.outcomes == dict.fromkeys(old, Outcome.NOT_PRUNED)
+    anyway = crd_stage.run(*bodies, kinds=60.0, apply_anyway=True)
+    assert anyway.exit_code == 6
+    assert anyway.outcomes["latefolder.x.example.com/one"] is Outcome.CREATED
+    assert {anyway.outcomes[name] for name in old} == {Outcome.NOT_PRUNED}
+    for name in old:
+        kept = f"/api/v1/namespaces/{crd_stage.namespace}/{name.replace('map/', 'maps/')}"
+        assert crds.exists(kept)
+
+
+def test_late_objects_count_as_input_when_the_prune_is_judged(crd_stage: Stage, crds: Api) -> None:
+    """Their new version is not served yet: they have not left the set, and share it."""
+    kept = [custom_resource(name, "LateVersion") for name in ("one", "two")]
+    assert crds("POST", CRDS, crd("LateVersion"))[0] == 201
+    left = [config_map("a"), config_map("b")]
+    assert crd_stage.run(*kept, *left, kinds=60.0).exit_code == 0
+    newer = [{**body, "apiVersion": "x.example.com/v2"} for body in kept]
+    after = _of_wave("after", 1)
+    story = crd_stage.run(*newer, config_map("c"), after, kinds=60.0, dry_run=DryRun.SERVER)
+    assert (story.exit_code, story.refusal) == (0, "")
+    assert story.outcomes == {
+        "configmap/c": Outcome.CREATED,
+        "configmap/a": Outcome.NOT_PRUNED,
+        "configmap/b": Outcome.NOT_PRUNED,
+    }
+
+
+def test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part(
+    crd_stage: Stage, crds: Api
+) -> None:
+    """The first part has recorded again what the objects' labels say; the next run prunes."""
+    names = ("a", "b", "operator")
+    assert crd_stage.run(*map(config_map, names)).exit_code == 0
+    maps = f"/api/v1/namespaces/{crd_stage.namespace}/configmaps"
+    crds("DELETE", f"{maps}/{crd_stage.target.inventory.name}")
+    _install(crd_stage, crds, crd("LateFound"))
+    bodies = [config_map("a"), config_map("operator"), custom_resource("one", "LateFound")]
+    story = crd_stage.run(*bodies, kinds=60.0, prune_adopted=True)
+    assert story.exit_code == 0
+    assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
+    assert crds.exists(f"{maps}/b")
+    assert "configmap/b" in crd_stage.listed()
+
+
+def test_late_object_that_is_not_selected_is_not_waited_for(crd_stage: Stage, crds: Api) -> None:
+    """A name of an object that waits is one of the input; another name is not."""
+    late = custom_resource("one", "LateSelected", labels={"app": "late"})
+    after = _of_wave("after", 1)
+    bodies = [config_map("operator", labels={"app": "web"}), after, late]
+    for chosen in ({"only": frozenset({"cm/operator"})}, {"selector": parse_selector("app=web")}):
+        story = crd_stage.run(*bodies, kinds=0.5, **chosen)
+        assert story.exit_code == 0
+        assert set(story.outcomes) == {"configmap/operator"}
+    with pytest.raises(UsageError, match="the input has no configmap/other"):
+        crd_stage.run(*bodies, kinds=0.5, only=frozenset({"configmap/other"}))
+    both = frozenset({"configmap/after", "lateselected/one"})
+    story = crd_stage.run(*bodies, kinds=0.5, only=both)
+    assert story.exit_code == 5
+    assert story.outcomes == {
+        "lateselected.x.example.com/one": Outcome.FAILED,
+        "configmap/after": Outcome.SKIPPED,
+    }
+    _install(crd_stage, crds, crd("LateSelected"))
+    changed = [config_map("operator", "new"), after, late]
+    story = crd_stage.run(*changed, kinds=60.0, only=both | {"configmap/operator"})
+    assert story.exit_code == 0
+    assert crd_stage.listed() == {
+        "configmap/operator",
+        "configmap/after",
+        "lateselected.x.example.com/one",
+    }
+
+
+def test_first_part_does_not_warn_about_objects_of_the_second(crd_stage: Stage, crds: Api) -> None:
+    """They are in the input: an apply of them removes a mark of their entries."""
+    bodies = [config_map("a"), _of_wave("marked", 1), _of_wave("lost", 1)]
+    assert crd_stage.run(*bodies).exit_code == 0
+    edit_entry(crd_stage, crds, "marked", orphaning=True)
+    remove_entries(crd_stage, crds, "lost")
+    late = custom_resource("one", "NeverServed")
+    story = crd_stage.run(*bodies, late, kinds=60.0, dry_run=DryRun.SERVER)
+    (warning,) = story.warnings
+    assert "not served yet" in warning
+
+
+def test_second_part_is_announced_and_a_no_says_what_stays(
+    crd_stage: Stage, crds: Api, tmp_path: Path
+) -> None:
+    """No other run was first, and the first part has written."""
+    again = {"applyprune.dev/wave": "1", "applyprune.dev/recreate": "on-change"}
+    assert crd_stage.run(config_map("after", annotations=again)).exit_code == 0
+    bodies = [
+        config_map("operator"),
+        config_map("after", "new", annotations=again),
+        custom_resource("one", "LateAsked"),
+    ]
+    given = ("-f", write_input(tmp_path / "in.json", bodies), "--wait-for-kinds", "60s")
+    call = ("apply", "web", "-n", crd_stage.namespace, *given)
+    with on_terminal(*call, kubeconfig=crd_stage.kubeconfig, columns=120) as terminal:
+        terminal.read_until("configmap/operator created")
+        assert crds("POST", CRDS, crd("LateAsked"))[0] == 201
+        shown = terminal.read_until("Apply these changes? [y/N] ")
+        terminal.type("n\n")
+        assert terminal.ended() == 1
+    assert "This would change in the second part:" in shown
+    assert "Another run" not in terminal.shown
+    assert "nothing was changed" not in terminal.shown
+    assert "nothing more was changed: what the first part has applied stays" in terminal.shown
+    assert crd_stage.listed() == {"configmap/after", "configmap/operator"}

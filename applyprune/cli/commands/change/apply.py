@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     metavar="TIME",
     callback=duration_or_none,
     help="How long to wait for kinds that a controller installs while the set is applied. Their "
-    "objects, and what comes after them, are planned then; nothing is pruned before.  [default: "
-    "such a kind is an error]",
+    "objects, and what comes after them, are planned then; the next run prunes.  [default: such a "
+    "kind is an error]",
 )
 def apply(
     name: str,
