@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cascade_counter import ContentCounter, DependantCounter
-from applyprune.engine.checks.autoscalers import with_autoscalers
+from applyprune.engine.checks.autoscalers import unread_warning, with_autoscalers
 from applyprune.engine.checks.field_conflicts import (
     refuse_visible_conflicts,
     with_drift_reverted,
@@ -201,7 +201,7 @@ def plan_with(
         and options.mode is not Mode.ORPHAN,
     )
     if options.mode is Mode.APPLY:
-        snapshot = with_autoscalers(snapshot, resolved.desired, inventory, context, reader)
+        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader)
     context.cancellation.check()
     dependants = DependantCounter(cluster, context.workers, resource_map)
     snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context)
@@ -247,7 +247,7 @@ def plan_with(
         resolved.left_out,
         check=options.check,
     )
-    plan = replace(plan, warnings=(*plan.warnings, *missing))
+    plan = replace(plan, warnings=(*plan.warnings, *unread_warning(snapshot), *missing))
     return PlanStage(
         plan,
         inventory,
