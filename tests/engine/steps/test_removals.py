@@ -10,12 +10,14 @@ import pytest
 
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import DryRun, OnDrift
+from tests.support.command import applyprune
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from applyprune.localplane import Plane
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
     from tests.support.stage import Stage
@@ -219,6 +221,7 @@ def test_null_that_is_added_alone_removes_what_nobody_owns(stage: Stage, api: Ap
     new[1]["spec"]["revisionHistoryLimit"] = None
     new[2]["spec"]["ports"][0]["appProtocol"] = None
     assert set(stage.run(*new).outcomes.values()) == {Outcome.CONFIGURED}
+    assert stage.status(values=True, fail_on_drift=True).exit_code == 0
     data, deployment, found = map(api.get, paths)
     assert "data" not in data
     assert deployment["spec"]["revisionHistoryLimit"] == 10
@@ -245,7 +248,7 @@ def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api
         assert stage.run(new, force_conflicts=True).outcomes["configmap/a"] is Outcome.CONFIGURED
         assert api.get(path)["data"] == {"key": "v"}
         assert stage.run(new).outcomes["configmap/a"] is Outcome.UNCHANGED
-    # Of the status, null says nothing.
+    # About the status, null says nothing.
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -256,6 +259,31 @@ def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api
     stage.run(new, claim)
     stage.run(new, claim, reapply_all=True)
     assert set(stage.run(new, claim).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+UNNAMED = """\
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+spec:
+  selector: {app: web}
+  ports:
+  - port: 80
+    appProtocol: null
+"""
+
+
+def test_null_that_removes_nothing_is_a_warning_with_its_line(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    """In an item of a list without a name."""
+    file = tmp_path / "set.yaml"
+    file.write_text(UNNAMED)
+    ended = applyprune("apply", "web", "-n", namespace, "-f", file, kubeconfig=plane.kubeconfig)
+    assert ended.code == 0, ended.err
+    assert "null is left out, and removes nothing, in spec.ports[0].appProtocol" in ended.err
+    assert f"{file}:9:" in ended.err
 
 
 def _scaler() -> dict[str, Any]:
