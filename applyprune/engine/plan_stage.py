@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cascade_counter import ContentCounter, DependantCounter
-from applyprune.engine.checks.autoscalers import with_autoscalers
+from applyprune.engine.checks.autoscalers import unread_warning, with_autoscalers
 from applyprune.engine.checks.field_conflicts import (
     refuse_visible_conflicts,
     with_drift_reverted,
@@ -206,7 +206,7 @@ def plan_with(
         and options.mode is not Mode.ORPHAN,
     )
     if options.mode is Mode.APPLY:
-        snapshot = with_autoscalers(snapshot, resolved.desired, inventory, context, reader)
+        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader)
     context.cancellation.check()
     dependants = DependantCounter(cluster, context.workers, resource_map)
     kept = {*resolved.left_out, *late}
@@ -251,7 +251,7 @@ def plan_with(
         resolved.left_out,
         check=options.check,
     )
-    plan = replace(plan, warnings=(*plan.warnings, *missing))
+    plan = replace(plan, warnings=(*plan.warnings, *unread_warning(snapshot), *missing))
     # Only now: whether an object has left the set is decided by the whole input.
     plan = _without_late(plan, resolved, context)
     prunes_later = PRUNES_LATER if resolved.late and options.prune.enabled else ""

@@ -71,6 +71,8 @@ class Desired:
     """What the default rules leave to others, in words."""
     removed: tuple[str, ...] = ()
     """The JSON pointers of fields that the manifest sets to null: they are removed, not sent."""
+    is_scaling_unknown: bool = False
+    """Whether an autoscaler may set its replicas: those of its namespace could not be read."""
     versions: frozenset[str] = frozenset()
     """The API versions of a custom kind: those of its CRD in the input, else those served."""
     wait: str = ""
@@ -171,8 +173,8 @@ class ApplyStep:
     """Whether the fate is the result of a server dry run."""
     rewritten: tuple[str, ...] = ()
     """The fields that the server would store with another value, according to a dry run."""
-    has_removed: bool = False
-    """Whether this run has already removed fields of it that the manifest sets to null."""
+    claimed_from: LiveObject | None = None
+    """The object before this run made fields the set's own that the apply removes."""
     is_unread: bool = False
     """Whether its state could not be read: then only this object fails."""
     is_contended: bool = False

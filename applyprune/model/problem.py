@@ -53,6 +53,7 @@ class ProblemKind(StrEnum):
     # Warnings without an error class.
     IGNORED_NAMESPACE = "IgnoredNamespace"
     IGNORED_ANNOTATION = "IgnoredAnnotation"
+    IGNORED_NULL = "IgnoredNull"
     CHART_HOOKS = "ChartHooks"
     MISSING_REFERENCE = "MissingReference"
     REWRITTEN_VALUES = "RewrittenValues"

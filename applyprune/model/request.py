@@ -41,7 +41,7 @@ CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only
 class PatchRequest:
     """A JSON patch (RFC 6902) that tests its own guards.
 
-    It changes managedFields, labels or annotations, or removes fields.
+    It changes managedFields, labels or annotations.
     """
 
     resource: Resource
@@ -52,8 +52,8 @@ class PatchRequest:
 
     The server gives a patched label to the request's own manager. A second patch corrects that.
     """
-    removes: bool = False
-    """Whether it removes fields that the manifest sets to null."""
+    claims: bool = False
+    """Whether it makes fields the set's own that the apply then removes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,12 @@ class ApplyRequest:
     """Whether to take over fields that other field managers own."""
     precondition: Precondition = Precondition()
     before: PatchRequest | ApplyRequest | None = None
-    """The request to send first: it moves fields to another owner, or removes what is null.
+    """The request to send first: it moves fields to another owner.
 
     Its reply is a new state of the object. From that state the same function makes the rest.
     """
     removes: bool = False
-    """Whether fields that the manifest sets to null are removed first."""
+    """Whether it removes fields that the manifest sets to null, and that the set does not own."""
 
     @property
     def guarded_body(self) -> Mapping[str, Any]:

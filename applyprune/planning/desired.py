@@ -16,8 +16,9 @@ from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.plan_values.apply_rules import Recreate
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.model.resources import CRD, Resource, ResourceMap
+from applyprune.model.text.display import and_more
 from applyprune.planning.annotations import (
     READY_WHEN,
     annotation_errors,
@@ -43,7 +44,7 @@ from applyprune.planning.fields.normalize import (
     ruled_digest,
     with_manifest_digest,
 )
-from applyprune.planning.fields.null_fields import without_nulls
+from applyprune.planning.fields.null_fields import unnamed_nulls, without_nulls, without_status
 from applyprune.planning.inventory.selection import is_applied_part
 from applyprune.planning.marks.apply_mark import (
     apply_rule,
@@ -60,6 +61,7 @@ from applyprune.planning.ownership.ignored_fields import (
 )
 from applyprune.planning.readiness.wait_rules import wait_word
 from applyprune.planning.schema.crd import defined_resources, served_versions
+from applyprune.planning.schema.server_errors import dotted
 from applyprune.planning.suggest import advice_for_kind
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
 _PLAIN = Options()
 _NAME = ("metadata", "name")
+_SHOWN = 3
 _MAY_COME = "If a controller installs it while the set is applied: apply --wait-for-kinds 2m."
 
 
@@ -288,6 +291,18 @@ def _left_out(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             field=("metadata", "namespace"),
             hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
         )
+    if left := unnamed_nulls(manifest.body, custom=not is_built_in(desired.ref.group)):
+        yield Problem(
+            kind=ProblemKind.IGNORED_NULL,
+            message=f"{desired.ref.short}: null is left out, and removes nothing, in "
+            f"{and_more([dotted(place) for place in left], _SHOWN)}",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            reason="it is in an item of a list that has no name",
+            hint="Leave the field out. A field that the set has owned is removed then.",
+            marks=tuple(map(Mark, left)),
+            field=left[0],
+        )
     if OWNED_BY in mapping(manifest.body["metadata"].get("annotations")):
         yield Problem(
             kind=ProblemKind.IGNORED_ANNOTATION,
@@ -363,7 +378,8 @@ def _settle(
     own_namespace = namespace if resource.namespaced else ""
     ref = Ref(resource.group, resource.kind, own_namespace, manifest.name)
     given, left = without_defaults(manifest.body, ref.group_kind, rules.off)
-    given, removed = without_nulls(given, custom=not is_built_in(resource.group))
+    given, nulls = without_nulls(given, custom=not is_built_in(resource.group))
+    removed = without_status(nulls) if resource.has_status else nulls
     body = normalize(
         given,
         namespace=own_namespace,
@@ -380,7 +396,9 @@ def _settle(
         ref=ref,
         resource=resource,
         body=body,
-        digest=ruled_digest(manifest_digest(body), ruled),
+        digest=ruled_digest(
+            manifest_digest(body), (*ruled, *(f"null {pointer}" for pointer in removed))
+        ),
         wave=FIRST_WAVE,
         orphan_reason=orphan_mark(body["metadata"]),
         has_ttl=(ref.group, ref.kind) == ("batch", "Job")

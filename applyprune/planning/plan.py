@@ -27,6 +27,7 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
 from applyprune.planning.diff.rewritten import rewritten_problem
+from applyprune.planning.ownership.default_rules import with_autoscaler
 from applyprune.planning.prune.leaving import left_entries, remove_steps, without_other_uid
 from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
 from applyprune.planning.readiness.finished_jobs import (
@@ -226,6 +227,9 @@ def _apply_step(
         refused = refused_step(desired, entry or fresh, state.problem, None)
         return replace(refused, is_unread=True)
     if isinstance(state, Missing):
+        # The replicas are sent, but the same manifest has the same digest in the next run.
+        off = options.apply.no_default_ignore
+        desired = with_autoscaler(desired, snapshot.autoscalers, off)
         request = apply_request(desired, None, applyset, options)
         if entry is None or not isinstance(state, Absent) or not _may_have_finished(desired, entry):
             left = "; ".join(desired.left)

@@ -122,7 +122,8 @@ def confirmed(
         fingerprint = None
     # What is only sent at creation is left to others.
     rewritten = rewritten_fields(sent(desired), after, applyset.manager)
-    is_as_sent = may_be_secret(desired.body) or values_match(desired, after)
+    is_whole = not (desired.ignored or desired.removed)
+    is_as_sent = may_be_secret(desired.body) or (is_whole and values_match(desired, after))
     entry = replace(
         step.entry,
         uid=after.uid,
@@ -141,8 +142,8 @@ def confirmed(
     )
     if created:
         return Confirmation(entry, Outcome.CREATED, step.reason, rewritten)
-    first = step.takes_over or step.has_removed
-    moved = step.live is None or first or _moved(desired, step.live, after, applyset)
+    before = step.claimed_from or step.live
+    moved = before is None or step.takes_over or _moved(desired, before, after, applyset)
     outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED
     return Confirmation(entry, outcome, _reason(step, after, applyset), rewritten)
 

@@ -46,8 +46,8 @@ from applyprune.planning.ownership.removed_fields import (
     Removals,
     before_removal,
     claim_patch,
+    is_contested,
     may_remove,
-    removal_patch,
     removals,
     with_contested,
 )
@@ -123,20 +123,12 @@ def again(
 
     ``is_reply`` says that it is the reply to the request before the apply.
     """
-    removes = (
+    claims = (
         is_reply
         and step.request is not None
         and isinstance(step.request.before, PatchRequest)
-        and step.request.before.removes
+        and step.request.before.claims
     )
-    is_same = (
-        live is not None
-        and step.live is not None
-        and live.resource_version == step.live.resource_version
-    )
-    if removes and is_same:
-        # The server has set its defaults again, so nothing has changed.
-        step = replace(step, desired=replace(step.desired, removed=()))
     reverts = _reverts(step, live, applyset, options)
     request = apply_request(
         step.desired,
@@ -148,8 +140,8 @@ def again(
         reverts=bool(reverts),
         owns=step.becomes_owned or None,
     )
-    has_removed = step.has_removed or (removes and not is_same)
-    return replace(step, live=live, request=request, reverts=reverts, has_removed=has_removed)
+    claimed_from = step.live if claims else step.claimed_from
+    return replace(step, live=live, request=request, reverts=reverts, claimed_from=claimed_from)
 
 
 def decided_again(
@@ -205,6 +197,7 @@ def needs_body(
         split_fields(desired, live)
         or yields(desired, live, applyset).fields
         or (may_remove(desired) and not is_applied)
+        or is_contested(desired, live, applyset.manager)
     )
 
 
@@ -249,14 +242,14 @@ def _before(
         return PatchRequest(resource, ref, patch)
     if (moving := _moving(desired, live, applyset, migration)) is not None:
         return moving
-    if found.nulls:
-        patch = removal_patch(live, found.nulls)
-        return PatchRequest(resource, ref, patch, removes=True)
-    if found.defaults:
+    if found:
         patch = claim_patch(
-            live, found.defaults, manager=applyset.manager, api_version=resource.gvk.api_version
+            live,
+            (*found.nulls, *found.defaults),
+            manager=applyset.manager,
+            api_version=resource.gvk.api_version,
         )
-        return PatchRequest(resource, ref, patch)
+        return PatchRequest(resource, ref, patch, claims=True)
     return None
 
 

@@ -144,6 +144,27 @@ def test_listed_objects_need_rights_too(plane: Plane, namespace: str) -> None:
         assert ("- services\n" in printed.out) is expected
 
 
+def test_objects_with_replicas_need_the_list_of_autoscalers(plane: Plane, namespace: str) -> None:
+    """Of whatever kind: otherwise a run warns that it cannot read them."""
+    spec = {"selector": {"app": "web"}, "template": DEPLOYMENT["spec"]["template"]}
+    controller = {
+        "apiVersion": "v1",
+        "kind": "ReplicationController",
+        "metadata": {"name": "web"},
+        "spec": spec,
+    }
+    scaled = {**controller, "spec": {**spec, "replicas": 1}}
+    line = ("rbac", "-n", namespace, "-f", "-")
+    for body, expected in ((scaled, True), (controller, False)):
+        printed = applyprune(*line, kubeconfig=plane.kubeconfig, stdin=text(body))
+        listed = {
+            "apiGroups": ["autoscaling"],
+            "resources": ["horizontalpodautoscalers"],
+            "verbs": ["list"],
+        }
+        assert (listed in _documents(printed.out)[0]["rules"]) is expected
+
+
 def test_namespace_in_the_set_is_explained(plane: Plane, namespace: str) -> None:
     """Its Role needs it first; its deletion counts everything in it, and nowhere else."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "sample-there"}}

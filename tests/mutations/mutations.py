@@ -62,6 +62,7 @@ _FORGED = "tests/engine/guards/test_forged_records.py::"
 _WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
 _CONTROLLERS = "tests/engine/checks/test_controllers_fields.py::"
+_AUTOSCALERS = "tests/engine/checks/test_autoscalers.py::"
 _EMPTY = "tests/planning/ownership/test_empty_fields.py::"
 
 MUTATIONS = (
@@ -113,6 +114,41 @@ MUTATIONS = (
         r"= .+",
         "= False",
         f"{_STEPS}test_removals.py::test_nothing_is_removed_before_an_apply_that_conflicts",
+    ),
+    Mutation(
+        "keeping with null what the manifest leaves to others",
+        ("null-of-ignored-field",),
+        r"if .+:",
+        "if True:",
+        f"{_STEPS}test_removals.py::test_null_never_removes_what_is_left_to_others[annotation]",
+    ),
+    Mutation(
+        "leaving replicas that are null to their autoscaler",
+        ("null-replicas",),
+        r"= .+? or ",
+        "= ",
+        f"{_STEPS}test_removals.py::test_null_never_removes_what_is_left_to_others[autoscaler]",
+    ),
+    Mutation(
+        "the conflict with one who sets again what null has removed",
+        ("null-set-again",),
+        r"if [^:]+:",
+        "if False:",
+        f"{_STEPS}test_removals.py::test_null_that_is_added_alone_conflicts_with_an_owner",
+    ),
+    Mutation(
+        "sending replicas if the autoscaler of the input is disabled",
+        ("disabled-autoscaler",),
+        r" if .+\)",
+        ")",
+        f"{_AUTOSCALERS}test_autoscaler_that_will_not_be_there_does_not_count",
+    ),
+    Mutation(
+        "the conflict about replicas where no autoscaler can be read",
+        ("unread-autoscalers",),
+        r"return \(\)",
+        "pass",
+        f"{_AUTOSCALERS}test_replicas_are_not_set_back_where_no_autoscaler_can_be_read",
     ),
     Mutation(
         "no force for drift where null contests a field of others",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApplypruneError
+from applyprune.errors import AccessError, ApplypruneError, NotFound, NotServed, as_problem
 from applyprune.model.live import LiveObject
+from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.resources import AUTOSCALERS
+from applyprune.model.text.display import and_more
 from applyprune.planning.ownership.default_rules import (
     autoscalers_in,
     is_scaled,
@@ -15,21 +17,27 @@ from applyprune.planning.ownership.default_rules import (
     with_autoscaler,
 )
 from applyprune.planning.ownership.owner import is_last_applied
+from applyprune.planning.prune.leaving import left_entries, objects_to_prune
 from applyprune.planning.requests import needs_body
+from applyprune.planning.snapshot import is_restored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.engine.context import RunContext
     from applyprune.engine.snapshot_reader import SnapshotReader
     from applyprune.model.inventory import Inventory
     from applyprune.model.plan import Desired
+    from applyprune.model.problem import Problem
+    from applyprune.planning.desired import Resolved
     from applyprune.planning.snapshot import ClusterSnapshot
+
+_SHOWN = 3
 
 
 def with_autoscalers(
     snapshot: ClusterSnapshot,
-    desired: Sequence[Desired],
+    resolved: Resolved,
     inventory: Inventory,
     context: RunContext,
     reader: SnapshotReader,
@@ -37,11 +45,13 @@ def with_autoscalers(
     """Return the snapshot with the autoscalers of the input and of the cluster.
 
     Only the namespaces are searched in which somebody has scaled an object of the input, or in
-    which an apply may change its replicas. What is left to an autoscaler is read in full. Where
-    autoscalers cannot be read, a conflict still shows what they own.
+    which an apply may change its replicas. What is left to an autoscaler is read in full. One that
+    this run changes counts as in the input, and one that it prunes does not count.
     """
     off, manager = context.options.apply.no_default_ignore, context.applyset.manager
+    desired = resolved.desired
     given = autoscalers_in(desired)
+    unread: dict[str, Problem] = {}
 
     def is_open(member: Desired) -> bool:
         live, entry = snapshot.states[member.ref], inventory.entries.get(member.ref)
@@ -59,15 +69,20 @@ def with_autoscalers(
     def listed(namespace: str) -> Sequence[Mapping[str, Any]]:
         try:
             found = context.cluster.list(AUTOSCALERS, namespace=namespace, full=True)
-        except ApplypruneError:
+        except (NotFound, NotServed):
+            return ()  # nothing scales here
+        except ApplypruneError as error:
+            unread[namespace] = as_problem(error)
             return ()
-        return [live.body for live in found if live.body is not None]
+        return [live.body for live in found if live.body is not None and live.uid not in passing]
 
     namespaces = sorted({member.ref.namespace for member in desired if is_open(member)})
+    passing = _passing(snapshot, resolved, inventory, context) if namespaces else frozenset()
     scalers = (
         *given,
         *(one for found in context.workers.each(listed, namespaces) for one in found),
     )
+    snapshot = replace(snapshot, unread_autoscalers=unread)
     if not scalers:
         return snapshot
     states = dict(snapshot.states)
@@ -78,3 +93,45 @@ def with_autoscalers(
         if needs_body(scaled, live, context.applyset):
             states[member.ref] = reader.read_object(member.resource, member.ref, full=True)
     return replace(snapshot, states=states, autoscalers=scalers)
+
+
+def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Yield one warning for all namespaces whose autoscalers could not be read."""
+    if unread := snapshot.unread_autoscalers:
+        namespace, cause = min(unread.items())
+        yield as_problem(
+            AccessError(
+                f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be "
+                "read",
+                reason=cause.message,
+                hint="An autoscaler may set the replicas of these objects, so drift of them is not "
+                "set back. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
+                f"{namespace}",
+            )
+        )
+
+
+def _passing(
+    snapshot: ClusterSnapshot, resolved: Resolved, inventory: Inventory, context: RunContext
+) -> frozenset[str]:
+    """Return the UIDs of the autoscalers that do not stay as they are.
+
+    A manifest of the input counts instead of what it changes; what is pruned counts no more.
+    """
+    options, desired, kind = context.options, resolved.desired, AUTOSCALERS.group_kind
+    applied = {
+        one.ref for one in desired if one.ref.group_kind == kind and one.apply is ApplyRule.ALWAYS
+    }
+    leaving = [
+        entry
+        for entry in left_entries(desired, inventory, snapshot, options)
+        if entry.ref.group_kind == kind
+    ]
+    if is_restored(inventory, snapshot):
+        leaving = []
+    pruned = objects_to_prune(
+        leaving, snapshot, context.applyset, options, desired=desired, left_out=resolved.left_out
+    )
+    states = (snapshot.states[ref] for ref in applied)
+    replaced = (state.uid for state in states if isinstance(state, LiveObject))
+    return frozenset([*replaced, *(live.uid for live in pruned)])

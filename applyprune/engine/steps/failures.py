@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 from applyprune.engine.cascade_counter import ContentCounter, list_kinds
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import KindProofs
-from applyprune.errors import ApplypruneError, Conflict, Invalid, NotServed, as_problem
+from applyprune.errors import (
+    ApplypruneError,
+    Conflict,
+    Invalid,
+    NotFound,
+    NotServed,
+    as_problem,
+)
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Desired, Fate
@@ -61,11 +68,13 @@ def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
         return None
 
 
-def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]]:
+def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]] | None:
     try:
         found = cluster.list(AUTOSCALERS, namespace=desired.ref.namespace, full=True)
-    except ApplypruneError:
+    except (NotFound, NotServed):
         return ()
+    except ApplypruneError:
+        return None
     return [live.body for live in found if live.body is not None]
 
 

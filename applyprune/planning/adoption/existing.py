@@ -9,7 +9,7 @@ from applyprune.model.plan import ApplyStep, Fate
 from applyprune.planning.adoption.as_owned import AS_OWNED, may_own
 from applyprune.planning.adoption.left_alone import step_of_left
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
-from applyprune.planning.ownership.default_rules import with_autoscaler
+from applyprune.planning.ownership.default_rules import may_be_autoscaled, with_autoscaler
 from applyprune.planning.ownership.empty_fields import filled_by_others
 from applyprune.planning.ownership.foreign_label import is_label_unproven, unproven_label
 from applyprune.planning.ownership.managed_fields import set_manager
@@ -44,6 +44,9 @@ def existing_step(
     if (left := step_of_left(desired, entry, fresh, live, applyset)) is not None:
         return left
     desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
+    if desired.ref.namespace in snapshot.unread_autoscalers:
+        off = options.apply.no_default_ignore
+        desired = replace(desired, is_scaling_unknown=may_be_autoscaled(desired, off))
     judged = owner_to_apply(live, entry, applyset)
     # An interrupted adoption has not marked the object yet.
     owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)

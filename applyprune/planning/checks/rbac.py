@@ -7,7 +7,7 @@ cluster scope except names, so its rules name the objects that may be written.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from applyprune.model.resources import (
     REPLICA_SETS,
     ResourceMap,
 )
+from applyprune.planning.ownership.default_rules import may_be_autoscaled
 from applyprune.planning.readiness.wait_rules import WITH_PODS
 from applyprune.planning.schema.crd import defined_resources
 
@@ -92,13 +93,14 @@ def roles(
     places = [home, *sorted(({*by_namespace} | contained) - {home})]
     # What a deletion cascades to is counted among these kinds.
     guarded = [one for kind in GUARDED_KINDS if (one := resource_map.find_kind(kind)) is not None]
+    scaled = {one.ref for one in desired if may_be_autoscaled(one, ())}
 
     def rules_in(place: str) -> Iterator[Mapping[str, Any]]:
         if place == home:
             yield _rule([CONFIG_MAPS], _INVENTORY)
             # A plan file identifies the cluster by the UID of this namespace.
             yield _rule([NAMESPACES], ("get",), [home])
-        yield from _rules_of(by_namespace[place], guarded)
+        yield from _rules_of(by_namespace[place], guarded, scaled)
         if place in contained:
             yield {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}
 
@@ -141,15 +143,16 @@ def _role(name: str, namespace: str, rules: Sequence[Mapping[str, Any]]) -> Mapp
 
 
 def _rules_of(
-    members: Sequence[Member], guarded: Iterable[Resource]
+    members: Sequence[Member], guarded: Iterable[Resource], scaled: Collection[Ref]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rules for the objects in one namespace."""
+    """Yield the rules for the objects in one namespace; ``scaled`` are those with replicas."""
     resources = {member.resource.full_plural: member.resource for member in members}
     yield from _rules(resources.values(), (*_READ, *_WRITE))
-    if any(resource.group_kind in WITH_PODS for resource in resources.values()):
-        # Why an object is not ready, and which autoscaler sets its replicas.
+    has_pods = any(resource.group_kind in WITH_PODS for resource in resources.values())
+    if has_pods:  # why an object is not ready
         yield from _rules((EVENTS, PODS, REPLICA_SETS), _READ)
-        yield _rule([AUTOSCALERS], ("list",))
+    if has_pods or any(member.ref in scaled for member in members):
+        yield _rule([AUTOSCALERS], ("list",))  # which of them sets the replicas
     if members:
         counted = (one for one in guarded if one.namespaced)
         yield from _rules((one for one in counted if one.full_plural not in resources), ("list",))

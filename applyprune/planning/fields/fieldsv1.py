@@ -141,11 +141,13 @@ def is_split(fields: Mapping[str, Any], path: Path) -> bool:
 
 def united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the union of two sets of fields."""
-    both = {**first, **second}
-    return {
-        key: united(first[key], second[key]) if key in first and key in second else inner
-        for key, inner in both.items()
-    }
+    both: dict[str, Any] = {**first, **second}
+    for key in first.keys() & second.keys():
+        one, other = first[key], second[key]
+        inner = united(one, other)
+        # One of them has the field itself, and the other has something in it.
+        both[key] = {".": {}, **inner} if inner and not (one and other) else inner
+    return both
 
 
 def common(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

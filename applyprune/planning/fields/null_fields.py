@@ -7,15 +7,19 @@ there it is sent as it is, except in the metadata.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.fields.path import ListItem, Path, to_pointer
+
+if TYPE_CHECKING:
+    from applyprune.model.problem import Field
 
 # Their parameters may be any JSON.
 _FREE = frozenset({"ControllerRevision", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"})
 # Of the metadata, only these fields are the manifest's to remove.
 _OURS = frozenset({"annotations", "labels"})
+_GENERATED = frozenset({"creationTimestamp", "status"})
 
 
 def without_nulls(
@@ -26,8 +30,8 @@ def without_nulls(
     ``custom`` says that a CRD or an aggregated API defines the kind. An item of a list is named by
     its name; null in any other item is left out, and that is all.
     """
-    parts = {"metadata"} if custom or body.get("kind") in _FREE else body.keys()
-    places = [place for key in parts for place in _nulls(body.get(key), (key,)) if key in body]
+    parts = _parts(body, custom=custom)
+    places = [place for place, _ in _nulls_of(body, parts)]
     if not places:
         return body, ()
     left = {
@@ -38,19 +42,53 @@ def without_nulls(
     return left, tuple(to_pointer(place) for place in places if _is_removable(place))
 
 
-def _nulls(value: object, above: tuple[object, ...]) -> Iterator[tuple[Any, ...]]:
-    """Yield the place of each null; an item of a list without a name is None in it."""
+def without_status(pointers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the pointers without those into the status, which no manifest sets."""
+    return tuple(one for one in pointers if f"{one}/".split("/", 2)[1] != "status")
+
+
+def unnamed_nulls(body: Mapping[str, Any], *, custom: bool) -> tuple[Field, ...]:
+    """Return the nulls that are left out and remove nothing: those in items without a name.
+
+    What generators write there is not counted.
+    """
+    return tuple(
+        where
+        for place, where in _nulls_of(body, _parts(body, custom=custom))
+        if None in place and where[-1] not in _GENERATED
+    )
+
+
+def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
+    return {"metadata"} if custom or body.get("kind") in _FREE else body.keys()
+
+
+def _nulls_of(
+    body: Mapping[str, Any], parts: Collection[str]
+) -> Iterator[tuple[tuple[Any, ...], Field]]:
+    for key in parts:
+        if key in body:
+            yield from _nulls(body[key], (key,), (key,))
+
+
+def _nulls(
+    value: object, above: tuple[object, ...], where: Field
+) -> Iterator[tuple[tuple[Any, ...], Field]]:
+    """Yield the place of each null, in which items of lists have their names, and with indices.
+
+    An item without a name is None in its place.
+    """
     if value is None:
-        yield above
+        yield above, where
     elif isinstance(value, dict):
         for key, inner in value.items():
-            yield from _nulls(inner, (*above, key))
+            yield from _nulls(inner, (*above, key), (*where, key))
     elif isinstance(value, list):
-        for item in value:
+        for index, item in enumerate(value):
             if isinstance(item, dict):
                 name = item.get("name")
                 step = ListItem((("name", name),)) if isinstance(name, str) else None
-                yield from _nulls(item, (*above, step))
+                yield from _nulls(item, (*above, step), (*where, index))
 
 
 def _stripped(value: Any) -> Any:

@@ -155,20 +155,6 @@ def left_out(body: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
     return dict(left)
 
 
-def index_pointer(body: object, path: Path) -> str:
-    """Return the JSON pointer (RFC 6901) of a field that a body has, with the indices of items."""
-    text = ""
-    for step in path:
-        if isinstance(step, str):
-            text += "/" + step.replace("~", "~0").replace("/", "~1")
-            body = body[step] if isinstance(body, dict) else None
-        else:
-            items = body if isinstance(body, list) else []
-            place = next(at for at, element in enumerate(items) if is_at(element, step))
-            text, body = f"{text}/{place}", items[place]
-    return text
-
-
 def put(body: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
     """Return the body with a value at a path; missing parents are created."""
     return dict(_put(body, path, value))

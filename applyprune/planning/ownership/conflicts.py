@@ -38,6 +38,7 @@ _CAUSE = re.compile(
     r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
 )
 _REPLICAS = ".spec.replicas"
+_UNREAD = "its HorizontalPodAutoscalers could not be read: one may rewrite the field"
 _LINE = "\n    "
 _LINES = 20
 _KUBERNETES = re.compile(
@@ -177,7 +178,7 @@ def explain(
     error: Conflict,
     desired: Desired,
     live: LiveObject | None,
-    autoscalers: Sequence[Mapping[str, Any]],
+    autoscalers: Sequence[Mapping[str, Any]] | None,
     now: datetime,
     *,
     owned: Mapping[str, Any],
@@ -185,10 +186,12 @@ def explain(
     """Return the conflict, worded for the person who must decide.
 
     ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
-    HorizontalPodAutoscalers of its namespace. ``owned`` are the fields of the set's last apply.
+    HorizontalPodAutoscalers of its namespace; None if they could not be read. ``owned`` are the
+    fields of the set's last apply.
     """
     fields = contenders(error)
-    scalers = [_described(scaler, now) for scaler in autoscalers if targets(scaler, desired.ref)]
+    found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
+    scalers = [_UNREAD] if autoscalers is None else [_described(scaler, now) for scaler in found]
     lines, pointers = [], []
     for name, owners in fields.items():
         field = _contested(name, desired, live)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.json_access import field, mapping, text
+from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.resources import AUTOSCALERS, CRD
 from applyprune.planning.fields.normalize import ruled_digest
 from applyprune.planning.fields.path import left_out
@@ -62,11 +63,10 @@ def without_defaults(
 
 def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
     """Return whether an object has replicas that an autoscaler may set."""
-    return (
-        DefaultRule.AUTOSCALED_REPLICAS not in off
-        and REPLICAS not in desired.ignored
-        and field(desired.body, "spec", "replicas") is not None
-    )
+    # guard: null-replicas
+    is_set = REPLICAS in desired.removed or field(desired.body, "spec", "replicas") is not None
+    is_on = DefaultRule.AUTOSCALED_REPLICAS not in off
+    return is_on and is_set and REPLICAS not in desired.ignored
 
 
 def is_scaled(live: LiveObject) -> bool:
@@ -97,7 +97,9 @@ def with_autoscaler(
 
 def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
     """Return the bodies of the HorizontalPodAutoscalers among desired objects."""
-    return tuple(one.body for one in desired if one.ref.group_kind == AUTOSCALERS.group_kind)
+    scalers = (one for one in desired if one.ref.group_kind == AUTOSCALERS.group_kind)
+    # guard: disabled-autoscaler
+    return tuple(one.body for one in scalers if one.apply is not ApplyRule.DISABLED)
 
 
 def targets(scaler: Mapping[str, Any], ref: Ref) -> bool:

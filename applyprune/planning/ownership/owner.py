@@ -20,6 +20,7 @@ from applyprune.model.plan import Desired
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, set_of
 from applyprune.planning.fields.normalize import canonical, digest, may_be_secret, sent
 from applyprune.planning.ownership.managed_fields import is_applied, own_apply_entry
+from applyprune.planning.ownership.removed_fields import is_contested
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
@@ -188,6 +189,8 @@ def unchanged(
     if recorded.schema != schema or live.terminating:
         return False
     if not same_apply_entry(recorded, live, manager):  # guard: own-apply-entry
+        return False
+    if is_contested(desired, live, manager):  # guard: null-set-again
         return False
     if needs_values(desired, entry, live):
         return live.body is not None and values_match(desired, live)

@@ -3,14 +3,14 @@
 Server-side apply removes only what the set has owned. Two kinds of fields that nobody owns stand in
 the way of a manifest:
 
-- A field that the manifest sets to null. A guarded patch removes it; if the server sets a default
-  again, nothing changes.
+- A field that the manifest sets to null. If it has a default, the server sets that again.
 - A default of the server that excludes what the manifest sets, as in kubectl's ``retainKeys``: the
   ``rollingUpdate`` of a Deployment that gets ``strategy: Recreate``, and the ``emptyDir`` of a
-  volume that gets a source. Our entry in managedFields gets it first, so that the apply itself
-  removes it: both change in one request, or neither.
+  volume that gets a source.
 
-What another manager owns is never removed without force: null is sent then, and conflicts.
+Our entry in managedFields gets them first, so that the apply itself removes them: all changes in
+one request, or nothing. What another manager owns is never removed without force: null is sent
+then, and conflicts. What the manifest leaves to others is never removed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.json_access import field, mapping
+from applyprune.planning.applyset import yielded_manager
 from applyprune.planning.fields.fieldsv1 import (
+    covers,
     field_set,
+    fields_below,
     has,
     leaves,
-    owns,
     united,
     without_path,
 )
@@ -32,12 +34,13 @@ from applyprune.planning.fields.path import (
     ListItem,
     Path,
     from_pointer,
-    index_pointer,
+    is_at,
     is_under,
     left_out,
     put,
     value_at,
 )
+from applyprune.planning.ownership.default_rules import REPLICAS
 from applyprune.planning.ownership.managed_fields import (
     apply_entry,
     guarded_patch,
@@ -47,12 +50,13 @@ from applyprune.planning.ownership.managed_fields import (
 from applyprune.planning.pod_template import POD, template_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from applyprune.model.identity import GroupKind
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.planning.fields.path import Step
     from applyprune.planning.ownership.managed_fields import Operations
 
 _ROLLING = "RollingUpdate"
@@ -61,12 +65,12 @@ _STRATEGIES = {"Deployment": "strategy", "StatefulSet": "updateStrategy"}
 
 @dataclass(frozen=True, slots=True)
 class Removals:
-    """What must be removed from an object before the apply, or by it."""
+    """What an apply removes from an object once the set owns it."""
 
     nulls: tuple[Path, ...] = ()
-    """The fields that a patch removes first."""
+    """The fields that the manifest sets to null."""
     defaults: tuple[Path, ...] = ()
-    """The defaults that the apply removes once the set owns them."""
+    """The defaults that exclude what the manifest sets."""
     members: tuple[Path, ...] = ()
     """The fields of the manifest that are refused while these defaults are there."""
     contested: tuple[Path, ...] = ()
@@ -78,6 +82,23 @@ class Removals:
 
 
 NO_REMOVALS = Removals()
+
+
+def removed_by_null(desired: Desired) -> Iterator[Path]:
+    """Yield each field that a manifest sets to null, but for those that it leaves to others."""
+    ignored = [from_pointer(pointer) for pointer in desired.ignored]
+    if desired.is_scaling_unknown:
+        ignored.append(from_pointer(REPLICAS))
+    for path in map(from_pointer, desired.removed):
+        # guard: null-of-ignored-field
+        if not any(is_under(path, one) or is_under(one, path) for one in ignored):
+            yield path
+
+
+def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
+    """Return whether another manager owns a field that the manifest sets to null."""
+    others = list(_others(live, manager))
+    return any(has(fields, path) for path in removed_by_null(desired) for fields in others)
 
 
 def may_remove(desired: Desired) -> bool:
@@ -92,11 +113,7 @@ def removals(
     if live.body is None:
         return NO_REMOVALS
     ours = own_apply_entry(live, applyset.manager)
-    others = [
-        entry.get("fieldsV1") or {}
-        for entry in live.managed_fields
-        if entry is not ours and entry.get("manager") != applyset.yielded
-    ]
+    others = list(_others(live, applyset.manager))
     own = (ours or {}).get("fieldsV1") or {}
 
     def is_free(path: Path) -> bool:
@@ -112,33 +129,63 @@ def removals(
             members += excluded
     nulls: list[Path] = []
     contested: list[Path] = []
-    for path in map(from_pointer, desired.removed):
-        if value_at(live.body, path) is MISSING or path in defaults:
+    for pointed in removed_by_null(desired):
+        path = _as_owned(pointed, (own, *others), live.body)
+        if (value := value_at(live.body, path)) is MISSING or path in defaults:
             continue
         if not is_free(path):
             # The server finds no conflict in null for a map whose keys are owned one by one.
             inside = [leaf for fields in others for leaf in leaves(fields) if is_under(leaf, path)]
             contested += inside or [path]
-        elif not owns(own, path):  # what the set owns leaves with the apply
+        elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
             nulls.append(path)
     if contested:  # the apply will end in a conflict, so nothing may change before it
         return Removals(contested=tuple(contested))
     return Removals(tuple(nulls), tuple(defaults), tuple(members))
 
 
-def removal_patch(live: LiveObject, paths: Sequence[Path]) -> Operations:
-    """Return the operations that remove fields from ``live``, in the state in which it was read."""
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": live.uid},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
-        *({"op": "remove", "path": index_pointer(live.body, path)} for path in paths),
-    ]
+def _others(live: LiveObject, manager: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the fields of each manager that is not the set's."""
+    ours, yielded = own_apply_entry(live, manager), yielded_manager(manager)
+    for entry in live.managed_fields:
+        if entry is not ours and entry.get("manager") != yielded:
+            yield entry.get("fieldsV1") or {}
+
+
+def _as_owned(path: Path, owned: Iterable[Mapping[str, Any]], body: Any) -> Path:
+    """Return a path with the keys by which managedFields names the items of lists.
+
+    A manifest's pointer names them by their name; the ports of a Service have other keys.
+    """
+    levels = list(owned)
+    found: list[Step] = []
+    for given in path:
+        below = [fields_below(fields) for fields in levels]
+        value, step = value_at(body, (given,)), given
+        if isinstance(given, ListItem) and not any(given in names for names in below):
+            keyed = (one for names in below for one in names if isinstance(one, ListItem))
+            step = next((one for one in keyed if is_at(value, one)), given)
+        found.append(step)
+        levels, body = [names[step] for names in below if step in names], value
+    return tuple(found)
+
+
+def _owns_all(fields: Mapping[str, Any], path: Path, value: Any) -> bool:
+    """Return whether everything in the value at a path is owned."""
+    for step in path:
+        below = fields_below(fields)
+        if step not in below:
+            return False
+        fields = below[step]
+        if not fields:
+            return True
+    return "." in fields or covers(fields, value)
 
 
 def claim_patch(
     live: LiveObject, paths: Sequence[Path], *, manager: str, api_version: str
 ) -> Operations:
-    """Return the operations that make defaults ours in managedFields; no value changes."""
+    """Return the operations that make fields ours in managedFields; no value changes."""
     ours = own_apply_entry(live, manager)
     entry = ours or apply_entry(manager, api_version, label_fields())
     fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
@@ -148,7 +195,8 @@ def claim_patch(
         if one is not ours and any(has(left, path, whole=True) for path in paths):
             for path in paths:
                 left = without_path(left, path)
-            managers.append({**one, "fieldsV1": left})
+            if left:
+                managers.append({**one, "fieldsV1": left})
         elif one is not ours:
             managers.append(one)
     for path in paths:

@@ -12,6 +12,7 @@ from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.fields.path import MISSING, Path, to_pointer, value_at
 from applyprune.planning.ownership.conflicts import is_drift, settled_first
+from applyprune.planning.ownership.default_rules import REPLICAS
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
@@ -75,6 +76,8 @@ def drift_to_revert(
             continue  # both own the same value afterwards
         if not is_drift(owned, path, str(other.get("operation", ""))):
             return ()  # guard: real-conflict
+        if desired.is_scaling_unknown and to_pointer(path) == REPLICAS:
+            return ()  # guard: unread-autoscalers
         found.append((to_pointer(path), str(other.get("manager", ""))))
     return tuple(sorted(found))
 

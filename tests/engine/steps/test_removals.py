@@ -10,12 +10,14 @@ import pytest
 
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import DryRun, OnDrift
+from tests.support.command import applyprune
 from tests.support.kill import Moment, kill_at_first
-from tests.support.objects import DEPLOYMENT, config_map, text
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map, text
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from applyprune.localplane import Plane
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
     from tests.support.stage import Stage
@@ -119,10 +121,10 @@ def test_null_and_excluded_defaults_are_removed(stage: Stage, api: Api) -> None:
 
 
 @pytest.mark.parametrize("kind", ["configmaps", "deployments"])
-def test_run_that_is_killed_after_the_removal_is_finished_by_the_next(
+def test_run_that_is_killed_before_the_removal_is_finished_by_the_next(
     stage: Stage, api: Api, proxy: FaultProxy, tmp_path: Path, kind: str
 ) -> None:
-    """In between the object is valid: the ConfigMap is cleared, the Deployment as before."""
+    """In between every value is as before, and only managedFields differ."""
     _start(stage, api)
     # Without null, the only patch of the Deployment makes the defaults ours.
     strategy = _deployment(volume={"hostPath": {"path": "/x"}}, strategy={"type": "Recreate"})
@@ -139,11 +141,10 @@ def test_run_that_is_killed_after_the_removal_is_finished_by_the_next(
     options = ["--no-wait", "--no-prune"]
     kill_at_first(proxy, is_meant, Moment.AFTER, [*command, *options], proxy.kubeconfig(tmp_path))
     between = api.get(path)
-    if kind == "configmaps":
-        assert between["data"] == {"key": "v", "ours": "1"}
-    else:
-        assert between["spec"] == before["spec"]
-        assert "f:rollingUpdate" in json.dumps(between["metadata"]["managedFields"])
+    claimed = "data" if kind == "configmaps" else "spec"
+    assert between[claimed] == before[claimed]
+    names = {"configmaps": "f:nobodys", "deployments": "f:rollingUpdate"}
+    assert names[kind] in json.dumps(between["metadata"]["managedFields"])
     assert stage.run(*NEW).exit_code == 0
     _check_end(stage, api)
 
@@ -191,3 +192,135 @@ def test_default_that_somebody_else_has_set_stays(stage: Stage, api: Api) -> Non
     _patch(api, path, {"spec": {"strategy": {"rollingUpdate": {"maxSurge": 2}}}})
     assert stage.run(*NEW[1:2]).exit_code != 0
     assert api.get(path)["spec"]["strategy"]["rollingUpdate"]["maxSurge"] == 2
+
+
+def _managers(body: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(one["manager"], one["operation"]) for one in body["metadata"]["managedFields"]}
+
+
+def test_null_that_is_added_alone_removes_what_nobody_owns(stage: Stage, api: Api) -> None:
+    """Whatever names the items of the list; no field manager stays behind to conflict with."""
+    service = copy.deepcopy(SERVICE)
+    service["spec"]["ports"][0]["name"] = "http"
+    old = ({**config_map("a"), "data": {"key": "v"}}, copy.deepcopy(DEPLOYMENT), service)
+    assert stage.run(*old).exit_code == 0
+    paths = [
+        _path(stage, "a", "configmaps"),
+        _path(stage, "web"),
+        f"/api/v1/namespaces/{stage.namespace}/services/web",
+    ]
+    before = [_managers(api.get(path)) for path in paths]
+    _patch(api, paths[0], {"data": {"nobodys": "1"}})
+    _patch(api, paths[1], {"spec": {"revisionHistoryLimit": 3}})
+    port = [{"op": "add", "path": "/spec/ports/0/appProtocol", "value": "http"}]
+    _patch(api, paths[2], port, "json-patch")
+    for path in paths:
+        _disown(api, path, "alice")
+    new = copy.deepcopy(old)
+    new[0]["data"] = None
+    new[1]["spec"]["revisionHistoryLimit"] = None
+    new[2]["spec"]["ports"][0]["appProtocol"] = None
+    assert set(stage.run(*new).outcomes.values()) == {Outcome.CONFIGURED}
+    assert stage.status(values=True, fail_on_drift=True).exit_code == 0
+    data, deployment, found = map(api.get, paths)
+    assert "data" not in data
+    assert deployment["spec"]["revisionHistoryLimit"] == 10
+    assert "appProtocol" not in found["spec"]["ports"][0]
+    assert [_managers(api.get(path)) for path in paths] == before
+    for options in ({}, {"reapply_all": True}):
+        assert set(stage.run(*new, **options).outcomes.values()) == {Outcome.UNCHANGED}
+    again = copy.deepcopy(new)
+    again[1]["metadata"]["labels"] = {"x": "y"}
+    assert stage.run(*again).exit_code == 0
+
+
+def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api) -> None:
+    """Also with one who sets the field again after it was removed."""
+    old = {**config_map("a"), "data": {"key": "v"}}
+    stage.run(old)
+    path = _path(stage, "a", "configmaps")
+    new = {**old, "data": {"key": "v", "theirs": None}}
+    for _ in range(2):
+        _patch(api, path, {"data": {"theirs": "1"}})
+        story = stage.run(new)
+        assert (story.exit_code, api.get(path)["data"]["theirs"]) == (4, "1")
+        assert ".data.theirs" in story.problem("configmap/a")
+        assert stage.run(new, force_conflicts=True).outcomes["configmap/a"] is Outcome.CONFIGURED
+        assert api.get(path)["data"] == {"key": "v"}
+        assert stage.run(new).outcomes["configmap/a"] is Outcome.UNCHANGED
+    # About the status, null says nothing.
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "p"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        "status": None,
+    }
+    stage.run(new, claim)
+    stage.run(new, claim, reapply_all=True)
+    assert set(stage.run(new, claim).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+UNNAMED = """\
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+spec:
+  selector: {app: web}
+  ports:
+  - port: 80
+    appProtocol: null
+"""
+
+
+def test_null_that_removes_nothing_is_a_warning_with_its_line(
+    plane: Plane, namespace: str, tmp_path: Path
+) -> None:
+    """In an item of a list without a name."""
+    file = tmp_path / "set.yaml"
+    file.write_text(UNNAMED)
+    ended = applyprune("apply", "web", "-n", namespace, "-f", file, kubeconfig=plane.kubeconfig)
+    assert ended.code == 0, ended.err
+    assert "null is left out, and removes nothing, in spec.ports[0].appProtocol" in ended.err
+    assert f"{file}:9:" in ended.err
+
+
+def _scaler() -> dict[str, Any]:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 5},
+    }
+
+
+@pytest.mark.parametrize("left_by", ["annotation", "option", "autoscaler", "cluster"])
+def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_by: str) -> None:
+    """The server books a write of the scale of an object to nobody."""
+    old = copy.deepcopy(DEPLOYMENT)
+    del old["spec"]["replicas"]
+    assert stage.run(old).exit_code == 0
+    path = _path(stage, "web")
+    _patch(api, f"{path}/scale", {"spec": {"replicas": 4}})
+    new = copy.deepcopy(old)
+    new["spec"]["replicas"] = None
+    new["metadata"]["labels"] = {"x": "y"}
+    options: dict[str, Any] = {}
+    others: list[dict[str, Any]] = []
+    if left_by == "annotation":
+        new["metadata"]["annotations"] = {"applyprune.dev/ignore-fields": "/spec/replicas"}
+    elif left_by == "option":
+        options["ignore"] = ("deployment.apps:/spec/replicas",)
+    elif left_by == "autoscaler":
+        others.append(_scaler())
+    else:
+        scalers = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
+        assert api("POST", scalers, _scaler())[0] == 201
+    for forced in (False, True):
+        options["force_conflicts"] = forced
+        assert stage.run(new, *others, **options).exit_code == 0
+        assert api.get(path)["spec"]["replicas"] == 4
+    again = stage.run(new, *others, **options)
+    assert set(again.outcomes.values()) == {Outcome.UNCHANGED}

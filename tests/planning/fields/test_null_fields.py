@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.fields.null_fields import without_nulls
+from applyprune.planning.fields.null_fields import unnamed_nulls, without_nulls, without_status
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,24 @@ def test_null_is_left_out_and_named(
     assert without_nulls({**head, **parts}, custom=False) == ({**head, **left}, removed)
     same = {**head, **parts}
     assert without_nulls(same, custom=True) == (same, ())
+
+
+def test_null_that_removes_nothing_is_named_by_indices() -> None:
+    """In an item without a name, unless generators write it there, or it is sent as a value."""
+    container = {"name": "c", "ports": [{"containerPort": 1}, {"hostIP": None}], "image": None}
+    template = {"metadata": {"creationTimestamp": None}, "status": None}
+    spec = {"containers": [container], "templates": [template], "args": [None]}
+    body = {"apiVersion": "v1", "kind": "Foo", "metadata": {"name": "a"}, "spec": spec}
+    assert unnamed_nulls(body, custom=False) == (("spec", "containers", 0, "ports", 1, "hostIP"),)
+    assert unnamed_nulls(body, custom=True) == ()
+
+
+def test_null_in_the_status_says_nothing() -> None:
+    """It is not part of what a manifest sets."""
+    assert without_status(("/status", "/status/a", "/statuses", "/a/status")) == (
+        "/statuses",
+        "/a/status",
+    )
 
 
 def test_of_the_metadata_only_single_labels_and_annotations_are_removed() -> None:

@@ -245,6 +245,24 @@ def test_secret_values_are_never_shown(part: str) -> None:
     assert not [value for value in (ours, theirs, *encoded) if value in told]
 
 
+def test_autoscalers_that_could_not_be_read_may_be_there() -> None:
+    """Whoever has written last, and so drift is not offered to be set back."""
+    error = conflict(cause(".spec.replicas", "kubectl", " using apps/v1"))
+    owned: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
+    told = {
+        scalers is None: str(explain(error, DEPLOYMENT, None, scalers, NOW, owned=owned))
+        for scalers in ((), None)
+    }
+    assert ("one may rewrite the field" in told[True], "--on-drift revert" in told[True]) == (
+        True,
+        False,
+    )
+    assert ("no controller will rewrite it" in told[False], "--on-drift revert" in told[False]) == (
+        True,
+        True,
+    )
+
+
 def test_autoscaler_is_suspected() -> None:
     """The field, or the scale subresource of the controller manager."""
     assert is_about_scale(conflict(cause(".spec.replicas", "x")))

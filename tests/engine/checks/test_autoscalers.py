@@ -1,0 +1,110 @@
+"""Which autoscalers count: what a run leaves to them, and what it does where it sees none."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import OnDrift
+from tests.support.accounts import WRITE, kubeconfig_as, rule
+from tests.support.api import writes
+from tests.support.objects import DEPLOYMENT
+from tests.support.stage import Stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api, AuditTrail
+
+DISABLED = {"applyprune.dev/apply": "disabled"}
+NAME = "deployment.apps/web"
+
+
+def _deployment(replicas: int) -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["spec"]["replicas"] = replicas
+    return body
+
+
+def _scaler(target: str = "web", annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
+    metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", **({"annotations": annotations} if annotations else {})},
+        "spec": {
+            "scaleTargetRef": scaled,
+            "minReplicas": 1,
+            "maxReplicas": 9,
+            "metrics": [{"type": "Resource", "resource": metric}],
+        },
+    }
+
+
+def _path(stage: Stage) -> str:
+    return f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
+
+
+def _replicas(stage: Stage, api: Api) -> int:
+    return int(api.get(_path(stage))["spec"]["replicas"])
+
+
+def test_autoscaler_that_will_not_be_there_does_not_count(stage: Stage, api: Api) -> None:
+    """Its manifest is disabled, gives it another target, or has left the set."""
+    stage.run(_deployment(1), _scaler(annotations=DISABLED))
+    stage.run(_deployment(2), _scaler(annotations=DISABLED))
+    assert _replicas(stage, api) == 2
+    stage.run(_deployment(2), _scaler())
+    stage.run(_deployment(3), _scaler())
+    assert _replicas(stage, api) == 2
+    assert stage.run(_deployment(3), _scaler("other")).exit_code == 0
+    assert _replicas(stage, api) == 3
+    stage.run(_deployment(3), _scaler())
+    # A prune that does not run leaves the autoscaler there.
+    assert stage.run(_deployment(4), prune=False).exit_code == 0
+    assert _replicas(stage, api) == 3
+    story = stage.run(_deployment(4), max_prune=stage.most(1))
+    assert story.outcomes["horizontalpodautoscaler.autoscaling/web"] is Outcome.PRUNED
+    assert _replicas(stage, api) == 4
+
+
+def test_second_run_with_an_autoscaler_writes_nothing(stage: Stage, audit: AuditTrail) -> None:
+    """The replicas were sent at creation."""
+    stage.run(_deployment(2), _scaler())
+    audit.restart()
+    story = stage.run(_deployment(2), _scaler())
+    assert set(story.outcomes.values()) == {Outcome.UNCHANGED}
+    assert writes(audit) == []
+
+
+def test_replicas_are_not_set_back_where_no_autoscaler_can_be_read(
+    stage: Stage, api: Api, plane: Plane, tmp_path: Path
+) -> None:
+    """One warning says so; null removes them as little, and the conflict promises nothing."""
+    scalers = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
+    assert api("POST", scalers, _scaler())[0] == 201
+    rules = (rule("", ["configmaps"], WRITE), rule("apps", ["deployments"], WRITE))
+    access = kubeconfig_as("no-scalers", plane, api, stage.namespace, tmp_path, *rules)
+    poor = Stage(access, stage.namespace)
+    assert poor.run(_deployment(2)).exit_code == 0
+    merge = "application/merge-patch+json"
+    scale = f"{_path(stage)}/scale?fieldManager=kubectl-scale"
+    assert api("PATCH", scale, {"spec": {"replicas": 5}}, content_type=merge)[0] == 200
+    story = poor.run(_deployment(2), on_drift=OnDrift.REVERT)
+    assert (story.exit_code, _replicas(stage, api)) == (4, 5)
+    (warning,) = [one for one in story.warnings if "HorizontalPodAutoscaler" in one]
+    assert stage.namespace in warning
+    told = story.problem(NAME)
+    assert "one may rewrite the field" in told
+    assert "no controller will rewrite it" not in told
+    assert "--on-drift revert" not in told
+    body = _deployment(2)
+    del body["spec"]["replicas"]
+    poor.run(body, force_conflicts=True)
+    body["spec"]["replicas"] = None
+    before = _replicas(stage, api)
+    assert poor.run(body, force_conflicts=True).exit_code == 0
+    assert _replicas(stage, api) == before
