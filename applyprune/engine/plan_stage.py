@@ -203,7 +203,9 @@ def plan_with(
     if options.mode is Mode.APPLY:
         snapshot = with_autoscalers(snapshot, resolved.desired, inventory, context, reader)
     context.cancellation.check()
-    dependants = DependantCounter(cluster, context.workers, resource_map)
+    dependants = DependantCounter(
+        cluster, context.workers, resource_map, tuple(snapshot.live_objects)
+    )
     snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context)
     if not inventory.exists:
         refuse_without_inventory(snapshot, applyset, options.mode)
@@ -238,7 +240,9 @@ def plan_with(
     if plan.restored:
         yield WarningRaised(restored_problem(inventory))
     if plan.recovered:
-        yield WarningRaised(recovered_problem(plan.recovered, snapshot, inventory))
+        wanted = {member.ref for member in resolved.desired}
+        left = [entry for entry in plan.recovered if entry.ref not in wanted]
+        yield WarningRaised(recovered_problem(left, snapshot, inventory))
     missing = reference_warnings(
         plan,
         snapshot,
@@ -295,7 +299,7 @@ def _with_cascades(
     return replace(
         snapshot,
         contents=contents,
-        dependants=dependants.count(deletions, snapshot.live_objects),
+        dependants=dependants.count(deletions),
         registered=proofs.registered,
     )
 
