@@ -3,6 +3,7 @@
 The contents of Namespaces and CRDs, which needs the proof that the list of kinds is complete. What
 the garbage collector would delete: when something would be deleted, one metadata-only LIST for each
 guarded kind and namespace, and one metadata-only GET for each distinct owner of what these contain.
+Of the set's own objects, what they name as their owners is known already.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ class DependantCounter:
     cluster: Cluster
     workers: WorkerPool
     resource_map: ResourceMap
+    known: Sequence[LiveObject] = ()
+    """The live objects of the plan."""
     found: Mapping[Ref, CascadeContents] = field(default_factory=dict)
     """The dependants of everything that was counted so far."""
     _deletions: dict[tuple[Ref, str], Deletion] = field(default_factory=dict)
@@ -69,11 +72,11 @@ class DependantCounter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(
-        self, deletions: Iterable[Deletion], known: Iterable[LiveObject], *, in_worker: bool = False
+        self, deletions: Iterable[Deletion], *, in_worker: bool = False
     ) -> Mapping[Ref, CascadeContents]:
         """Return what is deleted with these deletions, and with all that were counted before.
 
-        ``known`` are live objects that were read already. A worker thread must say so.
+        A worker thread must say so.
         """
         each = map if in_worker else self.workers.each
         with self._lock:
@@ -82,9 +85,11 @@ class DependantCounter:
                 return {}
             everything = tuple(self._deletions.values())
             objects = self._chains.objects
-            for live in (*known, *(one.live for one in everything)):
+            for live in (*self.known, *(one.live for one in everything)):
                 objects.setdefault(live.uid, live)
             self._list(places_of(everything), each)
+            collecting = {one.live.uid for one in everything if one.collects}
+            self._chains.count_owned(self.known, collecting)
             while wanted := self._chains.to_read():
                 self._read(wanted, each)
             if not in_worker:
@@ -117,7 +122,7 @@ class DependantCounter:
             for live in found:
                 self._chains.objects[live.uid] = live
                 if not live.terminating and any(owner_references(live)):
-                    self._chains.guarded[live.uid] = live
+                    self._chains.counted[live.uid] = live
 
     def _listing(
         self, call: tuple[GroupKind, str]

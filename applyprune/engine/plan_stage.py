@@ -208,7 +208,9 @@ def plan_with(
     if options.mode is Mode.APPLY:
         snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader)
     context.cancellation.check()
-    dependants = DependantCounter(cluster, context.workers, resource_map)
+    dependants = DependantCounter(
+        cluster, context.workers, resource_map, tuple(snapshot.live_objects)
+    )
     kept = {*resolved.left_out, *late}
     snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context, kept)
     if not inventory.exists:
@@ -242,7 +244,9 @@ def plan_with(
     if plan.restored:
         yield WarningRaised(restored_problem(inventory))
     if plan.recovered:
-        yield WarningRaised(recovered_problem(plan.recovered, snapshot, inventory))
+        wanted = {member.ref for member in resolved.desired}
+        left = [entry for entry in plan.recovered if entry.ref not in wanted]
+        yield WarningRaised(recovered_problem(left, snapshot, inventory))
     missing = reference_warnings(
         plan,
         snapshot,
@@ -315,7 +319,7 @@ def _with_cascades(
     return replace(
         snapshot,
         contents=contents,
-        dependants=dependants.count(deletions, snapshot.live_objects),
+        dependants=dependants.count(deletions),
         registered=proofs.registered,
     )
 

@@ -364,6 +364,7 @@ class _Run:
             self.context,
             snapshot=self.snapshot,
             applied=frozenset(entry.uid for entry in applier.confirmed.values()),
+            applies=self.plan.applies,
         )
         try:
             yield from summary.counted(pruner.run(steps))

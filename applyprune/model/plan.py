@@ -251,6 +251,8 @@ class RemoveStep:
     """Why the object is refused."""
     kept: Kept | None = None
     """Why it is orphaned; None if it is not, or for any other reason."""
+    is_left_alone: bool = False
+    """Whether it is left because an annotation of the object says so."""
     request: DeleteRequest | PatchRequest | None = None
     """What to send; None to send nothing."""
     not_checked: str = ""

@@ -5,7 +5,7 @@ The refs are final: they come from discovery or, for a new kind, from the CRD in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,8 @@ from applyprune.model.json_access import mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.plan_values.apply_rules import Recreate
-from applyprune.model.problem import Mark, Problem, ProblemKind
+from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, Resource, ResourceMap
-from applyprune.model.text.display import and_more
 from applyprune.planning.annotations import (
     READY_WHEN,
     annotation_errors,
@@ -26,7 +25,7 @@ from applyprune.planning.annotations import (
     recreate_rule,
     timeout_of,
 )
-from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import (
     ChartHook,
     find_hooks,
@@ -36,6 +35,7 @@ from applyprune.planning.checks.helm_hooks import (
 )
 from applyprune.planning.checks.late_kinds import LateObject
 from applyprune.planning.checks.non_members import refuse_non_member
+from applyprune.planning.checks.unsent_parts import unsent_parts
 from applyprune.planning.dependencies import asked_for
 from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
 from applyprune.planning.fields.normalize import (
@@ -44,7 +44,7 @@ from applyprune.planning.fields.normalize import (
     ruled_digest,
     with_manifest_digest,
 )
-from applyprune.planning.fields.null_fields import unnamed_nulls, without_nulls, without_status
+from applyprune.planning.fields.null_fields import without_nulls, without_status
 from applyprune.planning.inventory.selection import is_applied_part
 from applyprune.planning.marks.apply_mark import (
     apply_rule,
@@ -61,7 +61,6 @@ from applyprune.planning.ownership.ignored_fields import (
 )
 from applyprune.planning.readiness.wait_rules import wait_word
 from applyprune.planning.schema.crd import defined_resources, served_versions
-from applyprune.planning.schema.server_errors import dotted
 from applyprune.planning.suggest import advice_for_kind
 
 if TYPE_CHECKING:
@@ -69,7 +68,6 @@ if TYPE_CHECKING:
 
 _PLAIN = Options()
 _NAME = ("metadata", "name")
-_SHOWN = 3
 _MAY_COME = "If a controller installs it while the set is applied: apply --wait-for-kinds 2m."
 
 
@@ -178,7 +176,7 @@ def resolve(
             selected.add(candidate.ref)
         if override and resource.namespaced:
             moved[replace(candidate.ref, namespace=manifest.namespace or namespace)] = candidate.ref
-        warnings += _left_out(candidate, manifest)
+        warnings += unsent_parts(candidate, manifest)
     hooks = [
         hook
         for hook in found.hooks
@@ -278,41 +276,6 @@ def _mark_errors(manifest: Manifest) -> list[InputError]:
         *annotation_errors(metadata, origin),  # guard: unknown-annotation
         *peer_errors(metadata, origin),  # guard: unknown-peer-value
     ]
-
-
-def _left_out(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
-    """Yield a warning for each part of a manifest that is not sent."""
-    if manifest.namespace and not desired.resource.namespaced:
-        yield Problem(
-            kind=ProblemKind.IGNORED_NAMESPACE,
-            message=f"{desired.ref.short} is cluster-scoped: its namespace is ignored",
-            location=str(manifest.origin),
-            origin=manifest.origin,
-            field=("metadata", "namespace"),
-            hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
-        )
-    if left := unnamed_nulls(manifest.body, custom=not is_built_in(desired.ref.group)):
-        yield Problem(
-            kind=ProblemKind.IGNORED_NULL,
-            message=f"{desired.ref.short}: null is left out, and removes nothing, in "
-            f"{and_more([dotted(place) for place in left], _SHOWN)}",
-            location=str(manifest.origin),
-            origin=manifest.origin,
-            reason="it is in an item of a list that has no name",
-            hint="Leave the field out. A field that the set has owned is removed then.",
-            marks=tuple(map(Mark, left)),
-            field=left[0],
-        )
-    if OWNED_BY in mapping(manifest.body["metadata"].get("annotations")):
-        yield Problem(
-            kind=ProblemKind.IGNORED_ANNOTATION,
-            message=f"{desired.ref}: the annotation {OWNED_BY} is left out",
-            location=str(manifest.origin),
-            origin=manifest.origin,
-            field=("metadata", "annotations", OWNED_BY),
-            reason="it says which set has created an object, and only applyprune writes it",
-            hint="Remove the annotation from the manifest.",
-        )
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, Any]:

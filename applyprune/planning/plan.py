@@ -81,7 +81,9 @@ def make_plan(
         options,
         new_namespace=new_namespace,
     )
-    wanted = {member.ref for member in desired}
+    # What is left alone and gets no entry of its own must not be lost either.
+    unlisted = {step.desired.ref for step in applies if step.is_unlisted}
+    listed = {member.ref for member in desired} - unlisted  # guard: left-alone-recovered
     removed, if_approved = remove_steps(
         leaving,
         snapshot,
@@ -105,7 +107,7 @@ def make_plan(
         guards=guards,
         refusal=refusal,
         if_approved=if_approved,
-        recovered=tuple(recovered_entries(snapshot.marked, snapshot.resources, but=wanted)),
+        recovered=tuple(recovered_entries(snapshot.marked, snapshot.resources, but=listed)),
         restored=restored,
         new_set=not (inventory.exists or snapshot.marked),
         inventory=f"{inventory.uid}/{inventory.generation}",

@@ -116,7 +116,10 @@ def restored_problem(inventory: Inventory) -> Problem:
 def recovered_problem(
     entries: Sequence[InventoryEntry], snapshot: ClusterSnapshot, inventory: Inventory
 ) -> Problem:
-    """Return the warning about objects that are recorded in a new inventory."""
+    """Return the warning about objects that are recorded in a new inventory.
+
+    ``entries`` are those that are not in the input.
+    """
     seen = ""
     if snapshot.unseen:
         seen = f"; some could not be read: {'; '.join(snapshot.unseen[:_SHOWN])}"
@@ -126,7 +129,9 @@ def recovered_problem(
             "objects have its label and field manager",
             reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
             hint=f"{len(entries)} of them are not in the input: the next run orphans these, or "
-            "deletes them with --prune-adopted.",
+            "deletes them with --prune-adopted."
+            if entries
+            else "",
         )
     )
 

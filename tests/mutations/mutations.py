@@ -58,6 +58,7 @@ _RIGHTS = "tests/engine/checks/test_permissions.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
 _MARKS = "tests/engine/guards/test_marks.py::"
+_STAY = "tests/engine/guards/test_objects_that_stay.py::"
 _FORGED = "tests/engine/guards/test_forged_records.py::"
 _WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
@@ -682,6 +683,20 @@ MUTATIONS = (
         f"{_CASCADES}test_data_that_names_a_pruned_owner_saves_it[apply]",
     ),
     Mutation(
+        "the count of what a deleted object owns in the set",
+        ("owned-and-listed",),
+        LINE,
+        "pass",
+        f"{_STAY}test_owner_of_an_object_that_is_not_selected_is_not_deleted",
+    ),
+    Mutation(
+        "the rule that a listed object is not its owner's to delete",
+        ("listed-stays",),
+        "= .*",
+        "= {*()}",
+        f"{_STAY}test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is",
+    ),
+    Mutation(
         "the refusal to prune where an owner could not be read",
         ("unread-owners",),
         "= .*",
@@ -1023,6 +1038,34 @@ MUTATIONS = (
         f"{_REMAINING}test_only_what_is_needed_waits[a workload, of a custom resource]",
     ),
     Mutation(
+        "the wait of what may remove a foreign finalizer",
+        ("foreign-finalizer",),
+        "= .*",
+        "= False",
+        f"{_STAY}test_controller_of_a_built_in_object_stays",
+    ),
+    Mutation(
+        "the order of a controller and what it must clean up",
+        ("controller-after-finalizer",),
+        ", awaits",
+        ", False",
+        f"{_STAY}test_controller_of_a_built_in_object_stays",
+    ),
+    Mutation(
+        "what an object needs that is left alone",
+        ("left-alone-needs",),
+        "return .*",
+        "return []",
+        f"{_STAY}test_need_of_a_left_alone_object_stays",
+    ),
+    Mutation(
+        "what is reported of the fields that could not be read",
+        ("unread-fields",),
+        "return .*",
+        'return step, None, ""',
+        f"{_STAY}test_need_of_an_unreadable_object_stays",
+    ),
+    Mutation(
         "the stop of a prune if the fields of what remains are unknown",
         ("unread-remains",),
         r"self\._all = self\._all or",
@@ -1201,6 +1244,20 @@ MUTATIONS = (
         "= .*",
         '= ""',
         f"{_MARKS}test_marked_live_object_is_left_alone",
+    ),
+    Mutation(
+        "what keeps a marked object listed if a part of the set is deleted",
+        ("left-alone-in-part",),
+        "if .*:",
+        "if 1:",
+        f"{_STAY}test_marked_object_is_left_alone_if_a_part_is_deleted",
+    ),
+    Mutation(
+        "the recovery of an object that is left alone",
+        ("left-alone-recovered",),
+        " - unlisted",
+        "",
+        f"{_STAY}test_object_that_is_left_alone_is_recovered",
     ),
     Mutation(
         "what keeps a marked live object from a recreation",

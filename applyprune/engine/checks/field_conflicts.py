@@ -9,8 +9,8 @@ from applyprune.engine.steps.failures import apply_problem
 from applyprune.errors import ApplypruneError
 from applyprune.model.options import OnDrift
 from applyprune.model.plan import Fate
+from applyprune.planning.adoption.decide_again import again
 from applyprune.planning.checks.visible_conflicts import shares_fields, visible_conflict
-from applyprune.planning.requests import again
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

@@ -39,7 +39,7 @@ def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) 
     if not to_recreate:
         return plan
     deletions = deletions_of(to_recreate, {}, options.prune.propagation)
-    found = stage.dependants.count(deletions, stage.snapshot.live_objects)
+    found = stage.dependants.count(deletions)
     return with_recreations_judged(plan, found, stage.inventory.entries.keys(), options)
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, RunFailed
 from applyprune.model.request import ApplyRequest, PatchRequest
-from applyprune.planning.requests import decided_again, settle_request
+from applyprune.planning.adoption.decide_again import decided_again
+from applyprune.planning.requests import settle_request
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -30,12 +30,13 @@ from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, State, Unknown
 from applyprune.model.options import Mode
-from applyprune.model.plan import Fate, RemoveStep
+from applyprune.model.plan import ApplyStep, Fate, RemoveStep
 from applyprune.model.request import DeleteRequest, PatchRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.model.text.display import and_more
 from applyprune.planning.checks.references import has_references
 from applyprune.planning.prune.cascade import cascade_of
+from applyprune.planning.prune.finalizers import has_foreign_finalizer
 from applyprune.planning.prune.readiness_first import is_workload
 from applyprune.planning.prune.remaining import Remaining
 from applyprune.planning.prune.removal import GONE, remove_step
@@ -46,6 +47,7 @@ from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 if TYPE_CHECKING:
     from typing import Any
 
+    from applyprune.model.inventory import Wave
     from applyprune.model.problem import Problem
 
 _SHOWN = 3
@@ -63,6 +65,8 @@ class Pruner:
     """The cluster as the plan saw it."""
     applied: frozenset[str]
     """The UIDs of all objects that this run applied: an object may be served under two groups."""
+    applies: Sequence[ApplyStep] = ()
+    """The plan's steps for the input."""
     gone: set[Ref] = field(default_factory=set)
     """The entries whose removal is confirmed."""
     deleting: frozenset[str] = frozenset()
@@ -77,25 +81,49 @@ class Pruner:
         )
         self.deleted = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
         remaining = Remaining(any(is_workload(ref.group_kind) for ref in self.deleted))
-        for wave in sorted({step.entry.wave for step in steps}, reverse=True):
-            batch = {step.entry.ref: step for step in steps if step.entry.wave == wave}
-            blocked = {ref: remaining.blocker(step) for ref, step in batch.items()}
-            left: dict[Ref, Problem] = {
-                ref: found.problem(ref) for ref, found in blocked.items() if found is not None
+        for step, body, unread in self._fields_of(self._kept(steps)):
+            remaining.keep(step, body, unread)
+        for turn in sorted({_turn(step) for step in steps}, reverse=True):
+            batch = {step.entry.ref: step for step in steps if _turn(step) == turn}
+            blocked = {
+                ref: found
+                for ref, step in batch.items()
+                if (found := remaining.blocker(step)) is not None
             }
-            for ref, problem in left.items():
-                yield ObjectDone(ref, Outcome.SKIPPED, problem=problem)
-            free = self._recount([step for ref, step in batch.items() if ref not in left])
+            left: dict[Ref, Problem] = {}
+            for ref, found in blocked.items():
+                if found.is_failure:
+                    left[ref] = found.problem(ref)
+                    yield ObjectDone(ref, Outcome.SKIPPED, problem=left[ref])
+                else:
+                    yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=found.reason)
+            free = self._recount([step for ref, step in batch.items() if ref not in blocked])
             for event in self._remove(free, steps):
                 if isinstance(event, ObjectDone) and event.problem is not None:
                     left[event.ref] = event.problem
                 yield event
             self.context.cancellation.check()
-            for ref, body, unread in self.context.workers.each(
-                self._fields, [batch[ref] for ref in left]
-            ):
-                remaining.add(batch[ref], left[ref], body, unread)
+            there = {**blocked, **left}
+            for step, body, unread in self._fields_of([batch[ref] for ref in there]):
+                if (problem := left.get(step.entry.ref)) is not None:
+                    remaining.add(step, problem, body, unread)
+                else:
+                    remaining.keep(step, body, unread)
             self.context.cancellation.check()
+
+    def _kept(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
+        """Return what stays because of a mark; what an allowed cascade deletes does not stay."""
+        if not self.deleting:
+            return ()
+        doomed = {one.uid for step in steps if step.fate is Fate.PRUNE for one in step.cascade}
+        wanted = (
+            RemoveStep(step.entry, step.desired.resource, Fate.LEAVE, step.live)
+            for step in self.applies
+            if step.is_left_alone and not step.is_unlisted
+        )
+        left = [*wanted, *(step for step in steps if step.is_left_alone)]
+        # guard: left-alone-needs
+        return [step for step in left if step.live is not None and step.live.uid not in doomed]
 
     def _remove(self, batch: Sequence[RemoveStep], steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Process one wave, and wait until what it deletes is gone."""
@@ -107,17 +135,24 @@ class Pruner:
                 yield done
         yield from self._await_gone(deleted, steps)
 
-    def _fields(self, step: RemoveStep) -> tuple[Ref, Mapping[str, Any] | None, str]:
-        """Return the fields of an object that remains, if they name others; or why not."""
+    def _fields_of(
+        self, steps: Sequence[RemoveStep]
+    ) -> Iterable[tuple[RemoveStep, Mapping[str, Any] | None, str]]:
+        """Return the fields of objects that remain, if they name others; or why not."""
+        return self.context.workers.each(self._fields, steps)
+
+    def _fields(self, step: RemoveStep) -> tuple[RemoveStep, Mapping[str, Any] | None, str]:
         ref = step.entry.ref
         if not has_references(ref.group_kind):
-            return ref, None, ""
+            return step, None, ""
         if step.live is None or step.resource is None:
-            return ref, None, step.problem.message if step.problem is not None else ""
+            problem = step.problem
+            # guard: unread-fields
+            return step, None, problem.message if problem is not None else ""
         state = self._reader.read_object(step.resource, ref, full=True)
         if isinstance(state, Unknown):
-            return ref, None, state.problem.message
-        return ref, state.body if isinstance(state, LiveObject) else None, ""
+            return step, None, state.problem.message
+        return step, state.body if isinstance(state, LiveObject) else None, ""
 
     def _step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         """Process one entry; return its object if that is deleted but not gone yet."""
@@ -318,3 +353,12 @@ class Pruner:
     def _done(self, ref: Ref, outcome: Outcome, reason: str = "") -> ObjectDone:
         self.gone.add(ref)
         return ObjectDone(ref, outcome, reason=reason)
+
+
+def _turn(step: RemoveStep) -> tuple[Wave, bool]:
+    """Return when an object is deleted: the highest first.
+
+    In a wave, what a controller must clean up goes before what may be that controller.
+    """
+    awaits = step.fate is Fate.PRUNE and step.live is not None and has_foreign_finalizer(step.live)
+    return step.entry.wave, awaits  # guard: controller-after-finalizer

@@ -16,10 +16,10 @@ from applyprune.errors import NotFound, NotReady, PruneRefused
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject, State
 from applyprune.model.request import NO_MIGRATION
+from applyprune.planning.adoption.decide_again import decided_again
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.recreation import cascades_of, refused_recreation_of
 from applyprune.planning.replies import created_by_others, refuse_false_absence
-from applyprune.planning.requests import decided_again
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,7 +48,7 @@ class Recreator:
         """
         options = self.context.options
         deletions = deletions_of([live], {}, options.prune.propagation)
-        found = self.dependants.count(deletions, (), in_worker=True)
+        found = self.dependants.count(deletions, in_worker=True)
         cascades = cascades_of(found, {live.uid}, self.listed)
         if problem := refused_recreation_of(live.ref, cascades, options):
             raise PruneRefused(problem.message, reason=problem.reason, hint=problem.hint)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, Forbidden, Invalid, NotFound, NotServed
-from applyprune.planning.requests import decided_again
+from applyprune.planning.adoption.decide_again import decided_again
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

@@ -18,16 +18,12 @@ from applyprune.errors import (
 )
 from applyprune.model.plan import Fate
 from applyprune.model.request import DeleteRequest
+from applyprune.planning.adoption.decide_again import decided_again
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.ownership.conflicts import managers, settled_first
 from applyprune.planning.ownership.obstacle import name_error
 from applyprune.planning.replies import late_replacement, refused_recreation
-from applyprune.planning.requests import (
-    decided_again,
-    delete_request,
-    dry_run_request,
-    trial_request,
-)
+from applyprune.planning.requests import delete_request, dry_run_request, trial_request
 from applyprune.planning.schema.immutable import is_worth_a_trial
 from applyprune.planning.schema.server_errors import cannot_be_dry_run
 

@@ -50,7 +50,8 @@ class Cascade:
     foreign: tuple[Ref, ...]
     """Those that this prune does not delete itself.
 
-    What an object in this prune owns is left out, except for the guarded kinds.
+    What an object in this prune owns is left out, except for the guarded kinds, and for what the
+    set lists.
     """
     uncounted: str = ""
     """What could not be read, and why; empty if all was read."""
@@ -140,18 +141,22 @@ def cascade_of(
     deleting: Collection[str],
     manager: str,
     dependants: CascadeContents = NOTHING,
+    staying: Collection[str] = (),
 ) -> Cascade:
     """Return the cascade of a delete; an object that two groups serve counts once, by its UID.
 
     ``deleting`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
     orphans or still wants are not in it: their namespace would delete them too. ``manager`` is the
     set's field manager. ``dependants`` is what the garbage collector deletes with the object.
+    ``staying`` has the UIDs of the set's objects that must stay, whatever owns them.
     """
     unique = {live.uid: live for live in contents.objects if not is_passing(live, manager)}
     ours = set(deleting)
     left = {uid: live for uid, live in unique.items() if uid not in ours}
     # An object that is owned by an object of ours is ours too, at any depth.
-    while made := {uid for uid, live in left.items() if _is_made_by(live, ours)}:
+    while made := {
+        uid for uid, live in left.items() if uid not in staying and _is_made_by(live, ours)
+    }:
         ours |= made
         left = {uid: live for uid, live in left.items() if uid not in made}
     inside = set(left)

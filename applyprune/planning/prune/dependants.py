@@ -1,4 +1,4 @@
-"""Find what the garbage collector deletes with the deleted objects, among the guarded kinds.
+"""Find what the garbage collector deletes with the deleted objects: guarded kinds, and the set.
 
 An ownerReference may name any object, also one of another team. The server deletes an object once
 none of its owners is left, at any depth.
@@ -7,7 +7,7 @@ none of its owners is left, at any depth.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from applyprune.model.identity import GVK, Ref
@@ -43,12 +43,12 @@ class OwnerReference:
 
 @dataclass(slots=True)
 class OwnerChains:
-    """What was read: the objects of the guarded kinds, and their owners at any depth, by UID."""
+    """What was read: the objects that count, and their owners at any depth, by UID."""
 
     objects: dict[str, LiveObject] = field(default_factory=dict)
     """All objects that are known to exist."""
-    guarded: dict[str, LiveObject] = field(default_factory=dict)
-    """Those of the guarded kinds that have an owner."""
+    counted: dict[str, LiveObject] = field(default_factory=dict)
+    """Those of the guarded kinds that have an owner, and the set's own that may be deleted."""
     absent: set[str] = field(default_factory=set)
     """The owners that do not exist any more."""
     lasting: set[str] = field(default_factory=set)
@@ -58,11 +58,22 @@ class OwnerChains:
     failures: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
     """Why a guarded kind could not be listed, by namespace and kind; an empty name is for all."""
 
+    def count_owned(self, own: Iterable[LiveObject], deleted: Collection[str]) -> None:
+        """Count those of the set's ``own`` objects that deleted ones own, at any depth."""
+        children = children_of(own)
+        left, seen = list(deleted), set(deleted)
+        while left:
+            for live in children.get(left.pop(), ()):
+                if live.uid not in seen and not live.terminating:
+                    seen.add(live.uid)
+                    left.append(live.uid)
+                    self.counted[live.uid] = live  # guard: owned-and-listed
+
     def to_read(self) -> Sequence[OwnerReference]:
         """Return the owners that must be read next, each once."""
         known = self.objects.keys() | self.absent | self.lasting | self.unknown.keys()
         found: dict[str, OwnerReference] = {}
-        todo = list(self.guarded.values())
+        todo = list(self.counted.values())
         seen: set[str] = set()
         while todo:
             live = todo.pop()
@@ -97,7 +108,7 @@ def places_of(deletions: Iterable[Deletion]) -> frozenset[str]:
 
 
 def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Ref, CascadeContents]:
-    """Return the objects of guarded kinds that are deleted with each object of the plan.
+    """Return the objects that count and are deleted with each object of the plan.
 
     An object that neither has such objects, nor may have, is left out.
     """
@@ -115,7 +126,7 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
             causes[deletion.live.uid].add(deletion.cause)
     found: defaultdict[Ref, dict[str, LiveObject]] = defaultdict(dict)
     doubts: defaultdict[Ref, dict[str, None]] = defaultdict(dict)
-    for uid, live in sorted(chains.guarded.items(), key=lambda one: one[1].ref):
+    for uid, live in sorted(chains.counted.items(), key=lambda one: one[1].ref):
         if uid in certain:
             for cause in _causes_of(live, causes, certain):
                 found[cause][uid] = live

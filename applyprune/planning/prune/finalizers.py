@@ -59,6 +59,11 @@ _CONTROL_PLANE = frozenset(
 )
 
 
+def has_foreign_finalizer(live: LiveObject) -> bool:
+    """Return whether a controller from outside Kubernetes must clean up after an object."""
+    return any(name not in _BUILT_IN for name in live.finalizers)
+
+
 def diagnose(
     live: LiveObject,
     *,

@@ -11,7 +11,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import Desired, Fate, Removals, RemoveStep
 from applyprune.model.plan_values.apply_rules import ApplyRule
-from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.model.resources import CRD, GUARDED_KINDS, NAMESPACE
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.selection import selected
 from applyprune.planning.ownership.owner import (
@@ -19,7 +19,7 @@ from applyprune.planning.ownership.owner import (
     is_marked,
     owner_of,
 )
-from applyprune.planning.prune.cascade import NOTHING, Cascades, cascade_of
+from applyprune.planning.prune.cascade import NOTHING, Cascade, Cascades, cascade_of
 from applyprune.planning.prune.guarded_prune import GuardedPrune
 from applyprune.planning.prune.guards import check_guards, hinted, refusal_of
 from applyprune.planning.prune.removal import remove_step
@@ -58,17 +58,13 @@ def remove_steps(
         released=released,
     )
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
-    contents, dependants = snapshot.contents, snapshot.dependants
-    found = {
-        ref: cascade_of(
-            contents.get(ref, NOTHING), deleting, applyset.manager, dependants.get(ref, NOTHING)
-        )
-        for ref in {*contents, *dependants}
-    }
+    staying = (_known(listed, snapshot, applyset) | wanted) - deleting  # guard: listed-stays
+    found = _cascades(snapshot, deleting, staying, applyset.manager)
     cascades = Cascades(found, listed, _coming(desired, kept, snapshot, wanted))
     steps = [replace(step, cascade=cascades.roots(step)) for step in kept]
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
-    if not options.prune.enabled:
+    # Nothing has left a set of which only a part is applied, whatever that part is.
+    if not options.prune.enabled or options.apply.is_part:
         return Removals(tuple(steps)), None
     refs = {member.ref for member in members}
     own = _own(listed, snapshot, applyset) if deleting else {}
@@ -84,12 +80,59 @@ def remove_steps(
             for ref, live in own.items()
             if live.uid in deleting or (ref not in passing and _lasts(live, applyset))
         },
-        desired=refs,
+        desired={member.ref for member in desired},
         shares=shares or any(ref in listed for ref in left_out),
-        empty=empty_inputs if members else ("the input",),
+        empty=empty_inputs if desired else ("the input",),
         options=options,
     )
     return _guarded(prune)
+
+
+def _known(
+    entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
+) -> set[str]:
+    """Return the UIDs of the listed objects, but for those that somebody else has recreated.
+
+    Their owners may make these, so they count like what nobody lists.
+    """
+    states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
+    return {
+        state.uid
+        for entry, state in states
+        if isinstance(state, LiveObject)
+        and owner_of(state, entry, applyset) in {Owner.RECORDED, Owner.OTHER}
+    }
+
+
+def _cascades(
+    snapshot: ClusterSnapshot, deleting: Collection[str], staying: Collection[str], manager: str
+) -> Mapping[Ref, Cascade]:
+    """Return the cascade of each object that has any.
+
+    ``deleting`` and ``staying`` have UIDs. What must stay counts, whatever owns it.
+    """
+    contents = snapshot.contents
+    dependants = {
+        ref: replace(
+            owned,
+            objects=tuple(
+                live
+                for live in owned.objects
+                if live.uid in staying or live.ref.group_kind in GUARDED_KINDS
+            ),
+        )
+        for ref, owned in snapshot.dependants.items()
+    }
+    return {
+        ref: cascade_of(
+            contents.get(ref, NOTHING),
+            deleting,
+            manager,
+            dependants.get(ref, NOTHING),
+            staying,
+        )
+        for ref in {*contents, *dependants}
+    }
 
 
 def without_other_uid(step: RemoveStep) -> RemoveStep:

@@ -140,9 +140,9 @@ def _left_alone(
     keeps = entry.orphan_reason or orphan_mark(live.metadata)
     if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
         return None
-    if options.mode is Mode.DELETE:
+    if options.removes_set:  # guard: left-alone-in-part
         return _orphaned(entry, resource, live, _Left(f"marked {mark}", Kept.MARKED), applyset)
-    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}")
+    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", is_left_alone=True)
 
 
 def _unlabelled(

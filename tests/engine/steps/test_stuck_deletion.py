@@ -187,11 +187,13 @@ def test_failed_deletion_holds_only_what_the_object_needs(
     assert _outcomes(story, "deployment.apps/user", "configmap/inside") == [Outcome.FAILED] * 2
     waiting = ("configmap/mounted", "configmap/asked-for", f"namespace/{other}")
     assert _outcomes(story, *waiting) == [Outcome.SKIPPED] * 3
-    assert _outcomes(story, "configmap/free", "service/free") == [Outcome.DELETED] * 2
+    # A Service may be that of the finalizer's webhook.
+    assert _outcomes(story, "configmap/free", "service/free") == [Outcome.DELETED, Outcome.SKIPPED]
     assert "deployment.apps/user needs it" in story.problem("configmap/mounted")
     assert "configmap/inside needs it" in story.problem("configmap/asked-for")
     assert "configmap/inside is still in it" in story.problem(f"namespace/{other}")
-    assert stage.listed() == {"deployment.apps/user", "configmap/inside", *waiting}
+    left = {"deployment.apps/user", "configmap/inside", "service/free", *waiting}
+    assert stage.listed() == left
     for path, manager in held.items():
         _finalize(api, path, manager=manager)
     assert stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0

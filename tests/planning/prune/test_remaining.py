@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.prune.remaining import Remaining
 from tests.support.planning import live
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 CONFIG_MAP = Ref("", "ConfigMap", "home", "a")
 OTHER = Ref("", "ConfigMap", "home", "b")
@@ -27,11 +30,14 @@ LATE = Problem(ProblemKind.NOT_READY, "is deleted but not gone yet")
 FAILED = Problem(ProblemKind.FORBIDDEN, "not allowed")
 
 
-def _step(ref: Ref, *, wave: int = 0, owner: str = "", **entry: Any) -> RemoveStep:
+def _step(
+    ref: Ref, *, wave: int = 0, owner: str = "", finalizers: Sequence[str] = (), **entry: Any
+) -> RemoveStep:
     owners: dict[str, Any] = {
         "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "uid": owner}]
     }
-    state = live(ref, uid=f"uid-{ref.name}", **(owners if owner else {}))
+    metadata = {**(owners if owner else {}), "finalizers": list(finalizers)}
+    state = live(ref, uid=f"uid-{ref.name}", **metadata)
     facts = {"plural": f"{ref.kind.lower()}s", "version": "v1", "uid_before_apply": None}
     return RemoveStep(
         InventoryEntry(ref, **{**facts, **entry}, wave=Wave(wave)), None, Fate.PRUNE, live=state
@@ -77,6 +83,18 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
         "its controller may need it",
     ),
     "a ConfigMap, of a custom resource": (_step(CUSTOM), _step(CONFIG_MAP), None, ""),
+    "a workload, of a foreign finalizer": (
+        _step(CONFIG_MAP, finalizers=("x.example.com/cleanup",)),
+        _step(DEPLOYMENT),
+        None,
+        "its controller may need it",
+    ),
+    "a workload, of a finalizer of Kubernetes": (
+        _step(CONFIG_MAP, finalizers=("foregroundDeletion",)),
+        _step(DEPLOYMENT),
+        None,
+        "",
+    ),
 }
 
 
@@ -115,6 +133,18 @@ def test_everything_waits_if_what_is_needed_is_unknown_or_the_server_is_gone() -
         assert (unread or "connection refused") in blocker.reason
         entry = _step(OTHER).entry
         assert remaining.blocker(RemoveStep(entry, None, Fate.REMOVE_FROM_INVENTORY)) is None
+
+
+def test_object_that_stays_on_purpose_holds_what_it_needs() -> None:
+    """Neither a later wave nor a controller waits for it."""
+    remaining = Remaining(has_workload=True)
+    remaining.keep(_step(CUSTOM, wave=1, depends_on=(OTHER,)), None)
+    blocker = remaining.blocker(_step(OTHER))
+    assert blocker is not None
+    assert not blocker.is_failure
+    assert blocker.reason == "widget.x.io/a needs it, and stays"
+    assert remaining.blocker(_step(DEPLOYMENT)) is None
+    assert remaining.blocker(_step(CONFIG_MAP)) is None
 
 
 def test_waiting_object_holds_what_it_needs_itself() -> None:

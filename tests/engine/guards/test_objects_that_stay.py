@@ -1,0 +1,238 @@
+"""Objects that stay are not deleted by the garbage collector, and keep what they need."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.options import Mode, Propagation
+from tests.support.fault_proxy import always, faults
+from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.fault_proxy import Exchange, FaultProxy
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage, Story
+
+Body = dict[str, Any]
+REST = tuple(config_map(f"rest-{number}") for number in range(4))
+DISABLED = "applyprune.dev/apply=disabled"
+INGRESS: Body = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "Ingress",
+    "metadata": {"name": "entry", "finalizers": ["lb.example.com/cleanup"]},
+    "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}},
+}
+ACCOUNT: Body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator"}}
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _owned(stage: Stage, api: Api, name: str, *owners: str) -> Body:
+    body = config_map(name)
+    body["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": owner,
+            "uid": api.get(_path(stage, owner))["metadata"]["uid"],
+        }
+        for owner in owners
+    ]
+    return body
+
+
+def _mark(kubectl: Kubectl, stage: Stage, name: str, mark: str = DISABLED) -> None:
+    kubectl("annotate", name, "-n", stage.namespace, mark)
+
+
+def _mounting(name: str) -> Body:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["spec"]["template"]["spec"]["volumes"] = [{"name": "v", "configMap": {"name": name}}]
+    return body
+
+
+def _reasons(story: Story) -> dict[str, str]:
+    return {one.ref.short: one.reason for one in story.events if isinstance(one, ObjectDone)}
+
+
+@pytest.mark.parametrize("mark", [DISABLED, "applyprune.dev/prune=disabled"])
+def test_owner_of_an_object_that_stays_is_not_pruned(
+    stage: Stage, api: Api, kubectl: Kubectl, mark: str
+) -> None:
+    """It is left alone or orphaned; with the printed option it goes, without the mark too."""
+    stage.run(config_map("a"), *REST)
+    marked = _owned(stage, api, "b", "a")
+    stage.run(config_map("a"), marked, *REST)
+    _mark(kubectl, stage, "configmap/b", mark)
+    story = stage.run(*REST)
+    assert story.exit_code == 6, story.events
+    told = f"cascade-delete 1 object, 1 of which must stay: {stage.namespace}/configmap/b"
+    assert told in story.problem("configmap/a")
+    assert story.refusal.endswith("To allow exactly this: --allow-cascade configmap/a")
+    assert api.exists(_path(stage, "a"))
+    # In the input it must stay as well, and no option lifts that.
+    kubectl("annotate", "configmap/b", "-n", stage.namespace, f"{mark.partition('=')[0]}-")
+    story = stage.run(marked, *REST, allow_cascade=frozenset({"configmap/a"}))
+    assert "cascade-delete objects of the input" in story.problem("configmap/a")
+    # What is pruned in the same run counts for nothing.
+    story = stage.run(*REST)
+    assert story.exit_code == 0, story.events
+    assert story.outcomes["configmap/a"] is Outcome.PRUNED
+    assert not api.exists(_path(stage, "b"))
+
+
+def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, api: Api) -> None:
+    """Only the deletion of its last owner collects it, and none that orphans it."""
+    stage.run(config_map("a"), config_map("c"))
+    stage.run(config_map("a"), config_map("c"), _owned(stage, api, "b", "a", "c"))
+    assert stage.run(mode=Mode.DELETE, select=frozenset({"cm/a"})).exit_code == 0
+    story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/c"}))
+    assert story.exit_code == 6, story.events
+    assert f"must stay: {stage.namespace}/configmap/b" in story.problem("configmap/c")
+    assert api.exists(_path(stage, "c"))
+    assert stage.listed() == {"configmap/b", "configmap/c"}
+    allowed = frozenset({"configmap/c"})
+    story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/c"}), propagation=Propagation.ORPHAN)
+    assert story.exit_code == 0, story.events
+    assert api.exists(_path(stage, "b"))
+    stage.run(config_map("d"), config_map("b"), prune=False, force_conflicts=True)
+    stage.run(_owned(stage, api, "b", "d"), config_map("d"), prune=False)
+    allowed = frozenset({"configmap/d"})
+    story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/d"}), allow_cascade=allowed)
+    assert story.exit_code == 0, story.events
+    eventually(lambda: not api.exists(_path(stage, "b")), "the garbage collection")
+
+
+def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """What the set lists is not taken for something that its owner has made."""
+    there = f"{stage.namespace}-there"
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": there}}
+    path = f"/api/v1/namespaces/{there}"
+    try:
+        stage.run(home, config_map("a", namespace=there), *REST)
+        uid = api.get(f"{path}/configmaps/a")["metadata"]["uid"]
+        owned = config_map("b", namespace=there)
+        owned["metadata"]["ownerReferences"] = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": uid}
+        ]
+        stage.run(home, config_map("a", namespace=there), owned, *REST)
+        kubectl("annotate", "configmap/b", "-n", there, DISABLED)
+        story = stage.run(*REST, allow_kinds=frozenset({"namespace"}))
+        assert story.exit_code == 6, story.events
+        assert f"must stay: {there}/configmap/b" in story.problem(f"namespace/{there}")
+        assert api.exists(f"{path}/configmaps/a")
+    finally:
+        api("DELETE", path)
+
+
+def test_object_that_is_left_alone_is_recovered(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """After the loss of the inventory it is listed again: as adopted, as all of the set."""
+    once = config_map("once", annotations={"applyprune.dev/apply": "once"})
+    off = config_map("off", annotations={"applyprune.dev/apply": "disabled"})
+    bodies = (once, config_map("marked"), *REST)
+    stage.run(config_map("off"), *bodies)
+    _mark(kubectl, stage, "configmap/marked")
+    listed = stage.listed()
+    api("DELETE", _path(stage, stage.target.inventory.name))
+    story = stage.run(off, *bodies)
+    assert story.exit_code == 0, story.events
+    assert stage.listed() == listed
+    assert not any("are not in the input" in warning for warning in story.warnings)
+    kubectl("annotate", "configmap/marked", "-n", stage.namespace, "applyprune.dev/apply-")
+    story = stage.run(*REST, prune_adopted=True, max_prune=stage.most(3))
+    assert story.exit_code == 0, story.events
+    assert {story.outcomes[f"configmap/{name}"] for name in ("once", "off", "marked")} == {
+        Outcome.PRUNED
+    }
+
+
+def test_marked_object_is_left_alone_if_a_part_is_deleted(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Only the deletion of the whole set orphans it, because no inventory would list it."""
+    stage.run(config_map("a"), *REST)
+    _mark(kubectl, stage, "configmap/a")
+    story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/a"}))
+    assert story.outcomes == {"configmap/a": Outcome.NOT_PRUNED}
+    assert "configmap/a" in stage.listed()
+    assert stage.run(mode=Mode.DELETE).outcomes["configmap/a"] is Outcome.ORPHANED
+    assert api.exists(_path(stage, "a"))
+
+
+def test_need_of_a_left_alone_object_stays(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Also if it is in the input with other fields; the run succeeds, and what is free goes."""
+    stage.run(_mounting("needed"), config_map("needed"), config_map("free"), *REST, wait=False)
+    _mark(kubectl, stage, "deployment/web")
+    story = stage.run(_mounting("rest-0"), *REST, wait=False)
+    assert story.exit_code == 0, story.events
+    assert story.outcomes["configmap/free"] is Outcome.PRUNED
+    assert story.outcomes["configmap/needed"] is Outcome.NOT_PRUNED
+    told = "deployment.apps/web needs it, and stays"
+    assert _reasons(story)["configmap/needed"] == told
+    story = stage.run(*REST, wait=False)
+    assert story.exit_code == 0, story.events
+    assert story.outcomes["deployment.apps/web"] is Outcome.NOT_PRUNED
+    assert _reasons(story)["configmap/needed"] == told
+    assert {"configmap/needed", "deployment.apps/web"} < stage.listed()
+    kubectl("annotate", "deployment/web", "-n", stage.namespace, "applyprune.dev/apply-")
+    story = stage.run(*REST, wait=False)
+    assert story.outcomes["configmap/needed"] is Outcome.PRUNED
+
+
+def test_need_of_an_unreadable_object_stays(spoiled: Stage, proxy: FaultProxy, api: Api) -> None:
+    """Nothing is deleted while it is unknown what the Deployment mounts."""
+    spoiled.run(_mounting("needed"), config_map("needed"), wait=False)
+
+    def is_deployment(seen: Exchange) -> bool:
+        return "/deployments" in seen.path
+
+    proxy.rule = always(faults.status(403, reason="Forbidden"), where=is_deployment)
+    story = spoiled.run(mode=Mode.DELETE)
+    assert story.exit_code != 0
+    assert story.outcomes["configmap/needed"] is Outcome.SKIPPED
+    assert "what it needs could not be read" in story.problem("configmap/needed")
+    assert api.exists(_path(spoiled, "needed"))
+
+
+def test_controller_of_a_built_in_object_stays(stage: Stage, kubectl: Kubectl) -> None:
+    """Its controller may be in the set, even in the same wave; a ConfigMap goes."""
+    operator = copy.deepcopy(DEPLOYMENT)
+    operator["spec"]["replicas"] = 0
+    stage.run(INGRESS, operator, ACCOUNT, config_map("free"), wait=False)
+    story = stage.run(mode=Mode.DELETE, timeout=1.0)
+    assert story.exit_code == 5, story.events
+    assert story.outcomes == {
+        "ingress.networking.k8s.io/entry": Outcome.FAILED,
+        "deployment.apps/web": Outcome.SKIPPED,
+        "serviceaccount/operator": Outcome.SKIPPED,
+        "configmap/free": Outcome.DELETED,
+    }
+    assert "its controller may need it" in story.problem("deployment.apps/web")
+    kubectl(
+        "patch", "ingress/entry", "-n", stage.namespace,
+        "--type=merge", "-p", '{"metadata": {"finalizers": null}}',
+    )  # fmt: skip
+    assert stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
+
+
+def test_input_of_objects_that_shall_only_exist_is_not_empty(stage: Stage) -> None:
+    """A part of the set, and all of it: the own objects are released."""
+    stage.run(*map(config_map, "ab"))
+    a, b = (config_map(name, annotations={"applyprune.dev/apply": "exists"}) for name in "ab")
+    story = stage.run(a, config_map("b"), only=frozenset({"configmap/a"}))
+    assert story.exit_code == 0, story.events
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    story = stage.run(a, b)
+    assert story.exit_code == 0, story.events
+    assert set(story.outcomes.values()) == {Outcome.ORPHANED}
+    assert stage.listed() == set()
