@@ -13,7 +13,7 @@ import pytest
 from tests.support.package import imports, is_ours, layer, modules, tree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 CORE = frozenset({"model", "errors", "planning"})
@@ -144,8 +144,21 @@ def test_imports_form_no_cycle() -> None:
         pytest.fail(f"a cycle: {' → '.join(reversed(error.args[1]))}")
 
 
+def test_module_that_nobody_imports_stands_alone() -> None:
+    """The entries of the package; the sweep takes every module."""
+    imported = {one for module in modules() for one in imports(module)}
+    entries = sorted(modules().keys() - imported)
+    assert len(entries) > 1
+    _import_alone(entries)
+
+
+@pytest.mark.sweep
 def test_module_imports_alone() -> None:
     """Each in a fresh state: none may work only because another was imported before it."""
+    _import_alone(sorted(modules()))
+
+
+def _import_alone(names: Sequence[str]) -> None:
     script = (
         # What others have made is loaded once: it is our modules that must stand alone.
         "import importlib, os, sys, traceback, click, urllib3\n"
@@ -161,7 +174,7 @@ def test_module_imports_alone() -> None:
         "    if os.waitpid(child, 0)[1]:\n"
         "        print(name)\n"
     )
-    reply = _python(script, *modules())
+    reply = _python(script, *names)
     assert (reply.returncode, reply.stdout) == (0, ""), reply.stderr
 
 
