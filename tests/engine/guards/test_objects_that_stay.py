@@ -111,6 +111,23 @@ def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, ap
     eventually(lambda: not api.exists(_path(stage, "b")), "the garbage collection")
 
 
+@pytest.mark.parametrize("check", [True, False])
+def test_owner_of_an_object_of_the_set_is_not_recreated(
+    stage: Stage, api: Api, check: bool
+) -> None:
+    """Found by the check, or only at the apply: the delete of the old object would collect it."""
+    fixed = {**config_map("a"), "immutable": True}
+    stage.run(fixed)
+    owned = _owned(stage, api, "b", "a")
+    stage.run(fixed, owned)
+    uid = api.get(_path(stage, "b"))["metadata"]["uid"]
+    new = {**fixed, "data": {"key": "new"}}
+    story = stage.run(new, owned, recreate=True, check=check)
+    assert story.exit_code == 6, story.events
+    assert f"must stay: {stage.namespace}/configmap/b" in story.problem("configmap/a")
+    assert api.get(_path(stage, "b"))["metadata"]["uid"] == uid
+
+
 def test_namespace_of_an_object_that_stays_is_not_pruned_though_its_owner_is(
     stage: Stage, api: Api, kubectl: Kubectl
 ) -> None:
