@@ -324,3 +324,9 @@ def test_null_never_removes_what_is_left_to_others(stage: Stage, api: Api, left_
         assert api.get(path)["spec"]["replicas"] == 4
     again = stage.run(new, *others, **options)
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
+    _patch(api, path, {"spec": {"replicas": 3}})
+    new["metadata"]["labels"] = {"x": "z"}
+    for forced in (False, True):
+        options["force_conflicts"] = forced
+        assert stage.run(new, *others, **options).exit_code == 0
+        assert api.get(path)["spec"]["replicas"] == 3
