@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.applyset import OWNED_BY, PART_OF
 from tests.support.forged import remove_entries
 from tests.support.input_files import write_input
 from tests.support.objects import SERVICE, config_map
@@ -122,6 +122,11 @@ def _unlike(site: Site) -> None:
     site.merge("c", {"metadata": {"labels": {PART_OF: None}}})
 
 
+def _disowned(site: Site) -> None:
+    """Take the annotation of ownership from an object."""
+    site.merge("c", {"metadata": {"annotations": {OWNED_BY: None}}})
+
+
 def _lost(site: Site) -> None:
     """Delete the inventory."""
     assert site.api("DELETE", site.path(site.stage.target.inventory.name))[0] == 200
@@ -162,6 +167,9 @@ _ORPHAN = Verb(
     "inventory orphan", "{set} {b} {service}", before=_BEFORE, after=(_A, _C), loose=(_B, SERVICE)
 )
 _REPAIR = Verb("inventory repair", "{set} --yes", before=_BEFORE, prepare=_unlike, after=_BEFORE)
+_OWN = Verb(
+    "inventory own", "{set} --every --yes", before=_BEFORE, prepare=_disowned, after=_BEFORE
+)
 _RELEASE = Verb(
     "inventory release",
     before=(_A,),
@@ -206,6 +214,7 @@ VERBS = (
     Verb("inventory orphan", "{set} --all", "of all", before=_BEFORE, loose=_BEFORE),
     _REPAIR,
     replace(_REPAIR, case="of a lost one", prepare=_lost),
+    _OWN,
     _RELEASE,
     replace(
         _RELEASE,
@@ -224,6 +233,7 @@ VERBS = (
     replace(_READ, command="list", arguments="--count-ready"),
     replace(_READ, command="inventory show"),
     replace(_READ, command="inventory history"),
+    replace(_READ, command="rbac", given=_INPUT),
     replace(_READ, command="version", arguments=""),
 )
 LEFT_OUT: Mapping[str, str] = {
