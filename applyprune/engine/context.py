@@ -141,6 +141,15 @@ class RunSummary:
         return self.finished().exit_code
 
     @property
+    def recorded_exit_code(self) -> int | None:
+        """Return the exit code to record; None while a second part of the run is to follow.
+
+        If its kinds are never served, nothing is written any more, and the run has not ended well.
+        """
+        is_open = bool(self.late) and not self.is_second_part
+        return self.exit_code or (None if is_open else 0)
+
+    @property
     def changes(self) -> Changes:
         """Return how many objects the run has changed so far."""
         counts = self._counts

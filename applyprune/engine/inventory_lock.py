@@ -245,10 +245,13 @@ class InventoryLock:
         self,
         entries: Mapping[Ref, InventoryEntry],
         *,
-        exit_code: int,
+        exit_code: int | None,
         changes: Changes,
     ) -> InventoryWritten:
-        """Store ``entries`` and the end of this run, and release the lock."""
+        """Store ``entries`` and the end of this run, and release the lock.
+
+        ``exit_code`` is None if another part of the run follows.
+        """
         self._stop_renewing()
         with self._lock:
             self._check()

@@ -144,7 +144,7 @@ class _Run:
             yield from self._write_end(entries, error.exit_code)
             yield from self._server_warnings()
             raise
-        yield from self._write_end(entries, summary.exit_code)
+        yield from self._write_end(entries, summary.recorded_exit_code)
         yield summary.finished()
 
     def _server_warnings(self) -> Iterator[Event]:
@@ -385,7 +385,9 @@ class _Run:
             self.context.summary.refusal = self.plan.refusal
             yield PruneBlocked(self.plan.refusal)
 
-    def _write_end(self, entries: dict[Ref, InventoryEntry], exit_code: int) -> Iterator[Event]:
+    def _write_end(
+        self, entries: dict[Ref, InventoryEntry], exit_code: int | None
+    ) -> Iterator[Event]:
         lock = self.context.lock
         if not lock.taken:
             return

@@ -123,7 +123,11 @@ def test_kind_that_is_not_served_in_time_fails_its_objects_and_prunes_nothing(
         "configmap/after": Outcome.SKIPPED,
     }
     assert "was not served within 1 s" in story.problem("neverserved.x.example.com/one")
-    assert crd_stage.listed() == {"configmap/leaves", "configmap/stays", "configmap/operator"}
+    inventory = crd_stage.inventory()
+    assert {ref.name for ref in inventory.entries} == {"leaves", "stays", "operator"}
+    # The first part has ended well, and the run has not: no exit code of a part is shown.
+    assert inventory.last is not None
+    assert inventory.last.exit_code is None
 
 
 def test_unknown_kind_is_refused_before_any_write_without_the_option(crd_stage: Stage) -> None:
