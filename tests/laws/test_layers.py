@@ -144,7 +144,7 @@ def test_imports_form_no_cycle() -> None:
         pytest.fail(f"a cycle: {' → '.join(reversed(error.args[1]))}")
 
 
-def test_module_that_nobody_imports_stands_alone() -> None:
+def test_entry_of_the_package_imports_alone() -> None:
     """The entries of the package; the sweep takes every module."""
     imported = {one for module in modules() for one in imports(module)}
     entries = sorted(modules().keys() - imported)

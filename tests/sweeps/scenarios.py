@@ -187,7 +187,7 @@ SCENARIOS = (
             # Or the two inputs are those that fit a completed move.
             "smaller": Recovery((_TAKE, _apply(_A)), left=(_A,), in_other_set=(*_MOVED, _D)),
         },
-        requests=16,
+        requests=18,
         turns=("same", "kept", "smaller"),
         lasting=(*_FIVE[:4], SERVICE),
     ),
