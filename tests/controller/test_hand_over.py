@@ -136,7 +136,7 @@ def test_bundle_is_deleted_with_its_namespace(
     eventually(
         lambda: not tenant.api.exists(f"/api/v1/namespaces/{tenant.namespace}"),
         "the namespace gone",
-        within=40,
+        within=120,
     )
     events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
     told = [one["message"] for one in events if one["involvedObject"]["name"] == tenant.namespace]
