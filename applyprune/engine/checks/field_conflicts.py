@@ -13,6 +13,8 @@ from applyprune.planning.adoption.decide_again import again
 from applyprune.planning.checks.visible_conflicts import shares_fields, visible_conflict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from applyprune.engine.context import RunContext
     from applyprune.model.plan import ApplyStep, Plan
 
@@ -35,8 +37,7 @@ def with_drift_reverted(context: RunContext, plan: Plan) -> Plan:
         return again(step, live, context.applyset, context.options)
 
     shared = [step for step in plan.applies if shares_fields(step, context.applyset)]
-    found = {step.desired.ref: step for step in context.workers.each(decided, shared)}
-    return replace(plan, applies=tuple(found.get(step.desired.ref, step) for step in plan.applies))
+    return _with_each(context, plan, shared, decided)
 
 
 def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
@@ -64,5 +65,15 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
         for step in plan.applies
         if not step.is_checked and shares_fields(step, context.applyset)
     ]
-    found = {step.desired.ref: step for step in context.workers.each(checked, shared)}
+    return _with_each(context, plan, shared, checked)
+
+
+def _with_each(
+    context: RunContext,
+    plan: Plan,
+    steps: Sequence[ApplyStep],
+    decide: Callable[[ApplyStep], ApplyStep],
+) -> Plan:
+    """Return the plan with these of its steps decided, in parallel."""
+    found = {step.desired.ref: step for step in context.workers.each(decide, steps)}
     return replace(plan, applies=tuple(found.get(step.desired.ref, step) for step in plan.applies))

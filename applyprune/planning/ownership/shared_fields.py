@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.plan import OnConflict
@@ -34,14 +34,21 @@ def shared_fields(
     """
     if desired.conflicts is not OnConflict.FAIL:
         return
-    settled = {applyset.manager, *settled_first(live, migration, applyset)}
     body = sent(desired)
-    for entry in live.managed_fields:
-        if entry.get("manager") in settled or entry.get("subresource") == "status":
-            continue
+    for entry in _others(live, migration, applyset):
         for path in leaves(entry.get("fieldsV1") or {}):
             if path != _LABEL and value_at(body, path) is not MISSING:
                 yield path, entry
+
+
+def _others(
+    live: LiveObject, migration: Migration, applyset: ApplySetIdentity
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of other managers, without the status and what changes hands first."""
+    settled = {applyset.manager, *settled_first(live, migration, applyset)}
+    for entry in live.managed_fields:
+        if entry.get("manager") not in settled and entry.get("subresource") != "status":
+            yield entry
 
 
 def last_owned(entry: InventoryEntry) -> Mapping[str, Any]:
@@ -67,8 +74,7 @@ def drift_to_revert(
         return ()
     owned, body = last_owned(entry), sent(desired)
     version = desired.resource.gvk.api_version
-    settled = {applyset.manager, *settled_first(live, migration, applyset)}
-    if any(_is_elsewhere(other, version, settled) for other in live.managed_fields):
+    if any(_is_elsewhere(other, version) for other in _others(live, migration, applyset)):
         return ()  # guard: other-version
     found = []
     for path, other in shared_fields(desired, live, migration, applyset):
@@ -82,14 +88,13 @@ def drift_to_revert(
     return tuple(sorted(found))
 
 
-def _is_elsewhere(entry: Mapping[str, Any], version: str, settled: Collection[str]) -> bool:
-    """Return whether another manager owns fields in another API version: they cannot be compared.
+def _is_elsewhere(entry: Mapping[str, Any], version: str) -> bool:
+    """Return whether a manager owns fields in another API version: they cannot be compared.
 
     The metadata is the same in each version.
     """
     fields = (entry.get("fieldsV1") or {}).keys() - {"f:metadata", "f:status"}
-    is_others = entry.get("manager") not in settled and entry.get("subresource") != "status"
-    return is_others and bool(fields) and entry.get("apiVersion") != version
+    return bool(fields) and entry.get("apiVersion") != version
 
 
 def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:
