@@ -137,11 +137,14 @@ def cancel_on_signals(cluster_target: ClusterTarget) -> Iterator[Cancellation]:
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         del frame
-        if cluster_target.listener is not None:
-            cluster_target.listener.stopping(at_once=stop.requested)
-        if stop.requested:
-            os._exit(128 + number)
+        again = stop.requested
+        # First the request: the display's thread may print while this one waits for its turn,
+        # and nothing new may start after it has said that the run ends.
         stop.request(number)
+        if cluster_target.listener is not None:
+            cluster_target.listener.stopping(at_once=again)
+        if again:
+            os._exit(128 + number)
 
     before = {
         number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
