@@ -289,9 +289,17 @@ def _likely_ref(manifest: Manifest, namespace: str) -> Ref:
 
 
 def _hook_ref(hook: ChartHook, catalogue: ResourceMap, namespace: str) -> Ref:
-    resource = catalogue.find(hook.manifest.gvk)
-    scoped = resource is None or resource.namespaced
+    scoped = _is_namespaced(hook.manifest.gvk, catalogue)
     return _likely_ref(hook.manifest, namespace if scoped else "")
+
+
+def _is_namespaced(gvk: GVK, catalogue: ResourceMap) -> bool:
+    """Return whether the objects of a kind have a namespace; true for an unknown kind.
+
+    The kind may be served in other versions only.
+    """
+    served = catalogue.find_kind(gvk.group_kind)  # guard: scope-of-left-out
+    return served is None or served.namespaced
 
 
 def _resource(
@@ -302,8 +310,9 @@ def _resource(
         return found
     gvk = manifest.gvk
     if is_disabled(manifest):
-        # Nothing is sent for it: only its ref counts, and only if its kind is served again.
-        return Resource(gvk.group, gvk.version, gvk.kind, "", namespaced=True)
+        # Nothing is sent for it: only its ref counts, which is the same in each served version.
+        scoped = _is_namespaced(gvk, catalogue)
+        return Resource(gvk.group, gvk.version, gvk.kind, "", namespaced=scoped)
     if gvk.group in catalogue.stale:
         raise _Silent(
             f"the kind {gvk} is unknown",

@@ -1225,6 +1225,13 @@ MUTATIONS = (
         f"{_MARKS}test_manifest_that_is_left_out_changes_nothing",
     ),
     Mutation(
+        "the scope of a kind whose version is not served",
+        ("scope-of-left-out",),
+        "=.+",
+        "= None",
+        f"{_MARKS}test_left_out_object_is_kept_though_its_version_is_not_served[mark0]",
+    ),
+    Mutation(
         "the error for an unknown value of another tool's mark",
         ("unknown-peer-value",),
         r"\*.*\)",

@@ -142,6 +142,25 @@ def test_unserved_kind_may_be_left_out(stage: Stage) -> None:
     assert stage.listed() == {"configmap/a"}
 
 
+@pytest.mark.parametrize("mark", [LEFT_OUT["ours"], {"annotations": {"helm.sh/hook": "test"}}])
+def test_left_out_object_is_kept_though_its_version_is_not_served(
+    stage: Stage, api: Api, mark: dict[str, Any]
+) -> None:
+    """Another version of its kind is: that says whether it has a namespace."""
+    version = "rbac.authorization.k8s.io/v1"
+    named = {"name": stage.namespace}
+    role = {"apiVersion": version, "kind": "ClusterRole", "metadata": named}
+    path = f"/apis/{version}/clusterroles/{stage.namespace}"
+    try:
+        stage.run(role, config_map("a"))
+        old = {**role, "apiVersion": f"{version}beta1", "metadata": {**named, **mark}}
+        assert stage.run(old, config_map("a")).exit_code == 0
+        assert api.exists(path)
+        assert len(stage.listed()) == 2
+    finally:
+        api("DELETE", path)
+
+
 def test_created_once_and_never_touched_again(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """Whoever has created it; only what the set has created is pruned."""
     own = [config_map(f"own-{name}", **mark) for name, mark in ONCE.items()]
