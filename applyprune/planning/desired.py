@@ -19,6 +19,7 @@ from applyprune.model.plan_values.apply_rules import Recreate
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, Resource, ResourceMap
 from applyprune.planning.annotations import (
+    IGNORED,
     READY_WHEN,
     annotation_errors,
     orphan_mark,
@@ -360,7 +361,8 @@ def _settle(
     )
     recreate = recreate_rule(body["metadata"])
     if recreate is Recreate.ON_CHANGE:
-        body = with_manifest_digest(body, manifest.body)
+        # The rules of a Bundle are in this annotation: they are no change of the manifest.
+        body = with_manifest_digest(body, manifest.body, but={IGNORED})  # guard: rules-of-a-bundle
     spec = mapping(body.get("spec"))
     ruled = matching_pointers(rules.given, ref, body)
     rule, mark = apply_rule(body["metadata"])

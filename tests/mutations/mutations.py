@@ -75,6 +75,13 @@ MUTATIONS = (
         f"{_ON_CHANGE}test_edited_inventory_recreates_nothing",
     ),
     Mutation(
+        "leaving a Bundle's rules out of the digest of a manifest",
+        ("rules-of-a-bundle",),
+        ", but=.+",
+        ")",
+        "tests/controller/test_stories.py::test_new_rule_of_a_bundle_recreates_nothing",
+    ),
+    Mutation(
         "the result of the create in a recreation",
         ("recreated-by-others",),
         r"if .+:",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.plan import Desired
@@ -131,14 +131,18 @@ def manifest_digest(body: Mapping[str, Any]) -> str:
     return digest(body)
 
 
-def with_manifest_digest(body: Mapping[str, Any], manifest: Mapping[str, Any]) -> JSONObject:
+def with_manifest_digest(
+    body: Mapping[str, Any], manifest: Mapping[str, Any], *, but: Collection[str] = ()
+) -> JSONObject:
     """Return a body with the annotation that has the digest of its manifest, as the user wrote it.
 
-    On the live object it proves what was applied last: no rule, option or record changes it.
+    On the live object it proves what was applied last: no rule, option or record changes it, nor
+    the annotations ``but``.
     """
     metadata = manifest["metadata"]
     annotations = metadata.get("annotations") or {}
-    written = {key: value for key, value in annotations.items() if key not in _COPIED}
+    hidden = _COPIED.union(but)
+    written = {key: value for key, value in annotations.items() if key not in hidden}
     as_written = {**manifest, "metadata": {**metadata, "annotations": written}}
     annotations = body["metadata"].get("annotations") or {}
     told = {**annotations, MANIFEST_DIGEST: manifest_digest(as_written)}
