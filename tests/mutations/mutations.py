@@ -187,6 +187,20 @@ MUTATIONS = (
         f"{_DRIFT}test_drift_that_nobody_has_planned_to_revert_is_not",
     ),
     Mutation(
+        "the check that no other set has taken an object during the run",
+        ("taken-by-another-set",),
+        r"if .+:",
+        "if False:",
+        f"{_DRIFT}test_object_that_another_set_takes_meanwhile_is_not_taken_back[PATCH-1-3]",
+    ),
+    Mutation(
+        "the check that no other set has taken an object before a revert",
+        ("taken-before-the-revert",),
+        r"if .+:",
+        "if False:",
+        f"{_DRIFT}test_object_that_another_set_takes_meanwhile_is_not_taken_back[GET-2-4]",
+    ),
+    Mutation(
         "exit code 1 for unknown drift",
         ("unknown-drift", "unknown-drift-of-status"),
         r"drifted is not False",

@@ -11,6 +11,7 @@ from applyprune.model.options import OnDrift
 from applyprune.model.plan import Fate
 from applyprune.planning.adoption.decide_again import again
 from applyprune.planning.checks.visible_conflicts import shares_fields, visible_conflict
+from applyprune.planning.ownership.foreign_label import foreign_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +33,11 @@ def with_drift_reverted(context: RunContext, plan: Plan) -> Plan:
             live = context.cluster.get(step.desired.resource, step.desired.ref, full=True)
         except ApplypruneError:
             return step  # the apply itself will report it
-        if step.live is None or live.uid != step.live.uid:
+        applyset, known = context.applyset, step.live
+        if known is None or live.uid != known.uid:
+            return step
+        # guard: taken-before-the-revert
+        if foreign_label(live, applyset) != foreign_label(known, applyset):
             return step
         return again(step, live, context.applyset, context.options)
 

@@ -9,6 +9,7 @@ from applyprune.errors import RunFailed
 from applyprune.model.options import OnDrift
 from applyprune.model.request import PatchRequest
 from applyprune.planning.ownership.conflicts import forces
+from applyprune.planning.ownership.foreign_label import foreign_label
 from applyprune.planning.ownership.shared_fields import drift_to_revert
 from applyprune.planning.requests import apply_request
 
@@ -60,7 +61,18 @@ def decided_again(
     *,
     is_reply: bool = False,
 ) -> ApplyStep:
-    """Do what ``again`` does during an apply; raise RunFailed for drift that no plan has shown."""
+    """Do what ``again`` does during an apply.
+
+    Raises RunFailed for drift that no plan has shown, and for another set's label.
+    """
+    planned = foreign_label(step.live, applyset) if step.live is not None else ""
+    # guard: taken-by-another-set
+    if live is not None and foreign_label(live, applyset) not in {"", planned}:
+        raise RunFailed(
+            f"{step.desired.ref} was taken by another set during this run",
+            location=step.desired.origin,
+            hint="Run again.",
+        )
     fresh = again(step, live, applyset, options, is_reply=is_reply)
     if not {*fresh.reverts} <= {*step.reverts}:  # guard: unplanned-revert
         raise RunFailed(

@@ -16,7 +16,8 @@ from applyprune.model.events import (
     Planned,
     WarningRaised,
 )
-from applyprune.model.options import DryRun, OnDrift
+from applyprune.model.options import Adopt, DryRun, OnDrift
+from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE
 from tests.support.drifting import AFTER, APPLY, BEFORE, DRIFTS, MERGE, deployment, documented
 from tests.support.kill import Moment, kill_at_first
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.events import Event
     from tests.support.api import Api
-    from tests.support.fault_proxy import FaultProxy
+    from tests.support.fault_proxy import Exchange, FaultProxy
     from tests.support.plane import Kubectl
 
 LIVE = "/api/v1/namespaces/{}/configmaps/{}"
@@ -152,6 +153,34 @@ def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) 
     story = stage.run(wanted, on_drift=OnDrift.REVERT)
     assert story.exit_code == 0
     assert api.get(path)["data"] == {"key": "1", "other": "1"}
+
+
+@pytest.mark.parametrize(("method", "number", "code"), [("GET", 2, 4), ("PATCH", 1, 3)])
+def test_object_that_another_set_takes_meanwhile_is_not_taken_back(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, method: str, number: int, code: int
+) -> None:
+    """Before or after the plan has decided to force: the force sets back drift, and that is all."""
+    path = LIVE.format(stage.namespace, "a")
+    other = Stage(stage.kubeconfig, stage.namespace, name="shop")
+    stage.run(_map("a", key="v"))
+    drifted = {"data": {"key": "drifted"}}
+    query = f"?fieldManager={ALICE}"
+    assert api("PATCH", path + query, drifted, content_type=MERGE)[0] == 200
+    requests: list[int] = []
+
+    def before(seen: Exchange) -> None:
+        if (seen.method, seen.path) != (method, path):
+            return
+        requests.append(seen.number)
+        if len(requests) == number:
+            assert other.run(_map("a", theirs="1"), adopt=Adopt.ALL).exit_code == 0
+
+    proxy.before_forward = before
+    story = spoiled.run(_map("a", key="v"), on_drift=OnDrift.REVERT)
+    assert story.exit_code == code
+    found = api.get(path)
+    assert found["metadata"]["labels"][PART_OF] == other.target.id
+    assert found["data"] == {"key": "drifted", "theirs": "1"}
 
 
 def test_drift_beside_a_conflict_is_not_reverted(stage: Stage, api: Api) -> None:
