@@ -236,6 +236,13 @@ MUTATIONS = (
         f"{_EMPTY}test_only_versions_that_are_not_served_are_dead",
     ),
     Mutation(
+        "the fields of both entries of a manager after a rewritten version",
+        ("two-entries-of-a-manager",),
+        r"if .+:",
+        "if (same := found.get(key)) is ...:",
+        f"{_STEPS}test_dead_versions.py::test_both_entries_of_a_manager_keep_their_fields",
+    ),
+    Mutation(
         "the rule that nothing has left a set of which only a part is applied",
         ("part-of-input",),
         "if .*:",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from applyprune.planning.fields.fieldsv1 import united
 from applyprune.planning.ownership.managed_fields import guarded_patch
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.planning.ownership.managed_fields import Managers, Operations
+
+
+_IDENTITY = ("manager", "operation", "subresource", "apiVersion")
 
 
 def dead_versions(live: LiveObject, served: Collection[str]) -> frozenset[str]:
@@ -51,7 +55,14 @@ def with_versions(
 
 
 def _rewritten(managers: Managers, dead: Collection[str], api_version: str) -> Managers:
-    return [
-        {**entry, "apiVersion": api_version} if entry.get("apiVersion") in dead else entry
-        for entry in managers
-    ]
+    found: dict[tuple[object, ...], Mapping[str, Any]] = {}
+    for entry in managers:
+        fresh = {**entry, "apiVersion": api_version} if entry.get("apiVersion") in dead else entry
+        # Of two entries with the same of these, the server would drop the fields of one.
+        key = tuple(fresh.get(name) for name in _IDENTITY)
+        # guard: two-entries-of-a-manager
+        if (same := found.get(key)) is not None:
+            both = united(same.get("fieldsV1") or {}, fresh.get("fieldsV1") or {})
+            fresh = {**same, **fresh, "fieldsV1": both}
+        found[key] = fresh
+    return list(found.values())

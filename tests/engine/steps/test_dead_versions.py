@@ -83,3 +83,21 @@ def test_change_after_a_version_was_dropped(crd_stage: Stage, crds: Api, by_the_
     # Only the version of the other manager's entry has changed.
     assert _controllers_entry(found) == {**before, "apiVersion": "x.example.com/v1"}
     assert crd_stage.run(*given).outcomes[name] is Outcome.UNCHANGED
+
+
+def test_both_entries_of_a_manager_keep_their_fields(crd_stage: Stage, crds: Api) -> None:
+    """It has written in the dead version and in a served one: the server keeps one entry."""
+    kind = "Twice"
+    both = _definition(kind, "v1")
+    assert crd_stage.run(both, _resource(kind, "v1", "1")).exit_code == 0
+    objects = f"namespaces/{crd_stage.namespace}/{kind.lower()}s/f"
+    for version in ("v1alpha1", "v1"):
+        path = f"/apis/x.example.com/{version}/{objects}"
+        _patch(crds, path, {"spec": {f"by-{version}": "theirs"}}, "?fieldManager=ctrl")
+    definition = f"{CRDS}/{kind.lower()}s.x.example.com"
+    _patch(crds, f"{definition}/status", {"status": {"storedVersions": ["v1"]}})
+    last = _definition(kind, dropped=True)
+    assert crd_stage.run(last, _resource(kind, "v1", "2")).exit_code == 0
+    entries = crds.get(path)["metadata"]["managedFields"]
+    (entry,) = (one for one in entries if one["manager"] == "ctrl")
+    assert entry["fieldsV1"]["f:spec"].keys() - {"."} == {"f:by-v1alpha1", "f:by-v1"}
