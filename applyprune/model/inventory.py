@@ -97,7 +97,7 @@ class InventoryEntry:
     It survives the write before the next apply. It is empty until an apply is confirmed.
     """
     marks: tuple[str, ...] = ()
-    """The marks of other tools that it had after the last confirmed apply, each ``KEY=VALUE``."""
+    """The marks of other tools, each ``KEY=VALUE``, that say of none that it runs the object."""
     wave: Wave = FIRST_WAVE
     """Its wave at the apply: at a prune, the manifest no longer exists."""
     depends_on: tuple[Ref, ...] = ()

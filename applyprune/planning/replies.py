@@ -18,7 +18,7 @@ from applyprune.planning.diff.drift import applied_digest
 from applyprune.planning.diff.rewritten import rewritten_fields
 from applyprune.planning.fields.normalize import may_be_secret, sent
 from applyprune.planning.ownership.obstacle import name_error
-from applyprune.planning.ownership.other_owner import marks_of
+from applyprune.planning.ownership.other_owner import marks_to_record
 from applyprune.planning.ownership.owner import (
     STUCK,
     Owner,
@@ -135,7 +135,7 @@ def confirmed(
         stored="" if is_as_sent else applied_digest(after, applyset.manager),
         fingerprint=fingerprint,
         owned_fields=owned_fields_of(after, applyset.manager),
-        marks=marks_of(after),
+        marks=marks_to_record(step.entry, after, applyset),
         deleting=False,
         job=job_record(desired, after, step.entry),
         crd=step.entry.crd if schema is None else desired.resource.full_plural,

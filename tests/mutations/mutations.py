@@ -201,6 +201,13 @@ MUTATIONS = (
         f"{_DRIFT}test_object_that_another_set_takes_meanwhile_is_not_taken_back[GET-2-4]",
     ),
     Mutation(
+        "the marks of a tool that came after the set",
+        ("mark-of-a-later-tool",),
+        "if .+",
+        "if 1",
+        f"{_OTHER_OWNER}test_apply_after_the_take_over_does_not_hide_it",
+    ),
+    Mutation(
         "exit code 1 for unknown drift",
         ("unknown-drift", "unknown-drift-of-status"),
         r"drifted is not False",

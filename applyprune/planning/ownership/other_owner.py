@@ -2,9 +2,10 @@
 
 People migrate from one tool to another: the new tool applies the object, then it leaves the input
 of the old one. A prune must not delete it then. Marks alone prove nothing, because they outlive
-their tools, and rendered charts carry Helm's. So a mark counts only if it was not there at the
-set's last confirmed apply, or if its manager has written the object since. An Apply entry counts if
-it has a field of the set outside ``metadata``: who only decorates an object does not run it.
+their tools, and rendered charts carry Helm's. So a mark counts only if it was not there when the
+set took the object in, and is not the manifest's own, or if its manager has written the object
+since the set's last apply. An Apply entry counts if it has a field of the set outside ``metadata``:
+who only decorates an object does not run it.
 
 For an object that is not the set's own, a mark alone counts: the user can say that it is outdated.
 """
@@ -37,13 +38,36 @@ def marks_of(live: LiveObject) -> tuple[str, ...]:
     return tuple(f"{mark.key}={'' if secret else text}" for mark, text in marks)
 
 
+def marks_to_record(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> tuple[str, ...]:
+    """Return the marks of an object after an apply that say of no other tool that it runs it.
+
+    These are the manifest's own, and those that it had when the set took it in. ``entry`` is from
+    before the apply.
+    """
+    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    own = {
+        mark.key
+        for mark, _ in owner_marks(live.labels, live.annotations)
+        if owns(ours, ("metadata", mark.part, mark.key))
+    }
+    is_new = not entry.uid
+    return tuple(
+        text
+        for text in marks_of(live)
+        # guard: mark-of-a-later-tool
+        if is_new or text in entry.marks or text.partition("=")[0] in own
+    )
+
+
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return which other tool runs an object, and what shows that; empty if none does."""
     recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
     for mark, text in owner_marks(live.labels, live.annotations):
         shown = f"({mark.key}: {HIDDEN if _is_secret(live) else text})"
         if f"{mark.key}={'' if _is_secret(live) else text}" not in entry.marks:
-            return f"{mark.tool} has marked it since the last apply {shown}"
+            return f"{mark.tool} has marked it, and the set has not {shown}"
         if recorded and any(
             time > recorded for time in _times(live, ("metadata", mark.part, mark.key), applyset)
         ):

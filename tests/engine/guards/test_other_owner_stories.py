@@ -90,6 +90,19 @@ def test_each_mark_of_a_tool_counts(stage: Stage, kubectl: Kubectl) -> None:
         assert reasons[name].startswith(f"{mark.tool} has marked it")
 
 
+def test_apply_after_the_take_over_does_not_hide_it(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """The pipeline still applies the object a few times before it leaves the input."""
+    stage.run(*map(config_map, "abc"))
+    _merge(kubectl, stage, "b", "helm", {"metadata": {"annotations": RELEASE}})
+    changed = config_map("b", "new")
+    for body in (changed, config_map("b", "newer", annotations={"note": "x"})):
+        assert stage.run(config_map("a"), body, config_map("c")).exit_code == 0
+    assert stage.run(*map(config_map, "ac")).outcomes["configmap/b"] is Outcome.ORPHANED
+    assert api.exists(_path(stage, "b"))
+
+
 def test_prune_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> None:
     """It is the user's word that the other tool is gone."""
     stage.run(*map(config_map, "abc"))
