@@ -361,7 +361,7 @@ def _settle(
     )
     recreate = recreate_rule(body["metadata"])
     if recreate is Recreate.ON_CHANGE:
-        # The rules of a Bundle are in this annotation: they are no change of the manifest.
+        # A Bundle writes its rules into this annotation: the manifest has not changed then.
         body = with_manifest_digest(body, manifest.body, but={IGNORED})  # guard: rules-of-a-bundle
     spec = mapping(body.get("spec"))
     ruled = matching_pointers(rules.given, ref, body)
