@@ -1031,6 +1031,13 @@ MUTATIONS = (
         f"{_INVENTORY}test_shards.py::test_shard_that_another_tools_finalizer_holds_is_not_used_again",
     ),
     Mutation(
+        "the Namespace of what is kept since the plan",
+        ("kept-since-the-plan",),
+        r"= \[.*\]",
+        "= []",
+        f"{_STAY}test_namespace_of_an_object_that_is_marked_after_the_plan_stays",
+    ),
+    Mutation(
         "the order of waves in a prune",
         ("prune-wave-order",),
         r"found\.append\(.*\)",

@@ -73,6 +73,8 @@ class Pruner:
     """The UIDs of all objects to delete."""
     deleted: frozenset[Ref] = frozenset()
     """All entries whose objects are to be deleted."""
+    stays: dict[Ref, RemoveStep] = field(default_factory=dict)
+    """The objects that were to be deleted, and stay: somebody has changed them since the plan."""
 
     def run(self, steps: Sequence[RemoveStep]) -> Iterator[Event]:
         """Yield an event for each step; what a failed deletion still needs is not deleted."""
@@ -103,8 +105,10 @@ class Pruner:
                     left[event.ref] = event.problem
                 yield event
             self.context.cancellation.check()
-            there = {**blocked, **left}
-            for step, body, unread in self._fields_of([batch[ref] for ref in there]):
+            # guard: kept-since-the-plan
+            kept = [self.stays[ref] for ref in batch.keys() & self.stays.keys() - left.keys()]
+            there = [batch[ref] for ref in {**blocked, **left}]
+            for step, body, unread in self._fields_of([*there, *kept]):
                 if (problem := left.get(step.entry.ref)) is not None:
                     remaining.add(step, problem, body, unread)
                 else:
@@ -321,7 +325,11 @@ class Pruner:
                 f"{entry.ref} changed during this run, and could be deleted now",
                 hint="Run again.",
             )
-        return replace(again, entry=entry)
+        again = replace(again, entry=entry)
+        uid = step.live.uid if step.live is not None and step.fate is Fate.PRUNE else ""
+        if again.live is not None and again.live.uid == uid and again.fate is not Fate.PRUNE:
+            self.stays[entry.ref] = again
+        return again
 
     def _await_gone(
         self, deleted: Sequence[DeletedObject], steps: Sequence[RemoveStep]

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.events import ObjectDone, Outcome, Planned
 from applyprune.model.options import Mode, Propagation
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    from applyprune.model.events import Event
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
     from tests.support.plane import Kubectl
@@ -253,3 +254,28 @@ def test_input_of_objects_that_shall_only_exist_is_not_empty(stage: Stage) -> No
     assert story.exit_code == 0, story.events
     assert set(story.outcomes.values()) == {Outcome.ORPHANED}
     assert stage.listed() == set()
+
+
+@pytest.mark.parametrize("mark", [DISABLED, "applyprune.dev/prune=disabled"])
+def test_namespace_of_an_object_that_is_marked_after_the_plan_stays(
+    stage: Stage, api: Api, kubectl: Kubectl, mark: str
+) -> None:
+    """While somebody reads the plan: the object stays, so its Namespace must not take it along."""
+    there = f"{stage.namespace}-there"
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": there}}
+    path = f"/api/v1/namespaces/{there}"
+
+    def seen(event: Event) -> None:
+        if isinstance(event, Planned):
+            kubectl("annotate", "configmap/a", "-n", there, mark)
+
+    try:
+        stage.run(home, config_map("a", namespace=there), *REST)
+        stage.seen = seen
+        story = stage.run(*REST, allow_kinds=frozenset({"namespace"}))
+        assert story.outcomes[f"namespace/{there}"] is Outcome.NOT_PRUNED, story.events
+        assert _reasons(story)[f"namespace/{there}"] == "configmap/a is still in it"
+        assert api.get(path)["status"]["phase"] == "Active"
+        assert f"namespace/{there}" in stage.listed()
+    finally:
+        api("DELETE", path)
