@@ -204,6 +204,7 @@ def plan_with(
         prunes=options.prune.enabled
         and not options.apply.is_part
         and options.mode is not Mode.ORPHAN,
+        kinds=resolved.kinds,
     )
     if options.mode is Mode.APPLY:
         snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader)

@@ -77,14 +77,15 @@ class SnapshotReader:
         proves: bool = True,
         full: bool = False,
         searches: bool = True,
+        kinds: Collection[GroupKind] = (),
     ) -> ClusterSnapshot:
         """Return the state of every desired object and of every entry.
 
         ``prunes`` finds the inventories in Namespaces that have left the set. ``proves`` proves
         with a GET each that missing listed objects are gone. ``full`` reads the listed objects with
         their bodies. If no inventory exists, ``searches`` finds the objects with the set's label
-        and field manager; if its annotations name kinds or namespaces of which it lists nothing,
-        those that are there.
+        and field manager, by ``kinds`` and those of the desired objects; if its annotations name
+        kinds or namespaces of which it lists nothing, those that are there.
         """
         wanted = {manifest.ref: manifest for manifest in desired}
         resources = _resources(inventory, resource_map)
@@ -120,7 +121,8 @@ class SnapshotReader:
         self._values(wanted, inventory, resources, states)
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         no_record = searches and not inventory.exists
-        marked = self._marked(desired, states, proofs) if no_record else LabelledObjects()
+        kinds = {*kinds, *(member.ref.group_kind for member in desired)}
+        marked = self._marked(kinds, states, proofs) if no_record else LabelledObjects()
         still_hidden = inventory.hidden_kinds
         if searches and inventory.exists:
             hidden_objects = objects_of_hidden_kinds(proofs, inventory, self.applyset)
@@ -130,12 +132,12 @@ class SnapshotReader:
                 [live.ref.group_kind for live in hidden_objects.objects]
                 + [one.kind for one in hidden_objects.unlisted]
             )
-        kinds = {live.ref.group_kind for live in marked.objects}
-        found = {kind: proofs.resource_map.preferred[kind] for kind in kinds}
+        found = {live.ref.group_kind for live in marked.objects}
+        preferred = proofs.resource_map.preferred
         return ClusterSnapshot(
             states=states,
             schemas=self._schemas(desired),
-            resources={**resources, **found},
+            resources={**resources, **{kind: preferred[kind] for kind in found}},
             occupied=self._occupied(leaving),
             marked=marked.objects,
             unseen=marked.unseen,
@@ -186,14 +188,13 @@ class SnapshotReader:
         return states
 
     def _marked(
-        self, desired: Sequence[Desired], states: States, proofs: KindProofs
+        self, kinds: Collection[GroupKind], states: States, proofs: KindProofs
     ) -> LabelledObjects:
         """Find what a lost inventory listed; search all kinds only if the input's have any.
 
         A set is not new only because a list has failed: raises Unavailable. If a list is
         forbidden, the objects of the input, which were read one by one, show what they can.
         """
-        kinds = {manifest.ref.group_kind for manifest in desired}
         served = proofs.resource_map.preferred
         own = [served[kind] for kind in kinds if kind in served]
         if own and not any(

@@ -89,6 +89,8 @@ class Resolved:
     """The chart hooks that do not belong to the set."""
     late: tuple[LateObject, ...] = ()
     """The selected objects whose kinds are not served yet, if that is allowed."""
+    kinds: frozenset[GroupKind] = frozenset()
+    """The kinds of all valid objects of the input, selected or not."""
 
 
 class _Unserved(InputError):
@@ -207,6 +209,7 @@ def resolve(
         found.manifests,
         left_out,
         late.selected,
+        frozenset(ref.group_kind for ref in desired),
     )
 
 

@@ -198,3 +198,11 @@ def test_namespace_of_the_rest_is_not_deleted(stage: Stage, api: Api) -> None:
         assert stage.listed() == {"configmap/b"}
     finally:
         api("DELETE", path)
+
+
+def test_apply_of_a_part_finds_what_a_lost_inventory_listed(stage: Stage, api: Api) -> None:
+    """Also if no selected object has the kind of those: else nothing would ever prune them."""
+    stage.run(config_map("a"), config_map("b"))
+    api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/applyprune-web")
+    stage.run(SERVICE, config_map("a"), only=frozenset({"svc/web"}))
+    assert stage.listed() == {"service/web", "configmap/a", "configmap/b"}
