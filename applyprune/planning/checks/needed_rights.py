@@ -15,7 +15,7 @@ from applyprune.errors import Forbidden, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.request import Access, DeleteRequest, PatchRequest
-from applyprune.model.resources import CONFIG_MAPS, NAMESPACES, Resource
+from applyprune.model.resources import CONFIG_MAPS, NAMESPACE, NAMESPACES, Resource
 from applyprune.planning.summary import of_object
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def _of_removal(step: RemoveStep) -> Iterator[Need]:
 
 def _access(verb: str, resource: Resource, ref: Ref, *, named: bool = True) -> Access:
     name = ref.name if named else ""
-    return Access(verb, resource.group, resource.plural, ref.namespace, name)
+    # The server authorizes a request for a Namespace as one in that namespace.
+    namespace = name if ref.group_kind == NAMESPACE else ref.namespace
+    return Access(verb, resource.group, resource.plural, namespace, name)
 
 
 def with_missing_rights(

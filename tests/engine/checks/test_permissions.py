@@ -194,3 +194,15 @@ def test_without_reviews_the_rights_are_not_checked(spoiled: Stage, proxy: Fault
     assert story.outcomes == {"configmap/a": Outcome.CREATED}
     (warning,) = story.warnings
     assert "the rights of this account were not checked" in warning
+
+
+def test_rights_on_a_namespace_may_come_from_a_role_in_it(limited: Limited, namespace: str) -> None:
+    """The server authorizes a request for a Namespace as one in that namespace."""
+    ci = limited("ci", MAPS, rule("", ["namespaces"], ["get", "patch"]))
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    story = ci.run(body, config_map("a"), check=True)
+    assert story.exit_code == 0, story.events
+    assert story.outcomes == {
+        f"namespace/{namespace}": Outcome.CONFIGURED,
+        "configmap/a": Outcome.CREATED,
+    }
