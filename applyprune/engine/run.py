@@ -272,7 +272,8 @@ class _Run:
     def _await_ready(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
         """Wait until all objects are ready, if the plan or --wait says so; else prune nothing."""
         lock, summary = self.context.lock, self.context.summary
-        waits_for_all = self.context.options.wait.mode is WaitMode.ALL
+        # What is applied first may need what comes in the second part, which waits for all of it.
+        waits_for_all = self.context.options.wait.mode is WaitMode.ALL and not summary.late
         waits = waits_for_all or self.plan.waits_before_prune  # guard: ready-before-prune
         if waits and not summary.problems:
             if lock.taken:

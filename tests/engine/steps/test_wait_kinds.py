@@ -13,6 +13,7 @@ from applyprune.model.events import (
     ObjectDone,
     Outcome,
     Planned,
+    ReadinessReported,
     Started,
 )
 from applyprune.model.options import DryRun
@@ -285,3 +286,25 @@ def test_second_part_is_announced_and_a_no_says_what_stays(
     assert "nothing was changed" not in terminal.shown
     assert "nothing more was changed: what the first part has applied stays" in terminal.shown
     assert crd_stage.listed() == {"configmap/after", "configmap/operator"}
+
+
+def test_first_part_does_not_wait_for_what_may_need_the_second(crd_stage: Stage, crds: Api) -> None:
+    """With --wait, the end of the run waits for everything, the objects of the first part too."""
+    rule = "self.metadata.annotations[?'done'].orValue('') == 'yes'"
+    user = config_map("user", annotations={"applyprune.dev/ready-when": rule})
+    path = f"/api/v1/namespaces/{crd_stage.namespace}/configmaps/user"
+    patch = {"metadata": {"annotations": {"done": "yes"}}}
+
+    def seen(event: Event) -> None:
+        if isinstance(event, ObjectDone) and event.ref.name == "operator":
+            assert crds("POST", CRDS, crd("LateNeed"))[0] in {201, 409}
+        if isinstance(event, ObjectDone) and event.ref.kind == "LateNeed":
+            kind = "application/merge-patch+json"
+            assert crds("PATCH", path, patch, content_type=kind)[0] == 200
+
+    crd_stage.seen = seen
+    bodies = (custom_resource("one", "LateNeed"), config_map("operator"), user)
+    story = crd_stage.run(*bodies, kinds=60.0, wait=True, timeout=5.0)
+    assert story.exit_code == 0, story.events
+    ready = {event.ref.name for event in story.events if isinstance(event, ReadinessReported)}
+    assert ready == {"user", "one"}
