@@ -192,7 +192,7 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
         raise InputError(
             "the configuration names no set", location=configuration.path, hint="Add name: NAME."
         )
-    if names not in {(), (settings["name"],)}:
+    if names and settings["name"] not in names:
         if config is None:
             return ConfigInUse()  # the file is for another set
         raise UsageError(

@@ -102,6 +102,15 @@ def test_configuration_is_ignored_for_another_set(folder: Path) -> None:
         call("apply", "other", "--config", "applyprune.yaml")
 
 
+def test_configuration_counts_for_several_sets_if_it_is_for_one(folder: Path) -> None:
+    """Its set must not be looked for in another namespace, or in the cluster of another context."""
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nnamespace: shop\ncontext: prod\n"})
+    assert options_of("status", "other", "web")["namespace"] == "shop"
+    assert options_of("status", "other", "third")["namespace"] == ""
+    with pytest.raises(UsageError, match="is for the set web, and not for other, third"):
+        call("status", "other", "third", "--config", "applyprune.yaml")
+
+
 @pytest.mark.parametrize("given", [("-f", "x.yaml"), ("-k", "x")])
 def test_command_line_input_replaces_all_configured_input(
     folder: Path, given: tuple[str, str], capsys: pytest.CaptureFixture[str]

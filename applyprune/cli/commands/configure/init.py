@@ -99,7 +99,7 @@ def init(
     applyset_identity(name, namespace or "default")  # raises UsageError for an invalid name
     if use_context and not context:
         raise UsageError("--use-context needs --context NAME")
-    if "-" in paths:
+    if "-" in {*paths, *kustomize}:
         raise UsageError("standard input cannot be the input of a configuration")
     chosen = {"name": context, "use": True} if use_context else context
     settings = {
