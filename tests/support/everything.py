@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.support.api import Api, AuditTrail
 
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
@@ -12,7 +15,19 @@ WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 def everything(api: Api) -> dict[str, str]:
     """Return the UID of every object of every kind that discovery names, by its path."""
-    found: dict[str, str] = {}
+    return {key: item["metadata"]["uid"] for key, item in _objects(api)}
+
+
+def contents(api: Api) -> dict[str, str]:
+    """Return every object as text, without its resourceVersion, by its path."""
+    found = {}
+    for key, item in _objects(api):
+        del item["metadata"]["resourceVersion"]
+        found[key] = json.dumps(item, sort_keys=True)
+    return found
+
+
+def _objects(api: Api) -> Iterator[tuple[str, dict[str, Any]]]:
     groups = ["/api/v1"]
     for group in api.get("/apis")["groups"]:
         groups += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
@@ -26,8 +41,7 @@ def everything(api: Api) -> dict[str, str]:
                 for item in listed.get("items") or ():
                     metadata = item["metadata"]
                     key = f"{resource['name']} {metadata.get('namespace', '')}/{metadata['name']}"
-                    found[key] = metadata["uid"]
-    return found
+                    yield key, item
 
 
 def lasting(things: dict[str, str]) -> dict[str, str]:
