@@ -9,12 +9,17 @@ from applyprune.model.inventory import RunRecord
 from applyprune.model.text.display import age_of
 from applyprune.output.terminal.table import table
 
-_HEAD = ("RUN", "AGE", "COMMAND", "ENDED", "CREATED", "CHANGED", "PRUNED", "BY", "COMMIT", "JOB")
+_HEAD = ("RUN", "AGE", "COMMAND", "ENDED", "CREATED", "CHANGED", "PRUNED", "BY")
+_OF_PIPELINES = ("COMMIT", "JOB")
 _SHORT_COMMIT = 12
 
 
 def run_table(events: Sequence[RunListed]) -> str:
-    """Return the table of the last runs that changed an object."""
+    """Return the table of the last runs that changed an object.
+
+    The columns of pipelines are there if one of the runs has a commit or a job.
+    """
+    pipelines = any(event.run.commit or event.run.url for event in events)
     rows = [
         (
             run.run,
@@ -23,12 +28,11 @@ def run_table(events: Sequence[RunListed]) -> str:
             ended(run),
             *(str(count) if run.exit_code is not None else "?" for count in _counts(run)),
             by(run),
-            run.commit[:_SHORT_COMMIT] or "-",
-            run.url or "-",
+            *((run.commit[:_SHORT_COMMIT] or "-", run.url or "-") if pipelines else ()),
         )
         for run in (event.run for event in events)
     ]
-    return table(_HEAD, rows)
+    return table((*_HEAD, *(_OF_PIPELINES if pipelines else ())), rows)
 
 
 def ended(run: RunRecord) -> str:

@@ -16,7 +16,7 @@ from applyprune.output.terminal.table import table
 from applyprune.output.text.inspection.run_records import by, ended
 from applyprune.output.text.inspection.status_lines import details, tree_table
 from applyprune.output.text.inspection.version import version_line
-from applyprune.output.text.problem_text import problem_text
+from applyprune.output.text.problem_text import problem_text, wrapped_line
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 
@@ -96,22 +96,28 @@ class InspectionPrinter:
             tree_table(objects, applyset.namespace) if with_tree else _objects(objects, self._width)
         )
         explained = (
-            _line(line)
+            line
             for status in objects
             for line in details(status, applyset.namespace, told=not with_tree)
         )
-        lines = [first, *explained, *_drifts(objects), *_about(applyset, objects)]
+        texts = [*explained, *_drifts(objects), *_about(applyset, objects)]
+        lines = [first, *(line for text in texts for line in self._fitted(text))]
         write = redraw if self._drawn and redraw is not None else self.target.out
         write("\n".join(lines))
         self._drawn = True
 
     def _explained(self, event: Explanation) -> None:
         place = f" ({event.origin})" if event.origin else ""
-        self.target.out(_line(f"{event.ref}{place}"))
+        lines = [f"{event.ref}{place}"]
         for reason in event.reasons:
             head, *rest = reason.splitlines() or [""]
-            self.target.out("\n".join((f"  - {head}", *(f"    {line.strip()}" for line in rest))))
-        self.target.out(f"→ {_line(event.verdict)}")
+            lines += [f"  - {head}", *(f"    {line.strip()}" for line in rest)]
+        lines.append(f"→ {event.verdict}")
+        self.target.out("\n".join(fitted for line in lines for fitted in self._fitted(line)))
+
+    def _fitted(self, text: str) -> list[str]:
+        """Return a line of text, wrapped on a terminal."""
+        return wrapped_line(_line(text), self._width)
 
 
 def _names(applyset: ApplySetListed) -> tuple[tuple[str, str], ...]:
