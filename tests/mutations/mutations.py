@@ -229,6 +229,13 @@ MUTATIONS = (
         f"{_EMPTY}test_empty_value_is_left_to_whoever_has_filled_it",
     ),
     Mutation(
+        "the drift of an empty value that the set has applied",
+        ("emptied-by-the-set",),
+        r"if .+:",
+        "if False:",
+        f"{_EMPTY}test_empty_value_is_left_to_whoever_has_filled_it",
+    ),
+    Mutation(
         "the conflict about an empty value that a person has filled",
         ("edited-empty-value",),
         r"if .+:",

@@ -17,11 +17,14 @@ from applyprune.planning.ownership.migration import migration_of
 from applyprune.planning.ownership.obstacle import obstacle
 from applyprune.planning.ownership.other_owner import owned_by_tool
 from applyprune.planning.ownership.owner import Owner, owner_of, owner_to_apply, unchanged
+from applyprune.planning.ownership.shared_fields import last_owned
 from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.recreation import recreated_on_change
 from applyprune.planning.requests import apply_request, takes_over
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
     from applyprune.model.options import Options
@@ -69,8 +72,7 @@ def existing_step(
         live, entry if known else None, options.apply, manager=applyset.manager, adopts=adopts
     )
     leaving = {applyset.yielded, *migration.managers, set_manager(live)}
-    if filled := filled_by_others(desired.body, live, applyset.manager, leaving):
-        desired = replace(desired, ignored=(*desired.ignored, *filled))
+    desired = _without_filled(desired, live, union, applyset, leaving)
     takes = takes_over(desired, live, applyset, migration)
     if (
         known
@@ -122,6 +124,24 @@ def existing_step(
     if not known or entry is None:
         return step
     return recreated_on_change(step, entry, applyset, options)
+
+
+def _without_filled(
+    desired: Desired,
+    live: LiveObject,
+    entry: InventoryEntry,
+    applyset: ApplySetIdentity,
+    leaving: Collection[str],
+) -> Desired:
+    """Return a manifest whose empty values are left to others that have filled them, and say so."""
+    filled = filled_by_others(
+        desired.body, live, applyset.manager, leaving, owned=last_owned(entry)
+    )
+    return replace(
+        desired,
+        ignored=(*desired.ignored, *(pointer for pointer, _ in filled)),
+        left=(*desired.left, *(f"{pointer} is left to {who}" for pointer, who in filled)),
+    )
 
 
 def _whom(owner: Owner) -> str:

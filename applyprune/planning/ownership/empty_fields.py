@@ -2,7 +2,8 @@
 
 An empty value often only says that the author has nothing to say: ``rules: []``. It stays with the
 controller that has put something there. A person's edit stays a conflict: ``podSelector: {}`` and
-``ingress: []`` say a lot.
+``ingress: []`` say a lot. What the set's last apply owned stays the set's: whoever fills that since
+has caused drift, or a conflict.
 """
 
 from __future__ import annotations
@@ -22,12 +23,18 @@ if TYPE_CHECKING:
 
 
 def filled_by_others(
-    body: Mapping[str, Any], live: LiveObject, manager: str, leaving: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Return the JSON pointers of empty values that others have filled.
+    body: Mapping[str, Any],
+    live: LiveObject,
+    manager: str,
+    leaving: Collection[str] = (),
+    *,
+    owned: Mapping[str, Any],
+) -> tuple[tuple[str, str], ...]:
+    """Return the JSON pointers of empty values that others have filled, each with who has.
 
     ``live`` may be metadata only: managedFields show who has put something there. What the set owns
     itself, or something in it, is not left to others. The managers ``leaving`` lose their fields.
+    ``owned`` are the fields of the set's last apply.
     """
     ours = own_apply_entry(live, manager)
     others = [
@@ -38,16 +45,18 @@ def filled_by_others(
     if not others:
         return ()
     own = (ours or {}).get("fieldsV1") or {}
-    found: list[str] = []
+    found: list[tuple[str, str]] = []
     for path in _empties(body, ()):
         owners = [entry for entry in others if has(entry.get("fieldsV1") or {}, path)]
         if not owners or has(own, path, whole=True):  # guard: own-empty-value
+            continue
+        if has(owned, path, whole=True):  # guard: emptied-by-the-set
             continue
         # The keys of a map are owned one by one: nobody's keys contradict an empty map.
         is_keyed = any(is_split(entry.get("fieldsV1") or {}, path) for entry in owners)
         names = {str(entry.get("manager", "")) for entry in owners}
         if is_keyed or not any(map(_is_contender, names)):  # guard: edited-empty-value
-            found.append(to_pointer(path))
+            found.append((to_pointer(path), " and ".join(sorted(names))))
     return tuple(found)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import UsageError
 from applyprune.model.events import ObjectDone, Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import DryRun, OnDrift
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, config_map
 
@@ -142,29 +142,59 @@ def test_generated_manifests_are_written_once(stage: Stage, api: Api, audit: Aud
         api("DELETE", f"{base}/{stage.namespace}")
 
 
-def test_empty_value_is_left_to_a_controller_and_not_to_a_person(stage: Stage, api: Api) -> None:
-    """What somebody opens by hand in a closed NetworkPolicy is a conflict."""
+RULES = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+ROLE_NAME, POLICY_NAME = "role.rbac.authorization.k8s.io/r", "networkpolicy.networking.k8s.io/n"
+
+
+def _empty(stage: Stage) -> tuple[dict[str, Any], dict[str, Any], str, str]:
+    """Return a Role without rules, a NetworkPolicy that closes everything, and their paths."""
     role = {"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "r"}, "rules": []}
-    policy = _generated("")[4]
-    assert stage.run(role, policy).exit_code == 0
-    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     where = f"namespaces/{stage.namespace}"
-    role_path = f"/apis/{RBAC}/{where}/roles/r"
-    _patch(api, role_path, {"rules": rules}, manager="role-controller")
-    _patch(
-        api,
+    return (
+        role,
+        _generated("")[4],
+        f"/apis/{RBAC}/{where}/roles/r",
         f"/apis/networking.k8s.io/v1/{where}/networkpolicies/n",
-        {"spec": {"ingress": [{}]}},
-        manager="kubectl-edit",
     )
-    role["metadata"] = {"name": "r", "labels": {"new": "1"}}
+
+
+def test_empty_value_is_left_to_a_controller_and_not_to_a_person(stage: Stage, api: Api) -> None:
+    """Of an object that the set takes in; what somebody has opened by hand is a conflict."""
+    role, policy, role_path, policy_path = _empty(stage)
+    opened = {**policy, "spec": {**policy["spec"], "ingress": [{}]}}
+    for path, body, manager in (
+        (role_path, {**role, "rules": RULES}, "role-controller"),
+        (policy_path, opened, "kubectl-edit"),
+    ):
+        created = f"{path.rpartition('/')[0]}?fieldManager={manager}"
+        assert api("POST", created, body)[0] == 201
     story = stage.run(role, policy)
-    assert story.outcomes == {
-        "role.rbac.authorization.k8s.io/r": Outcome.CONFIGURED,
-        "networkpolicy.networking.k8s.io/n": Outcome.FAILED,
-    }
-    assert ".spec.ingress" in story.problem("networkpolicy.networking.k8s.io/n")
-    assert api.get(role_path)["rules"] == rules
+    assert story.outcomes == {ROLE_NAME: Outcome.CONFIGURED, POLICY_NAME: Outcome.FAILED}
+    assert ".spec.ingress" in story.problem(POLICY_NAME)
+    (told,) = [reason for reason in _reasons(story) if "rules" in reason]
+    assert "/rules is left to role-controller" in told
+    assert api.get(role_path)["rules"] == RULES
+    assert stage.run(role).outcomes[ROLE_NAME] is Outcome.UNCHANGED
+
+
+def test_empty_value_that_the_set_has_applied_stays_its_own(stage: Stage, api: Api) -> None:
+    """Whatever anybody puts there is drift or a conflict, and never unchanged."""
+    role, policy, role_path, policy_path = _empty(stage)
+    assert stage.run(role, policy).exit_code == 0
+    _patch(api, policy_path, {"spec": {"ingress": [{}]}}, manager="some-bot")
+    forced = {**role, "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
+    _patch(api, role_path, forced, manager="evil-applier", kind="apply-patch+yaml")
+    for options in ({}, {"on_drift": OnDrift.REVERT, "check": True}):
+        assert stage.status(fail_on_drift=True).exit_code == 1
+        story = stage.run(role, policy, dry_run=DryRun.SERVER, **options)
+        assert story.outcomes[ROLE_NAME] is Outcome.FAILED
+        assert ".rules" in story.problem(ROLE_NAME)
+    assert ".spec.ingress" in stage.run(role, policy).problem(POLICY_NAME)
+    assert stage.run(policy, prune=False, on_drift=OnDrift.REVERT).exit_code == 0
+    assert not api.get(policy_path)["spec"].get("ingress")
+    assert stage.run(role, policy, force_conflicts=True, check=True).exit_code == 0
+    assert not api.get(role_path)["rules"]
+    assert stage.status(fail_on_drift=True).exit_code == 0
 
 
 def _hooks(name: str, bundle: dict[str, Any]) -> dict[str, Any]:

@@ -48,9 +48,12 @@ def test_empty_value_is_left_to_whoever_has_filled_it(
     state = live(ROLE, entries=entries)
     empties: tuple[Any, ...] = ({}, [], None)
     for empty in empties:
-        found = filled_by_others({"rules": empty}, state, TARGET.manager, {"leaving"})
-        assert found == (("/rules",) if left else ())
-    assert filled_by_others({"rules": [1]}, state, TARGET.manager) == ()
+        found = filled_by_others({"rules": empty}, state, TARGET.manager, {"leaving"}, owned={})
+        assert [pointer for pointer, _ in found] == (["/rules"] if left else [])
+        # What the set's last apply owned is drift, or a conflict.
+        for owned in (WHOLE, KEYS):
+            assert not filled_by_others({"rules": empty}, state, TARGET.manager, owned=owned)
+    assert filled_by_others({"rules": [1]}, state, TARGET.manager, owned={}) == ()
 
 
 def test_empty_value_in_an_item_of_a_list_is_found_by_its_name() -> None:
@@ -58,8 +61,8 @@ def test_empty_value_in_an_item_of_a_list_is_found_by_its_name() -> None:
     fields: dict[str, Any] = {"f:spec": {"f:containers": {ITEM: {"f:resources": {"f:limits": {}}}}}}
     state = live(ROLE, entries=[_entry("vpa-updater", fields)])
     spec = {"containers": [{"name": "c", "resources": {}}, {"name": "d", "resources": {}}]}
-    found = filled_by_others({"spec": spec}, state, TARGET.manager)
-    assert found == ('/spec/containers[name="c"]/resources',)
+    found = filled_by_others({"spec": spec}, state, TARGET.manager, owned={})
+    assert found == (('/spec/containers[name="c"]/resources', "vpa-updater"),)
 
 
 def test_only_versions_that_are_not_served_are_dead() -> None:
