@@ -18,6 +18,7 @@ from applyprune.engine.listing import KindProofs
 from applyprune.errors import ApplypruneError, NotFound, Unreachable
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject
+from applyprune.model.options import Mode
 from applyprune.model.resources import (
     API_SERVICES,
     CRD,
@@ -32,17 +33,22 @@ from applyprune.planning.prune.dependants import (
     Deletion,
     OwnerChains,
     OwnerReference,
+    deletions_of,
     dependants,
     owner_references,
     places_of,
 )
+from applyprune.planning.prune.leaving import left_entries, objects_to_prune
 from applyprune.planning.schema.served_kinds import MissingKinds
-from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot, is_restored
 
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar
 
+    from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
+    from applyprune.model.inventory import Inventory
+    from applyprune.planning.desired import Resolved
 
     _T = TypeVar("_T")
     _R = TypeVar("_R")
@@ -275,3 +281,42 @@ def list_kinds(
         if failure:
             failures.append(failure)
     return contents, failures
+
+
+def with_cascades(
+    snapshot: ClusterSnapshot,
+    counted: DependantCounter,
+    resolved: Resolved,
+    inventory: Inventory,
+    context: RunContext,
+    kept: Collection[Ref],
+) -> ClusterSnapshot:
+    """Return the snapshot with what would be deleted with the objects to prune; not with ``kept``.
+
+    That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
+    """
+    options, cluster, workers = context.options, context.cluster, context.workers
+    if options.mode is Mode.ORPHAN:
+        return snapshot
+    to_prune = objects_to_prune(
+        left_entries(resolved.desired, inventory, snapshot, options),
+        snapshot,
+        context.applyset,
+        options,
+        desired=resolved.desired,
+        left_out=kept,
+    )
+    if not to_prune or is_restored(inventory, snapshot):
+        return snapshot
+    known = snapshot.registered
+    resource_map = counted.resource_map
+    proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
+    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
+    contents = counter.contents_of_deleted()
+    deletions = deletions_of(to_prune, contents, options.prune.propagation)
+    return replace(
+        snapshot,
+        contents=contents,
+        dependants=counted.count(deletions),
+        registered=proofs.registered,
+    )

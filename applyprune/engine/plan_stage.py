@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from applyprune.engine.cascade_counter import ContentCounter, DependantCounter
-from applyprune.engine.checks.autoscalers import unread_warning, with_autoscalers
+from applyprune.engine.cascade_counter import DependantCounter, with_cascades
+from applyprune.engine.checks.autoscalers import (
+    keeps_autoscaler,
+    unread_warning,
+    with_autoscalers,
+)
 from applyprune.engine.checks.field_conflicts import (
     refuse_visible_conflicts,
     with_drift_reverted,
 )
 from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
-from applyprune.engine.listing import KindProofs
 from applyprune.engine.preflight import (
-    needs_namespace,
     no_such_set,
-    refuse_empty,
-    refuse_owned,
     refuse_removal_of_set,
+    refuse_run,
     refuse_unlisted,
     refuse_without_inventory,
 )
@@ -55,12 +57,9 @@ from applyprune.planning.inventory.selection import (
     unmatched,
 )
 from applyprune.planning.plan import make_plan
-from applyprune.planning.prune.dependants import deletions_of
-from applyprune.planning.prune.leaving import left_entries, objects_to_prune
 from applyprune.planning.schema.kind_names import kind_names
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
-    is_restored,
     recovered_problem,
     restored_problem,
     to_orphan_problem,
@@ -180,14 +179,15 @@ def plan_with(
         elsewhere=inventory.entries.keys() if options.apply.is_part else (),
         allows_late=request.allows_late,
     )
-    late = {ref for one in resolved.late for ref in one.refs}
-    unknown = resolved.unknown
+    late, unknown = {ref for one in resolved.late for ref in one.refs}, resolved.unknown
     yield from (WarningRaised(warning) for warning in resolved.warnings)
     applied = resolved.desired if options.mode is Mode.APPLY else ()
     rules = ReadinessRules(cluster, applied, options)
     if errors := [*resolved.errors, *rules.errors]:
         yield from _refuse_input(errors, resolved, inventory, resource_map, request, context)
-    makes_namespace = _refuse_run(inventory, resolved.manifests, request, context)
+    makes_namespace = refuse_run(
+        inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over
+    )
     if options.apply.is_part:
         picked = [
             *(desired.ref for desired in resolved.desired),
@@ -197,23 +197,12 @@ def plan_with(
         refuse_unselected(options, picked, inventory.entries, applyset)
         yield WarningRaised(partial_problem(options, picked, inventory.entries))
     reader = SnapshotReader(cluster, context.workers, applyset, context.store)
-    snapshot = reader.read(
-        resolved.desired,
-        inventory,
-        resource_map,
-        prunes=options.prune.enabled
-        and not options.apply.is_part
-        and options.mode is not Mode.ORPHAN,
-        kinds=resolved.kinds,
-    )
-    if options.mode is Mode.APPLY:
-        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader)
-    context.cancellation.check()
+    snapshot = _read(resolved, inventory, resource_map, reader, context)
     dependants = DependantCounter(
         cluster, context.workers, resource_map, tuple(snapshot.live_objects)
     )
     kept = {*resolved.left_out, *late}
-    snapshot = _with_cascades(snapshot, dependants, resolved, inventory, context, kept)
+    snapshot = with_cascades(snapshot, dependants, resolved, inventory, context, kept)
     if not inventory.exists:
         refuse_without_inventory(snapshot, applyset, options.mode)
     if options.mode is Mode.DELETE and options.is_part:
@@ -221,16 +210,20 @@ def plan_with(
     elif not inventory.exists and options.mode is Mode.DELETE:
         # To delete a set twice is not a failure, but a mistyped name must be visible.
         yield WarningRaised(as_problem(no_such_set(applyset)))
-    plan = make_plan(
+    planned = partial(
+        make_plan,
         resolved.desired,
         inventory,
-        snapshot,
-        applyset,
-        options,
+        applyset=applyset,
+        options=options,
         empty_inputs=request.empty_inputs,
         new_namespace=applyset.namespace if makes_namespace else "",
         left_out=kept,
     )
+    plan = planned(snapshot)
+    if keeps_autoscaler(plan, snapshot):  # guard: refused-prune-of-an-autoscaler
+        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader, prunes=False)
+        plan = planned(snapshot)
     silent = {*(ref for ref, _ in unknown), *late}
     removals = tuple(step for step in plan.removals if step.entry.ref not in silent)
     plan = replace(plan, removals=removals)
@@ -276,6 +269,32 @@ def plan_with(
     )
 
 
+def _read(
+    resolved: Resolved,
+    inventory: Inventory,
+    resource_map: ResourceMap,
+    reader: SnapshotReader,
+    context: RunContext,
+) -> ClusterSnapshot:
+    """Read everything that the plan depends on, but for what would be deleted with it."""
+    options = context.options
+    snapshot = reader.read(
+        resolved.desired,
+        inventory,
+        resource_map,
+        prunes=options.prune.enabled
+        and not options.apply.is_part
+        and options.mode is not Mode.ORPHAN,
+        kinds=resolved.kinds,
+    )
+    if options.mode is Mode.APPLY:
+        # guard: autoscaler-of-a-first-part
+        prunes = not resolved.late
+        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader, prunes=prunes)
+    context.cancellation.check()
+    return snapshot
+
+
 def _without_late(plan: Plan, resolved: Resolved, context: RunContext) -> Plan:
     """Return the plan without what is left to a second part, and note that; usually nothing."""
     free = {member.ref for member in before_late(resolved.desired, resolved.late)}
@@ -284,45 +303,6 @@ def _without_late(plan: Plan, resolved: Resolved, context: RunContext) -> Plan:
     summary.after_late = tuple(one for one in resolved.desired if one.ref not in free)
     applies = tuple(step for step in plan.applies if step.desired.ref in free)
     return replace(plan, applies=applies)
-
-
-def _with_cascades(
-    snapshot: ClusterSnapshot,
-    dependants: DependantCounter,
-    resolved: Resolved,
-    inventory: Inventory,
-    context: RunContext,
-    kept: Collection[Ref],
-) -> ClusterSnapshot:
-    """Return the snapshot with what would be deleted with the objects to prune; not with ``kept``.
-
-    That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
-    """
-    options, cluster, workers = context.options, context.cluster, context.workers
-    if options.mode is Mode.ORPHAN:
-        return snapshot
-    to_prune = objects_to_prune(
-        left_entries(resolved.desired, inventory, snapshot, options),
-        snapshot,
-        context.applyset,
-        options,
-        desired=resolved.desired,
-        left_out=kept,
-    )
-    if not to_prune or is_restored(inventory, snapshot):
-        return snapshot
-    known = snapshot.registered
-    resource_map = dependants.resource_map
-    proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
-    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
-    contents = counter.contents_of_deleted()
-    deletions = deletions_of(to_prune, contents, options.prune.propagation)
-    return replace(
-        snapshot,
-        contents=contents,
-        dependants=dependants.count(deletions),
-        registered=proofs.registered,
-    )
 
 
 def _deleted_part(
@@ -354,7 +334,9 @@ def _refuse_input(
     """
     found = list(errors)
     try:
-        _refuse_run(inventory, resolved.manifests, request, context)
+        refuse_run(
+            inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over
+        )
         plan = _plan_of_valid(resolved, inventory, resource_map, context)
         # Never its removals: an object with an error would look as if it had left the set.
         refused = [step for step in plan.applies if step.problem is not None]
@@ -382,19 +364,3 @@ def _plan_of_valid(
     plan = make_plan(desired, inventory, snapshot, applyset, options)
     plan = with_drift_reverted(context, with_fields_checked(plan, context, snapshot))
     return refuse_visible_conflicts(context, plan)
-
-
-def _refuse_run(
-    inventory: Inventory, manifests: Sequence[Manifest], request: RunRequest, context: RunContext
-) -> bool:
-    """Refuse a run as a whole; or return whether it must create the namespace of its inventory.
-
-    ``manifests`` are those of the set.
-    """
-    options = context.options
-    # guard: set-owner
-    refuse_owned(inventory, request.owner, options, takes_over=request.takes_over)
-    refuse_empty(inventory, options, manifests)
-    if inventory.exists or options.mode is not Mode.APPLY:
-        return False
-    return needs_namespace(context.cluster, context.applyset, options)

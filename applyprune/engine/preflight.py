@@ -23,10 +23,32 @@ from applyprune.planning.desired import labels_of
 from applyprune.planning.inventory.selection import unlisted
 
 if TYPE_CHECKING:
+    from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
     from applyprune.model.manifest import Manifest
     from applyprune.model.problem import Problem
     from applyprune.planning.snapshot import ClusterSnapshot
+
+
+def refuse_run(
+    inventory: Inventory,
+    manifests: Sequence[Manifest],
+    context: RunContext,
+    owner: str,
+    *,
+    takes_over: bool,
+) -> bool:
+    """Refuse a run as a whole; or return whether it must create the namespace of its inventory.
+
+    ``manifests`` are those of the set; see ``refuse_owned`` for ``owner`` and ``takes_over``.
+    """
+    options = context.options
+    # guard: set-owner
+    refuse_owned(inventory, owner, options, takes_over=takes_over)
+    refuse_empty(inventory, options, manifests)
+    if inventory.exists or options.mode is not Mode.APPLY:
+        return False
+    return needs_namespace(context.cluster, context.applyset, options)
 
 
 def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:

@@ -60,6 +60,8 @@ class ClusterSnapshot:
     """The set of each foreign label that a listed object has, by the label."""
     autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     """The HorizontalPodAutoscalers that may target objects of the input, in full."""
+    pruned_autoscalers: frozenset[str] = frozenset()
+    """The UIDs of those that are not among them, because the run prunes them."""
     unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)
     """Why they could not be read, by the namespace in which they may be."""
     registered: Registrations | None = field(default=None, hash=False)

@@ -152,6 +152,27 @@ MUTATIONS = (
         f"{_AUTOSCALERS}test_autoscaler_that_will_not_be_there_does_not_count",
     ),
     Mutation(
+        "the autoscaler that the first of two parts does not prune",
+        ("autoscaler-of-a-first-part",),
+        r"not .+",
+        "True",
+        f"{_AUTOSCALERS}test_autoscaler_that_is_not_pruned_counts",
+    ),
+    Mutation(
+        "the autoscaler whose prune is refused",
+        ("refused-prune-of-an-autoscaler",),
+        r"if .+:",
+        "if False:",
+        f"{_AUTOSCALERS}test_autoscaler_that_is_not_pruned_counts",
+    ),
+    Mutation(
+        "the autoscaler that this run prunes, in a conflict",
+        ("autoscaler-that-leaves",),
+        r"\[one for .+\]",
+        "[]",
+        f"{_AUTOSCALERS}test_autoscaler_leaves_a_set_whose_object_it_has_scaled",
+    ),
+    Mutation(
         "the conflict about replicas where no autoscaler can be read",
         ("unread-autoscalers",),
         r"return \(\)",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import AccessError, ApplypruneError, NotFound, NotServed, as_problem
 from applyprune.model.live import LiveObject
+from applyprune.model.plan import Fate
 from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.resources import AUTOSCALERS
 from applyprune.model.text.display import and_more
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.snapshot_reader import SnapshotReader
     from applyprune.model.inventory import Inventory
-    from applyprune.model.plan import Desired
+    from applyprune.model.plan import Desired, Plan
     from applyprune.model.problem import Problem
     from applyprune.planning.desired import Resolved
     from applyprune.planning.snapshot import ClusterSnapshot
@@ -41,17 +42,23 @@ def with_autoscalers(
     inventory: Inventory,
     context: RunContext,
     reader: SnapshotReader,
+    *,
+    prunes: bool,
 ) -> ClusterSnapshot:
     """Return the snapshot with the autoscalers of the input and of the cluster.
 
     Only the namespaces are searched in which somebody has scaled an object of the input, or in
     which an apply may change its replicas. What is left to an autoscaler is read in full. One that
-    this run changes counts as in the input, and one that it prunes does not count.
+    this run changes counts as in the input. One that has left the input does not count if the run
+    ``prunes``.
     """
     off, manager = context.options.apply.no_default_ignore, context.applyset.manager
     desired = resolved.desired
     given = autoscalers_in(desired)
     unread: dict[str, Problem] = {}
+
+    replaced = _replaced(snapshot, resolved)
+    pruned: frozenset[str] = frozenset()
 
     def is_open(member: Desired) -> bool:
         live, entry = snapshot.states[member.ref], inventory.entries.get(member.ref)
@@ -77,12 +84,16 @@ def with_autoscalers(
         return [live.body for live in found if live.body is not None and live.uid not in passing]
 
     namespaces = sorted({member.ref.namespace for member in desired if is_open(member)})
-    passing = _passing(snapshot, resolved, inventory, context) if namespaces else frozenset()
+    if namespaces and prunes:
+        pruned = _pruned(snapshot, resolved, inventory, context)
+    passing = replaced | pruned
     scalers = (
         *given,
         *(one for found in context.workers.each(listed, namespaces) for one in found),
     )
-    snapshot = replace(snapshot, unread_autoscalers=unread)
+    snapshot = replace(
+        snapshot, autoscalers=(), unread_autoscalers=unread, pruned_autoscalers=pruned
+    )
     if not scalers:
         return snapshot
     states = dict(snapshot.states)
@@ -111,27 +122,39 @@ def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
         )
 
 
-def _passing(
+def keeps_autoscaler(plan: Plan, snapshot: ClusterSnapshot) -> bool:
+    """Return whether a plan does not prune an autoscaler that does not count for that reason."""
+    going = {
+        step.live.uid
+        for step in plan.removals
+        if step.fate is Fate.PRUNE and step.live is not None and not plan.no_prune
+    }
+    return not snapshot.pruned_autoscalers <= going
+
+
+def _replaced(snapshot: ClusterSnapshot, resolved: Resolved) -> frozenset[str]:
+    """Return the UIDs of the autoscalers of the input: its manifests count instead."""
+    states = (
+        snapshot.states[one.ref]
+        for one in resolved.desired
+        if one.ref.group_kind == AUTOSCALERS.group_kind and one.apply is ApplyRule.ALWAYS
+    )
+    return frozenset(state.uid for state in states if isinstance(state, LiveObject))
+
+
+def _pruned(
     snapshot: ClusterSnapshot, resolved: Resolved, inventory: Inventory, context: RunContext
 ) -> frozenset[str]:
-    """Return the UIDs of the autoscalers that do not stay as they are.
-
-    A manifest of the input counts instead of what it changes; what is pruned counts no more.
-    """
-    options, desired, kind = context.options, resolved.desired, AUTOSCALERS.group_kind
-    applied = {
-        one.ref for one in desired if one.ref.group_kind == kind and one.apply is ApplyRule.ALWAYS
-    }
+    """Return the UIDs of the autoscalers that a prune would delete, before any guard."""
+    options, desired = context.options, resolved.desired
+    if is_restored(inventory, snapshot):
+        return frozenset()
     leaving = [
         entry
         for entry in left_entries(desired, inventory, snapshot, options)
-        if entry.ref.group_kind == kind
+        if entry.ref.group_kind == AUTOSCALERS.group_kind
     ]
-    if is_restored(inventory, snapshot):
-        leaving = []
-    pruned = objects_to_prune(
+    found = objects_to_prune(
         leaving, snapshot, context.applyset, options, desired=desired, left_out=resolved.left_out
     )
-    states = (snapshot.states[ref] for ref in applied)
-    replaced = (state.uid for state in states if isinstance(state, LiveObject))
-    return frozenset([*replaced, *(live.uid for live in pruned)])
+    return frozenset(live.uid for live in found)

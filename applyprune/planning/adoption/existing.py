@@ -50,6 +50,8 @@ def existing_step(
     if desired.ref.namespace in snapshot.unread_autoscalers:
         off = options.apply.no_default_ignore
         desired = replace(desired, is_scaling_unknown=may_be_autoscaled(desired, off))
+    if snapshot.pruned_autoscalers:
+        desired = replace(desired, pruned_autoscalers=snapshot.pruned_autoscalers)
     judged = owner_to_apply(live, entry, applyset)
     # An interrupted adoption has not marked the object yet.
     owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)

@@ -191,7 +191,10 @@ def explain(
     """
     fields = contenders(error)
     found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
-    scalers = [_UNREAD] if autoscalers is None else [_described(scaler, now) for scaler in found]
+    leaving = [one for one in found if _is_pruned(one, desired)]  # guard: autoscaler-that-leaves
+    scalers = [_described(one, now) for one in found if one not in leaving]
+    scalers = [_UNREAD] if autoscalers is None else scalers
+    former = [_former(scaler) for scaler in leaving]
     lines, pointers = [], []
     for name, owners in fields.items():
         field = _contested(name, desired, live)
@@ -200,7 +203,7 @@ def explain(
         values = [] if field.ours is None else [f"ours {field.ours}"]
         values += [] if field.theirs is None else [f"theirs {field.theirs}"]
         who = _joined([_who(other, live, now) for other in owners])
-        notes = scalers if scalers and _is_scale(name, owners) else _notes(owners)
+        notes = (_is_scale(name, owners) and (scalers or former)) or _notes(owners)
         lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
     if len(fields) == 1:
         count = "another field manager owns one of its fields"
@@ -329,6 +332,15 @@ def _described(scaler: Mapping[str, Any], now: datetime) -> str:
         f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
         f"{spec.get('maxReplicas')}, and will rewrite the field{last}"
     )
+
+
+def _is_pruned(scaler: Mapping[str, Any], desired: Desired) -> bool:
+    return mapping(scaler.get("metadata")).get("uid") in desired.pruned_autoscalers
+
+
+def _former(scaler: Mapping[str, Any]) -> str:
+    name = mapping(scaler.get("metadata")).get("name")
+    return f"HorizontalPodAutoscaler {name} scales it, and is pruned once this object is applied"
 
 
 def _notes(owners: Sequence[FieldOwner]) -> Sequence[str]:

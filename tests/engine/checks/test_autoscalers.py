@@ -9,7 +9,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import OnDrift
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import writes
-from tests.support.objects import DEPLOYMENT
+from tests.support.objects import DEPLOYMENT, custom_resource
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
 
 DISABLED = {"applyprune.dev/apply": "disabled"}
-NAME = "deployment.apps/web"
+NAME, SCALER = "deployment.apps/web", "horizontalpodautoscaler.autoscaling/web"
 
 
 def _deployment(replicas: int) -> dict[str, Any]:
@@ -67,8 +67,48 @@ def test_autoscaler_that_will_not_be_there_does_not_count(stage: Stage, api: Api
     assert stage.run(_deployment(4), prune=False).exit_code == 0
     assert _replicas(stage, api) == 3
     story = stage.run(_deployment(4), max_prune=stage.most(1))
-    assert story.outcomes["horizontalpodautoscaler.autoscaling/web"] is Outcome.PRUNED
+    assert story.outcomes[SCALER] is Outcome.PRUNED
     assert _replicas(stage, api) == 4
+
+
+def _scale(stage: Stage, api: Api, replicas: int) -> None:
+    """Scale the Deployment as an autoscaler does."""
+    path = f"{_path(stage)}/scale?fieldManager=kube-controller-manager"
+    patch = {"spec": {"replicas": replicas}}
+    assert api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
+
+
+def test_autoscaler_leaves_a_set_whose_object_it_has_scaled(stage: Stage, api: Api) -> None:
+    """The conflict says that it will not write again, and what sets the replicas back."""
+    stage.run(_deployment(1), _scaler())
+    _scale(stage, api, 7)
+    story = stage.run(_deployment(1), max_prune=stage.most(1))
+    assert (story.exit_code, _replicas(stage, api)) == (4, 7)
+    told = story.problem(NAME)
+    assert (
+        "HorizontalPodAutoscaler web scales it, and is pruned once this object is applied" in told
+    )
+    assert "will rewrite the field" not in told
+    assert "--on-drift revert" in told
+    story = stage.run(_deployment(1), max_prune=stage.most(1), on_drift=OnDrift.REVERT)
+    assert (story.exit_code, _replicas(stage, api)) == (0, 1)
+    assert story.outcomes[SCALER] is Outcome.PRUNED
+
+
+def test_autoscaler_that_is_not_pruned_counts(stage: Stage, api: Api) -> None:
+    """A guard refuses its prune, or the first of two parts leaves the prune to the next run."""
+    stage.run(_deployment(1), _scaler())
+    _scale(stage, api, 7)
+    options: dict[str, Any] = {"on_drift": OnDrift.REVERT}
+    story = stage.run(_deployment(2), max_prune=stage.most(0), apply_anyway=True, **options)
+    assert (story.exit_code, story.outcomes[SCALER]) == (6, Outcome.NOT_PRUNED)
+    assert _replicas(stage, api) == 7
+    late = custom_resource("late", "NeverServedScale")
+    story = stage.run(_deployment(3), late, max_prune=stage.most(1), kinds=0.5, **options)
+    assert NAME in story.outcomes
+    assert _replicas(stage, api) == 7
+    story = stage.run(_deployment(4), max_prune=stage.most(1), force_conflicts=True)
+    assert (story.outcomes[SCALER], _replicas(stage, api)) == (Outcome.PRUNED, 4)
 
 
 def test_second_run_with_an_autoscaler_writes_nothing(stage: Stage, audit: AuditTrail) -> None:
