@@ -180,6 +180,20 @@ MUTATIONS = (
         f"{_AUTOSCALERS}test_replicas_are_not_set_back_where_no_autoscaler_can_be_read",
     ),
     Mutation(
+        "the conflict about null in an item of a list that was not read",
+        ("null-in-unread-item",),
+        r"if .+:",
+        "if False:",
+        f"{_STEPS}test_removals.py::test_null_in_an_item_with_other_keys_conflicts_with_an_owner",
+    ),
+    Mutation(
+        "the keys of the item in which null conflicts with an owner",
+        ("null-in-keyed-item",),
+        r"= .+",
+        "= path",
+        f"{_STEPS}test_removals.py::test_null_in_an_item_with_other_keys_conflicts_with_an_owner",
+    ),
+    Mutation(
         "no force for drift where null contests a field of others",
         ("drift-beside-null",),
         r" and not [^)]+\)",

@@ -96,9 +96,40 @@ def removed_by_null(desired: Desired) -> Iterator[Path]:
 
 
 def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
-    """Return whether another manager owns a field that the manifest sets to null."""
+    """Return whether another manager owns a field that the manifest sets to null.
+
+    If ``live`` was not read in full, an item of a list may be any that does not have another name.
+    """
     others = list(_others(live, manager))
-    return any(has(fields, path) for path in removed_by_null(desired) for fields in others)
+    for path in removed_by_null(desired) if others else ():
+        if live.body is None:
+            if any(_may_have(fields, path) for fields in others):  # guard: null-in-unread-item
+                return True
+        else:
+            found = _as_owned(path, others, live.body)  # guard: null-in-keyed-item
+            if any(has(fields, found) for fields in others):
+                return True
+    return False
+
+
+def _may_have(fields: Mapping[str, Any], path: Path) -> bool:
+    """Return whether a field, or something in it, may be owned, whatever names the items."""
+    if not path:
+        return True
+    step, *rest = path
+    return any(
+        _may_have(inner, tuple(rest))
+        for one, inner in fields_below(fields).items()
+        if one == step or (isinstance(step, ListItem) and _may_be(one, step))
+    )
+
+
+def _may_be(one: Step, named: ListItem) -> bool:
+    """Return whether the keys of an item do not contradict another name of it."""
+    if not isinstance(one, ListItem):
+        return False
+    keys = dict(one.keys)
+    return all(keys.get(key, value) == value for key, value in named.keys)
 
 
 def may_remove(desired: Desired) -> bool:
@@ -135,8 +166,9 @@ def removals(
             continue
         if not is_free(path):
             # The server finds no conflict in null for a map whose keys are owned one by one.
-            inside = [leaf for fields in others for leaf in leaves(fields) if is_under(leaf, path)]
-            contested += inside or [path]
+            owned = [leaf for fields in others for leaf in leaves(fields) if is_under(leaf, path)]
+            # The manifest names an item by its name only.
+            contested += [(*pointed, *leaf[len(path) :]) for leaf in owned] or [pointed]
         elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
             nulls.append(path)
     if contested:  # the apply will end in a conflict, so nothing may change before it

@@ -264,6 +264,32 @@ def test_null_that_is_added_alone_conflicts_with_an_owner(stage: Stage, api: Api
     assert set(stage.run(new, claim).outcomes.values()) == {Outcome.UNCHANGED}
 
 
+def test_null_in_an_item_with_other_keys_conflicts_with_an_owner(stage: Stage, api: Api) -> None:
+    """The server names a port of a Service by its number; a later run is not unchanged."""
+    service = copy.deepcopy(SERVICE)
+    service["spec"]["ports"][0].update(name="http", appProtocol=None)
+    assert stage.run(service).exit_code == 0
+    assert set(stage.run(service).outcomes.values()) == {Outcome.UNCHANGED}
+    path = f"/api/v1/namespaces/{stage.namespace}/services/web"
+    port = [{"op": "add", "path": "/spec/ports/0/appProtocol", "value": "https"}]
+    status, reply = api(
+        "PATCH",
+        f"{path}?fieldManager=kubectl-edit",
+        port,
+        content_type="application/json-patch+json",
+    )
+    assert status == 200, reply
+    for options in ({"dry_run": DryRun.SERVER}, {"check": True}, {}):
+        story = stage.run(service, **options)
+        assert story.exit_code == 4, options
+        assert "appProtocol" in story.problem("service/web")
+    assert api.get(path)["spec"]["ports"][0]["appProtocol"] == "https"
+    assert stage.run(service, force_conflicts=True).exit_code == 0
+    (found,) = api.get(path)["spec"]["ports"]
+    assert "appProtocol" not in found
+    assert set(stage.run(service).outcomes.values()) == {Outcome.UNCHANGED}
+
+
 UNNAMED = """\
 apiVersion: v1
 kind: Service
