@@ -194,6 +194,13 @@ MUTATIONS = (
         f"{_STEPS}test_removals.py::test_null_in_an_item_with_other_keys_conflicts_with_an_owner",
     ),
     Mutation(
+        "the ownership of what a resumed move moves",
+        ("resumed-move-stays-owned",),
+        r"if .+:",
+        "if False:",
+        "tests/engine/operations/test_move.py::test_resumed_move_leaves_the_objects_owned",
+    ),
+    Mutation(
         "no force for drift where null contests a field of others",
         ("drift-beside-null",),
         r" and not [^)]+\)",

@@ -42,7 +42,7 @@ from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.model.resources import Resource
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
-from applyprune.planning.inventory.move import Move, MoveStep, move_step
+from applyprune.planning.inventory.move import MOVED, Move, MoveStep, move_step
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.foreign_label import OtherSet
 from applyprune.planning.ownership.managed_fields import is_applied
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store
 
 _TRIES = 8
-_MOVED = "inventory move"
 _LISTED = frozenset({Move.HAND_OVER, Move.DONE})
 
 
@@ -65,7 +64,7 @@ def _marked_as_leaving(
     """Return the source's entries during the move, marked so that its prune deletes none."""
     leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
     return {
-        ref: replace(entry, orphan_reason=entry.orphan_reason or _MOVED, orphaning=True)
+        ref: replace(entry, orphan_reason=entry.orphan_reason or MOVED, orphaning=True)
         if ref in leaving
         else entry
         for ref, entry in inventory.entries.items()

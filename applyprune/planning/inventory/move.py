@@ -26,6 +26,9 @@ from applyprune.planning.ownership.foreign_label import (
 )
 from applyprune.planning.ownership.owner import Owner, owner_of
 
+MOVED = "inventory move"
+"""Why a prune deletes no object of the old set that an interrupted move has left there."""
+
 
 class Move(StrEnum):
     """What to do with one object in a move."""
@@ -76,6 +79,8 @@ def move_step(
         problem = _failed(entry, "it is unknown whether it exists")
         return MoveStep(entry, resource, Move.REFUSE, problem=problem)
     listed = replace(entry, uid=state.uid, uid_before_apply=state.uid, digest="", fingerprint=None)
+    if entry.orphan_reason == MOVED:  # guard: resumed-move-stays-owned
+        listed = replace(listed, orphan_reason="", orphaning=False)
     if owner_of(state, entry, source) is Owner.RECORDED and state.labels.get(PART_OF) == source.id:
         if state.terminating:
             problem = _failed(entry, "it is being deleted")

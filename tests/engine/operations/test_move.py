@@ -543,3 +543,16 @@ def test_move_killed_before_the_transfer_deletes_nothing(
     assert to.run(config_map("b"), config_map("c")).exit_code == 0
     assert api.get(path)["metadata"]["uid"] == uid
     assert to.listed() == {"configmap/b", "configmap/c"}
+
+
+def test_resumed_move_leaves_the_objects_owned(
+    stage: Stage, shop: Stage, api: Api, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    """The mark that kept them in the old set is not the new set's."""
+    assert stage.run(*map(config_map, "abc")).exit_code == 0
+    command: list[str | Path] = ["inventory", "move", "web", "shop", "--all"]
+    kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
+    assert stage.move(shop, lock_timeout=30.0).exit_code == 0
+    story = shop.run(*map(config_map, "ab"))
+    assert (story.outcomes["configmap/c"], story.warnings) == (Outcome.PRUNED, [])
+    assert not api.exists(_path(stage, "c"))
