@@ -201,6 +201,13 @@ MUTATIONS = (
         "tests/engine/operations/test_move.py::test_resumed_move_leaves_the_objects_owned",
     ),
     Mutation(
+        "what keeps an owned object from deletion, in words",
+        ("told-as-owned",),
+        r"if .+:",
+        "if rule := '':",
+        f"{_OWN}test_object_that_is_kept_as_owned_is_called_so[own]",
+    ),
+    Mutation(
         "no force for drift where null contests a field of others",
         ("drift-beside-null",),
         r" and not [^)]+\)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,10 @@ from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.inventory.own import GONE, OWNED, OwnStep, own_step, owned_entry
+from applyprune.planning.inventory.own import GONE, OwnStep, as_owned, own_step, owned_entry
 from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.owner import has_witness
+from applyprune.planning.prune.removal import kept_as_owned
 from applyprune.planning.requests import mark_request
 
 if TYPE_CHECKING:
@@ -47,11 +48,12 @@ def own(
     store: Store,
     cancellation: Cancellation,
     *,
-    agree: Callable[[Sequence[Ref]], None],
+    agree: Callable[[Mapping[Ref, str]], None],
 ) -> Iterator[Event]:
     """Make the objects that ``options.select`` names owned; all if it is empty.
 
-    ``agree`` gets the objects before the first write, and raises what ends the run. Failures of
+    ``agree`` gets the objects before the first write, each with what will keep it from deletion all
+    the same, and raises what ends the run. Failures of
     single objects are events; UsageError, InventoryError, AccessError, InventoryLocked and
     Interrupted are raised.
     """
@@ -62,7 +64,7 @@ def own(
 @dataclass(slots=True)
 class _Own:
     context: RunContext
-    agree: Callable[[Sequence[Ref]], None]
+    agree: Callable[[Mapping[Ref, str]], None]
 
     def events(self) -> Iterator[Event]:
         """Read and decide, ask, lock, annotate, record."""
@@ -75,20 +77,20 @@ class _Own:
         self._refuse(inventory)
         steps = self._steps(inventory)
         due = [step for step in steps if step.is_due]
-        yield from summary.counted(_done(step) for step in steps if not step.is_due)
+        yield from summary.counted(self._done(step) for step in steps if not step.is_due)
         if context.options.dry_run is not DryRun.OFF or not due:
-            yield from summary.counted(map(_done, due))
+            yield from summary.counted(map(self._done, due))
             yield summary.finished()
             return
         with summary.paused():
-            self.agree([step.entry.ref for step in due])
+            self.agree({step.entry.ref: self._kept(step) for step in due})
         # The entries change only after the annotation is on the object.
         entries = dict(inventory.entries)
         yield lock.take(inventory)
         try:
             for step, entry in context.workers.each(self._own, due):
                 entries[entry.ref] = entry
-                yield from summary.counted((_done(step),))
+                yield from summary.counted((self._done(step),))
         except ApplypruneError as error:
             if not isinstance(error, InventoryLocked):
                 lock.release(entries, exit_code=error.exit_code, changes=summary.changes)
@@ -169,12 +171,17 @@ class _Own:
         others = self._reader.other_sets([state])
         return own_step(step.entry, resource, state, self.context.applyset, others)
 
+    def _kept(self, step: OwnStep) -> str:
+        """Return what keeps an object from deletion once it is owned; empty if nothing does."""
+        if step.live is None:
+            return ""
+        return kept_as_owned(step.entry.orphan_reason, step.live, self.context.applyset)
 
-def _done(step: OwnStep) -> ObjectDone:
-    outcome = Outcome.CONFIGURED
-    if step.problem is not None:
-        outcome = Outcome.FAILED
-    elif step.left:
-        outcome = Outcome.SKIPPED if step.left == GONE else Outcome.UNCHANGED
-    reason = "" if step.problem else step.left or OWNED
-    return ObjectDone(step.entry.ref, outcome, reason=reason, problem=step.problem)
+    def _done(self, step: OwnStep) -> ObjectDone:
+        outcome = Outcome.CONFIGURED
+        if step.problem is not None:
+            outcome = Outcome.FAILED
+        elif step.left:
+            outcome = Outcome.SKIPPED if step.left == GONE else Outcome.UNCHANGED
+        reason = "" if step.problem else step.left or as_owned(self._kept(step))
+        return ObjectDone(step.entry.ref, outcome, reason=reason, problem=step.problem)

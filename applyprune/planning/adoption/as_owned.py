@@ -21,8 +21,15 @@ if TYPE_CHECKING:
     from applyprune.model.request import Migration
     from applyprune.planning.applyset import ApplySetIdentity
 
-AS_OWNED = "adopted, as owned: a later prune deletes it"
-"""The reason of an adoption as owned."""
+
+def adopted_as_owned(kept: str) -> str:
+    """Return the reason of an adoption as owned; ``kept`` says what keeps the object all the same.
+
+    It is empty if a later prune deletes it.
+    """
+    if kept:
+        return f"adopted, as owned; a later prune orphans it: {kept}"
+    return "adopted, as owned: a later prune deletes it"
 
 
 def may_own(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.plan import ApplyStep, Fate
-from applyprune.planning.adoption.as_owned import AS_OWNED, may_own
+from applyprune.planning.adoption.as_owned import adopted_as_owned, may_own
 from applyprune.planning.adoption.left_alone import step_of_left
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.default_rules import may_be_autoscaled, with_autoscaler
@@ -20,6 +20,7 @@ from applyprune.planning.ownership.owner import Owner, owner_of, owner_to_apply,
 from applyprune.planning.ownership.shared_fields import last_owned
 from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.recreation import recreated_on_change
+from applyprune.planning.prune.removal import kept_as_owned
 from applyprune.planning.requests import apply_request, takes_over
 
 if TYPE_CHECKING:
@@ -100,7 +101,10 @@ def existing_step(
     request = apply_request(
         desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
     )
-    adopted = AS_OWNED if owns else f"adopted: it existed and belonged to {tool or _whom(owner)}"
+    adopted = f"adopted: it existed and belonged to {tool or _whom(owner)}"
+    if owns:
+        kept = kept_as_owned(desired.orphan_reason, live, applyset)
+        adopted = adopted_as_owned(kept)
     reasons = (*(() if known else (adopted,)), *desired.left)
     step = ApplyStep(
         desired,

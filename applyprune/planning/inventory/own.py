@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from applyprune.model.resources import Resource
     from applyprune.planning.ownership.foreign_label import OtherSet
 
-OWNED = "as owned: a later prune or delete deletes it"
-"""What the run says of an object that becomes owned."""
 ALREADY = "it is owned already"
 GONE = "it is gone"
 
@@ -84,6 +82,16 @@ def own_step(
         return OwnStep(entry, resource, state, problem=problem)
     is_owned = ownership_of(entry, state, applyset) is Ownership.OWNED
     return OwnStep(entry, resource, state, left=ALREADY if is_owned else "")
+
+
+def as_owned(kept: str) -> str:
+    """Return what the run says of an object that becomes owned.
+
+    ``kept`` says what keeps it all the same; empty if a later prune deletes it.
+    """
+    if kept:
+        return f"as owned; a later prune or delete orphans it: {kept}"
+    return "as owned: a later prune or delete deletes it"
 
 
 def owned_entry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from applyprune.errors import RunFailed, as_problem
@@ -264,19 +265,27 @@ def _why_left(
         return _Left(f"it belongs to {owner} now, by its ownerReferences")
     if not options.prune.prune_shared and (other := other_owner(entry, live, applyset)):
         return _Left(other, Kept.SHARED)  # guard: other-owner
-    protected = _why_protected(entry, snapshot, applyset)
+    protected = _why_protected(entry.ref, snapshot.occupied, applyset)
     return _Left(protected) if protected else None
 
 
-def _why_protected(
-    entry: InventoryEntry, snapshot: ClusterSnapshot, applyset: ApplySetIdentity
-) -> str:
+def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return why an object is orphaned even if the set owns it; empty if it may be deleted.
+
+    ``rule`` is the annotation that its entry or its manifest has.
+    """
+    if rule := rule or orphan_mark(live.metadata):  # guard: told-as-owned
+        return f"marked {rule}"
+    return _why_protected(live.ref, (), applyset)
+
+
+def _why_protected(ref: Ref, occupied: Collection[str], applyset: ApplySetIdentity) -> str:
     """Return why a Namespace is never deleted; empty if it may be, and for any other kind."""
-    name = entry.ref.name
-    if entry.ref.group_kind != NAMESPACE:
+    name = ref.name
+    if ref.group_kind != NAMESPACE:
         return ""
     if name in _SYSTEM_NAMESPACES:
         return "a system namespace is never deleted"
     if name == applyset.namespace:
         return "it contains this set's inventory"
-    return "it contains another set's inventory" if name in snapshot.occupied else ""
+    return "it contains another set's inventory" if name in occupied else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import OwnedByBundle, UsageError
-from applyprune.model.events import ObjectStatus, Outcome
+from applyprune.model.events import ObjectDone, ObjectStatus, Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.model.plan import Fate
@@ -297,6 +297,30 @@ def test_object_of_another_tool_is_not_adopted_as_owned(
         story = stage.run(config_map("theirs"), config_map("a"), adopt=Adopt.ALL, **options)
         assert story.exit_code == 0
         assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
+
+
+@pytest.mark.parametrize("way", ["own", "adopt-as"])
+def test_object_that_is_kept_as_owned_is_called_so(
+    stage: Stage, kubectl: Kubectl, way: str
+) -> None:
+    """A mark or its name keeps it, and the run does not say that a prune deletes it."""
+    mark = {"applyprune.dev/prune": "disabled"}
+    _create(stage, kubectl, annotations=mark)
+    place = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": stage.namespace}}
+    bodies = [place, *map(config_map, ("theirs", "a", "b"))]
+    options: dict[str, Any] = {"force_conflicts": True}
+    if way == "own":
+        assert stage.run(*bodies, **options).exit_code == 0
+        story = stage.own()
+    else:
+        story = stage.run(*bodies, adopt_as=OWNED, **options)
+    assert story.exit_code == 0
+    told = {one.ref.name: one.reason for one in story.events if isinstance(one, ObjectDone)}
+    assert told["theirs"].endswith("orphans it: marked applyprune.dev/prune: disabled")
+    assert told[stage.namespace].endswith("orphans it: it contains this set's inventory")
+    story = stage.run(*map(config_map, "ab"), allow_kinds=frozenset({"namespace"}))
+    names = ("configmap/theirs", f"namespace/{stage.namespace}")
+    assert {story.outcomes[name] for name in names} == {Outcome.ORPHANED}
 
 
 def test_killed_adoption_as_owned_is_harmless(

@@ -24,7 +24,7 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.cli.options.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
@@ -159,11 +159,17 @@ def own(
         with open_session(cluster_target) as session:
             applyset = session.applyset(name)
 
-            def agree(refs: Sequence[Ref]) -> None:
+            def agree(objects: Mapping[Ref, str]) -> None:
                 if not yes:
-                    shown = [called(ref, applyset.namespace) for ref in refs]
+                    names = {ref: called(ref, applyset.namespace) for ref in objects}
+                    shown = [
+                        f"{names[ref]} (it stays: {kept})" if kept else names[ref]
+                        for ref, kept in objects.items()
+                    ]
                     reporting.terminal.err("\n".join(shown))
-                    confirmation.ask(action, f"{_these(refs)} Make {_them(refs)} owned?")
+                    deleted = [ref for ref, kept in objects.items() if not kept]
+                    told = f"{_these(deleted)} " if deleted else ""
+                    confirmation.ask(action, f"{told}Make {_them(list(objects))} owned?")
 
             yield from own_objects(
                 applyset.identity,
