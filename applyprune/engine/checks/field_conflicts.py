@@ -62,7 +62,7 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
         conflict = visible_conflict(replace(step, live=live), context.applyset)
         if conflict is None:
             return step
-        problem = apply_problem(conflict, step, context.cluster)
+        problem = apply_problem(conflict, step, context)
         return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
 
     shared = [

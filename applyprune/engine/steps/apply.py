@@ -222,7 +222,7 @@ class Applier:
             return step, self._done(
                 step,
                 Outcome.FAILED,
-                problem=apply_problem(error, step, self.context.cluster),
+                problem=apply_problem(error, step, self.context),
             )
 
     def _send(self, step: ApplyStep) -> ObjectDone:

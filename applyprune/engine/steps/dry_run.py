@@ -111,7 +111,7 @@ class ServerDryRun:
         for ref, (awaited, error) in self._excused.items():
             # guard: excused-by-a-change
             if awaited in checked and checked[awaited].fate is Fate.LEAVE:
-                checked[ref] = refused(checked[ref], error, self.context.cluster)
+                checked[ref] = refused(checked[ref], error, self.context)
         return replace(
             plan, applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies)
         )
@@ -152,7 +152,7 @@ class ServerDryRun:
             if (awaited := self._needs.awaited(step.desired, error)) is not None:
                 self._excused[step.desired.ref] = awaited, error
                 return replace(step, not_checked=self._needs.reason(awaited))
-            return refused(step, error, self.context.cluster)
+            return refused(step, error, self.context)
 
     def _set_plan(self, steps: Sequence[ApplyStep]) -> None:
         """Remember what the plan itself will create or change: objects, namespaces and kinds."""

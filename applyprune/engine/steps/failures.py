@@ -20,6 +20,7 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
+from applyprune.model.options import OnDrift
 from applyprune.model.plan import ApplyStep, Desired, Fate
 from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.model.resources import (
@@ -30,8 +31,8 @@ from applyprune.model.resources import (
     NAMESPACE,
     STATEFUL_SETS,
 )
+from applyprune.planning.adoption.decide_again import again
 from applyprune.planning.ownership.conflicts import conflicts_of, explain, is_about_scale
-from applyprune.planning.ownership.shared_fields import last_owned
 from applyprune.planning.prune.finalizers import diagnose
 from applyprune.planning.schema.server_errors import (
     advice_on,
@@ -44,21 +45,32 @@ from applyprune.planning.snapshot import CascadeContents
 if TYPE_CHECKING:
     from typing import Any
 
+    from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
 
 _DEAD_VERSION = "to an invalid group/version"
 
 
 def _explain_conflict(
-    error: Conflict, step: ApplyStep, cluster: Cluster
+    error: Conflict, step: ApplyStep, context: RunContext
 ) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
     """Return a conflict as text and as data, with the values of both sides."""
-    desired = step.desired
+    desired, cluster = step.desired, context.cluster
     scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
     live = _live(desired, cluster)
     conflicts = conflicts_of(error, desired, live)
-    owned = last_owned(step.entry)
-    return explain(error, desired, live, scalers, datetime.now(UTC), owned=owned), conflicts
+    reverts = _would_revert(step, live, context)
+    return explain(error, desired, live, scalers, datetime.now(UTC), reverts=reverts), conflicts
+
+
+def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
+    """Return whether ``--on-drift revert`` would set back what is in conflict."""
+    options = context.options
+    if live is None or step.live is None or options.apply.on_drift is OnDrift.REVERT:
+        return False
+    options = replace(options, apply=replace(options.apply, on_drift=OnDrift.REVERT))
+    request = again(step, live, context.applyset, options).request
+    return request is not None and request.force
 
 
 def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
@@ -78,7 +90,7 @@ def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, An
     return [live.body for live in found if live.body is not None]
 
 
-def apply_problem(error: ApplypruneError, step: ApplyStep, cluster: Cluster) -> Problem:
+def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) -> Problem:
     """Return the failure of one object as a problem that names the object and its fields.
 
     A conflict is explained in full.
@@ -86,7 +98,7 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, cluster: Cluster) -> 
     desired = step.desired
     conflicts: tuple[ManagerConflict, ...] = ()
     if isinstance(error, Conflict) and error.causes:
-        error, conflicts = _explain_conflict(error, step, cluster)
+        error, conflicts = _explain_conflict(error, step, context)
     problem = replace(as_problem(error, where=desired.origin), conflicts=conflicts)
     if isinstance(error, Conflict | Invalid):
         problem = _about_fields(problem, error, desired)
@@ -108,9 +120,9 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, cluster: Cluster) -> 
     return problem
 
 
-def refused(step: ApplyStep, error: ApplypruneError, cluster: Cluster) -> ApplyStep:
+def refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> ApplyStep:
     """Return a step that the server has refused in a dry run."""
-    problem = apply_problem(error, step, cluster)
+    problem = apply_problem(error, step, context)
     return replace(
         step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True, not_checked=""
     )

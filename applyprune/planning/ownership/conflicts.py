@@ -181,13 +181,13 @@ def explain(
     autoscalers: Sequence[Mapping[str, Any]] | None,
     now: datetime,
     *,
-    owned: Mapping[str, Any],
+    reverts: bool,
 ) -> Conflict:
     """Return the conflict, worded for the person who must decide.
 
     ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
-    HorizontalPodAutoscalers of its namespace; None if they could not be read. ``owned`` are the
-    fields of the set's last apply.
+    HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
+    whether ``--on-drift revert`` would set the fields back.
     """
     fields = contenders(error)
     found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
@@ -219,7 +219,7 @@ def explain(
         hint=_hint(
             pointers[:_LINES],
             [owner for owners in fields.values() for owner in owners],
-            reverts=not scalers and _is_only_drift(fields, desired, owned),
+            reverts=reverts and not scalers,
         ),
     )
 
@@ -258,17 +258,6 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
     theirs = shown(value_at(body, path), secret=secret) if body else None
     ours = shown(value_at(desired.body, path), secret=secret)
     return ContestedField(name, to_pointer(path), ours, theirs)
-
-
-def _is_only_drift(
-    fields: Mapping[str, Sequence[FieldOwner]], desired: Desired, owned: Mapping[str, Any]
-) -> bool:
-    """Return whether ``--on-drift revert`` would resolve a conflict."""
-    return all(
-        (path := from_server(name, desired.body)) is not None
-        and all(is_drift(owned, path, owner.operation) for owner in owners)
-        for name, owners in fields.items()
-    )
 
 
 def _hint(pointers: Sequence[str], owners: Sequence[FieldOwner], *, reverts: bool) -> str:

@@ -224,7 +224,12 @@ def test_drift_is_not_reverted_beside_fields_of_another_api_version(stage: Stage
     assert api("PATCH", f"{old}?fieldManager=team&force=true", theirs, content_type=APPLY)[0] == 200
     edit = {"spec": {"minReplicas": 2}}
     assert api("PATCH", f"{new}?fieldManager={ALICE}", edit, content_type=MERGE)[0] == 200
-    assert stage.run(scaler, on_drift=OnDrift.REVERT).exit_code == 4
+    for options in ({}, {"check": True}, {"on_drift": OnDrift.REVERT}):
+        story = stage.run(scaler, **options)
+        assert story.exit_code == 4
+        # Nobody is told to use what would not help.
+        problem = story.problem("horizontalpodautoscaler.autoscaling/web")
+        assert "--on-drift revert" not in problem
     assert api.get(new)["spec"]["metrics"] == [_cpu(90)]
 
 

@@ -79,7 +79,7 @@ def _told(
     scalers: tuple[dict[str, Any], ...] = (),
 ) -> str:
     return explain(
-        conflict(*causes), one, there or _there(replicas=5), scalers, NOW, owned={}
+        conflict(*causes), one, there or _there(replicas=5), scalers, NOW, reverts=False
     ).reason
 
 
@@ -196,19 +196,19 @@ def test_two_fields_and_two_managers_are_one_problem() -> None:
 def test_hint_names_the_options() -> None:
     """The pointers are those of just these fields."""
     error = conflict(SCALE, cause(IMAGE, "b"))
-    hint = explain(error, DEPLOYMENT, None, (), NOW, owned={}).hint
+    hint = explain(error, DEPLOYMENT, None, (), NOW, reverts=False).hint
     pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
     assert f"    applyprune.dev/ignore-fields: {pointers}\n" in hint
     assert "applyprune.dev/conflicts: skip" in hint
     assert "--force-conflicts, or only for this object applyprune.dev/conflicts: force" in hint
     assert "--adopt=all" not in hint
     taken = conflict(cause(IMAGE, SHOP.manager))
-    assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW, owned={}).hint
+    assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW, reverts=False).hint
 
 
 def test_unread_values_are_not_mentioned() -> None:
     """A GET that failed makes it poorer, not wrong."""
-    why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW, owned={}).reason
+    why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW, reverts=False).reason
     assert ".spec.replicas: ours 3, owned by" in why
 
 
@@ -240,7 +240,7 @@ def test_secret_values_are_never_shown(part: str) -> None:
         one.ref, full=body("Secret", metadata={"annotations": {"n": theirs}}, data={"key": theirs})
     )
     error = conflict(cause(".data.key", "x"), cause(".metadata.annotations.n", "x"))
-    told = str(explain(error, one, there, (), NOW, owned={}))
+    told = str(explain(error, one, there, (), NOW, reverts=False))
     assert told.count("ours (secret), theirs (secret)") == 2
     assert not [value for value in (ours, theirs, *encoded) if value in told]
 
@@ -248,9 +248,8 @@ def test_secret_values_are_never_shown(part: str) -> None:
 def test_autoscalers_that_could_not_be_read_may_be_there() -> None:
     """Whoever has written last, and so drift is not offered to be set back."""
     error = conflict(cause(".spec.replicas", "kubectl", " using apps/v1"))
-    owned: dict[str, Any] = {"f:spec": {"f:replicas": {}}}
     told = {
-        scalers is None: str(explain(error, DEPLOYMENT, None, scalers, NOW, owned=owned))
+        scalers is None: str(explain(error, DEPLOYMENT, None, scalers, NOW, reverts=True))
         for scalers in ((), None)
     }
     assert ("one may rewrite the field" in told[True], "--on-drift revert" in told[True]) == (

@@ -356,7 +356,7 @@ def _conflict(one: Desired) -> Problem:
     }
     error = Conflict("Apply failed with 1 conflict", code=409, causes=[cause])
     there = live(one.ref, full={"spec": {"replicas": 5}})
-    told = as_problem(explain(error, one, there, (), _NOW, owned={}), where=one.origin)
+    told = as_problem(explain(error, one, there, (), _NOW, reverts=False), where=one.origin)
     return replace(told, conflicts=conflicts_of(error, one, there))
 
 
