@@ -66,6 +66,15 @@ class IgnoreRule:
         return self.kind.lower() in kinds and fnmatchcase(name, self.name)
 
 
+def is_ignorable(pointer: str) -> bool:
+    """Return whether a rule may ignore the field at a valid pointer."""
+    try:
+        IgnoreRule(pointer)
+    except ValueError:
+        return False
+    return True
+
+
 def split_pointers(text: str) -> tuple[str, ...]:
     """Return the pointers of a list separated by commas or spaces, not yet checked."""
     return tuple(_POINTER.findall(text))

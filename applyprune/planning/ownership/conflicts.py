@@ -18,6 +18,7 @@ from applyprune.model.text.display import age, and_more, seconds_since
 from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.fields.fieldsv1 import owns
+from applyprune.planning.fields.ignore_rule import is_ignorable
 from applyprune.planning.fields.normalize import may_be_secret
 from applyprune.planning.fields.path import Path, from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
@@ -219,6 +220,7 @@ def explain(
         hint=_hint(
             pointers[:_LINES],
             [owner for owners in fields.values() for owner in owners],
+            must_own=bool(pointers) and not any(map(is_ignorable, pointers)),
             reverts=reverts and not scalers,
         ),
     )
@@ -260,15 +262,18 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
     return ContestedField(name, to_pointer(path), ours, theirs)
 
 
-def _hint(pointers: Sequence[str], owners: Sequence[FieldOwner], *, reverts: bool) -> str:
-    fields = ",".join(dict.fromkeys(pointers))
+def _hint(
+    pointers: Sequence[str], owners: Sequence[FieldOwner], *, must_own: bool, reverts: bool
+) -> str:
+    """Return what resolves a conflict; ``must_own`` says that none of its fields can be left."""
+    fields = ",".join(dict.fromkeys(filter(is_ignorable, pointers)))
     yielding = f", or annotate the object:\n    {IGNORED}: {fields}" if fields else "."
     names = sorted({owner.manager for owner in owners})
     appliers = sorted({owner.manager for owner in owners if owner.operation == "Apply"})
     tools = [name for name in appliers if not name.startswith(MANAGERS)]
     lines = [
         "To set back what was changed: --on-drift revert." if reverts else "",
-        f"To leave it to its owner, remove it from the manifest{yielding}",
+        "" if must_own else f"To leave it to its owner, remove it from the manifest{yielding}",
         f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
         f"To take it over: --force-conflicts, or only for this object {CONFLICTS}: force.",
         f"To take over all fields of {tools[0]}: --take-over {tools[0]}." if tools else "",

@@ -13,7 +13,7 @@ from applyprune.errors import Conflict, Invalid
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.request import Migration
-from applyprune.planning.applyset import applyset_identity
+from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.ownership.conflicts import (
     contended,
     explain,
@@ -204,6 +204,19 @@ def test_hint_names_the_options() -> None:
     assert "--adopt=all" not in hint
     taken = conflict(cause(IMAGE, SHOP.manager))
     assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW, reverts=False).hint
+
+
+def test_hint_leaves_nothing_to_others_that_the_set_must_own() -> None:
+    """The set's own label cannot be ignored; other fields of the conflict can."""
+    label = cause(f".metadata.labels.{PART_OF}", "kubectl-label", " using apps/v1")
+    one = desired(body(metadata={"labels": {PART_OF: TARGET.id}}, data={"k": "v"}))
+    alone = explain(conflict(label), one, None, (), NOW, reverts=False).hint
+    assert "applyprune.dev/ignore-fields" not in alone
+    assert "remove it from the manifest" not in alone
+    assert "--force-conflicts" in alone
+    both = conflict(label, cause(".data.k", "x"))
+    hint = explain(both, one, None, (), NOW, reverts=False).hint
+    assert "    applyprune.dev/ignore-fields: /data/k\n" in hint
 
 
 def test_unread_values_are_not_mentioned() -> None:
