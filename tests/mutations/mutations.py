@@ -208,6 +208,14 @@ MUTATIONS = (
         f"{_OWN}test_object_that_is_kept_as_owned_is_called_so[own]",
     ),
     Mutation(
+        "the field manager that proves a label which anybody uses",
+        ("label-of-anybody",),
+        r"if .+:",
+        "if True:",
+        "tests/planning/ownership/test_other_owner.py::"
+        "test_label_of_anybody_counts_if_its_tool_has_written_it",
+    ),
+    Mutation(
         "no force for drift where null contests a field of others",
         ("drift-beside-null",),
         r" and not [^)]+\)",

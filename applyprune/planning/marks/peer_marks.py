@@ -147,6 +147,8 @@ class OwnerMark:
     """The annotation or label with the namespace of the owner; empty if there is none."""
     ends_at: str = ""
     """Where the name of the owner ends in the value; empty if the value is the name."""
+    managers: frozenset[str] = frozenset()
+    """The field managers by which the tool writes it; empty if nobody else uses the key."""
 
     meaning = Meaning.OWNERSHIP
 
@@ -178,6 +180,13 @@ OWNER_MARKS: tuple[OwnerMark, ...] = (
         ends_at=":",
     ),
     OwnerMark("Argo CD", "labels", "argocd.argoproj.io/instance", "the Argo CD application {}"),
+    OwnerMark(
+        "Argo CD",
+        "labels",
+        "app.kubernetes.io/instance",
+        "the Argo CD application {}",
+        managers=frozenset({"argocd-controller", "argocd-application-controller"}),
+    ),
     OwnerMark("kapp", "labels", "kapp.k14s.io/app", "the kapp app {}"),
     OwnerMark(
         "cli-utils", "annotations", "config.k8s.io/owning-inventory", "the cli-utils inventory {}"

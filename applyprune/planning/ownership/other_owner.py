@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.planning.fields.fieldsv1 import leaves, owns
 from applyprune.planning.fields.path import Path, to_server
 from applyprune.planning.fields.redact import HIDDEN
-from applyprune.planning.marks.peer_marks import owner_marks, owner_named
+from applyprune.planning.marks.peer_marks import OwnerMark, owner_marks, owner_named
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import SECRET
 
@@ -33,7 +33,7 @@ def marks_of(live: LiveObject) -> tuple[str, ...]:
 
     Anybody may have copied a value of a Secret into an annotation.
     """
-    marks = owner_marks(live.labels, live.annotations)
+    marks = _owner_marks(live)
     secret = _is_secret(live)  # guard: mark-of-a-secret
     return tuple(f"{mark.key}={'' if secret else text}" for mark, text in marks)
 
@@ -48,9 +48,7 @@ def marks_to_record(
     """
     ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
     own = {
-        mark.key
-        for mark, _ in owner_marks(live.labels, live.annotations)
-        if owns(ours, ("metadata", mark.part, mark.key))
+        mark.key for mark, _ in _owner_marks(live) if owns(ours, ("metadata", mark.part, mark.key))
     }
     is_new = not entry.uid
     return tuple(
@@ -64,7 +62,7 @@ def marks_to_record(
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return which other tool runs an object, and what shows that; empty if none does."""
     recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
-    for mark, text in owner_marks(live.labels, live.annotations):
+    for mark, text in _owner_marks(live):
         shown = f"({mark.key}: {HIDDEN if _is_secret(live) else text})"
         if f"{mark.key}={'' if _is_secret(live) else text}" not in entry.marks:
             return f"{mark.tool} has marked it, and the set has not {shown}"
@@ -81,12 +79,25 @@ def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
     Marks that our own last apply has written do not count. Empty if nothing owns it.
     """
     ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
-    for mark, text in owner_marks(live.labels, live.annotations):
+    for mark, text in _owner_marks(live):
         if not owns(ours, ("metadata", mark.part, mark.key)):
             if _is_secret(live):
                 return mark.named.format(HIDDEN)
             return owner_named(mark, text, live.labels, live.annotations)
     return ""
+
+
+def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, str]]:
+    """Yield the marks by which other tools own an object; managedFields prove what anybody uses."""
+    for mark, text in owner_marks(live.labels, live.annotations):
+        path = ("metadata", mark.part, mark.key)
+        writers = (
+            entry.get("manager")
+            for entry in live.managed_fields
+            if owns(entry.get("fieldsV1") or {}, path)
+        )
+        if not mark.managers or not mark.managers.isdisjoint(writers):  # guard: label-of-anybody
+            yield mark, text
 
 
 def _is_secret(live: LiveObject) -> bool:

@@ -57,10 +57,10 @@ def _annotate(kubectl: Kubectl, stage: Stage, name: str, *marks: str) -> None:
     kubectl("annotate", f"configmap/{name}", "-n", stage.namespace, *marks)
 
 
-def _create(kubectl: Kubectl, stage: Stage, *bodies: dict[str, Any]) -> None:
+def _create(kubectl: Kubectl, stage: Stage, *bodies: dict[str, Any], manager: str = "them") -> None:
     for body in bodies:
         kubectl(
-            "create", "-f", "-", "-n", stage.namespace, "--field-manager=them",
+            "create", "-f", "-", "-n", stage.namespace, f"--field-manager={manager}",
             stdin=json.dumps(body),
         )  # fmt: skip
 
@@ -353,6 +353,7 @@ OWNERS = {
     "helm.toolkit.fluxcd.io/name": "the Flux HelmRelease x in namespace y",
     "argocd.argoproj.io/tracking-id": "the Argo CD application x",
     "argocd.argoproj.io/instance": "the Argo CD application x",
+    "app.kubernetes.io/instance": "the Argo CD application x",
     "kapp.k14s.io/app": "the kapp app x",
     "config.k8s.io/owning-inventory": "the cli-utils inventory x",
     "kluctl.io/discriminator": "the kluctl target x",
@@ -369,7 +370,8 @@ def test_object_of_another_tool_is_not_adopted(stage: Stage, api: Api, kubectl: 
         value = "x:/ConfigMap:y/z" if mark.ends_at else "x"
         marks = {mark.key: value} | ({mark.namespace: "y"} if mark.namespace else {})
         marked: dict[str, Any] = {mark.part: marks}
-        _create(kubectl, stage, config_map(name, **marked))
+        manager = min(mark.managers, default="them")
+        _create(kubectl, stage, config_map(name, **marked), manager=manager)
     _create(kubectl, stage, config_map("free", labels={"app.kubernetes.io/instance": "x"}))
     secret = {
         **SECRET,

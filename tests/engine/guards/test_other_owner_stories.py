@@ -82,7 +82,8 @@ def test_each_mark_of_a_tool_counts(stage: Stage, kubectl: Kubectl) -> None:
     marks = {f"m{number}": mark for number, mark in enumerate(OWNER_MARKS)}
     stage.run(*map(config_map, ("a", *marks)))
     for name, mark in marks.items():
-        _merge(kubectl, stage, name, "their-tool", {"metadata": {mark.part: {mark.key: "x"}}})
+        manager = min(mark.managers, default="their-tool")
+        _merge(kubectl, stage, name, manager, {"metadata": {mark.part: {mark.key: "x"}}})
     story = stage.run(config_map("a"))
     assert {story.outcomes[f"configmap/{name}"] for name in marks} == {Outcome.ORPHANED}
     reasons = {step.entry.ref.name: step.reason for step in story.plan.removals}

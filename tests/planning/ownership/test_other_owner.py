@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.planning.ownership.other_owner import marks_of, other_owner
+from applyprune.planning.ownership.other_owner import marks_of, other_owner, owned_by_tool
 from tests.support.objects import config_map
 from tests.support.planning import (
     CONFIG_MAPS,
@@ -104,6 +104,30 @@ def test_other_owner_is_named_with_the_evidence(name: str) -> None:
     now = live(REF, entries=entries, annotations=annotations)
     entry = recorded(MINE, live(REF, entries=[OURS]), marks=marks)
     assert other_owner(entry, now, TARGET) == expected
+
+
+INSTANCE = "app.kubernetes.io/instance"
+LABELLED: dict[str, Any] = {"f:metadata": {"f:labels": {f"f:{INSTANCE}": {}}}}
+
+
+@pytest.mark.parametrize(
+    ("entries", "found"),
+    [
+        ([_applied("argocd-controller", LABELLED)], True),
+        ([_applied("argocd-application-controller", LABELLED, operation="Update")], True),
+        ([_applied("helm", LABELLED)], False),
+        ([_applied("argocd-controller", DATA), _applied("helm", LABELLED)], False),
+        ([managed(fieldsV1=LABELLED), _applied("argocd-controller", DATA)], False),
+        ([], False),
+    ],
+)
+def test_label_of_anybody_counts_if_its_tool_has_written_it(
+    entries: list[dict[str, Any]], found: bool
+) -> None:
+    """Argo CD tracks by a label that charts have too."""
+    one = live(REF, labels={INSTANCE: "shop"}, entries=entries)
+    assert owned_by_tool(one, TARGET) == ("the Argo CD application shop" if found else "")
+    assert marks_of(one) == ((f"{INSTANCE}=shop",) if found else ())
 
 
 def test_marks_are_recorded_with_their_values() -> None:
