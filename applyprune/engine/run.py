@@ -148,7 +148,7 @@ class _Run:
         yield summary.finished()
 
     def _server_warnings(self) -> Iterator[Event]:
-        return self.context.server_warnings.events(self.plan)
+        return self.context.server_warnings.events(self.plan, self.snapshot, self.request.manifests)
 
     def _read_and_plan(self) -> Generator[Event, None, PlanStage]:
         if self.request.plan_file is not None:

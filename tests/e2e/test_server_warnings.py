@@ -146,3 +146,12 @@ def test_server_warning_is_in_every_format_once_with_file_and_line(
     assert "would violate PodSecurity" in texts["markdown"]
     assert text.count("would violate PodSecurity") == 1
     assert "set.yaml:1" in text
+    for left, options in (
+        (MANIFESTS, ("--only", "configmap/quoted")),
+        (MANIFESTS.rpartition("---")[0], ("--max-prune", "1")),
+    ):
+        (tmp_path / "set.yaml").write_text(left)
+        text = run("apply", "--reapply-all", *options)
+        texts = {form: (tmp_path / form).read_text(encoding="utf-8") for form in FORMATS}
+        assert not any(VALUE in told for told in (text, *texts.values())), options
+        assert "the value is (secret)" in text

@@ -1194,6 +1194,30 @@ MUTATIONS = (
         "test_values_of_the_sets_secrets_are_masked_in_every_warning",
     ),
     Mutation(
+        "the mask of Secrets that are not selected",
+        ("unselected-secret",),
+        r"wanted \+= .*",
+        "pass",
+        "tests/planning/checks/test_warning_text.py::"
+        "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
+    ),
+    Mutation(
+        "the mask of Secrets that only the cluster has",
+        ("live-secret",),
+        r"yield .*",
+        "pass",
+        "tests/planning/checks/test_warning_text.py::"
+        "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
+    ),
+    Mutation(
+        "the mask of a value within which a warning is cut",
+        ("cut-secret-in-text",),
+        r"max\(.*\)",
+        "0",
+        "tests/planning/checks/test_warning_text.py::"
+        "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
+    ),
+    Mutation(
         "the refusal of an object that waits for one which does not change",
         ("excused-by-a-change",),
         "if .*:",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from applyprune.model.events import WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
-from applyprune.planning.checks.warning_text import MOST_WARNINGS, more_warnings, warning_problems
+from applyprune.planning.checks.warning_text import (
+    MOST_WARNINGS,
+    known_secrets,
+    more_warnings,
+    warning_problems,
+)
 
-_LONGEST = 4096
+if TYPE_CHECKING:
+    from applyprune.model.manifest import Manifest
+    from applyprune.planning.snapshot import ClusterSnapshot
 
 
 @dataclass(slots=True)
@@ -25,17 +33,22 @@ class ServerWarnings:
 
     def add(self, ref: Ref, text: str) -> None:
         """Take in a warning; thread-safe."""
-        text = text[:_LONGEST]
         with self._lock:
             if (ref, text) not in self._seen:
                 self._seen.add((ref, text))
                 self._new.setdefault(text, []).append(ref)
 
-    def events(self, plan: Plan) -> Iterator[WarningRaised]:
-        """Yield what has come since the last call: one warning for all objects with that text."""
+    def events(
+        self, plan: Plan, snapshot: ClusterSnapshot, manifests: Iterable[Manifest]
+    ) -> Iterator[WarningRaised]:
+        """Yield what has come since the last call: one warning for all objects with that text.
+
+        No value of a Secret of the run is in it: ``manifests`` are those of the whole input.
+        """
         with self._lock:
             found, self._new = self._new, {}
-        shown = list(warning_problems(found, plan))[: self._left]
+        secrets = known_secrets(plan, snapshot.states.values(), manifests)
+        shown = list(warning_problems(found, plan, secrets))[: self._left]
         self._left -= len(shown)
         yield from map(WarningRaised, shown)
         if more := len(found) - len(shown):

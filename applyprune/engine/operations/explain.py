@@ -70,7 +70,7 @@ def explain(
         dry_run = ServerDryRun(context)
         plan = check_plan(stage, context, dry_run, only=states.keys())
         yield from map(WarningRaised, plan.warnings)
-        yield from context.server_warnings.events(plan)
+        yield from context.server_warnings.events(plan, stage.snapshot, asked.manifests)
         for ref, state in states.items():
             yield explained(
                 ExplainInput(

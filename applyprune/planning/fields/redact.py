@@ -20,6 +20,8 @@ HIDDEN = "(secret)"
 _SAME, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 _LONGEST = 60
 _SHORTEST = 4
+# From here on the server cuts a warning, if it has too many of them.
+_CUT_AT = 256
 # A document in an annotation, plain or gzipped (as by Rancher), is probably a copy of the object.
 _DOCUMENTS = ("{", "[", "H4sI")
 _PARTS = frozenset({"apiVersion", "kind", "metadata", *SECRET_PARTS})
@@ -100,14 +102,24 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
 def without_secrets(text: str, bodies: Iterable[Mapping[str, Any]]) -> str:
     """Return a text of the server with the values of some Secrets hidden, also single lines.
 
-    A value of less than four characters stays: it would hide parts of common words.
+    A value of less than four characters stays: it would hide parts of common words. The server may
+    have cut a long text within a value.
     """
+    was_cut = len(text) >= _CUT_AT
     values = {value for body in bodies for value in _texts(body)}
     values |= {line.strip() for value in values for line in value.splitlines()}
+    values = {value for value in values if len(value) >= _SHORTEST}
     for value in sorted(values, key=len, reverse=True):
-        if len(value) >= _SHORTEST:
-            text = text.replace(value, HIDDEN)  # guard: secret-in-text
-    return text
+        text = text.replace(value, HIDDEN)  # guard: secret-in-text
+    starts = (_start_at_end(text, value) for value in values) if was_cut else ()
+    start = max(starts, default=0)  # guard: cut-secret-in-text
+    return text[:-start] + HIDDEN if start else text
+
+
+def _start_at_end(text: str, value: str) -> int:
+    """Return how many characters at the end of a text are the start of a value."""
+    lengths = range(min(len(text), len(value)), _SHORTEST - 1, -1)
+    return next((length for length in lengths if text.endswith(value[:length])), 0)
 
 
 def _masked_at(
@@ -155,6 +167,7 @@ def _texts(body: Body) -> Iterator[str]:
         for value in mapping(mapping(body).get(part)).values():
             text = str(value)
             yield text
+            yield base64.b64encode(text.encode()).decode()
             try:
                 plain = base64.b64decode(text, validate=True).decode()
             except ValueError:

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from applyprune.engine.checks.server_warnings import ServerWarnings
 from applyprune.model.identity import Ref
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.planning.checks.warning_text import MOST_WARNINGS
+from applyprune.planning.snapshot import ClusterSnapshot
+from tests.support.objects import manifest
 from tests.support.planning import SECRETS, body, desired, live, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from applyprune.model.manifest import Manifest
 
 REFS = [Ref("", "ConfigMap", "home", name) for name in ("a", "b", "c")]
 EMPTY = Plan((), ())
+NOTHING = ClusterSnapshot({})
 
 
-def _told(warnings: ServerWarnings, plan: Plan = EMPTY) -> list[str]:
-    return [str(event.problem) for event in warnings.events(plan)]
+def _told(
+    warnings: ServerWarnings,
+    plan: Plan = EMPTY,
+    snapshot: ClusterSnapshot = NOTHING,
+    manifests: Sequence[Manifest] = (),
+) -> list[str]:
+    return [str(event.problem) for event in warnings.events(plan, snapshot, manifests)]
 
 
 def test_same_warning_is_one_with_the_names_of_all_objects() -> None:
@@ -60,3 +76,25 @@ def test_values_of_the_sets_secrets_are_masked_in_every_warning() -> None:
     warnings.add(REFS[1], "")
     (told,) = _told(warnings, plan)
     assert "the text is not shown" in told
+
+
+VALUE = "hunter2-" * 40
+ENCODED = base64.b64encode(VALUE.encode()).decode()
+SECRET: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+REF = Ref("", "Secret", "home", "s")
+
+
+@pytest.mark.parametrize("shown", [VALUE, ENCODED, "x" * 4080 + VALUE, "x" * 240 + VALUE[:16]])
+def test_values_of_secrets_that_the_run_does_not_send_are_masked_too(shown: str) -> None:
+    """They are not selected, or leave the set; a warning may be cut within a value."""
+    unselected = manifest({**SECRET, "stringData": {"key": VALUE}})
+    item = live(REF, full={"data": {"key": ENCODED}})
+    for snapshot, manifests in (
+        (NOTHING, (unselected,)),
+        (ClusterSnapshot({REF: item}), ()),
+    ):
+        warnings = ServerWarnings()
+        warnings.add(REFS[0], f"found {shown}")
+        (told,) = _told(warnings, EMPTY, snapshot, manifests)
+        assert "hunter2" not in told
+        assert ENCODED[:16] not in told
