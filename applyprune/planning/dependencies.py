@@ -14,7 +14,7 @@ from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired
-from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE
 from applyprune.planning.checks.references import references
 from applyprune.planning.schema.crd import defined_kinds
 
@@ -59,6 +59,9 @@ def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
         yield Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
     if (definition := brings.get(ref.group_kind)) is not None:
         yield definition
+    group, _, version = body["apiVersion"].rpartition("/")
+    served_by = f"{version}.{group}"
+    yield Ref(API_SERVICES.group, API_SERVICES.kind, "", served_by)  # guard: api-service-order
     yield from (found.ref for found in references(ref, body) if found.orders)
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.identity import GroupKind
-from applyprune.planning.order import wave_of
+from applyprune.model.resources import API_SERVICES, Resource
+from applyprune.planning.order import in_order, wave_of
+from tests.support.planning import desired
 
 RBAC = "rbac.authorization.k8s.io"
 ADMISSION = "admissionregistration.k8s.io"
+FOOS = Resource("x.io", "v1", "Foo", "foos", namespaced=True)
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,19 @@ def test_kinds_come_before_their_users(first: GroupKind, then: GroupKind) -> Non
 def test_foreign_group_does_not_take_a_built_in_place() -> None:
     """``Service`` of serving.knative.dev is a custom resource."""
     assert wave_of(GroupKind("serving.knative.dev", "Service")) == wave_of(GroupKind("x.io", "Foo"))
+
+
+def test_objects_of_an_aggregated_api_come_after_its_api_service() -> None:
+    """So they are deleted before it; objects of another version do not need it."""
+    kinds = {
+        "APIService": ("apiregistration.k8s.io/v1", "v1.x.io", API_SERVICES),
+        "Foo": ("x.io/v1", "f", FOOS),
+        "Bar": ("x.io/v2", "b", FOOS),
+    }
+    members = [
+        desired({"apiVersion": version, "kind": kind, "metadata": {"name": name}}, resource)
+        for kind, (version, name, resource) in kinds.items()
+    ]
+    ordered, errors = in_order({one.ref: one for one in members})
+    assert not errors
+    assert [one.ref.name for one in ordered] == ["b", "v1.x.io", "f"]

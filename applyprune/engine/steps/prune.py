@@ -35,9 +35,9 @@ from applyprune.model.request import DeleteRequest, PatchRequest
 from applyprune.model.resources import CRD, NAMESPACE, Resource
 from applyprune.model.text.display import and_more
 from applyprune.planning.checks.references import has_references
+from applyprune.planning.order import is_built_in
 from applyprune.planning.prune.cascade import cascade_of
 from applyprune.planning.prune.finalizers import has_foreign_finalizer
-from applyprune.planning.prune.readiness_first import is_workload
 from applyprune.planning.prune.remaining import Remaining
 from applyprune.planning.prune.removal import GONE, remove_step
 from applyprune.planning.replies import refuse_false_absence
@@ -82,7 +82,7 @@ class Pruner:
             step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live
         )
         self.deleted = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
-        remaining = Remaining(any(is_workload(ref.group_kind) for ref in self.deleted))
+        remaining = Remaining(self.deleted)
         for step, body, unread in self._fields_of(self._kept(steps)):
             remaining.keep(step, body, unread)
         for turn in sorted({_turn(step) for step in steps}, reverse=True):
@@ -147,7 +147,7 @@ class Pruner:
 
     def _fields(self, step: RemoveStep) -> tuple[RemoveStep, Mapping[str, Any] | None, str]:
         ref = step.entry.ref
-        if not has_references(ref.group_kind):
+        if is_built_in(ref.group) and not has_references(ref.group_kind):
             return step, None, ""
         if step.live is None or step.resource is None:
             problem = step.problem

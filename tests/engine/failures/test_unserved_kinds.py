@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
+BACKEND: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "backend"},
+    "spec": {"type": "ExternalName", "externalName": "localhost"},
+}
 
 
 def _reason(story: Story, name: str) -> str:
@@ -79,16 +85,48 @@ def test_aggregated_api_is_replaced(fresh_plane: FreshPlane, binaries: Binaries)
     api.close()
 
 
+def test_objects_of_an_aggregated_api_are_deleted_before_it(
+    fresh_plane: FreshPlane, binaries: Binaries
+) -> None:
+    """All in one set: its APIService and that one's Service stay as long as one object does."""
+    plane = fresh_plane(API_SERVER_ONLY)
+    api, stage = Api(plane), Stage(plane.kubeconfig, "default")
+    with SecondServer(plane, binaries, "--etcd-prefix=/aggregated") as backend:
+        behind = Api(backend.plane)
+        assert behind("POST", DEFINITIONS, crd())[0] == 201
+        bodies = (BACKEND, _api_service(backend), custom_resource("f"))
+        assert stage.run(*bodies, kinds=60.0).exit_code == 0
+        foo = "/apis/x.example.com/v1/namespaces/default/foos/f"
+        patch = "application/merge-patch+json"
+        hold = {"metadata": {"finalizers": ["example.com/hold"]}}
+        assert behind("PATCH", foo, hold, content_type=patch)[0] == 200
+        stuck = stage.run(mode=Mode.DELETE, timeout=1.0)
+        name = "apiservice.apiregistration.k8s.io/v1.x.example.com"
+        assert stuck.outcomes == {
+            "foo.x.example.com/f": Outcome.FAILED,
+            name: Outcome.SKIPPED,
+            "service/backend": Outcome.SKIPPED,
+        }
+        assert "foo.x.example.com/f is of its kind" in stuck.problem(name)
+        free = {"metadata": {"finalizers": None}}
+        assert behind("PATCH", foo, free, content_type=patch)[0] == 200
+        gone = stage.run(mode=Mode.DELETE)
+        assert (gone.exit_code, gone.outcomes[name]) == (0, Outcome.DELETED)
+        assert not behind.exists(foo)
+        behind.close()
+    api.close()
+
+
 def _serve_by(api: Api, backend: SecondServer) -> None:
     """Let a second API server serve the group ``x.example.com``, as an aggregated API."""
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "backend"},
-        "spec": {"type": "ExternalName", "externalName": "localhost"},
-    }
-    api("POST", "/api/v1/namespaces/default/services", service)
-    body = {
+    api("POST", "/api/v1/namespaces/default/services", BACKEND)
+    status, reply = api("POST", SERVICES, _api_service(backend))
+    assert status == 201, reply
+    eventually(lambda: _serves(api), "the aggregated API")
+
+
+def _api_service(backend: SecondServer) -> dict[str, Any]:
+    return {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",
         "metadata": {"name": "v1.x.example.com"},
@@ -101,9 +139,6 @@ def _serve_by(api: Api, backend: SecondServer) -> None:
             "service": {"namespace": "default", "name": "backend", "port": backend.port},
         },
     }
-    status, reply = api("POST", SERVICES, body)
-    assert status == 201, reply
-    eventually(lambda: _serves(api), "the aggregated API")
 
 
 def _serves(api: Api) -> bool:

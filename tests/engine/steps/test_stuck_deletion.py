@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.support.stage import Story
 
 HOLD = "example.com/hold"
+RBAC = "rbac.authorization.k8s.io"
+RULES = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
 
 
 def _path(stage: Stage, name: str) -> str:
@@ -239,6 +241,37 @@ def test_custom_resource_holds_its_crd_and_what_may_be_its_controller(
     assert _outcomes(story, *kept) == [Outcome.SKIPPED] * 3
     assert story.outcomes["configmap/free"] is Outcome.DELETED
     assert "its controller may need it" in story.problem("deployment.apps/operator")
+    _finalize(crds, path, manager="operator")
+    assert crd_stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
+
+
+def test_custom_resource_holds_what_its_controller_elsewhere_needs(
+    crds: Api, crd_stage: Stage
+) -> None:
+    """As Flux needs the account and the Secret of a Kustomization; no Pod of the set does."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "deployer"}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": RULES}
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "b"},
+        "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "deployer"}],
+    }
+    stuck = custom_resource("stuck", "Needy")
+    stuck["spec"] = {"serviceAccountName": "deployer", "from": [{"secretRef": {"name": "s"}}]}
+    free = (config_map("free"), {**secret, "metadata": {"name": "free"}})
+    bodies = [crd("Needy"), stuck, account, role, binding, secret, *free]
+    assert crd_stage.run(*bodies, wait=False).exit_code == 0
+    path = f"/apis/x.example.com/v1/namespaces/{crd_stage.namespace}/needys/stuck"
+    _finalize(crds, path, HOLD, manager="operator")
+    story = crd_stage.run(mode=Mode.DELETE, timeout=1.0)
+    assert story.exit_code == 5
+    kept = ("serviceaccount/deployer", f"role.{RBAC}/r", f"rolebinding.{RBAC}/b", "secret/s")
+    assert _outcomes(story, *kept) == [Outcome.SKIPPED] * 4
+    assert "needs it" in story.problem("secret/s")
+    assert _outcomes(story, "configmap/free", "secret/free") == [Outcome.DELETED] * 2
     _finalize(crds, path, manager="operator")
     assert crd_stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
 

@@ -25,6 +25,11 @@ DEPLOYMENT = Ref("apps", "Deployment", "home", "a")
 BINDING = Ref("rbac.authorization.k8s.io", "RoleBinding", "home", "a")
 ROLE = Ref("rbac.authorization.k8s.io", "Role", "home", "r")
 SERVICE = Ref("", "Service", "home", "s")
+SECRET = Ref("", "Secret", "home", "s")
+ACCOUNT = Ref("", "ServiceAccount", "home", "deployer")
+BACKEND = Ref("apiregistration.k8s.io", "APIService", "", "v1.x.io")
+TO_BACKEND = {"spec": {"service": {"namespace": "home", "name": "s"}}}
+NAMES = {"spec": {"serviceAccountName": "deployer", "from": [{"secretRef": {"name": "s"}}]}}
 ROLES = {"roleRef": {"apiGroup": ROLE.group, "kind": "Role", "name": "r"}}
 LATE = Problem(ProblemKind.NOT_READY, "is deleted but not gone yet")
 FAILED = Problem(ProblemKind.FORBIDDEN, "not allowed")
@@ -83,6 +88,54 @@ CASES: dict[str, tuple[RemoveStep, RemoveStep, dict[str, Any] | None, str]] = {
         "its controller may need it",
     ),
     "a ConfigMap, of a custom resource": (_step(CUSTOM), _step(CONFIG_MAP), None, ""),
+    "a Secret that a custom resource names": (_step(CUSTOM), _step(SECRET), NAMES, "needs it"),
+    "a Secret that a cluster-scoped one names": (
+        _step(Ref("x.io", "Widget", "", "a")),
+        _step(SECRET),
+        {"metadata": {"annotations": {"x.io/secret": "home/s"}}},
+        "needs it",
+    ),
+    "a Secret that one of another namespace names": (
+        _step(Ref("x.io", "Widget", "shop", "a")),
+        _step(SECRET),
+        {"spec": {"ref": {"namespace": "home", "name": "s"}}},
+        "needs it",
+    ),
+    "a Secret with a name used in another namespace": (
+        _step(Ref("x.io", "Widget", "shop", "a")),
+        _step(SECRET),
+        NAMES,
+        "",
+    ),
+    "a ConfigMap with only its own name": (
+        _step(CUSTOM),
+        _step(CONFIG_MAP),
+        {"metadata": {"name": "a"}},
+        "",
+    ),
+    "a Service that a custom resource names": (
+        _step(CUSTOM),
+        _step(SERVICE),
+        {"spec": {"ref": "s"}},
+        "its controller may need it",
+    ),
+    "the account of a custom resource": (_step(CUSTOM), _step(ACCOUNT), NAMES, "needs it"),
+    "the binding of its account": (
+        _step(CUSTOM),
+        _step(BINDING),
+        NAMES,
+        "needs it",
+    ),
+    "its APIService": (_step(CUSTOM), _step(BACKEND), None, "is of its kind"),
+    "another APIService": (_step(CUSTOM, version="v2"), _step(BACKEND), None, ""),
+    "the Service of an APIService": (_step(BACKEND), _step(SERVICE), TO_BACKEND, "needs it"),
+    "the workload of an APIService": (_step(BACKEND), _step(DEPLOYMENT), TO_BACKEND, "needs it"),
+    "the roles of a workload that remains": (
+        _step(DEPLOYMENT),
+        _step(BINDING),
+        {"spec": {"template": {"spec": {"serviceAccountName": "deployer", "containers": []}}}},
+        "deployment.apps/a needs it",
+    ),
     "a workload, of a foreign finalizer": (
         _step(CONFIG_MAP, finalizers=("x.example.com/cleanup",)),
         _step(DEPLOYMENT),
@@ -103,7 +156,7 @@ def test_only_what_is_needed_waits(name: str) -> None:
     """The reason names the object that remains; a timeout gives a timeout."""
     failed, step, body, reason = CASES[name]
     for problem in (LATE, FAILED):
-        remaining = Remaining(has_workload=True)
+        remaining = Remaining({failed.entry.ref, step.entry.ref, DEPLOYMENT, ACCOUNT})
         remaining.add(failed, problem, body)
         blocker = remaining.blocker(step)
         assert (blocker is None) == (not reason)
@@ -114,9 +167,27 @@ def test_only_what_is_needed_waits(name: str) -> None:
 
 
 def test_prune_without_a_workload_deletes_no_controller() -> None:
-    """Then a Service has nothing to do with the custom resource."""
-    remaining = Remaining()
+    """Then a Service has nothing to do with the custom resource; a controller elsewhere has rights.
+
+    As the account of a Bundle, or the RoleBinding of an operator in another namespace.
+    """
+    remaining = Remaining({CUSTOM, SERVICE, BINDING, ROLE})
     remaining.add(_step(CUSTOM), LATE, None)
+    assert remaining.blocker(_step(SERVICE)) is None
+    for right in (BINDING, ROLE, ACCOUNT):
+        blocker = remaining.blocker(_step(right))
+        assert blocker is not None
+        assert blocker.reason == "widget.x.io/a is still there, and its controller may need it"
+
+
+def test_custom_resource_that_cannot_be_read_holds_what_it_may_name() -> None:
+    """Any account, ConfigMap and Secret; nothing else."""
+    remaining = Remaining({SECRET, CONFIG_MAP, SERVICE})
+    remaining.add(_step(CUSTOM), FAILED, None, "forbidden")
+    for ref in (SECRET, CONFIG_MAP):
+        blocker = remaining.blocker(_step(ref))
+        assert blocker is not None
+        assert "what it needs could not be read: forbidden" in blocker.reason
     assert remaining.blocker(_step(SERVICE)) is None
 
 
@@ -137,14 +208,19 @@ def test_everything_waits_if_what_is_needed_is_unknown_or_the_server_is_gone() -
 
 def test_object_that_stays_on_purpose_holds_what_it_needs() -> None:
     """Neither a later wave nor a controller waits for it."""
-    remaining = Remaining(has_workload=True)
+    remaining = Remaining({DEPLOYMENT, OTHER, ACCOUNT, BINDING})
     remaining.keep(_step(CUSTOM, wave=1, depends_on=(OTHER,)), None)
+    assert remaining.blocker(_step(BINDING)) is None
     blocker = remaining.blocker(_step(OTHER))
     assert blocker is not None
     assert not blocker.is_failure
     assert blocker.reason == "widget.x.io/a needs it, and stays"
     assert remaining.blocker(_step(DEPLOYMENT)) is None
     assert remaining.blocker(_step(CONFIG_MAP)) is None
+    remaining.keep(_step(CUSTOM), NAMES)
+    for right in (ACCOUNT, BINDING):
+        assert remaining.blocker(_step(right)) is not None
+    assert remaining.blocker(_step(DEPLOYMENT)) is None
 
 
 def test_waiting_object_holds_what_it_needs_itself() -> None:
