@@ -1137,6 +1137,14 @@ MUTATIONS = (
         f"{_REMAINING}test_only_what_is_needed_waits[its CRD]",
     ),
     Mutation(
+        "the exact kind in a rule for the core group",
+        ("core-kind-only",),
+        r'"" if .*',
+        '""',
+        "tests/planning/inventory/test_named_options.py::"
+        "test_each_option_that_names_something_is_resolved",
+    ),
+    Mutation(
         "the wait of a remaining object's APIService",
         ("api-service-remains",),
         r"self\._needed\.setdefault\(.*\)",

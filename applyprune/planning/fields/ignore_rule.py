@@ -40,7 +40,10 @@ class IgnoreRule:
     pointer: str
     """The JSON pointer of the field; it names items of a list by their keys."""
     kind: str = _ALL
-    """KIND or KIND.GROUP, in upper or lower case; ``*`` or empty for all kinds."""
+    """KIND or KIND.GROUP, in upper or lower case; ``*`` or empty for all kinds.
+
+    ``KIND.`` is the kind of the core group only.
+    """
     name: str = _ALL
     """A glob for the name of the object."""
     path: Path = field(init=False, repr=False)
@@ -50,7 +53,7 @@ class IgnoreRule:
     def text(self) -> str:
         """Return the rule as ``--ignore`` takes it."""
         name = "" if self.name == _ALL else f"/{self.name}"
-        return f"{self.kind or _ALL}{name}:{self.pointer}"
+        return f"{self.kind.removesuffix('.') or _ALL}{name}:{self.pointer}"
 
     def __post_init__(self) -> None:
         """Parse the pointer."""
@@ -62,7 +65,8 @@ class IgnoreRule:
 
     def matches(self, group_kind: GroupKind, name: str) -> bool:
         """Return whether the rule is for an object."""
-        kinds = {"", _ALL, group_kind.kind.lower(), str(group_kind).lower()}
+        kind = group_kind.kind.lower()
+        kinds = {"", _ALL, kind, f"{kind}.{group_kind.group}"}
         return self.kind.lower() in kinds and fnmatchcase(name, self.name)
 
 

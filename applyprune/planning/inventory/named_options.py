@@ -111,12 +111,17 @@ class Resolver:
         return word
 
     def rule(self, text: str) -> str:
-        """Return a rule ``KIND[/NAME]:/pointer`` with the exact name of its kind."""
+        """Return a rule ``KIND[/NAME]:/pointer`` with the exact name of its kind.
+
+        In a rule, KIND alone is each kind of that name: of a Bundle, nothing is resolved.
+        """
         about, colon, pointer = text.partition(":/")
         kind, slash, name = about.partition("/")
         if not colon or kind in {"", _ALL}:
             return text  # for all kinds; or malformed, and refused where rules are parsed
-        return f"{self.kind(kind, f'--ignore {text}')}{slash}{name}{colon}{pointer}"
+        exact = self.kind(kind, f"--ignore {text}")
+        core = "" if "." in exact else "."  # guard: core-kind-only
+        return f"{exact}{core}{slash}{name}{colon}{pointer}"
 
     def _warn(self, text: str, meant: str, others: Sequence[GroupKind], name: str = "") -> None:
         if not others:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.planning.fields.ignore_rule import (
     IgnoreRule,
     ignored_paths,
@@ -54,11 +54,21 @@ def test_invalid_rule_is_refused(rule: str) -> None:
         ("deployment.apps", True),
         ("Deployment.extensions", False),
         ("Role", False),
+        ("deployment.", False),
     ],
 )
 def test_rule_without_a_name_matches_by_kind(kind: str, matched: bool) -> None:
     """As in ``spec.ignoreFields`` of a Bundle."""
     assert IgnoreRule("/spec", kind).matches(WEB.group_kind, WEB.name) is matched
+
+
+def test_kind_of_the_core_group_can_be_exact() -> None:
+    """As the command line names it; a Bundle's rule is for each kind of that name."""
+    core, knative = GroupKind("", "Service"), GroupKind("serving.knative.dev", "Service")
+    for kind, matched in (("Service", [True, True]), ("service.", [True, False])):
+        rule = IgnoreRule("/spec", kind)
+        assert [rule.matches(one, "web") for one in (core, knative)] == matched
+        assert rule.text.lower() == "service:/spec"
 
 
 def test_rule_with_an_invalid_pointer_cannot_exist() -> None:

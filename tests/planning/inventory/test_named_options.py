@@ -37,7 +37,7 @@ def test_each_option_that_names_something_is_resolved() -> None:
     assert options.apply.ignore == (
         "deployment.apps:/spec/replicas",
         "*:/metadata/labels",
-        "service/web-*:/spec",
+        "service./web-*:/spec",
         "broken",
     )
     assert warnings == []
