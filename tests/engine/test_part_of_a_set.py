@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.errors import PruneRefused, UsageError
+from applyprune.errors import InventoryError, PruneRefused, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.text.label_selector import parse_selector
+from applyprune.planning.applyset import PART_OF
 from applyprune.planning.dependencies import DEPENDS_ON
 from tests.support.api import writes
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
@@ -198,6 +200,41 @@ def test_namespace_of_the_rest_is_not_deleted(stage: Stage, api: Api) -> None:
         assert stage.listed() == {"configmap/b"}
     finally:
         api("DELETE", path)
+
+
+def test_namespace_of_the_inventory_is_not_let_go_by_a_delete_of_it_alone(
+    stage: Stage, api: Api
+) -> None:
+    """It is neither deleted nor unlisted, and the exit code says so; to orphan it is possible."""
+    home = replace(stage, namespace=f"{stage.namespace}-home")
+    path = f"/api/v1/namespaces/{home.namespace}"
+    name = f"namespace/{home.namespace}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home.namespace}}
+    options: dict[str, Any] = {"mode": Mode.DELETE, "select": frozenset({name, "cm/b"})}
+    try:
+        home.run(body, config_map("a"), config_map("b"), create_namespace=True)
+        story = home.run(**options)
+        assert story.exit_code == 3, story.events
+        assert story.outcomes == {name: Outcome.FAILED, "configmap/b": Outcome.DELETED}
+        assert "it contains this set's inventory" in story.problem(name)
+        assert home.listed() == {name, "configmap/a"}
+        assert PART_OF in api.get(path)["metadata"]["labels"]
+        story = home.run(**{**options, "select": frozenset({name})}, orphan=frozenset({name}))
+        assert story.outcomes == {name: Outcome.ORPHANED}
+    finally:
+        api("DELETE", path)
+
+
+def test_delete_of_a_part_says_that_the_inventory_is_lost(stage: Stage, api: Api) -> None:
+    """By name as by labels; a set that never was is another error."""
+    stage.run(labelled("a", "web"))
+    api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/applyprune-web")
+    for options in ({"select": frozenset({"cm/a"})}, {"select_labels": WEB}):
+        with pytest.raises(InventoryError, match="has no inventory, but 1 objects have its label"):
+            stage.run(mode=Mode.DELETE, **options)
+    assert exist(stage, api) == "a"
+    with pytest.raises(UsageError, match="there is no set never"):
+        replace(stage, name="never").run(mode=Mode.DELETE, select=frozenset({"cm/a"}))
 
 
 def test_apply_of_a_part_finds_what_a_lost_inventory_listed(stage: Stage, api: Api) -> None:

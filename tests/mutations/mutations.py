@@ -1137,6 +1137,14 @@ MUTATIONS = (
         f"{_REMAINING}test_only_what_is_needed_waits[its CRD]",
     ),
     Mutation(
+        "the refusal to delete a Namespace that stays with a part of the set",
+        ("protected-in-part",),
+        r"if .*:",
+        "if 1:",
+        "tests/engine/test_part_of_a_set.py::"
+        "test_namespace_of_the_inventory_is_not_let_go_by_a_delete_of_it_alone",
+    ),
+    Mutation(
         "the exact kind in a rule for the core group",
         ("core-kind-only",),
         r'"" if .*',

@@ -111,9 +111,10 @@ def _of_live(
     left = _why_left(entry, live, snapshot, applyset, options)
     if left is None and applied and entry.ref.is_among(options.prune.orphan):
         left = _Left("--orphan")
-    if left is not None:
+    refused = _protected_in_part(entry.ref, snapshot, applyset, options)
+    if refused is None and left is not None:
         return _orphaned(entry, resource, live, left, applyset)
-    refused = _why_refused(entry, live, applyset)
+    refused = refused or _why_refused(entry, live, applyset)
     if refused is not None:
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=refused)
     # What is being deleted already needs no request, only a wait.
@@ -277,6 +278,25 @@ def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> st
     if rule := rule or orphan_mark(live.metadata):  # guard: told-as-owned
         return f"marked {rule}"
     return _why_protected(live.ref, (), applyset)
+
+
+def _protected_in_part(
+    ref: Ref, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
+) -> Problem | None:
+    """Return why a Namespace stays listed though a part of the set is deleted, and names it.
+
+    Only a removal of the whole set lets go of it by itself.
+    """
+    protected = _why_protected(ref, snapshot.occupied, applyset) if options.is_part else ""
+    if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
+        return None
+    return as_problem(
+        RunFailed(
+            f"{ref} was not deleted",
+            reason=protected,
+            hint=f"To orphan it: applyprune inventory orphan {applyset.arguments} {ref.short}",
+        )
+    )
 
 
 def _why_protected(ref: Ref, occupied: Collection[str], applyset: ApplySetIdentity) -> str:
