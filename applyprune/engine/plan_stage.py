@@ -136,7 +136,8 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
     inventory = context.lock.inventory
     resource_map = context.cluster.resource_map()
     context = yield from with_exact_names(context, resource_map, [inventory], request.manifests)
-    refuse_unlisted(context.options.select, inventory.entries, context.applyset)
+    if inventory.exists:  # otherwise it may be lost: its objects are searched first
+        refuse_unlisted(context.options.select, inventory.entries, context.applyset)
     return (yield from plan_with(inventory, resource_map, request, context))
 
 
@@ -242,12 +243,7 @@ def plan_with(
         left = [entry for entry in plan.recovered if entry.ref not in wanted]
         yield WarningRaised(recovered_problem(left, snapshot, inventory))
     missing = reference_warnings(
-        plan,
-        snapshot,
-        reader,
-        resource_map,
-        resolved.left_out,
-        check=options.check,
+        plan, snapshot, reader, resource_map, resolved.left_out, check=options.check
     )
     plan = replace(plan, warnings=(*plan.warnings, *unread_warning(snapshot), *missing))
     # Only now: whether an object has left the set is decided by the whole input.
