@@ -94,13 +94,15 @@ class RunSummary:
     """What comes after these objects."""
     is_second_part: bool = False
     """Whether an earlier part of the run has ended."""
+    server_warnings: ServerWarnings = field(default_factory=ServerWarnings)
+    """What the API server has warned about, in all parts of the run."""
     _began: float = field(default_factory=time.monotonic)
     _counts: Counter[Outcome] = field(default_factory=Counter)
     _done: set[Ref] = field(default_factory=set)
     _earlier: frozenset[Ref] = frozenset()
 
     def begin_part(self) -> None:
-        """Begin the second part of a run: what it leaves unchanged was counted in the first."""
+        """Begin the second part of a run: what it does not change was counted in the first."""
         self.is_second_part = True
         self._earlier = frozenset(self._done)
 
@@ -124,7 +126,8 @@ class RunSummary:
             if not isinstance(event, ObjectDone):
                 yield event
                 continue
-            if event.outcome is Outcome.UNCHANGED and event.ref in self._earlier:
+            is_told = event.problem is None and not event.outcome.is_change
+            if is_told and event.ref in self._earlier:
                 continue
             self._done.add(event.ref)
             self._counts[event.outcome] += 1
@@ -144,7 +147,7 @@ class RunSummary:
     def recorded_exit_code(self) -> int | None:
         """Return the exit code to record; None while a second part of the run is to follow.
 
-        If its kinds are never served, nothing is written any more, and the run has not ended well.
+        If its kinds are not served in time, the run's exit code is recorded only then.
         """
         is_open = bool(self.late) and not self.is_second_part
         return self.exit_code or (None if is_open else 0)
@@ -183,8 +186,11 @@ class RunContext:
     """The result of the run so far."""
     store: Readable
     """The inventory of the set; it also finds those of other sets."""
-    server_warnings: ServerWarnings = field(default_factory=ServerWarnings)
-    """What the API server has warned about."""
+
+    @property
+    def server_warnings(self) -> ServerWarnings:
+        """Return what the API server has warned about."""
+        return self.summary.server_warnings
 
     def started(self, mode: Mode) -> Started:
         """Return the event that begins the run."""
@@ -220,8 +226,5 @@ def run_context(
         inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
-        warnings = ServerWarnings()
-        leased = cluster.under_lease(lock).warning_to(warnings.add)
-        yield RunContext(
-            leased, applyset, options, cancellation, workers, lock, summary, store, warnings
-        )
+        leased = cluster.under_lease(lock).warning_to(summary.server_warnings.add)
+        yield RunContext(leased, applyset, options, cancellation, workers, lock, summary, store)
