@@ -70,7 +70,7 @@ def run(
         ) as context:
             yield from _Run(request, context).events()
 
-    yield from in_parts(request, cluster, cancellation, part)
+    yield from in_parts(request, cluster, store, cancellation, part)
 
 
 @dataclass(slots=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunSummary
+from applyprune.engine.inventory_lock import inventory_lock
 from applyprune.errors import ApplypruneError, NotReady
 from applyprune.model.events import Event, Finished, Started, WarningRaised
 from applyprune.model.options import DryRun, Mode
@@ -30,7 +31,7 @@ from applyprune.planning.summary import waiting
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.plan_stage import RunRequest
-    from applyprune.engine.ports import Cluster
+    from applyprune.engine.ports import Cluster, Store
 
     Part = Callable[[RunRequest, RunSummary], Generator[Event, None, None]]
 
@@ -39,7 +40,7 @@ _SAY_AFTER = 2.0
 
 
 def in_parts(
-    whole: RunRequest, cluster: Cluster, cancellation: Cancellation, part: Part
+    whole: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation, part: Part
 ) -> Iterator[Event]:
     """Yield the events of a run by ``part``, in two parts if its options ask for that."""
     options, summary = whole.options, RunSummary(cluster.run)
@@ -68,12 +69,19 @@ def in_parts(
         yield summary.finished()
         return
     waiter = _KindWaiter(cluster, cancellation, seconds, late)
-    yield from waiter.events()
+    try:
+        yield from waiter.events()
+    except ApplypruneError as error:
+        yield from _record_end(whole, store, cancellation, summary, error.exit_code)
+        raise
     if waiter.pending:
         others = [one for one in late if one not in waiter.pending]
-        yield from summary.counted(not_served(waiter.pending, seconds))
+        yield from summary.counted(not_served(waiter.pending, seconds, waiter.error))
         reason = f"the kind {waiter.pending[0].gvk} is not served"
+        if waiter.error is not None:
+            reason = f"the served kinds could not be read: {waiter.error.message}"
         yield from summary.counted(held_back(others, after, reason, NotReady))
+        yield from _record_end(whole, store, cancellation, summary, summary.exit_code)
         yield summary.finished()
         return
     summary.begin_part()
@@ -85,6 +93,22 @@ def in_parts(
         yield from (event for event in events if not isinstance(event, Started))
 
 
+def _record_end(
+    whole: RunRequest,
+    store: Store,
+    cancellation: Cancellation,
+    summary: RunSummary,
+    exit_code: int,
+) -> Iterator[Event]:
+    """Record how a run has ended whose second part never begins; it is only for information."""
+    options = whole.options
+    lock = inventory_lock(
+        store, options, cancellation, run=summary.run, mode=options.mode, who=whole.who
+    )
+    with suppress(ApplypruneError), lock as held:
+        yield from held.record_end(exit_code, summary.changes)
+
+
 @dataclass(slots=True)
 class _KindWaiter:
     cluster: Cluster
@@ -92,6 +116,8 @@ class _KindWaiter:
     timeout: float
     pending: Sequence[LateObject]
     """The objects whose kinds are not served."""
+    error: ApplypruneError | None = None
+    """Why the last read of the served kinds has failed; None if it has not."""
 
     def events(self) -> Iterator[Event]:
         """Yield what is waited for; return when all kinds are served, or at the timeout."""
@@ -117,6 +143,8 @@ class _KindWaiter:
                 if (resource := resource_map.find(gvk)) is not None
                 and self.cluster.serves(resource)
             }
-        except ApplypruneError:
+        except ApplypruneError as error:
+            self.error = error
             return self.pending  # it may answer before the timeout
+        self.error = None
         return [one for one in self.pending if one.gvk not in served]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from applyprune.errors import NotReady, RunFailed, as_problem
+from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.manifest import Origin
@@ -56,13 +56,22 @@ def before_late(desired: Iterable[Desired], late: Sequence[LateObject]) -> tuple
     return tuple(free)
 
 
-def not_served(late: Iterable[LateObject], seconds: float) -> Iterator[ObjectDone]:
-    """Yield the failure of each object whose kind was not served in time."""
+def not_served(
+    late: Iterable[LateObject], seconds: float, unread: ApplypruneError | None
+) -> Iterator[ObjectDone]:
+    """Yield the failure of each object whose kind was not served in time.
+
+    ``unread`` is why the served kinds could not be read in the end.
+    """
     for one in late:
+        reason = f"the kind {one.gvk} was not served within {seconds:g} s"
+        if unread is not None:
+            why = f"{unread.message}: {unread.reason}" if unread.reason else unread.message
+            reason = f"the served kinds could not be read within {seconds:g} s: {why}"
         error = NotReady(
             f"{one.ref.short} was not applied",
             location=one.origin,
-            reason=f"the kind {one.gvk} was not served within {seconds:g} s",
+            reason=reason,
             hint=one.hint,
         )
         yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=as_problem(error))

@@ -19,9 +19,10 @@ from applyprune.model.events import (
 from applyprune.model.options import DryRun
 from applyprune.model.text.label_selector import parse_selector
 from applyprune.planning.checks.late_kinds import PRUNES_LATER
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import edit_entry, remove_entries
 from tests.support.input_files import write_input
-from tests.support.objects import config_map, crd, custom_resource
+from tests.support.objects import DEPLOYMENT, config_map, crd, custom_resource
 from tests.support.pseudo_terminal import on_terminal
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def test_kind_that_is_not_served_in_time_fails_its_objects_and_prunes_nothing(
 ) -> None:
     """What comes after them is not applied either; nothing about them is recorded."""
     assert crd_stage.run(config_map("leaves"), config_map("stays")).exit_code == 0
+    before = crd_stage.inventory().generation
     bodies = [
         custom_resource("one", "NeverServed"),
         config_map("stays"),
@@ -126,9 +128,10 @@ def test_kind_that_is_not_served_in_time_fails_its_objects_and_prunes_nothing(
     assert "was not served within 1 s" in story.problem("neverserved.x.example.com/one")
     inventory = crd_stage.inventory()
     assert {ref.name for ref in inventory.entries} == {"leaves", "stays", "operator"}
-    # The first part has ended well, and the run has not: no exit code of a part is shown.
+    # The first part has ended well, and the run has not.
     assert inventory.last is not None
-    assert inventory.last.exit_code is None
+    assert (inventory.last.exit_code, inventory.last.created) == (5, 1)
+    assert _count(story, InventoryWritten) == inventory.generation - before
 
 
 def test_unknown_kind_is_refused_before_any_write_without_the_option(crd_stage: Stage) -> None:
@@ -308,3 +311,44 @@ def test_first_part_does_not_wait_for_what_may_need_the_second(crd_stage: Stage,
     assert story.exit_code == 0, story.events
     ready = {event.ref.name for event in story.events if isinstance(event, ReadinessReported)}
     assert ready == {"user", "one"}
+
+
+def test_second_part_repeats_neither_what_was_skipped_nor_a_warning_of_the_server(
+    crd_stage: Stage, crds: Api
+) -> None:
+    """Both parts plan the whole input, and with --reapply-all both send it."""
+    _install(crd_stage, crds, crd("LateTwice"))
+    restricted = {"metadata": {"labels": {"pod-security.kubernetes.io/warn": "restricted"}}}
+    home = f"/api/v1/namespaces/{crd_stage.namespace}"
+    patch = "application/merge-patch+json"
+    assert crds("PATCH", home, restricted, content_type=patch)[0] == 200
+    web = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 0}}
+    off = config_map("off", annotations={"applyprune.dev/apply": "disabled"})
+    bodies = (custom_resource("one", "LateTwice"), config_map("operator"), web, off)
+    story = crd_stage.run(*bodies, kinds=60.0, reapply_all=True)
+    assert story.exit_code == 0, story.events
+    assert sum("would violate PodSecurity" in warning for warning in story.warnings) == 1
+    told = [event for event in story.events if isinstance(event, ObjectDone)]
+    assert [event.outcome for event in told if event.ref.name == "off"] == [Outcome.SKIPPED]
+    (end,) = (event for event in story.events if isinstance(event, Finished))
+    assert end.counts[Outcome.SKIPPED] == 1
+
+
+def test_discovery_that_fails_until_the_timeout_is_the_reason(
+    spoiled: Stage, proxy: FaultProxy
+) -> None:
+    """Nobody knows whether the kind was served in time."""
+
+    def seen(event: Event) -> None:
+        if isinstance(event, ObjectDone) and event.ref.name == "operator":
+            proxy.rule = always(
+                faults.status(403, reason="Forbidden", message="no discovery today"),
+                where=lambda seen: seen.path in {"/api", "/apis"},
+            )
+
+    spoiled.seen = seen
+    story = spoiled.run(custom_resource("one", "NeverServed"), config_map("operator"), kinds=1.0)
+    assert story.exit_code == 5
+    problem = story.problem("neverserved.x.example.com/one")
+    assert "the served kinds could not be read within 1 s" in problem
+    assert "no discovery today" in problem
