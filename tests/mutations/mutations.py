@@ -1102,6 +1102,13 @@ MUTATIONS = (
         f"{_STAY}test_namespace_of_an_object_that_is_marked_after_the_plan_stays",
     ),
     Mutation(
+        "the failure of a Namespace whose deletion was announced",
+        ("kept-needs-fail",),
+        r"= step.*",
+        "= False",
+        f"{_STAY}test_namespace_of_an_object_that_is_marked_after_the_plan_stays",
+    ),
+    Mutation(
         "the order of waves in a prune",
         ("prune-wave-order",),
         r"found\.append\(.*\)",

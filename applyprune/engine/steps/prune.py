@@ -112,7 +112,9 @@ class Pruner:
                 if (problem := left.get(step.entry.ref)) is not None:
                     remaining.add(step, problem, body, unread)
                 else:
-                    remaining.keep(step, body, unread)
+                    # What it needs was announced to be deleted, and nobody has taken that back.
+                    was_planned = step.entry.ref in self.stays  # guard: kept-needs-fail
+                    remaining.keep(step, body, unread, is_failure=was_planned)
             self.context.cancellation.check()
 
     def _kept(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:

@@ -102,9 +102,19 @@ class Remaining:
             later = because(f"{ref.short}, of a later wave, is still there")
             self._highest = (step.entry.wave.wave, later)
 
-    def keep(self, step: RemoveStep, body: Mapping[str, Any] | None, unread: str = "") -> None:
-        """Take in an object that stays on purpose; ``unread`` says why its fields are unknown."""
-        stays = Blocker(step.entry.ref, is_late=False, reason="stays", is_failure=False)
+    def keep(
+        self,
+        step: RemoveStep,
+        body: Mapping[str, Any] | None,
+        unread: str = "",
+        *,
+        is_failure: bool = False,
+    ) -> None:
+        """Take in an object that stays on purpose; ``unread`` says why its fields are unknown.
+
+        ``is_failure`` says whether the plan did not know: then what it needs has failed.
+        """
+        stays = Blocker(step.entry.ref, is_late=False, reason="stays", is_failure=is_failure)
         self._hold(step, body, unread, stays)
 
     def _hold(
