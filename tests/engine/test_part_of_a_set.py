@@ -202,7 +202,7 @@ def test_namespace_of_the_rest_is_not_deleted(stage: Stage, api: Api) -> None:
         api("DELETE", path)
 
 
-def test_namespace_of_the_inventory_is_not_let_go_by_a_delete_of_it_alone(
+def test_namespace_of_the_inventory_stays_listed_if_only_that_is_deleted(
     stage: Stage, api: Api
 ) -> None:
     """It is neither deleted nor unlisted, and the exit code says so; to orphan it is possible."""

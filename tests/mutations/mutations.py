@@ -1149,7 +1149,7 @@ MUTATIONS = (
         r"if .*:",
         "if 1:",
         "tests/engine/test_part_of_a_set.py::"
-        "test_namespace_of_the_inventory_is_not_let_go_by_a_delete_of_it_alone",
+        "test_namespace_of_the_inventory_stays_listed_if_only_that_is_deleted",
     ),
     Mutation(
         "the exact kind in a rule for the core group",

@@ -285,7 +285,7 @@ def _protected_in_part(
 ) -> Problem | None:
     """Return why a Namespace stays listed though a part of the set is deleted, and names it.
 
-    Only a removal of the whole set lets go of it by itself.
+    Only a delete of the whole set orphans it by itself.
     """
     protected = _why_protected(ref, snapshot.occupied, applyset) if options.is_part else ""
     if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
