@@ -184,7 +184,8 @@ MUTATIONS = (
         ("null-in-unread-item",),
         r"if .+:",
         "if False:",
-        f"{_STEPS}test_removals.py::test_null_in_an_item_with_other_keys_conflicts_with_an_owner",
+        "tests/planning/ownership/test_removed_fields.py::"
+        "test_null_in_an_unread_item_may_be_contested",
     ),
     Mutation(
         "the keys of the item in which null conflicts with an owner",

@@ -104,10 +104,11 @@ def test_autoscaler_that_is_not_pruned_counts(stage: Stage, api: Api) -> None:
     assert (story.exit_code, story.outcomes[SCALER]) == (6, Outcome.NOT_PRUNED)
     assert _replicas(stage, api) == 7
     late = custom_resource("late", "NeverServedScale")
-    story = stage.run(_deployment(3), late, max_prune=stage.most(1), kinds=0.5, **options)
+    forced: dict[str, Any] = {"force_conflicts": True, "max_prune": stage.most(1)}
+    story = stage.run(_deployment(3), late, kinds=0.5, **forced)
     assert NAME in story.outcomes
     assert _replicas(stage, api) == 7
-    story = stage.run(_deployment(4), max_prune=stage.most(1), force_conflicts=True)
+    story = stage.run(_deployment(4), **forced)
     assert (story.outcomes[SCALER], _replicas(stage, api)) == (Outcome.PRUNED, 4)
 
 
