@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -299,9 +300,12 @@ def test_approval_that_races_a_new_revision_is_of_the_old_one(
         for number in range(1, races + 1):
             plan = pending(tenant)
             assert len(plan["objects"]) == sum(plan["counts"].values())
-            of_plan: dict[str, set[str]] = {"create": set(), "prune": set()}
+            of_plan = defaultdict[str, set[str]](set)
             for one in plan["objects"]:
                 of_plan[one["fate"]].add(one["object"].removeprefix("configmap/"))
+            assert of_plan.keys() <= {"create", "prune", "remove-from-inventory"}
+            # A revision may cut off a run between its prune and its record.
+            assert of_plan["remove-from-inventory"] <= doomed
             doomed |= of_plan["prune"]
             approved |= of_plan["create"]
             revision = threads.submit(revise, number % 4 / 4, number + 1)

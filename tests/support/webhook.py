@@ -149,6 +149,8 @@ class Webhook:
                             "apiVersions": ["*"],
                             "resources": self.resources,
                             "operations": sorted({*self.operations, "CREATE"}),
+                            # The selector of a namespace lets all cluster-scoped objects pass.
+                            "scope": "Namespaced",
                         }
                     ],
                     "matchConditions": [
