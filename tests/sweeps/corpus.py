@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tests.support.command import Ended
 
 
+_AUTOSCALER = "HorizontalPodAutoscaler"
+_OF_NAMESPACES = ("default", "kube-root-ca.crt")
 # A Job with a TTL may be gone already.
 _LEFT = ("pruned", "removed from inventory")
 
@@ -104,7 +106,7 @@ class CorpusRun:
         scaled = {
             (f"{target['kind'].lower()}s", target["name"])
             for manifest in read([str(self.source)])
-            if manifest.gvk.kind == "HorizontalPodAutoscaler"
+            if manifest.gvk.kind == _AUTOSCALER
             for target in (manifest.body["spec"]["scaleTargetRef"],)
         }
         if not scaled:
@@ -143,13 +145,19 @@ class CorpusRun:
                 self._found("status --drift", f"{one['ref']}: {one['drift']}")
 
     def _shrink(self, api: Api) -> None:
-        """Take every third object out that contains neither data nor other objects."""
+        """Take every third object out that contains neither data nor other objects.
+
+        An autoscaler stays: whether the replicas that it has set become the manifest's is for a
+        person to decide, so its removal is a conflict. What controllers create in each namespace
+        stays too: it is adopted, and would be orphaned.
+        """
         manifests = read([str(self.source)])
-        guarded = {*GUARDED_KINDS, NAMESPACE, CRD}
+        guarded = {*GUARDED_KINDS, NAMESPACE, CRD, GroupKind("autoscaling", _AUTOSCALER)}
         plain = [
             manifest
             for manifest in manifests
             if GroupKind(manifest.gvk.group, manifest.gvk.kind) not in guarded
+            and manifest.name not in _OF_NAMESPACES
         ]
         leaving = plain[::3]
         kept = [manifest.body for manifest in manifests if manifest not in leaving]
