@@ -124,7 +124,9 @@ def test_server_warning_is_in_every_format_once_with_file_and_line(
     assert not any(VALUE in told for told in (text, *texts.values()))
     events = [json.loads(line) for line in texts["jsonl"].splitlines()]
     assert [found for one in events for found in complaints("events", one)] == []
-    secret, quoted, pods = sorted(_warnings(events), key=lambda one: -one["origin"]["line"])
+    told = sorted(_warnings(events), key=lambda one: -one["origin"]["line"])
+    assert len(told) == 3
+    secret, quoted, pods = told
     assert pods["message"].startswith('deployment.apps/first: would violate PodSecurity "restr')
     assert pods["origin"]["line"] == 1
     assert pods["reason"] == "also for deployment.apps/second"
