@@ -1249,7 +1249,8 @@ MUTATIONS = (
         ("secret-in-warning",),
         r"without_values\(text\) if .*? else text",
         "text",
-        f"{_WARNINGS}test_server_warning_is_in_every_format_once_with_file_and_line",
+        "tests/cluster/test_write_terms.py::"
+        "test_warning_about_a_secret_has_no_text_that_may_be_made_of_a_value",
     ),
     Mutation(
         "the mask of the set's Secrets in other warnings of the server",
