@@ -18,6 +18,7 @@ from applyprune.cluster.transport.transport import Transport
 from applyprune.controller.bundle_client import BundleObjects
 from applyprune.controller.constants import COMPONENT
 from applyprune.controller.reconciler import Reconciler
+from applyprune.controller.report import Reporter
 from applyprune.controller.result import error_message
 from applyprune.controller.runtime.event_recorder import EventRecorder
 from applyprune.controller.runtime.impersonation import Impersonation, refuse_impersonated
@@ -136,12 +137,12 @@ class _Process:
         self.watches = Watches(
             self.queue, self.client, impersonation.connect, self.settings.namespaces
         )
+        bundles = BundleObjects(self.client)
         self.reconciler = Reconciler(
-            bundles=BundleObjects(self.client),
+            bundles=bundles,
             impersonation=impersonation,
             watches=self.watches,
-            recorder=EventRecorder(self.client),
-            metrics=self.metrics,
+            reporter=Reporter(bundles, EventRecorder(self.client), self.metrics),
             stop=self.cancellation,
         )
         self.watches.moved = self.reconciler.cut_off

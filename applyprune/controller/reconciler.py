@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
@@ -14,6 +12,7 @@ from applyprune.controller.constants import STALLING, Key, Reason
 from applyprune.controller.depends_on import unready_dependencies
 from applyprune.controller.finalizer import Finalizer
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
+from applyprune.controller.report import Reporter, log_event
 from applyprune.controller.result import (
     RunResult,
     error_message,
@@ -22,25 +21,22 @@ from applyprune.controller.result import (
     reason_of,
     reason_of_exit,
 )
-from applyprune.controller.runtime.event_recorder import EventRecorder, EventType, utc_now
+from applyprune.controller.runtime.event_recorder import utc_now
 from applyprune.controller.runtime.impersonation import (
     AccountMissing,
     Impersonation,
     ServiceAccountClient,
 )
-from applyprune.controller.runtime.logging import LOG, fields
-from applyprune.controller.runtime.metrics import Metrics
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import backoff, spread
-from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
+from applyprune.controller.status import ConditionStatus, ReconcileResult, progressing
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
-from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode
-from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
+from applyprune.planning.annotations import APPROVE
 
 _NOT_YET = -1
 _SECOND_LOOK = 10.0
@@ -60,8 +56,7 @@ class Reconciler:
     bundles: BundleObjects
     impersonation: Impersonation
     watches: Watches
-    recorder: EventRecorder
-    metrics: Metrics
+    reporter: Reporter
     stop: Cancellation
     _failures: dict[Key, int] = field(default_factory=dict)
     _under_way: dict[Key, tuple[Cancellation, int | None]] = field(default_factory=dict)
@@ -112,17 +107,16 @@ class Reconciler:
                 Reason.INVALID_SPEC,
                 problem_message(problems_of(error)[0]),
             )
-            self._report(live, result, began)
+            self.reporter.report(live, result, time.monotonic() - began)
             return spread(_UNREAD)
         self._under_way[key] = (stop, live.generation)
         if self.stop.requested:
             stop.request(0)
         if live.terminating:
-            removal = Finalizer(self.bundles, self.impersonation, self.recorder, stop)
+            removal = Finalizer(self.bundles, self.impersonation, self.reporter.recorder, stop)
             result = removal.of(live, self._with_capped_timeout(live, bundle, ""))
             if result.done:
-                self._log(key, result, began)
-                self.metrics.passed(key, result, time.monotonic() - began, {})
+                self.reporter.removed(key, result, time.monotonic() - began)
                 self._forget(key, live.uid)
                 return None
         else:
@@ -131,7 +125,7 @@ class Reconciler:
                 return 0.0
             live = held
             result = self._apply(live, bundle, stop)
-        self._report(live, result, began, bundle)
+        self.reporter.report(live, result, time.monotonic() - began, bundle)
         return self._next(key, bundle, result)
 
     def failed(self, key: Key) -> float:
@@ -228,7 +222,7 @@ class Reconciler:
         stop: Cancellation,
     ) -> None:
         events = run(request, account_client.cluster, account_client.store(request.applyset), stop)
-        follow(events, run_result, lambda event: _log_event(request, run_result, event))
+        follow(events, run_result, lambda event: log_event(request, run_result, event))
 
     def _error_result(
         self, error: ApplypruneError, run_result: RunResult, revision: str
@@ -272,40 +266,6 @@ class Reconciler:
             ConditionStatus.NOT_READY, reason, message, revision, run_result, pending, retries=True
         )
 
-    def _report(
-        self, live: LiveObject, result: ReconcileResult, began: float, bundle: Bundle | None = None
-    ) -> None:
-        """Write the status if it has changed, and report the result in metrics, log and Events."""
-        before = status_of(live)
-        inventory = None
-        if bundle is not None and result.run_result is not None:
-            inventory = (bundle.target.inventory.name, bundle.target.id)
-        status = after(
-            before,
-            result,
-            generation=live.generation or 0,
-            now=utc_now(),
-            requested=live.annotations.get(RECONCILE_NOW, ""),
-            inventory=inventory,
-        )
-        stored = self.bundles.write_status(live, status)
-        key = (live.ref.namespace, live.ref.name)
-        seconds = time.monotonic() - began
-        self.metrics.passed(key, result, seconds, status)
-        self._log(key, result, began)
-        changed = result.run_result is not None and result.run_result.changed
-        run_id = result.run_result.run if result.run_result is not None else ""
-        about = stored or live
-        if result.reason is Reason.PENDING_APPROVAL:
-            if status.get("pendingPlan") != before.get("pendingPlan"):
-                self.recorder.event(about, EventType.NORMAL, result.reason, result.message, run_id)
-        elif result.ready is ConditionStatus.NOT_READY:
-            self.recorder.event(about, EventType.WARNING, result.reason, result.message, run_id)
-        elif changed or (result.ready is ConditionStatus.READY and _was_not_ready(before)):
-            self.recorder.event(about, EventType.NORMAL, result.reason, _summary(result), run_id)
-        for warning in result.run_result.server_warnings if result.run_result is not None else ():
-            self.recorder.event(about, EventType.WARNING, Reason.SERVER_WARNING, warning, run_id)
-
     def _next(self, key: Key, bundle: Bundle, result: ReconcileResult) -> float | None:
         spec = bundle.spec
         if result.reason is Reason.SUSPENDED:
@@ -320,77 +280,4 @@ class Reconciler:
         self._failures.pop(key, None)
         self._attempted.pop(key, None)
         self.watches.forget(key)
-        self.metrics.forget(key)
-        self.recorder.forget(uid)
-
-    def _log(self, key: Key, result: ReconcileResult, began: float) -> None:
-        run_result = result.run_result
-        counts = (
-            {str(outcome): count for outcome, count in run_result.outcomes.items()}
-            if run_result
-            else {}
-        )
-        failed = result.ready is ConditionStatus.NOT_READY
-        waits = result.reason is Reason.PENDING_APPROVAL
-        level = logging.WARNING if failed and not waits else logging.INFO
-        if (
-            result.ready is ConditionStatus.READY
-            and run_result is not None
-            and not run_result.changed
-        ):
-            level = logging.DEBUG  # nothing has changed
-        LOG.log(
-            level,
-            "bundle reconciled",
-            extra=fields(
-                namespace=key[0],
-                bundle=key[1],
-                run=run_result.run if run_result else "",
-                reason=str(result.reason),
-                detail=result.message,
-                seconds=round(time.monotonic() - began, 3),
-                outcomes=counts or None,
-            ),
-        )
-
-
-def _was_not_ready(before: Mapping[str, object]) -> bool:
-    conditions = before.get("conditions")
-    found = conditions if isinstance(conditions, list) else []
-    return not any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in found
-    )
-
-
-def _summary(result: ReconcileResult) -> str:
-    """Return the message of an Event about a successful reconcile."""
-    run_result = result.run_result
-    if run_result is None or not run_result.changed:
-        return result.message
-    counts = run_result.outcomes
-    return ", ".join(f"{counts[outcome]} {outcome.text}" for outcome in Outcome if counts[outcome])
-
-
-def _log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
-    target = f"{request.applyset.namespace}/{request.applyset.name}"
-    if isinstance(event, WarningRaised):
-        warning = problem_message(event.problem)
-        LOG.warning(
-            "warning of a run", extra=fields(run=run_result.run, set=target, warning=warning)
-        )
-    if not isinstance(event, ObjectDone) or event.outcome in {
-        Outcome.UNCHANGED,
-        Outcome.NOT_PRUNED,
-    }:
-        return
-    LOG.info(
-        "object processed",
-        extra=fields(
-            run=run_result.run,
-            set=target,
-            object=event.ref.short,
-            object_namespace=event.ref.namespace,
-            outcome=str(event.outcome),
-            error=problem_message(event.problem) if event.problem else "",
-        ),
-    )
+        self.reporter.forget(key, uid)

@@ -1,0 +1,152 @@
+"""Report the result of a reconcile: in the Bundle's status, Events, metrics and the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from applyprune.controller.bundle import Bundle
+from applyprune.controller.bundle_client import BundleObjects, status_of
+from applyprune.controller.constants import Key, Reason
+from applyprune.controller.result import RunResult, problem_message
+from applyprune.controller.runtime.event_recorder import EventRecorder, EventType, utc_now
+from applyprune.controller.runtime.logging import LOG, fields
+from applyprune.controller.runtime.metrics import Metrics
+from applyprune.controller.status import ConditionStatus, ReconcileResult, after
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
+from applyprune.model.live import LiveObject
+from applyprune.planning.annotations import RECONCILE_NOW
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Reports results of reconciles."""
+
+    bundles: BundleObjects
+    recorder: EventRecorder
+    metrics: Metrics
+
+    def report(
+        self,
+        live: LiveObject,
+        result: ReconcileResult,
+        seconds: float,
+        bundle: Bundle | None = None,
+    ) -> None:
+        """Write the status if it has changed, and report the result everywhere else.
+
+        ``bundle`` is None if its spec is invalid.
+        """
+        before = status_of(live)
+        inventory = None
+        if bundle is not None and result.run_result is not None:
+            inventory = (bundle.target.inventory.name, bundle.target.id)
+        status = after(
+            before,
+            result,
+            generation=live.generation or 0,
+            now=utc_now(),
+            requested=live.annotations.get(RECONCILE_NOW, ""),
+            inventory=inventory,
+        )
+        stored = self.bundles.write_status(live, status)
+        key = (live.ref.namespace, live.ref.name)
+        self.metrics.passed(key, result, seconds, status)
+        self._log(key, result, seconds)
+        changed = result.run_result is not None and result.run_result.changed
+        run_id = result.run_result.run if result.run_result is not None else ""
+        about = stored or live
+        if result.reason is Reason.PENDING_APPROVAL:
+            if status.get("pendingPlan") != before.get("pendingPlan"):
+                self.recorder.event(about, EventType.NORMAL, result.reason, result.message, run_id)
+        elif result.ready is ConditionStatus.NOT_READY:
+            self.recorder.event(about, EventType.WARNING, result.reason, result.message, run_id)
+        elif changed or (result.ready is ConditionStatus.READY and _was_not_ready(before)):
+            self.recorder.event(about, EventType.NORMAL, result.reason, _summary(result), run_id)
+        for warning in result.run_result.server_warnings if result.run_result is not None else ():
+            self.recorder.event(about, EventType.WARNING, Reason.SERVER_WARNING, warning, run_id)
+
+    def removed(self, key: Key, result: ReconcileResult, seconds: float) -> None:
+        """Report that a Bundle is gone: it has no status any more."""
+        self._log(key, result, seconds)
+        self.metrics.passed(key, result, seconds, {})
+
+    def forget(self, key: Key, uid: str) -> None:
+        """Forget a Bundle that is gone."""
+        self.metrics.forget(key)
+        self.recorder.forget(uid)
+
+    def _log(self, key: Key, result: ReconcileResult, seconds: float) -> None:
+        run_result = result.run_result
+        counts = (
+            {str(outcome): count for outcome, count in run_result.outcomes.items()}
+            if run_result
+            else {}
+        )
+        failed = result.ready is ConditionStatus.NOT_READY
+        waits = result.reason is Reason.PENDING_APPROVAL
+        level = logging.WARNING if failed and not waits else logging.INFO
+        if (
+            result.ready is ConditionStatus.READY
+            and run_result is not None
+            and not run_result.changed
+        ):
+            level = logging.DEBUG  # nothing has changed
+        LOG.log(
+            level,
+            "bundle reconciled",
+            extra=fields(
+                namespace=key[0],
+                bundle=key[1],
+                run=run_result.run if run_result else "",
+                reason=str(result.reason),
+                detail=result.message,
+                seconds=round(seconds, 3),
+                outcomes=counts or None,
+            ),
+        )
+
+
+def _was_not_ready(before: Mapping[str, object]) -> bool:
+    conditions = before.get("conditions")
+    found = conditions if isinstance(conditions, list) else []
+    return not any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in found
+    )
+
+
+def _summary(result: ReconcileResult) -> str:
+    """Return the message of an Event about a successful reconcile."""
+    run_result = result.run_result
+    if run_result is None or not run_result.changed:
+        return result.message
+    counts = run_result.outcomes
+    return ", ".join(f"{counts[outcome]} {outcome.text}" for outcome in Outcome if counts[outcome])
+
+
+def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
+    """Log what a run has done to one object, and its warnings."""
+    target = f"{request.applyset.namespace}/{request.applyset.name}"
+    if isinstance(event, WarningRaised):
+        warning = problem_message(event.problem)
+        LOG.warning(
+            "warning of a run", extra=fields(run=run_result.run, set=target, warning=warning)
+        )
+    if not isinstance(event, ObjectDone) or event.outcome in {
+        Outcome.UNCHANGED,
+        Outcome.NOT_PRUNED,
+    }:
+        return
+    LOG.info(
+        "object processed",
+        extra=fields(
+            run=run_result.run,
+            set=target,
+            object=event.ref.short,
+            object_namespace=event.ref.namespace,
+            outcome=str(event.outcome),
+            error=problem_message(event.problem) if event.problem else "",
+        ),
+    )
