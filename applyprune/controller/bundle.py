@@ -128,6 +128,8 @@ Pointer = Annotated[str, AfterValidator(_pointer)]
 class DeletionPolicy(StrEnum):
     """What happens to the objects when the Bundle is deleted."""
 
+    MIRROR = "MirrorPrune"
+    """As ``DELETE`` if the Bundle prunes, else as ``ORPHAN``."""
     DELETE = "Delete"
     WAIT = "WaitForTermination"
     ORPHAN = "Orphan"
@@ -206,7 +208,7 @@ class Spec:
     target_namespace: Label = ""
     service_account_name: Name = "default"
     depends_on: tuple[Dependency, ...] = ()
-    deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
+    deletion_policy: DeletionPolicy = DeletionPolicy.MIRROR
     inventory_name: str = ""
     ignore_fields: tuple[IgnoreFields, ...] = ()
     no_default_ignore: tuple[DefaultRule, ...] = ()
@@ -234,6 +236,14 @@ class Bundle:
         return owner_name(self.namespace, self.name)
 
     @property
+    def deletion_policy(self) -> DeletionPolicy:
+        """Return the policy for its removal; never ``MIRROR``."""
+        policy, prunes = self.spec.deletion_policy, self.spec.prune.enabled
+        if policy is not DeletionPolicy.MIRROR:
+            return policy
+        return DeletionPolicy.DELETE if prunes else DeletionPolicy.ORPHAN  # guard: mirror-prune
+
+    @property
     def target(self) -> ApplySetIdentity:
         """Return the set that it applies; raise UsageError if its name is invalid."""
         return applyset_identity(self.spec.inventory_name or self.name, self.namespace)
@@ -255,7 +265,8 @@ class Bundle:
         spec = self.spec
         approved = approved if is_digest(approved) else ""
         # To delete or orphan the whole set is a decision of its own.
-        approval = spec.approval if mode is Mode.APPLY else Approval.AUTOMATIC
+        removes = mode is not Mode.APPLY
+        approval = Approval.AUTOMATIC if removes else spec.approval
         return Options(
             mode=mode,
             lock_timeout=_LOCK_TIMEOUT,
@@ -274,7 +285,7 @@ class Bundle:
                 no_default_ignore=frozenset(spec.no_default_ignore),
             ),
             prune=PruneOptions(
-                enabled=spec.prune.enabled,
+                enabled=spec.prune.enabled or removes,
                 allow_empty=spec.prune.allow_empty,
                 max_prune=spec.prune.max_prune,
                 apply_anyway=spec.approval is not Approval.ALWAYS,
@@ -301,9 +312,9 @@ def read_bundle(live: LiveObject) -> Bundle:
     raw = (live.body or {}).get("spec")
     faults: list[str] = []
     try:
-        spec = SPEC.validate_python(_without_nulls({} if raw is None else raw))
+        spec = SPEC.validate_python(without_nulls({} if raw is None else raw))
     except ValidationError as error:
-        faults += map(_fault, error.errors(include_url=False))
+        faults += map(fault_text, error.errors(include_url=False))
     else:
         place = (live.ref.namespace, live.ref.name)
         bundle = Bundle(*place, spec, spec.timeout, live.generation or 0)
@@ -313,14 +324,14 @@ def read_bundle(live: LiveObject) -> Bundle:
     return bundle
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     """Return a value without its null fields, so that they get their defaults."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _fault(error: ErrorDetails) -> str:
+def fault_text(error: ErrorDetails) -> str:
     """Return ``spec.dependsOn[0].name: is required``, without a value that may be confidential."""
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
     message = _MESSAGES.get(error["type"], error["msg"])

@@ -41,6 +41,7 @@ class Reason(StrEnum):
     INVALID_SOURCE = "InvalidSource"
     SOURCE_NOT_FOUND = "SourceNotFound"
     SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound"
+    KIND_NOT_FOUND = "KindNotFound"
     DEPENDENCY_NOT_READY = "DependencyNotReady"
     FORBIDDEN = "Forbidden"
     UNREACHABLE = "Unreachable"
@@ -69,3 +70,12 @@ STALLING = frozenset(
     }
 )
 """The reasons for which a retry cannot help until someone changes something."""
+MISSING = frozenset(
+    {
+        Reason.SOURCE_NOT_FOUND,
+        Reason.SERVICE_ACCOUNT_NOT_FOUND,
+        Reason.KIND_NOT_FOUND,
+        Reason.FORBIDDEN,
+    }
+)
+"""The reasons that end when somebody creates what is missing, perhaps where no watch shows it."""

@@ -1,18 +1,19 @@
 """Handle the deletion of a Bundle: delete or orphan its objects, then remove its finalizer.
 
 This runs as the same ServiceAccount as the apply. If it fails, the finalizer stays and the
-condition says why: no object may be left that is neither deleted nor listed anywhere.
+condition says why: no object may be left that is neither deleted nor listed anywhere. If nobody has
+the rights for it, the removal ends after ``spec.timeout``: then its inventory keeps the objects.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from applyprune.controller.bundle import Bundle, DeletionPolicy
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.constants import FINALIZER, Reason
+from applyprune.controller.deleted_bundle import DeletedBundle
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.result import (
     RunResult,
@@ -34,13 +35,18 @@ from applyprune.engine.listing import KindProofs, all_labelled_objects
 from applyprune.engine.operations.release import release
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
-from applyprune.errors import ApplypruneError, problems_of
+from applyprune.errors import ApplypruneError, UsageError, problems_of
+from applyprune.model.identity import Ref
+from applyprune.model.json_access import text, whole_number
 from applyprune.model.live import LiveObject, deleted_at
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
-from applyprune.model.text.display import seconds_since
-from applyprune.planning.annotations import APPROVE
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.annotations import APPROVE, ORPHAN
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
+
+_NO_RIGHTS = frozenset({Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN})
+"""Why nobody may remove the objects; what the inventory lists is safe there."""
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,40 +58,90 @@ class Finalizer:
     recorder: EventRecorder
     stop: Cancellation
 
-    def of(self, live: LiveObject, bundle: Bundle) -> ReconcileResult:
+    def of(self, deleted: DeletedBundle) -> ReconcileResult:
         """Remove the objects, then the finalizer; ``done`` in the result says whether both are.
 
         Raises Interrupted.
         """
+        live, bundle = deleted.live, deleted.bundle
         if FINALIZER not in live.finalizers:
             return ReconcileResult(
                 ConditionStatus.SAME, Reason.REMOVED, "nothing is left to remove", done=True
             )
-        account, terminating = bundle.spec.service_account_name, False
         try:
-            if self._is_deleted_by_crd(live):
-                return self._ended(live, self._release(live, bundle))
             terminating = self.impersonation.is_terminating(bundle.namespace)
-            # In a terminating namespace the account is deleted first and cannot be created again.
-            # Its name may still have rights, by a ClusterRoleBinding: try with those.
-            with self.impersonation.as_account(
-                bundle.namespace, account, must_exist=not terminating
-            ) as account_client:
-                result = self._remove(account_client, live, bundle, terminating=terminating)
+            if deleted.is_orphaned:
+                why = f'the annotation {ORPHAN} is "true"'
+                return self._leave(deleted, why, terminating=terminating)
+            if self._is_deleted_by_crd(live):
+                why = "the Bundle CRD is being deleted"
+                return self._leave(deleted, why, terminating=terminating)
+            result = self._obstacle(deleted, terminating=terminating)
+        except ApplypruneError as error:
+            # What the controller itself could not read proves nothing.
+            return self._failed(error)
+        result = result or self._removed(deleted, terminating=terminating)
+        if result.done:
+            return self._ended(live, result, terminating=terminating)
+        if self._ends(deleted, result.reason, terminating=terminating):
+            return self._leave(deleted, result.message, terminating=terminating, before=result)
+        if result.reason in _NO_RIGHTS and not terminating and not bundle.spec.suspend:
+            result = replace(result, message=f"{result.message}; {_outlook(deleted, result)}")
+        return result
+
+    def _obstacle(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult | None:
+        """Return why nobody may remove the objects of a Bundle; None if its account may try."""
+        bundle = deleted.bundle
+        if deleted.faults:  # guard: undecided-removal
+            reason, message = Reason.INVALID_SPEC, "; ".join(deleted.faults)
+            return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
+        if terminating:
+            # There, the account is deleted first and cannot be created again. Its name may still
+            # have rights, by a ClusterRoleBinding: try with those.
+            return None
+        try:
+            self.impersonation.look_up(bundle.namespace, bundle.spec.service_account_name)
         except AccountMissing as error:
-            missing = problem_message(problems_of(error)[0])
-            message = f"{missing}; its objects stay until the account exists again"
-            result = ReconcileResult(
+            message = problem_message(problems_of(error)[0])
+            return ReconcileResult(
                 ConditionStatus.NOT_READY, Reason.SERVICE_ACCOUNT_NOT_FOUND, message, retries=True
             )
-        except ApplypruneError as error:
-            result = self._failed(error)
-        if not result.done and terminating and _age(live) > bundle.timeout:
-            result = self._give_up(bundle, result)
-        return self._ended(live, result) if result.done else result
+        return None
 
-    def _ended(self, live: LiveObject, result: ReconcileResult) -> ReconcileResult:
-        """Remove the finalizer; a result that says so if that fails."""
+    def _removed(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult:
+        bundle = deleted.bundle
+        try:
+            with self.impersonation.as_account(
+                bundle.namespace, bundle.spec.service_account_name, must_exist=False
+            ) as account_client:
+                return self._remove(account_client, deleted.live, bundle, terminating=terminating)
+        except ApplypruneError as error:
+            return self._failed(error)
+
+    def _ends(self, deleted: DeletedBundle, reason: Reason, *, terminating: bool) -> bool:
+        """Return whether the removal ends here, although objects are left.
+
+        A namespace that is being deleted takes the inventory along whatever happens.
+        """
+        if reason is Reason.REMOVAL_INCOMPLETE:
+            return True
+        if deleted.seconds_left > 0 or terminating:
+            return deleted.seconds_left <= 0
+        bundle = deleted.bundle
+        if bundle.spec.suspend or reason not in _NO_RIGHTS:  # guard: removal-goes-on
+            return False
+        account = bundle.namespace, bundle.spec.service_account_name
+        # Else the account may have the rights, and the controller may not act as the account.
+        # guard: may-impersonate
+        return reason is not Reason.FORBIDDEN or self.impersonation.is_allowed(*account)
+
+    def _ended(
+        self, live: LiveObject, result: ReconcileResult, *, terminating: bool
+    ) -> ReconcileResult:
+        """Say what has happened, and remove the finalizer; a result that says so if that fails."""
+        if result.reason is Reason.REMOVED and not terminating:
+            run_id = result.run_result.run if result.run_result is not None else ""
+            self.recorder.event(live, EventType.NORMAL, result.reason, result.message, run_id)
         try:
             self.bundles.remove_finalizer(live)
         except ApplypruneError as error:
@@ -102,29 +158,76 @@ class Finalizer:
         crd, own = self.impersonation.crd_deleted_at(), deleted_at(live)
         return crd is not None and own is not None and crd <= own
 
-    def _release(self, live: LiveObject, bundle: Bundle) -> ReconcileResult:
-        """Release the set to the command line: uninstalling the controller must delete nothing.
+    def _leave(
+        self,
+        deleted: DeletedBundle,
+        why: str,
+        *,
+        terminating: bool,
+        before: ReconcileResult | None = None,
+    ) -> ReconcileResult:
+        """End a removal, and leave what is left of the objects; say in an Event what that is.
+
+        ``before`` is the result of the removal so far.
+        """
+        live, bundle = deleted.live, deleted.bundle
+        run_result = before.run_result if before is not None else None
+        if terminating:
+            message = (
+                f"the Bundle {bundle.name} was deleted with its namespace {bundle.namespace}, "
+                f"before all of its objects elsewhere could be removed: {why}"
+            )
+            if not deleted.faults:
+                message += f". See: {_search(bundle.target)}"
+            self.recorder.namespace_event(bundle.namespace, Reason.REMOVAL_INCOMPLETE, message)
+        else:
+            message = f"{why}; {self._left(deleted)}"
+            run_id = run_result.run if run_result is not None else ""
+            self.recorder.event(live, EventType.WARNING, Reason.REMOVAL_INCOMPLETE, message, run_id)
+        self.stop.check()
+        result = ReconcileResult(
+            ConditionStatus.SAME,
+            Reason.REMOVAL_INCOMPLETE,
+            message,
+            run_result=run_result,
+            done=True,
+        )
+        return self._ended(live, result, terminating=terminating)
+
+    def _left(self, deleted: DeletedBundle) -> str:
+        """Release the set to the command line, and return what is left of it, and what to do.
 
         If its inventory cannot be written now, `applyprune inventory release` can do it later.
         """
-        message = "the Bundle CRD is being deleted: all objects stay, and the inventory keeps them"
-        self.recorder.event(live, EventType.WARNING, Reason.REMOVED, message)
-        with (
-            suppress(ApplypruneError),
-            self.impersonation.as_account(
+        if deleted.faults:
+            return _by_hand(deleted)
+        bundle, target = deleted.bundle, deleted.bundle.target
+        try:
+            with self.impersonation.as_account(
                 bundle.namespace, bundle.spec.service_account_name, must_exist=True
-            ) as account_client,
-        ):
-            options = bundle.options(Mode.APPLY)
-            store = account_client.store(bundle.target)
-            run = account_client.cluster.run
-            done = release(
-                bundle.target, options, store, self.stop, run=run, is_active=lambda _: False
-            )
-            for _ in done:
-                pass
-        self.stop.check()
-        return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
+            ) as account_client:
+                inventory = account_client.store(target).read()
+                if not inventory.exists:
+                    return f"there is no inventory. See: {_search(target)}"
+                self._release(account_client, bundle)
+        except UsageError as error:
+            return problem_message(problems_of(error)[0])
+        except ApplypruneError:
+            return _by_hand(deleted)
+        left = f"left in the inventory {target.inventory.name}: {_named(inventory.entries)}"
+        return f"{left}. To delete that: applyprune delete {target.arguments}"
+
+    def _release(self, account_client: ServiceAccountClient, bundle: Bundle) -> None:
+        done = release(
+            bundle.target,
+            bundle.options(Mode.APPLY),
+            account_client.store(bundle.target),
+            self.stop,
+            run=account_client.cluster.run,
+            is_active=lambda owner: owner != bundle.owner,  # guard: release-own
+        )
+        for _ in done:
+            pass
 
     def _remove(
         self,
@@ -139,7 +242,6 @@ class Finalizer:
             # Released, or never taken over: it now belongs to someone else, with all its objects.
             owner = inventory.owner or "no Bundle"
             message = f"the set {inventory.name} belongs to {owner}; nothing was removed"
-            self.recorder.event(live, EventType.NORMAL, Reason.REMOVED, message)
             return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
         if not inventory.exists:
             lost = terminating and "inventory" in status_of(live)
@@ -147,7 +249,7 @@ class Finalizer:
         if bundle.spec.suspend:
             message = "spec.suspend is true: its objects are not removed"
             return ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, message)
-        orphan = bundle.spec.deletion_policy is DeletionPolicy.ORPHAN
+        orphan = bundle.deletion_policy is DeletionPolicy.ORPHAN
         options = bundle.options(
             Mode.ORPHAN if orphan else Mode.DELETE,
             approved=live.annotations.get(APPROVE, ""),
@@ -167,47 +269,25 @@ class Finalizer:
         follow(events, run_result, lambda _: None)
         self.stop.check()
         pending = pending_plan(run_result, bundle, live.annotations.get(APPROVE, ""))
-        return self._result(live, bundle, run_result, pending)
+        return self._result(bundle, run_result, pending)
 
     def _result(
-        self,
-        live: LiveObject,
-        bundle: Bundle,
-        run_result: RunResult,
-        pending: PendingPlan | None,
+        self, bundle: Bundle, run_result: RunResult, pending: PendingPlan | None
     ) -> ReconcileResult:
         if run_result.exit_code == 0:
-            message = f"objects processed: {len(run_result.gone)}"
+            message = run_result.counts or "the set had no object"
             return ReconcileResult(
                 ConditionStatus.SAME, Reason.REMOVED, message, run_result=run_result, done=True
             )
         failing = sorted(
             run_result.failing.values(), key=lambda failed: (failed.skipped, failed.ref)
         )
-        message = "; ".join(f"{failed.ref.short}: {failed.message}" for failed in failing[:3])
+        message = "; ".join(f"{failed.ref.short}: {failed.message}" for failed in failing[:_NAMED])
         if run_result.refusal is not None and not message:
             message = f"{run_result.refusal.message}: {run_result.refusal.reason}"
-        only_waiting = bool(failing) and all(
-            failed.kind is ProblemKind.NOT_READY for failed in failing
-        )
-        if bundle.spec.deletion_policy is DeletionPolicy.DELETE and only_waiting:
-            # All of them are deleted, and wait for a finalizer of someone else.
-            self.recorder.event(
-                live, EventType.WARNING, Reason.REMOVAL_INCOMPLETE, message, run_result.run
-            )
-            return ReconcileResult(
-                ConditionStatus.SAME,
-                Reason.REMOVAL_INCOMPLETE,
-                message,
-                run_result=run_result,
-                done=True,
-            )
-        reason = reason_of_exit(run_result.exit_code)
-        if reason is not Reason.PRUNE_REFUSED:
-            reason = Reason.REMOVAL_FAILED
         return ReconcileResult(
             ConditionStatus.NOT_READY,
-            reason,
+            _reason(run_result, bundle.deletion_policy),
             message,
             run_result=run_result,
             pending=pending,
@@ -241,30 +321,69 @@ class Finalizer:
             return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
         # A lost inventory is never restored in a terminating namespace: retry, then give up.
         reason = Reason.REMOVAL_FAILED if lost else Reason.INVENTORY_UNREADABLE
-        first = ", ".join(str(live.ref) for live in marked.objects[:3])
+        first = ", ".join(str(live.ref) for live in marked.objects[:_NAMED])
         message = (
             f"the inventory is gone, and {len(marked.objects)} objects have the set's label: "
             f"{first}. To rebuild it: applyprune inventory repair {bundle.target.arguments}"
         )
         return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
 
-    def _give_up(self, bundle: Bundle, result: ReconcileResult) -> ReconcileResult:
-        """Give up in a terminating namespace; say in an Event which objects may be left."""
-        message = (
-            f"the Bundle {bundle.name} was deleted with its namespace {bundle.namespace}, before "
-            f"all of its objects elsewhere could be removed: {result.message}. "
-            f"See: kubectl get -A -l {PART_OF}={bundle.target.id}"
-        )
-        self.recorder.namespace_event(bundle.namespace, Reason.REMOVAL_INCOMPLETE, message)
-        return ReconcileResult(
-            ConditionStatus.SAME,
-            Reason.REMOVAL_INCOMPLETE,
-            message,
-            run_result=result.run_result,
-            done=True,
-        )
+
+def _reason(run_result: RunResult, policy: DeletionPolicy) -> Reason:
+    """Return the reason for a removal that has not removed everything."""
+    failing = run_result.failing.values()
+    if policy is DeletionPolicy.DELETE and {failed.kind for failed in failing} == {
+        ProblemKind.NOT_READY
+    }:
+        # All of them are deleted, and wait for a finalizer of someone else.
+        return Reason.REMOVAL_INCOMPLETE
+    reason = reason_of_exit(run_result.exit_code)
+    if reason is Reason.PRUNE_REFUSED:
+        return reason
+    causes = {failed.kind for failed in failing if not failed.skipped}
+    waits = {ProblemKind.NOT_READY} if policy is DeletionPolicy.DELETE else set()
+    return Reason.FORBIDDEN if causes - waits == {ProblemKind.FORBIDDEN} else Reason.REMOVAL_FAILED
 
 
-def _age(live: LiveObject) -> float:
-    """Return the seconds since an object was deleted, by the server's clock and ours."""
-    return seconds_since(live.metadata.get("deletionTimestamp"), datetime.now(UTC)) or 0.0
+def _outlook(deleted: DeletedBundle, result: ReconcileResult) -> str:
+    """Return what is left, and when the removal ends without it."""
+    run_result = result.run_result
+    total = run_result.total if run_result is not None and run_result.plan is not None else None
+    return f"{_kept(deleted, total)}; the Bundle goes at {deleted.ends:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _kept(deleted: DeletedBundle, total: int | None = None) -> str:
+    """Return what an inventory lists that is not read now, by the status or ``total``."""
+    status = status_of(deleted.live)
+    name = text(status, "inventory", "name")
+    if not name:
+        return "nothing is known to have been applied"
+    count = total if total is not None else whole_number(status, "objects", "total")
+    objects = "its objects" if count is None else _counted(count)
+    return f"left in the inventory {name}: {objects}"
+
+
+def _by_hand(deleted: DeletedBundle) -> str:
+    """Return what is left, and how to delete it, if the set could not be released."""
+    name = set_name(text(status_of(deleted.live), "inventory", "name"))
+    if not name:
+        return _kept(deleted)
+    where = f"{name} -n {deleted.bundle.namespace}"
+    commands = f"applyprune inventory release {where}, then applyprune delete {where}"
+    return f"{_kept(deleted)}. To delete that: {commands}"
+
+
+def _named(refs: Collection[Ref]) -> str:
+    """Return ``2 objects (configmap/a, service/web)``, with the first three."""
+    objects = _counted(len(refs))
+    shown = ", ".join(ref.short for ref in sorted(refs)[:_NAMED])
+    more = ", …" if len(refs) > _NAMED else ""
+    return f"{objects} ({shown}{more})" if shown else objects
+
+
+def _counted(count: int) -> str:
+    return f"{count} object{'' if count == 1 else 's'}"
+
+
+def _search(target: ApplySetIdentity) -> str:
+    return f"kubectl get -A -l {PART_OF}={target.id}"

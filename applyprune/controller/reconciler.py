@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.bundle_source import SourceMissing, Uses, load_source, used_refs
-from applyprune.controller.constants import STALLING, Key, Reason
+from applyprune.controller.constants import FINALIZER, MISSING, STALLING, Key, Reason
+from applyprune.controller.deleted_bundle import read_deleted
 from applyprune.controller.depends_on import unready_dependencies
 from applyprune.controller.finalizer import Finalizer
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
@@ -43,10 +44,22 @@ _SECOND_LOOK = 10.0
 """Seconds that a retry may wait for what was not ready before."""
 _UNREAD = 600.0
 """Seconds until the next look at a Bundle with an invalid spec."""
-_MISSING = {
+_LOOK_AGAIN = 120.0
+"""Seconds, at most, between two looks for what is missing."""
+_NOT_FOUND = {
     AccountMissing: Reason.SERVICE_ACCOUNT_NOT_FOUND,
     SourceMissing: Reason.SOURCE_NOT_FOUND,
 }
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt to apply a Bundle, as far as it has come."""
+
+    live: LiveObject
+    """The Bundle as last stored."""
+    run_result: RunResult = field(default_factory=RunResult)
+    revision: str = ""
 
 
 @dataclass(slots=True)
@@ -99,6 +112,8 @@ class Reconciler:
         if live is None:
             self._forget(key)
             return None
+        if live.terminating:
+            return self._remove(key, live, began, stop)
         try:
             bundle = read_bundle(live)
         except InvalidSpec as error:
@@ -109,24 +124,36 @@ class Reconciler:
             )
             self.reporter.report(live, result, time.monotonic() - began)
             return spread(_UNREAD)
+        self._work_on(key, live, stop)
+        begun = self._begin(live, bundle)
+        if begun is None:
+            return 0.0
+        attempt = _Attempt(begun)
+        result = self._apply(attempt, bundle, stop)
+        self.watches.wait_for_kinds(key, waits=result.reason is Reason.KIND_NOT_FOUND)
+        self.reporter.report(attempt.live, result, time.monotonic() - began, bundle)
+        return None if result.reason is Reason.SUSPENDED else self._next(key, bundle, result)
+
+    def _work_on(self, key: Key, live: LiveObject, stop: Cancellation) -> None:
         self._under_way[key] = (stop, live.generation)
         if self.stop.requested:
             stop.request(0)
-        if live.terminating:
-            removal = Finalizer(self.bundles, self.impersonation, self.reporter.recorder, stop)
-            result = removal.of(live, self._with_capped_timeout(live, bundle, ""))
-            if result.done:
-                self.reporter.removed(key, result, time.monotonic() - began)
-                self._forget(key, live.uid)
-                return None
-        else:
-            held = self._begin(live, bundle)
-            if held is None:
-                return 0.0
-            live = held
-            result = self._apply(live, bundle, stop)
-        self.reporter.report(live, result, time.monotonic() - began, bundle)
-        return self._next(key, bundle, result)
+
+    def _remove(self, key: Key, live: LiveObject, began: float, stop: Cancellation) -> float | None:
+        """Remove what a deleted Bundle has applied, and look again before its removal ends."""
+        self._work_on(key, live, stop)
+        deleted = read_deleted(live)
+        capped = self._with_capped_timeout(live, deleted.bundle, "")
+        removal = Finalizer(self.bundles, self.impersonation, self.reporter.recorder, stop)
+        result = removal.of(replace(deleted, bundle=capped))
+        if result.done:
+            self.reporter.removed(key, result, time.monotonic() - began)
+            self._forget(key, live.uid)
+            return None
+        self.reporter.report(live, result, time.monotonic() - began, deleted.bundle)
+        delay = self._next(key, deleted.bundle, result, removes=True)
+        left = deleted.seconds_left
+        return min(delay, left + 1.0) if left > 0 else delay
 
     def failed(self, key: Key) -> float:
         """Return the seconds until the next try after a reconcile without a result."""
@@ -134,22 +161,35 @@ class Reconciler:
         return spread(backoff(failures, first=1.0, longest=60.0))
 
     def _begin(self, live: LiveObject, bundle: Bundle) -> LiveObject | None:
-        """Add the finalizer and mark the Bundle as progressing; None when it has changed."""
-        if bundle.spec.suspend:
+        """Mark the Bundle as progressing; None when it has changed."""
+        status = status_of(live)
+        if bundle.spec.suspend or status.get("observedGeneration") == live.generation:
             return live
+        begun = progressing(status, live.generation or 0, utc_now())
+        stored = self.bundles.write_status(live, begun)
+        is_same = stored is not None and stored.generation == live.generation
+        return stored if is_same else None
+
+    def _hold(
+        self, live: LiveObject, bundle: Bundle, account_client: ServiceAccountClient
+    ) -> LiveObject:
+        """Return the Bundle with the finalizer, without which no run may write anything.
+
+        A Bundle whose account may not even read the inventory gets none: it can be deleted at once.
+        Raises Interrupted when the Bundle has changed.
+        """
+        if FINALIZER in live.finalizers:
+            return live
+        account_client.store(bundle.target).read()
         try:
             held = self.bundles.add_finalizer(live)
         except (Conflict, NotFound):
-            return None
+            raise Interrupted(0) from None
         if held.generation != live.generation:
-            return None
-        status = status_of(held)
-        if status.get("observedGeneration") != held.generation:
-            generation = held.generation or 0
-            return self.bundles.write_status(held, progressing(status, generation, utc_now()))
+            raise Interrupted(0)
         return held
 
-    def _apply(self, live: LiveObject, bundle: Bundle, stop: Cancellation) -> ReconcileResult:
+    def _apply(self, attempt: _Attempt, bundle: Bundle, stop: Cancellation) -> ReconcileResult:
         spec, key = bundle.spec, (bundle.namespace, bundle.name)
         if spec.suspend:
             self.watches.wait_for(key, ())
@@ -166,8 +206,6 @@ class Reconciler:
                 retries=True,
             )
         uses: Uses = {}
-        run_result = RunResult()
-        revision = ""
         try:
             with self.impersonation.as_account(
                 bundle.namespace, spec.service_account_name, must_exist=True
@@ -177,9 +215,11 @@ class Reconciler:
                 finally:
                     refs = used_refs(bundle)
                     self.watches.follow(key, spec.service_account_name, refs, uses)
-                revision = composed.revision
-                approved = live.annotations.get(APPROVE, "")
-                capped = self._with_capped_timeout(live, bundle, revision)
+                attempt.revision = composed.revision
+                # guard: held-before-run
+                attempt.live = self._hold(attempt.live, bundle, account_client)
+                approved = attempt.live.annotations.get(APPROVE, "")
+                capped = self._with_capped_timeout(attempt.live, bundle, attempt.revision)
                 options = capped.options(Mode.APPLY, approved=approved, source=composed.version)
                 request = RunRequest(
                     bundle.target,
@@ -190,18 +230,25 @@ class Reconciler:
                     owner=bundle.owner,
                     takes_over=bool(spec.inventory_name),
                 )
-                self._run(account_client, request, run_result, stop)
+                self._run(account_client, request, attempt.run_result, stop)
+        except Interrupted:
+            raise
         except (AccountMissing, SourceMissing) as error:
             message = problem_message(problems_of(error)[0])
             return ReconcileResult(
-                ConditionStatus.NOT_READY, _MISSING[type(error)], message, revision, retries=True
+                ConditionStatus.NOT_READY,
+                _NOT_FOUND[type(error)],
+                message,
+                attempt.revision,
+                retries=True,
             )
         except ApplypruneError as error:
             stop.check()  # an interrupted reconcile writes no status
-            return self._error_result(error, run_result, revision)
+            return self._error_result(error, attempt.run_result, attempt.revision)
         stop.check()
-        pending = pending_plan(run_result, bundle, live.annotations.get(APPROVE, ""))
-        return self._result(run_result, revision, pending)
+        approved = attempt.live.annotations.get(APPROVE, "")
+        pending = pending_plan(attempt.run_result, bundle, approved)
+        return self._result(attempt.run_result, attempt.revision, pending)
 
     def _with_capped_timeout(self, live: LiveObject, bundle: Bundle, revision: str) -> Bundle:
         """Cap `timeout` on retries: only the first attempt at a generation gets the full wait.
@@ -266,15 +313,19 @@ class Reconciler:
             ConditionStatus.NOT_READY, reason, message, revision, run_result, pending, retries=True
         )
 
-    def _next(self, key: Key, bundle: Bundle, result: ReconcileResult) -> float | None:
-        spec = bundle.spec
-        if result.reason is Reason.SUSPENDED:
-            return None
-        if not result.retries or result.reason in STALLING:
+    def _next(
+        self, key: Key, bundle: Bundle, result: ReconcileResult, *, removes: bool = False
+    ) -> float:
+        spec, reason = bundle.spec, result.reason
+        # Of a deleted Bundle, it may get complete without anybody: a kind is served again.
+        may_end = removes and reason is Reason.INVENTORY_UNREADABLE
+        if not result.retries or (reason in STALLING and not may_end):
             self._failures.pop(key, None)
             return spread(spec.interval)
+        looks = removes or reason in MISSING
+        longest = min(spec.interval, _LOOK_AGAIN) if looks else spec.interval
         self._failures[key] = failures = self._failures.get(key, 0) + 1
-        return spread(backoff(failures, first=spec.retry_interval, longest=spec.interval))
+        return spread(backoff(failures, first=spec.retry_interval, longest=longest))
 
     def _forget(self, key: Key, uid: str = "") -> None:
         self._failures.pop(key, None)

@@ -87,7 +87,8 @@ class Reporter:
         )
         failed = result.ready is ConditionStatus.NOT_READY
         waits = result.reason is Reason.PENDING_APPROVAL
-        level = logging.WARNING if failed and not waits else logging.INFO
+        warns = (failed and not waits) or result.reason is Reason.REMOVAL_INCOMPLETE
+        level = logging.WARNING if warns else logging.INFO
         if (
             result.ready is ConditionStatus.READY
             and run_result is not None
@@ -122,8 +123,7 @@ def _summary(result: ReconcileResult) -> str:
     run_result = result.run_result
     if run_result is None or not run_result.changed:
         return result.message
-    counts = run_result.outcomes
-    return ", ".join(f"{counts[outcome]} {outcome.text}" for outcome in Outcome if counts[outcome])
+    return run_result.counts
 
 
 def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:

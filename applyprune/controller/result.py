@@ -12,6 +12,7 @@ from applyprune.errors import (
     ApplypruneError,
     Forbidden,
     InputError,
+    InputErrors,
     InventoryError,
     InventoryLocked,
     OwnedByBundle,
@@ -32,6 +33,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.planning.desired import KindNotServed
 
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
@@ -85,6 +87,12 @@ class RunResult:
     def changed(self) -> bool:
         """Return whether the run has changed anything."""
         return any(self.outcomes[outcome] for outcome in CHANGED)
+
+    @property
+    def counts(self) -> str:
+        """Return how many objects had each outcome: ``1 created, 2 unchanged``."""
+        counts = ((self.outcomes[outcome], outcome.text) for outcome in Outcome)
+        return ", ".join(f"{count} {text}" for count, text in counts if count)
 
 
 def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], None]) -> RunResult:
@@ -155,6 +163,8 @@ def reason_of_exit(code: int) -> Reason:
 
 def reason_of(error: ApplypruneError) -> Reason:
     """Return the reason for an error that ended a whole run."""
+    if _lacks_kinds(error):
+        return Reason.KIND_NOT_FOUND
     reasons: tuple[tuple[type[ApplypruneError], Reason], ...] = (
         (OwnedByBundle, Reason.INVENTORY_OWNED),
         (InputError, Reason.INVALID_SOURCE),
@@ -168,3 +178,10 @@ def reason_of(error: ApplypruneError) -> Reason:
     return next(
         (reason for kind, reason in reasons if isinstance(error, kind)), Reason.APPLY_FAILED
     )
+
+
+def _lacks_kinds(error: ApplypruneError) -> bool:
+    """Return whether the input waits only for its kinds: nothing in it must be changed."""
+    errors = error.errors if isinstance(error, InputErrors) else (error,)
+    faults = [one for one in errors if isinstance(one, InputError)]
+    return bool(faults) and all(isinstance(one, KindNotServed) for one in faults)

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
+from applyprune.model.identity import GroupKind
 from applyprune.model.json_access import mapping
 from applyprune.model.options import seconds_of
 from applyprune.model.plan_values.apply_rules import ApplyRule, Recreate
+from applyprune.model.resources import BUNDLES
 from applyprune.planning.applyset import MANIFEST_DIGEST, OWNED_BY, SHARD_OF, WANTED
 from applyprune.planning.marks.apply_mark import APPLY
 from applyprune.planning.marks.peer_marks import PARTS, Meaning, found_marks, plain
@@ -30,6 +32,8 @@ APPROVE = "applyprune.dev/approve"
 """On a Bundle: the digest that is approved, of deletions or of a whole plan."""
 CONFLICTS = "applyprune.dev/conflicts"
 IGNORED = "applyprune.dev/ignore-fields"
+ORPHAN = "applyprune.dev/orphan"
+"""On a Bundle: its removal ends at once, and leaves all its objects."""
 PRUNE = "applyprune.dev/prune"
 READY_WHEN = "applyprune.dev/ready-when"
 RECONCILE_NOW = "applyprune.dev/reconcile-now"
@@ -42,6 +46,7 @@ WAVE = "applyprune.dev/wave"
 FARTHEST_WAVE = 1_000
 DISABLED = "disabled"
 """The value of PRUNE."""
+_BUNDLE, _ANY = BUNDLES.group_kind, GroupKind("", "")
 
 
 def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
@@ -92,6 +97,8 @@ class _Known:
     """Whether a text is one of its values; None if that is so for its words, or for every text."""
     in_manifests: bool = True
     """Whether a manifest may have it; the others are only written by applyprune itself."""
+    for_bundles: bool = False
+    """Whether only a Bundle may have it: on another object it would promise what nobody does."""
 
     def has(self, value: str) -> bool:
         """Return whether a text is one of its values."""
@@ -107,6 +114,7 @@ _ANNOTATIONS: Mapping[str, _Known] = {
     CONFLICTS: _Known(("force", "skip")),
     IGNORED: _Known(),
     MANIFEST_DIGEST: _Known(),
+    ORPHAN: _Known(("true",), for_bundles=True),
     OWNED_BY: _Known(accepts=lambda value: re.fullmatch(r"applyset-[\w-]+-v1", value) is not None),
     PRUNE: _PRUNE,
     READY_WHEN: _Known(),
@@ -139,25 +147,28 @@ def orphan_mark(metadata: Mapping[str, object]) -> str:
     return next((found.text for found in found_marks(metadata, Meaning.KEEP)), "")
 
 
-def not_understood(metadata: Mapping[str, object]) -> str:
+def not_understood(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
     """Return the first annotation or label under our prefix with an unknown key or value.
 
-    It is returned in words, without the value; empty if there is none.
+    It is returned in words, without the value; empty if there is none. ``kind`` is the object's.
     """
     for part, key, value in _ours(metadata):
         name, table = _PARTS[part]
         known = table.get(key)
-        if known is None:
+        if known is None or (known.for_bundles and kind != _BUNDLE):  # guard: orphan-of-a-bundle
             return f"the {name} {key}"
         if not known.has(value):
             return f"the value of the {name} {key}"
     return ""
 
 
-def annotation_errors(metadata: Mapping[str, object], origin: Origin) -> Iterator[InputError]:
+def annotation_errors(
+    metadata: Mapping[str, object], origin: Origin, kind: GroupKind = _ANY
+) -> Iterator[InputError]:
     """Yield an error for each annotation or label under our prefix that a manifest may not have.
 
-    Of values, only those that must be one of a few words are judged here.
+    Of values, only those that must be one of a few words are judged here. ``kind`` is the
+    object's.
     """
     for part, key, value in _ours(metadata):
         name, table = _PARTS[part]
@@ -166,6 +177,9 @@ def annotation_errors(metadata: Mapping[str, object], origin: Origin) -> Iterato
             message, hint = f"unknown {name} {key}", _advice(part, key)
         elif not known.in_manifests:
             message, hint = f"only applyprune sets the {name} {key}", "Remove it from the manifest."
+        elif known.for_bundles and kind != _BUNDLE:
+            message = f"only a Bundle may have the {name} {key}"
+            hint = f"To keep this object when it leaves the set: {PRUNE}: {DISABLED}"
         elif known.words and not known.has(value):
             words = " or ".join(f'"{word}"' for word in known.words)
             meant = did_you_mean(value, known.words)

@@ -93,7 +93,7 @@ class Resolved:
     """The kinds of all valid objects of the input, selected or not."""
 
 
-class _Unserved(InputError):
+class KindNotServed(InputError):
     """The kind of an object is neither served nor in the input; a controller may install it."""
 
 
@@ -266,7 +266,7 @@ def _hint_if_unserved(
     """Return what may be meant instead of a kind that may come; empty for any other kind."""
     try:
         _resource(manifest, catalogue, coming)
-    except _Unserved as error:
+    except KindNotServed as error:
         return error.hint
     except InputError:
         pass
@@ -276,8 +276,9 @@ def _hint_if_unserved(
 def _mark_errors(manifest: Manifest) -> list[InputError]:
     """Return an error for each annotation that applyprune or its own tool would not understand."""
     metadata, origin = manifest.body["metadata"], manifest.origin
+    kind = manifest.gvk.group_kind
     return [
-        *annotation_errors(metadata, origin),  # guard: unknown-annotation
+        *annotation_errors(metadata, origin, kind),  # guard: unknown-annotation
         *peer_errors(metadata, origin),  # guard: unknown-peer-value
     ]
 
@@ -334,7 +335,7 @@ def _resource(
         and not is_built_in(gvk.group)
         and not any(resource.group_kind == gvk.group_kind for resource in coming.values())
     )
-    raise (_Unserved if may_come else InputError)(
+    raise (KindNotServed if may_come else InputError)(
         f"no matches for kind {gvk.kind} in {gvk.api_version}",
         location=manifest.origin,
         hint=f"{advice} {_MAY_COME}" if may_come else advice,

@@ -228,7 +228,7 @@ def _of_orphaning(case: ExplainInput) -> Iterator[str]:
     if isinstance(case.state, LiveObject):
         if (rule := orphan_mark(case.state.metadata)) and rule != recorded:
             yield f"marked to be orphaned: {rule}"
-        if case.entry and (unknown := not_understood(case.state.metadata)):
+        if case.entry and (unknown := not_understood(case.state.metadata, case.ref.group_kind)):
             yield f"never deleted, because {unknown} is not understood"
         if case.entry and (owner := foreign_owner(case.state, case.applyset.manager)):
             yield f"somebody else has set an owner: {owner}"

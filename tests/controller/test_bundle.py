@@ -100,7 +100,8 @@ def test_defaults_are_filled_in() -> None:
     assert spec.adopt_as is Ownership.ADOPTED
     assert found.options(Mode.APPLY).wait.mode is WaitMode.AUTO
     assert spec.service_account_name == "default"
-    assert spec.deletion_policy is DeletionPolicy.DELETE
+    assert spec.deletion_policy is DeletionPolicy.MIRROR
+    assert found.deletion_policy is DeletionPolicy.DELETE
     assert spec.approval is Approval.AUTOMATIC
 
 
@@ -119,9 +120,14 @@ def test_annotation_that_is_not_a_digest_approves_nothing(wrong: str) -> None:
 
 @pytest.mark.parametrize("mode", [Mode.DELETE, Mode.ORPHAN])
 def test_removal_of_a_bundle_needs_no_approval(mode: Mode) -> None:
-    """To delete the Bundle is a decision of its own; a guard is still lifted by the annotation."""
-    found = bundle({**INLINE, "approval": "Always"}).options(mode, approved=DIGEST)
+    """To delete the Bundle is a decision of its own; a guard is still lifted by the annotation.
+
+    Nor does it depend on whether it prunes.
+    """
+    spec = {**INLINE, "approval": "Always", "prune": {"enabled": False}}
+    found = bundle(spec).options(mode, approved=DIGEST)
     assert (found.approval, found.prune.approved) == (Approval.AUTOMATIC, DIGEST)
+    assert found.prune.enabled
 
 
 @pytest.mark.parametrize(
@@ -162,7 +168,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "approval": ({**INLINE, "approval": "Never"}, "must be 'Automatic', 'Prune' or 'Always'"),
     "deletionPolicy": (
         {**INLINE, "deletionPolicy": "Keep"},
-        "deletionPolicy: must be 'Delete'",
+        "deletionPolicy: must be 'MirrorPrune'",
     ),
     "maxPrune over all": ({**INLINE, "prune": {"maxPrune": "101%"}}, "neither a number"),
     "a negative maxPrune": ({**INLINE, "prune": {"maxPrune": -1}}, "neither a number"),

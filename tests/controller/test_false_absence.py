@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.support.objects import config_map
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook, missing
@@ -34,19 +32,21 @@ def _finalizers(request: dict[str, Any]) -> bool:
     return bool(request["object"]["metadata"].get("finalizers"))
 
 
-WRITES: dict[str, Callable[[dict[str, Any]], bool]] = {
-    "the finalizer": lambda one: _finalizers(one) and not one.get("subResource"),
-    "the status": lambda one: one.get("subResource") == "status",
-}
+def test_webhook_answers_the_write_of_the_finalizer_with_404(
+    site: Plane, site_api: Api, tenant: Tenant
+) -> None:
+    """The condition names the webhook; without its finalizer, a Bundle applies nothing."""
+    reply = _for_bundles(lambda one: _finalizers(one) and not one.get("subResource"))
+    with Webhook(site, site_api, tenant.namespace, ("UPDATE",), reply, resources=("*/*",)):
+        tenant.bundle("web", config_map("a"))
+        eventually(lambda: STILL_EXISTS in tenant.condition("web")[2], "the condition")
+        assert "missing.example.com" in tenant.condition("web")[2]
+        assert tenant.exists("a", "applyprune-web") == [False, False]
+    tenant.ready("web", within=30)
 
 
-@pytest.mark.parametrize("refuses", WRITES.values(), ids=WRITES)
-def test_webhook_answers_a_write_with_404(
-    site: Plane,
-    site_api: Api,
-    running: Controller,
-    tenant: Tenant,
-    refuses: Callable[[dict[str, Any]], bool],
+def test_webhook_answers_the_write_of_a_status_with_404(
+    site: Plane, site_api: Api, running: Controller, tenant: Tenant
 ) -> None:
     """The log names the webhook, and it is tried again with a growing pause."""
 
@@ -54,7 +54,7 @@ def test_webhook_answers_a_write_with_404(
         lines = [line for line in running.lines if line.get("namespace") == tenant.namespace]
         return [str(line["error"]) for line in lines if line["message"] == "reconcile failed"]
 
-    reply = _for_bundles(refuses)
+    reply = _for_bundles(lambda one: one.get("subResource") == "status")
     resources = ("*/*",)
     with Webhook(
         site, site_api, tenant.namespace, ("UPDATE",), reply, resources=resources

@@ -160,7 +160,7 @@ def test_object_with_a_forged_label_keeps_its_bundle(tenant: Tenant) -> None:
 
 def test_bundle_with_a_removed_entry_is_kept(tenant: Tenant) -> None:
     """Its inventory does not list everything: nothing is removed, not even the inventory."""
-    tenant.bundle("web", config_map("a"), SERVICE, interval="2s")
+    tenant.bundle("web", config_map("a"), SERVICE)
     tenant.ready("web")
     stage = Stage(Path(), tenant.namespace)
     tenant.patch("web", suspend=True)

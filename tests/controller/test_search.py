@@ -122,8 +122,9 @@ def test_silent_api_group_does_not_hold_every_bundle(
     with controller(site.kubeconfig, log, "--no-leader-elect") as running:
         tenant.bundle("applied", config_map("a"))
         tenant.ready("applied")
-        tenant.bundle("never", source={"inline": "["})
-        tenant.failed("never", "InvalidSource")
+        # It was held for its first run, which has applied nothing.
+        tenant.bundle("never", custom_resource("a", "Never"))
+        tenant.failed("never", "KindNotFound")
         for name in ("applied", "never"):
             tenant.delete(name)
             tenant.gone(name)

@@ -13,7 +13,7 @@ import pytest
 
 from applyprune.sources import read
 from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, controller
-from tests.support.objects import config_map
+from tests.support.objects import config_map, custom_resource
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -131,10 +131,16 @@ def remove(tenant: Tenant, name: str) -> None:
 
 
 def search(tenant: Tenant, name: str) -> None:
-    """Delete one that has never been applied: its objects are searched by their label."""
-    tenant.bundle(name, source={"inline": "["})
+    """Delete one whose first run has applied nothing: objects are searched by their label."""
+    tenant.bundle(name, {**config_map(name), "kind": "Unknown"})
     tenant.failed(name, "InvalidSource")
     tenant.delete(name)
+
+
+def lack_kind(tenant: Tenant, name: str) -> None:
+    """Make one whose kind does not exist."""
+    tenant.bundle(name, custom_resource(name, "Never"))
+    tenant.failed(name, "KindNotFound")
 
 
 def say_again(tenant: Tenant, name: str) -> None:
@@ -159,6 +165,7 @@ AT_WORK: dict[str, Callable[[Tenant, str], None]] = {
     "get namespaces": remove,
     "get customresourcedefinitions": remove,
     "list customresourcedefinitions": search,
+    "watch customresourcedefinitions": lack_kind,
     "list apiservices": search,
 }
 """What shows that a right is missing while the controller runs."""
@@ -204,6 +211,27 @@ def test_missing_permission_is_named_while_running(
                 tenant.gone(name)
             elif AT_WORK[right.name] is create:
                 tenant.ready(name)
+
+
+def test_controller_without_rights_ends_no_removal(
+    as_itself: Path, tenant: Tenant, tmp_path: Path
+) -> None:
+    """The account could delete the objects: the Bundle waits for the controller's right."""
+    (right,) = named(["impersonate serviceaccounts"])
+    with running_alone(as_itself, tenant, tmp_path / "log") as running:
+        tenant.bundle("web", config_map("a"), timeout="1s")
+        tenant.ready("web")
+
+        def looks() -> int:
+            return sum(line.get("reason") == "Forbidden" for line in running.lines)
+
+        with without(tenant.api, right):
+            tenant.delete("web")
+            # With a growing pause, so the third look is after the timeout.
+            eventually(lambda: looks() >= 3, "three looks")
+            assert "cannot impersonate" in tenant.condition("web")[2]
+        tenant.gone("web")
+    assert tenant.exists("a", "applyprune-web") == [False, False]
 
 
 @pytest.mark.parametrize("name", AT_START)

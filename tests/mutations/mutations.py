@@ -49,6 +49,7 @@ _PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _WARNINGS = "tests/e2e/test_server_warnings.py::"
 _REMAINING = "tests/planning/prune/test_remaining.py::"
+_REMOVAL = "tests/controller/test_removal.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
@@ -1406,6 +1407,64 @@ MUTATIONS = (
         "if .*:",
         "if 0:",
         f"{_HIDDEN}test_kind_that_is_stored_and_not_served",
+    ),
+    Mutation(
+        "the finalizer before the first run",
+        ("held-before-run",),
+        LINE,
+        "pass",
+        "tests/controller/test_stories.py::test_bundle_lives_from_start_to_end",
+    ),
+    Mutation(
+        "the faults of the fields that decide a removal",
+        ("unreadable-decides",),
+        "= .*",
+        "= ()",
+        "tests/controller/test_deleted_bundle.py::"
+        "test_field_that_decides_the_removal_is_never_guessed[a policy]",
+    ),
+    Mutation(
+        "the end of a removal about which a field does not decide",
+        ("undecided-removal",),
+        "if .*:",
+        "if 0:",
+        f"{_REMOVAL}test_unreadable_policy_deletes_nothing",
+    ),
+    Mutation(
+        "the policy of a Bundle that does not prune",
+        ("mirror-prune",),
+        " if .*",
+        "",
+        f"{_REMOVAL}test_policies_apply_whatever_is_pruned",
+    ),
+    Mutation(
+        "the removals that no timeout ends",
+        ("removal-goes-on",),
+        "if .*:",
+        "if 0:",
+        f"{_REMOVAL}test_lost_inventory_keeps_a_bundle_after_its_timeout",
+    ),
+    Mutation(
+        "the controller's own right to act as an account",
+        ("may-impersonate",),
+        "return .*",
+        "return True",
+        "tests/deploy/test_rights.py::test_controller_without_rights_ends_no_removal",
+    ),
+    Mutation(
+        "the owner of a set that a removal would release",
+        ("release-own",),
+        "lambda .*,",
+        "lambda _: False,",
+        f"{_REMOVAL}test_annotation_takes_no_set_from_another_bundle",
+    ),
+    Mutation(
+        "the kind of an object that is marked as a Bundle may be",
+        ("orphan-of-a-bundle",),
+        " or .*",
+        ":",
+        "tests/planning/test_annotations.py::"
+        "test_mark_of_ours_that_is_not_understood_is_named[a mark of Bundles]",
     ),
     Mutation(
         "the read of a Bundle after a 404",

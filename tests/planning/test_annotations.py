@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.manifest import Origin
+from applyprune.model.resources import BUNDLES
 from applyprune.planning.annotations import annotation_errors, not_understood, orphan_mark
 
 KEPT = [
@@ -86,6 +87,10 @@ LIVE: dict[str, tuple[dict[str, dict[str, str]], str]] = {
         {"annotations": {"applyprune.dev/prun": "disabled"}},
         "the annotation applyprune.dev/prun",
     ),
+    "a mark of Bundles": (
+        {"annotations": {"applyprune.dev/orphan": "true"}},
+        "the annotation applyprune.dev/orphan",
+    ),
     "a key with capitals": (
         {"annotations": {"Applyprune.dev/prune": "disabled"}},
         "the annotation Applyprune.dev/prune",
@@ -123,6 +128,15 @@ def test_mark_of_ours_that_is_not_understood_is_named(name: str) -> None:
     assert not_understood(metadata) == expected
 
 
+@pytest.mark.parametrize(("value", "is_known"), [("true", True), ("yes", False)])
+def test_mark_of_bundles_is_understood_on_a_bundle(value: str, is_known: bool) -> None:
+    """With its only value; on any other object it would promise what nobody does."""
+    metadata = {"annotations": {"applyprune.dev/orphan": value}}
+    kind = BUNDLES.group_kind
+    assert (not_understood(metadata, kind) == "") is is_known
+    assert (list(annotation_errors(metadata, Origin("b.yaml", 1, 1), kind)) == []) is is_known
+
+
 WORDS = 'Use "disabled", or remove the annotation.'
 RESERVED = "The prefix applyprune.dev/ is reserved. Remove the annotation, or check its spelling."
 IN_MANIFESTS: dict[str, tuple[dict[str, dict[str, str]], list[tuple[str, str]]]] = {
@@ -151,6 +165,15 @@ IN_MANIFESTS: dict[str, tuple[dict[str, dict[str, str]], list[tuple[str, str]]]]
                 "only applyprune sets the label applyprune.dev/inventory",
                 "Remove it from the manifest.",
             ),
+        ],
+    ),
+    "a mark of Bundles": (
+        {"annotations": {"applyprune.dev/orphan": "true"}},
+        [
+            (
+                "only a Bundle may have the annotation applyprune.dev/orphan",
+                "To keep this object when it leaves the set: applyprune.dev/prune: disabled",
+            )
         ],
     ),
     # A copy of a live object has it.

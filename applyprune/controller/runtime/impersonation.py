@@ -17,6 +17,7 @@ from applyprune.errors import AccessError, ApplypruneError, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import deleted_at
 from applyprune.model.problem import ProblemKind
+from applyprune.model.request import Access
 from applyprune.model.resources import BUNDLES, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
 from applyprune.planning.applyset import ApplySetIdentity
 
@@ -109,6 +110,14 @@ class Impersonation:
                 f"the ServiceAccount {account} does not exist",
                 reason=f"the Bundle is applied as {account} of namespace {namespace}",
             ) from None
+
+    def is_allowed(self, namespace: str, account: str) -> bool:
+        """Return whether the controller may act as a ServiceAccount; false if nobody can know."""
+        access = Access("impersonate", "", SERVICE_ACCOUNTS.plural, namespace, account)
+        try:
+            return self.own.access.is_allowed(access)
+        except ApplypruneError:
+            return False
 
     def is_terminating(self, namespace: str) -> bool:
         """Return whether a namespace is being deleted or is gone."""

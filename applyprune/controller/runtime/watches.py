@@ -1,4 +1,4 @@
-"""Watch what triggers a reconcile: a Bundle, its source, and the Bundles it waits for.
+"""Watch what triggers a reconcile: a Bundle, its source, and the Bundles and CRDs it waits for.
 
 Watch events are only hints: a reconcile reads everything again. Events for resourceVersions that
 the last reconcile has already read are ignored.
@@ -20,8 +20,8 @@ from applyprune.engine.informer import Change, Informer, Listed, Upserted, Watch
 from applyprune.errors import Forbidden
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.resources import BUNDLES, Resource
-from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
+from applyprune.model.resources import BUNDLES, DEFINITIONS, Resource
+from applyprune.planning.annotations import APPROVE, ORPHAN, RECONCILE_NOW
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MOST_WATCHES = 500
 """How many objects of sources are watched; beyond that, only the interval triggers."""
 _TICK = 0.5
+_UNTIL_SERVED = 1.0
+"""Seconds from a change of a CRD until its kind is served."""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,8 @@ class Watches:
     _sources: dict[Key, _Followed] = field(default_factory=dict)
     _users: dict[Ref, set[Key]] = field(default_factory=dict)
     _waiting: dict[Key, frozenset[str]] = field(default_factory=dict)
+    _lack_kinds: set[Key] = field(default_factory=set)
+    _definitions: dict[Ref, str] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
     _failures: dict[WatchScope, str] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -140,8 +144,19 @@ class Watches:
             else:
                 self._waiting.pop(key, None)
 
+    def wait_for_kinds(self, key: Key, *, waits: bool) -> None:
+        """Reconcile a Bundle when a CRD changes; the first one that waits opens the watch."""
+        with self._lock:
+            if not waits:
+                self._lack_kinds.discard(key)
+                return
+            self._lack_kinds.add(key)
+            if self._bundles is not None:
+                self._bundles.open(WatchScope(DEFINITIONS, full=False))
+
     def forget(self, key: Key) -> None:
         """Forget a Bundle that is gone."""
+        self.wait_for_kinds(key, waits=False)
         with self._lock:
             old = self._drop(key)
             self._marks.pop(key, None)
@@ -156,6 +171,8 @@ class Watches:
         self._failures.pop(news.source, None)
         if news.source.resource == BUNDLES:
             self._on_bundles(news)
+        elif news.source.resource == DEFINITIONS:
+            self._on_definitions(news)
         elif isinstance(news, Listed):
             for ref in [ref for ref in self._users if _is_of(ref, news.source)]:
                 self._on_source(ref, news.objects.get(ref))
@@ -190,9 +207,24 @@ class Watches:
         if moved:
             self.queue.add(key)
             if live is not None:
-                self.moved(key, live.generation)
+                # What somebody has orphaned is not worked on any longer.
+                is_orphaned = live.terminating and ORPHAN in live.annotations
+                self.moved(key, None if is_orphaned else live.generation)
         for other in waiting:
             self.queue.add(other)
+
+    def _on_definitions(self, news: Listed | Upserted) -> None:
+        """Queue the Bundles that wait for kinds, if a CRD has changed since it was last seen."""
+        live = news.objects if isinstance(news, Listed) else {news.ref: news.live}
+        seen = {ref: one.resource_version for ref, one in live.items() if one is not None}
+        known = self._definitions
+        self._definitions = seen if isinstance(news, Listed) else {**known, **seen}
+        if self._definitions == known:
+            return
+        with self._lock:
+            waiting = list(self._lack_kinds)
+        for key in waiting:
+            self.queue.add(key, _UNTIL_SERVED)
 
     def _on_source(self, ref: Ref, live: LiveObject | None) -> None:
         version = live.resource_version if live is not None else ""
@@ -244,7 +276,7 @@ class Watches:
 
 def _mark(live: LiveObject) -> tuple[object, ...]:
     """Return the parts of a Bundle whose change needs a reconcile."""
-    requests = live.annotations.get(RECONCILE_NOW), live.annotations.get(APPROVE)
+    requests = (live.annotations.get(key) for key in (APPROVE, ORPHAN, RECONCILE_NOW))
     return (live.uid, live.generation, live.terminating, *requests)
 
 

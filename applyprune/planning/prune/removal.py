@@ -188,7 +188,7 @@ def _why_refused(
     """Return why an object with the set's label may not be deleted; None if it may."""
     if (problem := _not_applied(entry, live, applyset)) is not None:
         return problem
-    unknown = not_understood(live.metadata)  # guard: mark-before-delete
+    unknown = not_understood(live.metadata, live.ref.group_kind)  # guard: mark-before-delete
     if not unknown or live.terminating:
         return None
     # It may mean that the object must stay.

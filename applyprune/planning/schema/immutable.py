@@ -104,7 +104,7 @@ def _mark_against(desired: Desired, live: LiveObject) -> str:
         return f"it is marked {rule}"
     if rule := left_alone(live.metadata, {}):  # guard: left-alone-recreate
         return f"it is marked {rule}"
-    unknown = not_understood(live.metadata)  # guard: mark-before-recreation
+    unknown = not_understood(live.metadata, live.ref.group_kind)  # guard: mark-before-recreation
     return f"{unknown} is not understood" if unknown else ""
 
 

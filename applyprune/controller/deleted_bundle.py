@@ -1,0 +1,100 @@
+"""Read a Bundle that is being deleted: each field on its own.
+
+An invalid field must neither block the removal, nor decide that anything is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from applyprune.controller.bundle import SPEC, Bundle, DeletionPolicy, fault_text, without_nulls
+from applyprune.errors import UsageError
+from applyprune.model.live import LiveObject, deleted_at
+from applyprune.planning.annotations import ORPHAN
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_DECIDES = frozenset({"deletionPolicy", "inventoryName", "serviceAccountName", "suspend"})
+"""The fields that decide which objects are deleted, by whom, and whether at all."""
+_MIRRORED = frozenset({"prune", "prune.enabled"})
+"""The fields that decide it with the policy ``MirrorPrune``."""
+_NO_SOURCE = {"inline": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedBundle:
+    """A Bundle that is being deleted, as far as it could be read."""
+
+    live: LiveObject
+    bundle: Bundle
+    """It has the default of each field that could not be read, and no source."""
+    faults: tuple[str, ...] = ()
+    """What is wrong with a field that decides what is deleted: then nothing may be."""
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Return whether somebody has asked to end the removal at once, and leave the objects."""
+        return self.live.annotations.get(ORPHAN) == "true"
+
+    @property
+    def ends(self) -> datetime:
+        """Return when a removal ends that nobody has the rights for."""
+        began = deleted_at(self.live) or datetime.now(UTC)
+        return began + timedelta(seconds=self.bundle.spec.timeout)
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the seconds until then, by the server's clock and ours; less than 0 after it."""
+        return (self.ends - datetime.now(UTC)).total_seconds()
+
+
+def read_deleted(live: LiveObject) -> DeletedBundle:
+    """Return what can be read of a Bundle that is being deleted; never fails."""
+    raw = (live.body or {}).get("spec")
+    if not isinstance(raw, Mapping):
+        return _read(live, {}, ("spec: must be an object",))
+    spec: dict[str, Any] = {**without_nulls(dict(raw)), "source": _NO_SOURCE}
+    faults: dict[str, str] = {}
+    try:
+        SPEC.validate_python(spec)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            faults[_drop(spec, fault)] = fault_text(fault)
+    found = _read(live, spec, ())
+    mirrors = found.bundle.spec.deletion_policy is DeletionPolicy.MIRROR
+    decides = _DECIDES | _MIRRORED if mirrors else _DECIDES
+    # guard: unreadable-decides
+    decisive = tuple(text for path, text in faults.items() if path in decides)
+    return _read(live, spec, (*decisive, *_name_fault(found.bundle)))
+
+
+def _drop(spec: dict[str, Any], fault: ErrorDetails) -> str:
+    """Remove the field with a fault, so that it gets its default; return its path."""
+    top, *below = map(str, fault["loc"])
+    inner = spec.get(top)
+    if below and isinstance(inner, Mapping):
+        spec[top] = {key: value for key, value in inner.items() if key != below[0]}
+        return f"{top}.{below[0]}"
+    spec.pop(top, None)
+    return top
+
+
+def _read(live: LiveObject, spec: Mapping[str, Any], faults: tuple[str, ...]) -> DeletedBundle:
+    parsed = SPEC.validate_python({**spec, "source": _NO_SOURCE})
+    bundle = Bundle(live.ref.namespace, live.ref.name, parsed, parsed.timeout, live.generation or 0)
+    return DeletedBundle(live, bundle, faults)
+
+
+def _name_fault(bundle: Bundle) -> tuple[str, ...]:
+    """Return why no set can have its name, as a tuple of at most one."""
+    try:
+        _ = bundle.target
+    except UsageError as error:
+        return (f"{error.message}: {error.reason}",)
+    return ()

@@ -1,0 +1,287 @@
+"""A deleted Bundle goes: what its account may not delete stays, and stays listed."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.support.command import applyprune
+from tests.support.objects import SERVICE, config_map, custom_resource
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+    from tests.support.controller import Controller, Tenant
+
+BROKEN = [{"name": "db", "readyWhen": "self.("}]
+"""The CRD accepts it, and the controller cannot read it."""
+RBAC = "rbac.authorization.k8s.io/v1"
+CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bundles.applyprune.dev"
+
+
+def told(tenant: Tenant, reason: str, name: str = "web") -> str:
+    """Return the message of the Event about a removal."""
+    events = tenant.events(name)
+    return next(message for _, known, message in events if known == reason)
+
+
+def owner(tenant: Tenant, name: str = "web") -> str:
+    """Return the owner that an inventory names."""
+    return str(json.loads(tenant.get_map(f"applyprune-{name}")["data"]["header"])["owner"])
+
+
+def test_invalid_spec_does_not_keep_a_bundle(
+    tenant: Tenant, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Its objects are removed by its policy, in a namespace that is deleted too."""
+    gone = new_tenant()
+    for one, policy in ((tenant, "Delete"), (gone, "Orphan")):
+        one.bundle("web", config_map("a"), deletionPolicy=policy, timeout="1h")
+        one.ready("web")
+        one.patch("web", dependsOn=BROKEN)
+        one.failed("web", "InvalidSpec")
+    tenant.delete("web")
+    tenant.gone("web")
+    assert tenant.exists("a", "applyprune-web") == [False, False]
+    assert told(tenant, "Removed") == "1 deleted"
+    namespace = f"/api/v1/namespaces/{gone.namespace}"
+    assert gone.api("DELETE", namespace)[0] == 200
+    eventually(lambda: not gone.api.exists(namespace), "the namespace gone")
+
+
+def _no_account(tenant: Tenant) -> dict[str, Any]:
+    return {"serviceAccountName": "missing"}
+
+
+def _no_binding(tenant: Tenant) -> dict[str, Any]:
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "unbound"}}
+    tenant.put("serviceaccounts", body)
+    return {"serviceAccountName": "unbound"}
+
+
+NEVER_APPLIED: dict[str, tuple[Callable[[Tenant], dict[str, Any]], str]] = {
+    "an account that is missing": (_no_account, "ServiceAccountNotFound"),
+    "an account without rights": (_no_binding, "Forbidden"),
+    "a source that is missing": (
+        lambda _: {"source": {"configMapRefs": [{"name": "none"}]}},
+        "SourceNotFound",
+    ),
+    "a source that is invalid": (lambda _: {"source": {"inline": "["}}, "InvalidSource"),
+    "a kind that is missing": (
+        lambda _: {"source": {"inline": json.dumps(custom_resource("a", "Never"))}},
+        "KindNotFound",
+    ),
+    "an invalid spec": (lambda _: {"dependsOn": BROKEN}, "InvalidSpec"),
+}
+
+
+def test_bundle_that_has_applied_nothing_goes_at_once(tenant: Tenant) -> None:
+    """Whatever has kept it from it."""
+    for number, (spec, reason) in enumerate(NEVER_APPLIED.values()):
+        tenant.bundle(f"b{number}", config_map("a"), timeout="1h", **spec(tenant))
+        tenant.failed(f"b{number}", reason)
+        tenant.delete(f"b{number}")
+    for number in range(len(NEVER_APPLIED)):
+        tenant.gone(f"b{number}", within=20)
+
+
+def test_missing_account_keeps_a_bundle_until_its_timeout(tenant: Tenant, site: Plane) -> None:
+    """The condition says what stays, and how long; then the Event says how to delete it."""
+    tenant.account("deployer")
+    more = {"serviceAccountName": "deployer", "retryInterval": "1h"}
+    for name, timeout in (("long", "1h"), ("web", "3s")):
+        tenant.bundle(name, config_map(f"of-{name}"), timeout=timeout, **more)
+        tenant.ready(name)
+    assert tenant.api("DELETE", tenant.path("serviceaccounts", "deployer"))[0] == 200
+    tenant.delete("long")
+    tenant.delete("web")
+    message = tenant.failed("long", "ServiceAccountNotFound")
+    assert "the ServiceAccount deployer does not exist" in message
+    assert "left in the inventory applyprune-long: 1 object; the Bundle goes at 20" in message
+    tenant.gone("web")
+    command = f"web -n {tenant.namespace}"
+    release, delete = f"inventory release {command}", f"delete {command}"
+    event = told(tenant, "RemovalIncomplete")
+    assert f"applyprune {release}, then applyprune {delete}" in event
+    assert tenant.exists("of-web", "applyprune-web") == [True, True]
+    for arguments in (release.split(), [*delete.split(), "--yes"]):
+        reply = applyprune(*arguments, kubeconfig=site.kubeconfig)
+        assert reply.code == 0, reply
+    assert tenant.exists("of-web", "applyprune-web") == [False, False]
+    # With its account, the other one is removed as usual, and nothing has been lost meanwhile.
+    assert tenant.exists("of-long") == [True]
+    tenant.account("deployer")
+    tenant.annotate("long", reconcile_now="1")
+    tenant.gone("long")
+    assert tenant.exists("of-long", "applyprune-long") == [False, False]
+
+
+def test_missing_rights_keep_what_they_do_not_cover(tenant: Tenant, site: Plane) -> None:
+    """The rest is deleted, and the inventory is released with what is left."""
+    maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
+    services = {"apiGroups": [""], "resources": ["services"], "verbs": ["get", "list"]}
+    for name, rules in (("some", [maps, services]), ("none", [services])):
+        tenant.account(name)
+        more = {"serviceAccountName": name, "timeout": "2s", "inventoryName": name}
+        body = {**SERVICE, "metadata": {"name": name}}
+        tenant.bundle(name, config_map(f"of-{name}"), body, **more)
+        tenant.ready(name)
+        assert tenant.api("DELETE", tenant.path("rolebindings", name, RBAC))[0] == 200
+        tenant.account(name, *rules)
+        tenant.delete(name)
+        tenant.gone(name)
+    assert tenant.exists("of-some", "applyprune-some") == [False, True]
+    assert "left in the inventory applyprune-some: 1 object (service/some)" in told(
+        tenant, "RemovalIncomplete", "some"
+    )
+    assert owner(tenant, "some") == ""
+    # Without the right to write the inventory, it keeps its owner, who does not exist any more.
+    assert tenant.exists("of-none", "applyprune-none") == [True, True]
+    assert owner(tenant, "none").endswith("/none")
+    assert "inventory release none" in told(tenant, "RemovalIncomplete", "none")
+    reply = applyprune(
+        "delete", "some", "-n", tenant.namespace, "--yes", kubeconfig=site.kubeconfig
+    )
+    assert reply.code == 0, reply
+    assert not tenant.api.exists(tenant.path("services", "some"))
+
+
+def test_unreadable_policy_deletes_nothing(tenant: Tenant, site_api: Api) -> None:
+    """A later version may have written it: the Bundle goes at its timeout, the objects stay."""
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/deletionPolicy/enum"
+    kind = "application/json-patch+json"
+    patch = [{"op": "remove", "path": path}]
+    assert site_api("PATCH", CRD_PATH, patch, content_type=kind)[0] == 200
+    tenant.bundle("web", config_map("a"), timeout="2s")
+    tenant.ready("web")
+
+    def accepts() -> bool:
+        try:
+            tenant.patch("web", deletionPolicy="Later")
+        except AssertionError:
+            return False
+        return True
+
+    eventually(accepts, "the CRD without the list of policies")
+    tenant.delete("web")
+    message = tenant.failed("web", "InvalidSpec")
+    assert "spec.deletionPolicy: must be" in message
+    tenant.gone("web")
+    assert "spec.deletionPolicy" in told(tenant, "RemovalIncomplete")
+    assert "left in the inventory applyprune-web: 1 object" in told(tenant, "RemovalIncomplete")
+    assert tenant.exists("a", "applyprune-web") == [True, True]
+
+
+def test_lost_inventory_keeps_a_bundle_after_its_timeout(
+    tenant: Tenant, running: Controller
+) -> None:
+    """Nothing else lists its objects; the annotation ends it, and says how to find them."""
+    tenant.bundle("web", config_map("a"), timeout="1s")
+    tenant.ready("web")
+    assert tenant.api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
+    tenant.delete("web")
+
+    def looks() -> int:
+        lines = [line for line in running.lines if line.get("namespace") == tenant.namespace]
+        return [line.get("reason") for line in lines].count("InventoryUnreadable")
+
+    # It looks again with a growing pause, the third time after three seconds.
+    eventually(lambda: looks() >= 3, "three looks")
+    assert "inventory repair web" in tenant.condition("web")[2]
+    tenant.annotate("web", orphan="true")
+    tenant.gone("web")
+    assert "See: kubectl get -A -l applyset" in told(tenant, "RemovalIncomplete")
+    assert tenant.exists("a") == [True]
+
+
+def test_annotation_ends_a_removal_and_leaves_the_objects(tenant: Tenant, site: Plane) -> None:
+    """At once, in the middle of a wait, or before anything is deleted."""
+    held = config_map("held", finalizers=["example.com/slow"])
+    wait = {"deletionPolicy": "WaitForTermination", "timeout": "1h"}
+    tenant.bundle("web", config_map("a"), held, **wait)
+    tenant.ready("web")
+    tenant.delete("web")
+    path = tenant.path("configmaps", "held")
+    eventually(lambda: "deletionTimestamp" in tenant.api.get(path)["metadata"])
+    tenant.annotate("web", orphan="yes", reconcile_now="1")
+    tenant.annotate("web", orphan="true")
+    tenant.gone("web", within=20)
+    assert 'the annotation applyprune.dev/orphan is "true"' in told(tenant, "RemovalIncomplete")
+    assert owner(tenant) == ""
+    tenant.strip("held")
+    tenant.bundle("early", config_map("b"))
+    tenant.ready("early")
+    tenant.annotate("early", orphan="true")
+    tenant.delete("early")
+    tenant.gone("early")
+    assert tenant.exists("b", "applyprune-early") == [True, True]
+    assert "left in the inventory applyprune-early: 1 object (configmap/b)" in told(
+        tenant, "RemovalIncomplete", "early"
+    )
+    reply = applyprune(
+        "delete", "early", "-n", tenant.namespace, "--yes", kubeconfig=site.kubeconfig
+    )
+    assert (reply.code, tenant.exists("b")) == (0, [False]), reply
+
+
+def test_annotation_takes_no_set_from_another_bundle(tenant: Tenant) -> None:
+    """The set of the same name belongs to the other one, and stays with it."""
+    tenant.bundle("web", config_map("a"))
+    tenant.ready("web")
+    tenant.bundle("thief", config_map("b"), inventoryName="web")
+    tenant.failed("thief", "InventoryOwned")
+    tenant.annotate("thief", orphan="true")
+    tenant.delete("thief")
+    tenant.gone("thief")
+    assert owner(tenant) == f"Bundle {tenant.namespace}/web"
+    active = f"the set web was not released: Bundle {tenant.namespace}/web is active"
+    assert active in told(tenant, "RemovalIncomplete", "thief")
+
+
+UNPRUNED: dict[str, tuple[dict[str, Any], bool]] = {
+    "the default": ({}, True),
+    "MirrorPrune": ({"deletionPolicy": "MirrorPrune"}, True),
+    "Delete": ({"deletionPolicy": "Delete"}, False),
+    "WaitForTermination": ({"deletionPolicy": "WaitForTermination"}, False),
+    "Orphan": ({"deletionPolicy": "Orphan"}, True),
+}
+
+
+def test_policies_apply_whatever_is_pruned(tenant: Tenant) -> None:
+    """With ``prune.enabled: false`` too; ``MirrorPrune`` follows it, and the Event says it."""
+    names = {policy: f"p{number}" for number, policy in enumerate(UNPRUNED)}
+    for policy, (spec, _) in UNPRUNED.items():
+        name = names[policy]
+        tenant.bundle(name, config_map(f"of-{name}"), prune={"enabled": False}, **spec)
+    for name in names.values():
+        tenant.ready(name)
+        tenant.delete(name)
+    for policy, (_, stays) in UNPRUNED.items():
+        name = names[policy]
+        tenant.gone(name)
+        assert tenant.exists(f"of-{name}", f"applyprune-{name}") == [stays, False], policy
+        assert told(tenant, "Removed", name) == ("1 orphaned" if stays else "1 deleted")
+        if stays:
+            metadata = tenant.get_map(f"of-{name}")["metadata"]
+            assert "labels" not in metadata
+
+
+def test_suspended_bundle_does_not_keep_its_namespace(new_tenant: Callable[[], Tenant]) -> None:
+    """It waits for its timeout, whatever its interval is."""
+    tenant = new_tenant()
+    tenant.bundle("web", config_map("a"), timeout="2s", interval="1h")
+    tenant.ready("web")
+    tenant.patch("web", suspend=True)
+    tenant.delete("web")
+    eventually(partial(_is_suspended, tenant))
+    namespace = f"/api/v1/namespaces/{tenant.namespace}"
+    assert tenant.api("DELETE", namespace)[0] == 200
+    eventually(lambda: not tenant.api.exists(namespace), "the namespace gone")
+
+
+def _is_suspended(tenant: Tenant) -> bool:
+    return tenant.condition("web", "Reconciling")[1] == "Suspended"
