@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from applyprune.controller.bundle import SPEC, Bundle, DeletionPolicy, fault_text, without_nulls
+from applyprune.controller.bundle_client import status_of
 from applyprune.errors import UsageError
+from applyprune.model.json_access import text, whole_number
 from applyprune.model.live import LiveObject, deleted_at
 from applyprune.planning.annotations import ORPHAN
+from applyprune.planning.applyset import set_name
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -52,6 +55,29 @@ class DeletedBundle:
     def seconds_left(self) -> float:
         """Return the seconds until then, by the server's clock and ours; less than 0 after it."""
         return (self.ends - datetime.now(UTC)).total_seconds()
+
+    def left(self, total: int | None = None) -> str:
+        """Return what its inventory still lists, in words: by its status, or ``total`` objects."""
+        if not (name := self._inventory_name):
+            return "nothing is known to have been applied"
+        if total is None:
+            total = whole_number(status_of(self.live), "objects", "total")
+        return f"left in the inventory {name}: {'its objects' if total is None else counted(total)}"
+
+    @property
+    def left_unreleased(self) -> str:
+        """Return the same, and how to delete it while the set belongs to this Bundle."""
+        if not (name := set_name(self._inventory_name)):
+            return self.left()
+        where = f"{name} -n {self.bundle.namespace}"
+        release = f"applyprune inventory release {where}"
+        return f"{self.left()}. To delete that: {release}, then applyprune delete {where}"
+
+    @property
+    def _inventory_name(self) -> str:
+        """Return the name of the inventory's ConfigMap; empty if it is unknown."""
+        known = text(status_of(self.live), "inventory", "name")
+        return known or ("" if self.faults else self.bundle.target.inventory.name)
 
 
 def read_deleted(live: LiveObject) -> DeletedBundle:
@@ -98,3 +124,8 @@ def _name_fault(bundle: Bundle) -> tuple[str, ...]:
     except UsageError as error:
         return (f"{error.message}: {error.reason}",)
     return ()
+
+
+def counted(count: int) -> str:
+    """Return ``1 object`` or ``2 objects``."""
+    return f"{count} object{'' if count == 1 else 's'}"

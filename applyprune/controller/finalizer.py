@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from applyprune.controller.bundle import Bundle, DeletionPolicy
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.constants import FINALIZER, Reason
-from applyprune.controller.deleted_bundle import DeletedBundle
+from applyprune.controller.deleted_bundle import DeletedBundle, counted
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.result import (
     RunResult,
@@ -37,12 +37,11 @@ from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import text, whole_number
 from applyprune.model.live import LiveObject, deleted_at
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.annotations import APPROVE, ORPHAN
-from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 
 _NO_RIGHTS = frozenset({Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN})
 """Why nobody may remove the objects; what the inventory lists is safe there."""
@@ -200,7 +199,7 @@ class Finalizer:
         If its inventory cannot be written now, `applyprune inventory release` can do it later.
         """
         if deleted.faults:
-            return _by_hand(deleted)
+            return deleted.left_unreleased
         bundle, target = deleted.bundle, deleted.bundle.target
         try:
             with self.impersonation.as_account(
@@ -213,7 +212,7 @@ class Finalizer:
         except UsageError as error:
             return problem_message(problems_of(error)[0])
         except ApplypruneError:
-            return _by_hand(deleted)
+            return deleted.left_unreleased
         left = f"left in the inventory {target.inventory.name}: {_named(inventory.entries)}"
         return f"{left}. To delete that: applyprune delete {target.arguments}"
 
@@ -349,40 +348,15 @@ def _outlook(deleted: DeletedBundle, result: ReconcileResult) -> str:
     """Return what is left, and when the removal ends without it."""
     run_result = result.run_result
     total = run_result.total if run_result is not None and run_result.plan is not None else None
-    return f"{_kept(deleted, total)}; the Bundle goes at {deleted.ends:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _kept(deleted: DeletedBundle, total: int | None = None) -> str:
-    """Return what an inventory lists that is not read now, by the status or ``total``."""
-    status = status_of(deleted.live)
-    name = text(status, "inventory", "name")
-    if not name:
-        return "nothing is known to have been applied"
-    count = total if total is not None else whole_number(status, "objects", "total")
-    objects = "its objects" if count is None else _counted(count)
-    return f"left in the inventory {name}: {objects}"
-
-
-def _by_hand(deleted: DeletedBundle) -> str:
-    """Return what is left, and how to delete it, if the set could not be released."""
-    name = set_name(text(status_of(deleted.live), "inventory", "name"))
-    if not name:
-        return _kept(deleted)
-    where = f"{name} -n {deleted.bundle.namespace}"
-    commands = f"applyprune inventory release {where}, then applyprune delete {where}"
-    return f"{_kept(deleted)}. To delete that: {commands}"
+    return f"{deleted.left(total)}; the Bundle goes at {deleted.ends:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _named(refs: Collection[Ref]) -> str:
     """Return ``2 objects (configmap/a, service/web)``, with the first three."""
-    objects = _counted(len(refs))
+    objects = counted(len(refs))
     shown = ", ".join(ref.short for ref in sorted(refs)[:_NAMED])
     more = ", …" if len(refs) > _NAMED else ""
     return f"{objects} ({shown}{more})" if shown else objects
-
-
-def _counted(count: int) -> str:
-    return f"{count} object{'' if count == 1 else 's'}"
 
 
 def _search(target: ApplySetIdentity) -> str:

@@ -34,6 +34,7 @@ HANDLED = {
     Handling.NAMED: "Marks of other tools that are not read",
 }
 """The headings of the page about annotations."""
+OF_BUNDLES = {marks.APPROVE, marks.ORPHAN, marks.RECONCILE_NOW}
 EXIT_CODES = page("docs/reference/exit-codes.md")
 ANNOTATIONS = page("docs/reference/annotations.md")
 OUTPUT = page("docs/reference/output.md")
@@ -112,7 +113,7 @@ def test_annotations_of_a_manifest_are_listed() -> None:
         dependencies.DEPENDS_ON,
         helm_hooks.HOOK,
         *(key for key, known in marks._ANNOTATIONS.items() if known.in_manifests),
-    } - {marks.APPROVE, marks.RECONCILE_NOW, applyset.MANIFEST_DIGEST, applyset.OWNED_BY}
+    } - {*OF_BUNDLES, applyset.MANIFEST_DIGEST, applyset.OWNED_BY}
 
 
 def test_annotations_of_a_bundle_are_listed() -> None:
@@ -120,7 +121,7 @@ def test_annotations_of_a_bundle_are_listed() -> None:
     said = re.findall(
         r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a Bundle")))
     )
-    assert set(said) == {marks.RECONCILE_NOW, marks.APPROVE}
+    assert set(said) == OF_BUNDLES
 
 
 def test_names_with_our_prefix_are_listed() -> None:
