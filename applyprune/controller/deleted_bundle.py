@@ -64,14 +64,14 @@ class DeletedBundle:
             total = whole_number(status_of(self.live), "objects", "total")
         return f"left in the inventory {name}: {'its objects' if total is None else counted(total)}"
 
-    @property
-    def left_unreleased(self) -> str:
+    def left_unreleased(self, total: int | None = None) -> str:
         """Return the same, and how to delete it while the set belongs to this Bundle."""
+        left = self.left(total)
         if not (name := set_name(self._inventory_name)):
-            return self.left()
+            return left
         where = f"{name} -n {self.bundle.namespace}"
         release = f"applyprune inventory release {where}"
-        return f"{self.left()}. To delete that: {release}, then applyprune delete {where}"
+        return f"{left}. To delete that: {release}, then applyprune delete {where}"
 
     @property
     def _inventory_name(self) -> str:

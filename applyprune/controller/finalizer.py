@@ -180,7 +180,10 @@ class Finalizer:
                 message += f". See: {_search(bundle.target)}"
             self.recorder.namespace_event(bundle.namespace, Reason.REMOVAL_INCOMPLETE, message)
         else:
-            message = f"{why}; {self._left(deleted)}"
+            # Only finalizers of others hold the rest. A Bundle of the same name goes on with it.
+            is_held = before is not None and before.reason is Reason.REMOVAL_INCOMPLETE
+            left = deleted.left_unreleased(_total(run_result)) if is_held else self._left(deleted)
+            message = f"{why}; {left}"
             run_id = run_result.run if run_result is not None else ""
             self.recorder.event(live, EventType.WARNING, Reason.REMOVAL_INCOMPLETE, message, run_id)
         self.stop.check()
@@ -199,7 +202,7 @@ class Finalizer:
         If its inventory cannot be written now, `applyprune inventory release` can do it later.
         """
         if deleted.faults:
-            return deleted.left_unreleased
+            return deleted.left_unreleased()
         bundle, target = deleted.bundle, deleted.bundle.target
         try:
             with self.impersonation.as_account(
@@ -212,7 +215,7 @@ class Finalizer:
         except UsageError as error:
             return problem_message(problems_of(error)[0])
         except ApplypruneError:
-            return deleted.left_unreleased
+            return deleted.left_unreleased()
         left = f"left in the inventory {target.inventory.name}: {_named(inventory.entries)}"
         return f"{left}. To delete that: applyprune delete {target.arguments}"
 
@@ -344,11 +347,15 @@ def _reason(run_result: RunResult, policy: DeletionPolicy) -> Reason:
     return Reason.FORBIDDEN if causes - waits == {ProblemKind.FORBIDDEN} else Reason.REMOVAL_FAILED
 
 
+def _total(run_result: RunResult | None) -> int | None:
+    """Return how many objects a run has left in the inventory; None if it has not come so far."""
+    return run_result.total if run_result is not None and run_result.plan is not None else None
+
+
 def _outlook(deleted: DeletedBundle, result: ReconcileResult) -> str:
     """Return what is left, and when the removal ends without it."""
-    run_result = result.run_result
-    total = run_result.total if run_result is not None and run_result.plan is not None else None
-    return f"{deleted.left(total)}; the Bundle goes at {deleted.ends:%Y-%m-%dT%H:%M:%SZ}"
+    left = deleted.left(_total(result.run_result))
+    return f"{left}; the Bundle goes at {deleted.ends:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _named(refs: Collection[Ref]) -> str:
