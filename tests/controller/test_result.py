@@ -1,0 +1,31 @@
+"""The reason for an error that ended a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from applyprune.controller.constants import Reason
+from applyprune.controller.result import reason_of
+from applyprune.errors import ApplypruneError, Forbidden, InputError, InputErrors, UsageError
+from applyprune.planning.desired import KindNotServed
+
+KIND = KindNotServed("no matches for kind Foo")
+FAULT = InputError("invalid manifest")
+RIGHT = Forbidden("no", code=403)
+
+ERRORS: dict[str, tuple[ApplypruneError, Reason]] = {
+    "a kind": (KIND, Reason.KIND_NOT_FOUND),
+    "two kinds": (InputErrors([KIND, KIND]), Reason.KIND_NOT_FOUND),
+    "a kind, and a right": (InputErrors([KIND, RIGHT]), Reason.KIND_NOT_FOUND),
+    "a kind, and a fault": (InputErrors([KIND, FAULT]), Reason.INVALID_SOURCE),
+    "a fault": (FAULT, Reason.INVALID_SOURCE),
+    "a right": (RIGHT, Reason.FORBIDDEN),
+    "an option": (UsageError("wrong"), Reason.INVALID_SPEC),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_reason_tells_what_comes_by_itself_from_faults(name: str) -> None:
+    """A kind that is missing is no fault of the source, unless the source has one too."""
+    error, reason = ERRORS[name]
+    assert reason_of(error) is reason
