@@ -88,7 +88,7 @@ def test_bundle_lives_from_start_to_end(tenant: Tenant, running: Controller) -> 
     tenant.bundle("web", config_map("a"), config_map("b"), interval="2s")
     status = tenant.ready("web")
     assert status["inventory"]["name"] == "applyprune-web"
-    assert tenant.get("web")["metadata"]["finalizers"] == [FINALIZER]
+    assert tenant.get("web")["metadata"].get("finalizers") == [FINALIZER]
     assert tenant.condition("web", "PruneBlocked")[:2] == ("False", "NothingToDo")
     eventually(lambda: ("Normal", "Applied", "2 created") in tenant.events("web"))
     # The Event names the run by the ID that the inventory has.
