@@ -180,7 +180,7 @@ class Finalizer:
                 message += f". See: {_search(bundle.target)}"
             self.recorder.namespace_event(bundle.namespace, Reason.REMOVAL_INCOMPLETE, message)
         else:
-            # Only finalizers of others hold the rest. A Bundle of the same name goes on with it.
+            # Only finalizers of others hold the rest. A new Bundle of the same name continues.
             is_held = before is not None and before.reason is Reason.REMOVAL_INCOMPLETE
             left = deleted.left_unreleased(_total(run_result)) if is_held else self._left(deleted)
             message = f"{why}; {left}"

@@ -123,7 +123,7 @@ def test_missing_account_keeps_a_bundle_until_its_timeout(tenant: Tenant, site: 
 def test_missing_rights_keep_what_they_do_not_cover(tenant: Tenant, site: Plane) -> None:
     """The rest is deleted, and the inventory is released with what is left."""
     maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
-    # Without the right to count what a deletion takes along, a guard refuses it.
+    # Without the right to count what a deletion cascade-deletes, a guard refuses it.
     seen = ["services", "persistentvolumeclaims", "statefulsets"]
     services = {"apiGroups": ["", "apps"], "resources": seen, "verbs": ["get", "list"]}
     for name, rules in (("some", [maps, services]), ("none", [services])):
