@@ -42,6 +42,7 @@ from applyprune.model.problem import Problem, ProblemKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from applyprune.model.holder_observation import HolderObservation
     from applyprune.model.manifest import Origin
     from applyprune.model.problem import Field, Mark
 
@@ -305,6 +306,8 @@ class InventoryLocked(ApplypruneError):
 
     kind = ProblemKind.INVENTORY_LOCKED
     exit_code = 8
+    observation: HolderObservation | None = None
+    """What this run has seen of the holder; None if it has lost a race instead."""
 
 
 class PlanOutdated(ApplypruneError):

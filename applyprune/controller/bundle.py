@@ -52,7 +52,6 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-_LOCK_TIMEOUT = 10.0
 _CONCURRENCY = 8
 _LONGEST = 30 * 24 * 3600.0
 _CAMEL = ConfigDict(alias_generator=to_camel, hide_input_in_errors=True)
@@ -269,7 +268,8 @@ class Bundle:
         approval = Approval.AUTOMATIC if removes else spec.approval
         return Options(
             mode=mode,
-            lock_timeout=_LOCK_TIMEOUT,
+            # One look: no worker waits for another run. What was seen counts at the next look.
+            lock_timeout=0.0,
             concurrency=_CONCURRENCY,
             # Only the server knows which objects must be recreated, and which would not change.
             check=approval is not Approval.AUTOMATIC,

@@ -18,6 +18,7 @@ from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.result import (
     RunResult,
     follow,
+    observation_in,
     problem_message,
     reason_of,
     reason_of_exit,
@@ -36,7 +37,9 @@ from applyprune.engine.operations.release import release
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
+from applyprune.model.holder_observation import SETTLE, HolderObservation
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import LONGEST_LEASE
 from applyprune.model.live import LiveObject, deleted_at
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
@@ -56,6 +59,8 @@ class Finalizer:
     impersonation: Impersonation
     recorder: EventRecorder
     stop: Cancellation
+    observation: HolderObservation | None = None
+    """What the last reconcile has seen of another run that holds the inventory."""
 
     def of(self, deleted: DeletedBundle) -> ReconcileResult:
         """Remove the objects, then the finalizer; ``done`` in the result says whether both are.
@@ -150,7 +155,13 @@ class Finalizer:
     def _failed(self, error: ApplypruneError) -> ReconcileResult:
         self.stop.check()
         message = problem_message(problems_of(error)[0])
-        return ReconcileResult(ConditionStatus.NOT_READY, reason_of(error), message, retries=True)
+        return ReconcileResult(
+            ConditionStatus.NOT_READY,
+            reason_of(error),
+            message,
+            retries=True,
+            observation=observation_in(error),
+        )
 
     def _is_deleted_by_crd(self, live: LiveObject) -> bool:
         """Return whether this Bundle is being deleted only because its CRD is."""
@@ -220,9 +231,11 @@ class Finalizer:
         return f"{left}. To delete that: applyprune delete {target.arguments}"
 
     def _release(self, account_client: ServiceAccountClient, bundle: Bundle) -> None:
+        # There is no second try: wait for a holder that has crashed.
+        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + SETTLE)
         done = release(
             bundle.target,
-            bundle.options(Mode.APPLY),
+            options,
             account_client.store(bundle.target),
             self.stop,
             run=account_client.cluster.run,
@@ -263,6 +276,7 @@ class Finalizer:
             options,
             who=bundle.owner,
             owner=bundle.owner,
+            observation=self.observation,
         )
         run_result = RunResult()
         events = run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
+from applyprune.clock import boot_time
 from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.bundle_source import SourceMissing, Uses, load_source, used_refs
@@ -18,6 +19,7 @@ from applyprune.controller.result import (
     RunResult,
     error_message,
     follow,
+    observation_in,
     problem_message,
     reason_of,
     reason_of_exit,
@@ -35,6 +37,7 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
+from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode
 from applyprune.planning.annotations import APPROVE
@@ -46,6 +49,8 @@ _UNREAD = 600.0
 """Seconds until the next look at a Bundle with an invalid spec."""
 _LOOK_AGAIN = 120.0
 """Seconds, at most, between two looks for what is missing."""
+_SOON = 1.0
+"""Seconds, at least, before another look at an inventory that another run holds or has changed."""
 _NOT_FOUND = {
     AccountMissing: Reason.SERVICE_ACCOUNT_NOT_FOUND,
     SourceMissing: Reason.SOURCE_NOT_FOUND,
@@ -74,6 +79,8 @@ class Reconciler:
     _failures: dict[Key, int] = field(default_factory=dict)
     _under_way: dict[Key, tuple[Cancellation, int | None]] = field(default_factory=dict)
     _attempted: dict[Key, tuple[int | None, str]] = field(default_factory=dict)
+    # Of other runs that hold the inventory. One reconcile is too short to see that one has crashed.
+    _observations: dict[Key, HolderObservation] = field(default_factory=dict)
 
     def reconcile(self, key: Key) -> float | None:
         """Reconcile once; return the seconds until the next time, None to wait for a change.
@@ -144,7 +151,8 @@ class Reconciler:
         self._work_on(key, live, stop)
         deleted = read_deleted(live)
         capped = self._with_capped_timeout(live, deleted.bundle, "")
-        removal = Finalizer(self.bundles, self.impersonation, self.reporter.recorder, stop)
+        seen = self._observations.get(key)
+        removal = Finalizer(self.bundles, self.impersonation, self.reporter.recorder, stop, seen)
         result = removal.of(replace(deleted, bundle=capped))
         if result.done:
             self.reporter.removed(key, result, time.monotonic() - began)
@@ -229,6 +237,7 @@ class Reconciler:
                     who=bundle.owner,
                     owner=bundle.owner,
                     takes_over=bool(spec.inventory_name),
+                    observation=self._observations.get(key),
                 )
                 self._run(account_client, request, attempt.run_result, stop)
         except Interrupted:
@@ -277,7 +286,13 @@ class Reconciler:
         """Return the result of a run that ended with an error."""
         message = error_message(problems_of(error))
         return ReconcileResult(
-            ConditionStatus.NOT_READY, reason_of(error), message, revision, run_result, retries=True
+            ConditionStatus.NOT_READY,
+            reason_of(error),
+            message,
+            revision,
+            run_result,
+            retries=True,
+            observation=observation_in(error),
         )
 
     def _result(
@@ -316,7 +331,12 @@ class Reconciler:
     def _next(
         self, key: Key, bundle: Bundle, result: ReconcileResult, *, removes: bool = False
     ) -> float:
-        spec, reason = bundle.spec, result.reason
+        spec, reason, observation = bundle.spec, result.reason, result.observation
+        if observation is not None:
+            self._observations[key] = observation
+            # Then it has renewed its lock, or has crashed. Neither is a failure of this Bundle.
+            return max(_SOON, observation.over_at - boot_time())
+        self._observations.pop(key, None)
         # Of a deleted Bundle, it may get complete without anybody: a kind is served again.
         may_end = removes and reason is Reason.INVENTORY_UNREADABLE
         if not result.retries or (reason in STALLING and not may_end):
@@ -325,10 +345,13 @@ class Reconciler:
         looks = removes or reason in MISSING
         longest = min(spec.interval, _LOOK_AGAIN) if looks else spec.interval
         self._failures[key] = failures = self._failures.get(key, 0) + 1
-        return spread(backoff(failures, first=spec.retry_interval, longest=longest))
+        # A run that was overtaken by another one may soon see what that one has left.
+        first = _SOON if reason is Reason.INVENTORY_LOCKED else spec.retry_interval
+        return spread(backoff(failures, first=first, longest=longest))
 
     def _forget(self, key: Key, uid: str = "") -> None:
         self._failures.pop(key, None)
         self._attempted.pop(key, None)
+        self._observations.pop(key, None)
         self.watches.forget(key)
         self.reporter.forget(key, uid)

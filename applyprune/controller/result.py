@@ -30,6 +30,7 @@ from applyprune.model.events import (
     Started,
     WarningRaised,
 )
+from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
@@ -185,3 +186,8 @@ def _lacks_kinds(error: ApplypruneError) -> bool:
     errors = error.errors if isinstance(error, InputErrors) else (error,)
     faults = [one for one in errors if isinstance(one, InputError)]
     return bool(faults) and all(isinstance(one, KindNotServed) for one in faults)
+
+
+def observation_in(error: ApplypruneError) -> HolderObservation | None:
+    """Return what a run has seen of the lock's holder; None if something else ended it."""
+    return error.observation if isinstance(error, InventoryLocked) else None

@@ -14,6 +14,7 @@ from applyprune.controller.constants import STALLING, Condition, Reason
 from applyprune.controller.pending_plan import PendingPlan
 from applyprune.controller.result import RunResult, problem_message
 from applyprune.model.events import Outcome
+from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.problem import ProblemKind
 
 Status = dict[str, Any]
@@ -45,6 +46,8 @@ class ReconcileResult:
     """What of the run's plan waits for an approval."""
     retries: bool = False
     """Whether it is retried before ``interval`` is over."""
+    observation: HolderObservation | None = None
+    """What was seen of another run that holds the inventory; None if none does."""
     done: bool = False
     """Whether nothing is left to do for a removal."""
 

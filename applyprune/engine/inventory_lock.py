@@ -25,6 +25,7 @@ from applyprune.clock import Instant, read_clock, seconds_held
 from applyprune.engine.lock_file import LockFile, create_file, has_ended, host_id, remove_file
 from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRaised
+from applyprune.model.holder_observation import HolderObservation, observed
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     AppliedPlan,
@@ -38,6 +39,7 @@ from applyprune.model.inventory import (
 from applyprune.model.options import Mode, Options
 from applyprune.model.text.display import visible
 from applyprune.planning.inventory.held import held_inventory
+from applyprune.planning.inventory.locked import locked_error
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
@@ -53,8 +55,6 @@ _RENEWALS_PER_LEASE = 3
 # A renewal has failed if it takes longer than this part of the lease.
 _RENEWAL_TIMEOUT = 2 / 3
 _POLL = 0.5
-# A request of a process that has ended may still be on its way to the server.
-_SETTLE = 2.0
 # Characters. A user's name comes from the environment, and a record must stay small.
 _LONGEST_WHO = 300
 
@@ -132,43 +132,50 @@ class InventoryLock:
         """Return the entries that ``record_entry`` has stored."""
         return self._recorded_entries
 
-    def wait(self, read: Callable[[], Inventory] | None = None) -> Iterator[Waiting]:
+    def wait(
+        self,
+        read: Callable[[], Inventory] | None = None,
+        *,
+        observation: HolderObservation | None = None,
+    ) -> Iterator[Waiting]:
         """Wait until no other run holds the lock; ``inventory`` is then as last read.
 
-        ``read`` replaces the store's own ``read``. A holder that has not renewed for the length of
-        its lease has crashed. A holder that is known to have ended (by its lock file) gets two
-        seconds. Raises InventoryLocked if the holder is still alive after ``lock_timeout``
-        seconds. Call it again if ``take`` has failed.
+        ``read`` replaces the store's own ``read``. ``observation`` is what an earlier run of this
+        machine has seen of the holder. A holder that has not renewed for the length of its lease
+        has crashed. A holder that is known to have ended (by its lock file) gets two seconds.
+        Raises InventoryLocked, with what was seen, if it still has the lock after ``lock_timeout``
+        seconds; if that is 0, after one look. Call it again if ``take`` has failed.
         """
         read = read or self._store.read
         self._lost = None
+        began = asked = self._clock().boot
         self._stored = read()
-        asked = since = began = self._clock().boot
-        seen = self._stored.holder
-        ended: float | None = None
-        while (holder := self._stored.holder) is not None:
-            if holder != seen:
-                seen, since, ended = holder, self._clock().boot, None
-            if ended is None and has_ended(holder.host, holder.process):
-                ended = self._clock().boot
-            if ended is not None and asked - ended >= _SETTLE:
-                self._file_to_remove = holder.process
-                return
+        at_first, seen = self._stored.generation, self._look(observation)
+        while seen is not None:
             # What was read may be as old as the request for it.
-            if asked - since >= holder.lease:
+            if asked >= seen.over_at:  # guard: lease-observed
+                if seen.ended is not None:
+                    self._file_to_remove = seen.holder.process
                 return
-            name = f"the set {self._stored.name}"
             if asked - began >= self._timeout:
-                raise InventoryLocked(
-                    f"{name} is locked by another run",
-                    reason=f"{holder.who}, run {holder.run}, is alive",
-                    hint="Wait for it to end, or wait longer with --lock-timeout.",
-                )
-            yield Waiting(None, name, asked - began, self._timeout, f"{holder.who} works on it")
+                is_alive = seen.generation != at_first
+                raise locked_error(self._stored, seen, asked - began, is_alive=is_alive)
+            name, what = f"the set {self._stored.name}", f"{seen.holder.who} works on it"
+            yield Waiting(None, name, asked - began, self._timeout, what)
             if self._cancellation.wait(_POLL):
                 self._cancellation.check()
             asked = self._clock().boot
             self._stored = read()
+            seen = self._look(seen)
+
+    def _look(self, earlier: HolderObservation | None) -> HolderObservation | None:
+        """Return what is known about the holder in the inventory that was just read."""
+        now = self._clock().boot
+        seen = observed(earlier, self._stored, now)
+        if seen is None or seen.ended is not None:
+            return seen
+        ended = has_ended(seen.holder.host, seen.holder.process)
+        return replace(seen, ended=now) if ended else seen
 
     def has_moved(self) -> bool:
         """Return whether another run has written the inventory since it was last read."""

@@ -68,6 +68,7 @@ from applyprune.planning.snapshot import (
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
+    from applyprune.model.holder_observation import HolderObservation
     from applyprune.planning.approval.plan_file import PlanFile
 
 
@@ -97,6 +98,8 @@ class RunRequest:
     """Whether objects whose kinds are not served yet are left to a second part."""
     keeps: str = ""
     """Why nothing is pruned in any case; empty if the run may prune."""
+    observation: HolderObservation | None = None
+    """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
     Yields the warnings about the input and the inventory. Raises what refuses the run as a whole;
     if that is the input, yields what is wrong with its other objects first.
     """
-    yield from context.lock.wait()
+    yield from context.lock.wait(observation=request.observation)
     inventory = context.lock.inventory
     resource_map = context.cluster.resource_map()
     context = yield from with_exact_names(context, resource_map, [inventory], request.manifests)
