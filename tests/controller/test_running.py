@@ -13,11 +13,12 @@ import pytest
 from tests.support.actors import ALICE
 from tests.support.command import applyprune
 from tests.support.controller import Tenant, controller
+from tests.support.namespaces import OWN_PIDS, own_namespaces, own_pids, pod
 from tests.support.objects import config_map
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -123,7 +124,14 @@ def change(tenant: Tenant, bundles: int, version: int) -> None:
 
 
 def killed(
-    site: Plane, tenant: Tenant, audit: AuditTrail, folder: Path, *, seconds: float, bundles: int
+    site: Plane,
+    tenant: Tenant,
+    audit: AuditTrail,
+    folder: Path,
+    *,
+    seconds: float,
+    bundles: int,
+    within: Sequence[str],
 ) -> None:
     """Change Bundles all the time, and kill the leader of two again and again."""
     replicas: list[Any] = []
@@ -131,7 +139,8 @@ def killed(
 
     def start_one() -> None:
         arguments = ("--lease-duration", "2s", "--watch-namespaces", tenant.namespace)
-        one = controller(site.kubeconfig, folder / f"log-{next(count)}", *arguments)
+        log = folder / f"log-{next(count)}"
+        one = controller(site.kubeconfig, log, *arguments, within=within)
         replicas.append((one, one.__enter__()))
 
     def end_one(index: int) -> None:
@@ -206,16 +215,27 @@ def check_one_writer(events: list[dict[str, Any]], namespace: str) -> None:
 def test_killed_leader_is_replaced(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
-    """Twice, in the middle of its work: the other replica continues."""
-    killed(site, new_tenant(), site_audit, tmp_path, seconds=0, bundles=3)
+    """Twice, in the middle of its work: the other replica continues.
+
+    It cannot see the process, but the file of its run: they are containers with one memory. What a
+    replica in another Pod does is told in ``test_failover.py``.
+    """
+    tenant = new_tenant()
+    killed(site, tenant, site_audit, tmp_path, seconds=0, bundles=3, within=own_pids())
 
 
 @pytest.mark.sweep
+@pytest.mark.parametrize("is_pod", [False, True], ids=["one memory", "Pods"])
 def test_repeatedly_killed_leader_is_replaced(
-    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+    site: Plane,
+    new_tenant: Callable[[], Tenant],
+    site_audit: AuditTrail,
+    tmp_path: Path,
+    is_pod: bool,
 ) -> None:
     """For a minute."""
-    killed(site, new_tenant(), site_audit, tmp_path, seconds=60, bundles=6)
+    within = pod(proof=True) if is_pod else own_namespaces(*OWN_PIDS, proof=True)
+    killed(site, new_tenant(), site_audit, tmp_path, seconds=60, bundles=6, within=within)
 
 
 def test_stop_finishes_the_reconcile_in_progress(

@@ -56,6 +56,8 @@ _SET = "tests/engine/test_set.py::"
 _UNSERVED = "tests/engine/failures/test_unserved_kinds.py::"
 _PART = "tests/engine/test_part_of_a_set.py::"
 _RIGHTS = "tests/engine/checks/test_permissions.py::"
+_OBSERVATION = "tests/model/test_holder_observation.py::"
+_OBSERVED_LOCK = "tests/engine/inventory/test_observed_lock.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
 _MARKS = "tests/engine/guards/test_marks.py::"
@@ -1031,6 +1033,34 @@ MUTATIONS = (
         LINE,
         "pass",
         f"{_INVENTORY}test_ended_run.py::test_own_run_is_not_taken_for_ended",
+    ),
+    Mutation(
+        "the lease of a holder that may be alive",
+        ("lease-observed",),
+        "if .*:",
+        "if True:",
+        f"{_OBSERVED_LOCK}test_silence_of_a_holder_outlives_the_run_that_observed_it",
+    ),
+    Mutation(
+        "the inventory that a silent holder was seen in",
+        ("same-inventory-observed",),
+        "and .*",
+        "",
+        f"{_OBSERVATION}test_any_change_begins_the_observation_again[created again]",
+    ),
+    Mutation(
+        "the writes of a holder that was silent before",
+        ("no-write-observed",),
+        "and .*",
+        "",
+        f"{_OBSERVED_LOCK}test_any_write_of_a_holder_begins_the_observation_again[taken again]",
+    ),
+    Mutation(
+        "the renewals of a holder that was silent before",
+        ("same-holder-observed",),
+        "and .*",
+        "",
+        f"{_OBSERVATION}test_any_change_begins_the_observation_again[renewed]",
     ),
     Mutation(
         "the disbelief in the file of another user",

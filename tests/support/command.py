@@ -74,9 +74,13 @@ def applyprune(
     stdin: str = "",
     cwd: Path | None = None,
     timeout: float = 300,
+    within: Sequence[str] = (),
 ) -> Ended:
-    """Run ``applyprune ARGUMENTS`` to its end; standard input is not a terminal."""
-    with start(*arguments, kubeconfig=kubeconfig, cwd=cwd) as process:
+    """Run ``applyprune ARGUMENTS`` to its end; standard input is not a terminal.
+
+    ``within`` is the beginning of the command that runs it.
+    """
+    with start(*arguments, kubeconfig=kubeconfig, cwd=cwd, within=within) as process:
         out, err = process.communicate(stdin, timeout=timeout)
     assert "Traceback" not in err, err
     return Ended(process.returncode, out, err)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import urllib3
 
 from tests.support.command import start
+from tests.support.namespaces import send_inside
 from tests.support.objects import text
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from tests.support.api import Api
 
@@ -63,21 +64,26 @@ class Controller:
 
     def stop(self) -> int:
         """Ask it to end, and return its exit code."""
-        self.process.send_signal(signal.SIGTERM)
+        send_inside(self.process, signal.SIGTERM)
         return self.process.wait(40)
 
     def kill(self) -> None:
-        """Kill it."""
-        self.process.kill()
+        """Kill it by SIGKILL."""
+        send_inside(self.process, signal.SIGKILL)
         self.process.wait(10)
 
 
 @contextmanager
-def controller(kubeconfig: Path, log: Path, *arguments: str) -> Iterator[Controller]:
-    """Run ``applyprune controller`` as its own process; kill it at the end."""
+def controller(
+    kubeconfig: Path, log: Path, *arguments: str, within: Sequence[str] = ()
+) -> Iterator[Controller]:
+    """Run ``applyprune controller`` as its own process; kill it at the end.
+
+    ``within`` is the beginning of the command that runs it.
+    """
     options = ("--listen", "127.0.0.1:0", "--log-level", "debug", *arguments)
     with log.open("w") as file:
-        process = start("controller", *options, kubeconfig=kubeconfig, stderr=file)
+        process = start("controller", *options, kubeconfig=kubeconfig, stderr=file, within=within)
     with process:
         running = Controller(process, log)
         try:

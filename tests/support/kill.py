@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.command import start
 from tests.support.fault_proxy import faults
+from tests.support.namespaces import own_pids, send_inside
 
 if TYPE_CHECKING:
     import subprocess
@@ -84,7 +85,10 @@ def _kill(
     arguments: Sequence[str | Path],
     kubeconfig: Path,
 ) -> Exchange | None:
-    """SIGKILL a run at the request whose place is 0; a positive place comes after it."""
+    """SIGKILL a run at the request whose place is 0; a positive place comes after it.
+
+    It runs in a PID namespace of its own, if the machine can do that.
+    """
     process: list[subprocess.Popen[str]] = []
     started = threading.Event()
     reached: list[Exchange] = []
@@ -93,7 +97,7 @@ def _kill(
         if moment is Moment.AFTER:
             wire.forward()
         assert started.wait(60)
-        process[0].kill()
+        send_inside(process[0], signal.SIGKILL)
         process[0].wait(60)
         wire.reset()
 
@@ -107,7 +111,7 @@ def _kill(
         return kill
 
     proxy.rule = rule
-    with start(*arguments, kubeconfig=kubeconfig) as running:
+    with start(*arguments, kubeconfig=kubeconfig, within=own_pids()) as running:
         process.append(running)
         started.set()
         _, err = running.communicate("", timeout=300)

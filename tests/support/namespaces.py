@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +22,8 @@ HIDDEN = "mount -t proc -o hidepid=2 proc /proc"
 """A shell command: processes of other users are not shown, as with ``ProtectProc=invisible``."""
 OTHER_MEMORY = "mount -t tmpfs tmpfs /dev/shm"
 """A shell command: nothing in memory is shared with the rest of the machine."""
+OWN_PIDS = ("--pid", "--mount-proc")
+"""Options of ``unshare``: no process of the rest of the machine is visible, nor this one to it."""
 NOBODY = (
     *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
     # It may still read the files of the test.
@@ -33,14 +41,49 @@ def own_namespaces(
     fail it with ``proof``.
     """
     script = " && ".join((*mounts, 'exec "$@"'))
-    command = ("unshare", "--fork", "--kill-child", *options, "sh", "-c", script, "sh", *user)
-    try:
-        tried = subprocess.run((*command, "true"), capture_output=True, text=True, check=False)
-        why = tried.stderr.strip() if tried.returncode else ""
-    except OSError as error:
-        why = str(error)
+    command = (*_UNSHARE, *options, "sh", "-c", script, "sh", *user)
+    why = _why_not(command)
     if why and proof:
         pytest.fail(f"this machine cannot prove it: {why}")
     if why:
         pytest.skip(f"needs the right to create namespaces (root, on Linux): {why}")
     return command
+
+
+def pod(*, proof: bool) -> Sequence[str]:
+    """Return the beginning of a command that runs the rest as in a Pod of its own.
+
+    It shares neither processes nor memory with another one, so neither can see the other's end.
+    """
+    return own_namespaces(*OWN_PIDS, proof=proof, mounts=(OTHER_MEMORY,))
+
+
+@cache
+def own_pids() -> Sequence[str]:
+    """Return the beginning of a command that runs the rest in a PID namespace; empty if impossible.
+
+    It shares its memory with the rest of the machine, as two containers of one Pod may.
+    """
+    command = (*_UNSHARE, *OWN_PIDS)
+    return () if _why_not(command) else command
+
+
+def send_inside(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Signal what runs in namespaces of its own; ``unshare`` ends after it."""
+    pid = process.pid
+    if isinstance(process.args, list) and process.args[0] == _UNSHARE[0]:
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        pid = int(eventually(children.read_text, "the process in the namespace"))
+    os.kill(pid, number)
+
+
+_UNSHARE = ("unshare", "--fork", "--kill-child")
+
+
+def _why_not(command: Sequence[str]) -> str:
+    """Return why this machine cannot run a command; empty if it can."""
+    try:
+        tried = subprocess.run((*command, "true"), capture_output=True, text=True, check=False)
+    except OSError as error:
+        return str(error)
+    return tried.stderr.strip() if tried.returncode else ""

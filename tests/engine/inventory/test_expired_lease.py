@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.clock import Instant, boot_time, read_clock
+from applyprune.clock import boot_time
 from applyprune.cluster.client import KubernetesClient
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.errors import InventoryLocked, Unreachable
@@ -18,6 +18,7 @@ from applyprune.model.request import CREATE_ONLY, ApplyRequest
 from applyprune.model.resources import CONFIG_MAPS
 from tests.support.fault_proxy import faults
 from tests.support.live import config_maps
+from tests.support.moved_clock import MovedClock
 from tests.support.objects import config_map
 from tests.support.other_run import take_from_elsewhere
 
@@ -29,19 +30,6 @@ if TYPE_CHECKING:
     from tests.support.stage import Stage
 
 HOUR = 3_600.0
-
-
-@dataclass(slots=True)
-class MovedClock:
-    """The real clocks, which a test can move as a sleep or a pause of the machine does."""
-
-    boot: float = 0.0
-    wall: float = 0.0
-
-    def __call__(self) -> Instant:
-        """Return what they show now."""
-        now = read_clock()
-        return Instant(now.boot + self.boot, now.wall + self.wall)
 
 
 @dataclass(slots=True)

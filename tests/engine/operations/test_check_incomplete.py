@@ -16,17 +16,17 @@ from applyprune.model.inventory import MismatchType, Ownership, Repair
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import Api
-from tests.support.command import applyprune, start
+from tests.support.command import applyprune
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.input_files import write_input
+from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import api_service, config_map
 from tests.support.stage import Stage, Story
 
 if TYPE_CHECKING:
-    import subprocess
     from pathlib import Path
 
-    from tests.support.fault_proxy.exchange import Wire
+    from tests.support.fault_proxy import Exchange
     from tests.support.plane import FreshPlane, Kubectl
 
 ACCOUNT: dict[str, Any] = {
@@ -196,28 +196,6 @@ def test_inventory_of_a_development_version_is_refused_until_rebuilt(
     assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
 
 
-def _kill_at_apply(
-    proxy: FaultProxy, name: str, arguments: list[str | Path], kubeconfig: Path
-) -> None:
-    """Run a command and SIGKILL it before the server has seen its apply of that ConfigMap."""
-    process: list[subprocess.Popen[str]] = []
-
-    def kill(wire: Wire) -> None:
-        process[0].kill()
-        process[0].wait(60)
-        wire.reset()
-
-    proxy.rule = always(
-        kill,
-        where=lambda seen: seen.method == "PATCH" and seen.path.endswith(f"/configmaps/{name}"),
-    )
-    with start(*arguments, kubeconfig=kubeconfig) as running:
-        process.append(running)
-        _, err = running.communicate("", timeout=120)
-    assert running.returncode < 0, err
-    proxy.rule = lambda _seen: None
-
-
 def _unfinished_adoption(
     stage: Stage, proxy: FaultProxy, api: Api, kubectl: Kubectl, tmp_path: Path
 ) -> Any:
@@ -226,7 +204,11 @@ def _unfinished_adoption(
     before = api.get(_path(stage, "b"))
     source = write_input(tmp_path / "b.json", [config_map("b")])
     command: list[str | Path] = ["apply", "web", "-n", stage.namespace, "-f", source]
-    _kill_at_apply(proxy, "b", command, proxy.kubeconfig(tmp_path))
+
+    def applies(seen: Exchange) -> bool:
+        return seen.method == "PATCH" and seen.path.endswith("/configmaps/b")
+
+    kill_at_first(proxy, applies, Moment.BEFORE, command, proxy.kubeconfig(tmp_path))
     return before
 
 

@@ -1,0 +1,138 @@
+"""A replica takes over from one that died in another Pod: it sees neither its process nor its file.
+
+What is left of a leader that was killed is the lock on the inventory of each Bundle that it was
+applying. Nobody can see that it has ended, so its lease must end: by observing that nobody renews
+it, for longer than one reconcile lasts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.command import applyprune
+from tests.support.controller import controller
+from tests.support.fault_proxy import FaultProxy
+from tests.support.namespaces import PROVED, pod
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.controller import Tenant
+    from tests.support.fault_proxy import Exchange, Fault
+    from tests.support.fault_proxy.exchange import Wire
+
+OBJECTS = 400
+DONE = {"web": 87, "leaving": 20}
+"""After how many objects of each Bundle the leader is killed."""
+LEASE = 15.0
+"""The lease of an inventory lock, in seconds."""
+
+
+@dataclass(slots=True)
+class HeldBack:
+    """Lets so many applies of each Bundle pass, and none of the others as long as it lives."""
+
+    proxy: FaultProxy
+    passed: Counter[str] = field(default_factory=Counter)
+    reached: dict[str, threading.Event] = field(
+        default_factory=lambda: {name: threading.Event() for name in DONE}
+    )
+    killed: threading.Event = field(default_factory=threading.Event)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.proxy.rule = self._rule
+
+    def _rule(self, seen: Exchange) -> Fault | None:
+        name = seen.path.rpartition("/")[2].partition("-object-")[0]
+        if seen.method != "PATCH" or name not in DONE:
+            return None
+        with self.lock:
+            self.passed[name] += 1
+            if self.passed[name] <= DONE[name]:
+                return None
+        self.reached[name].set()
+        return self._hold
+
+    def _hold(self, wire: Wire) -> None:
+        assert self.killed.wait(120)
+        wire.reset()
+
+
+def objects(name: str, count: int) -> list[dict[str, Any]]:
+    """Return ConfigMaps whose names say which Bundle they belong to."""
+    return [config_map(f"{name}-object-{number}") for number in range(count)]
+
+
+def applied(tenant: Tenant, name: str) -> int:
+    """Return how many objects of a Bundle exist."""
+    found = tenant.api.get(tenant.path("configmaps"))["items"]
+    return sum(one["metadata"]["name"].startswith(f"{name}-object-") for one in found)
+
+
+def holder(tenant: Tenant, name: str) -> str:
+    """Return the run that holds the inventory of a Bundle; empty if none does."""
+    header = json.loads(tenant.get_map(f"applyprune-{name}")["data"]["header"])
+    return str((header["holder"] or {}).get("run", ""))
+
+
+@pytest.mark.parametrize("proof", PROVED)
+def test_replica_in_another_pod_finishes_the_work_of_a_killed_leader(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path, proof: bool
+) -> None:
+    """A Bundle becomes ready, another one is deleted, and the command line may work."""
+    within, tenant = pod(proof=proof), new_tenant()
+    arguments = (
+        *("--lease-duration", "4s", "-n", tenant.namespace),
+        *("--watch-namespaces", tenant.namespace),
+    )
+    with ExitStack() as ends:
+        proxy = ends.enter_context(FaultProxy(site))
+        held_back, through = HeldBack(proxy), proxy.kubeconfig(tmp_path)
+        one = controller(through, tmp_path / "leader", *arguments, within=within)
+        leader = ends.enter_context(one)
+        eventually(lambda: [line for line in leader.lines if line["message"] == "leading"])
+        other = controller(site.kubeconfig, tmp_path / "follower", *arguments, within=within)
+        follower = ends.enter_context(other)
+        assert follower.ask("/healthz")[0] == 200
+        tenant.bundle("web", *objects("web", OBJECTS))
+        tenant.bundle("leaving", *objects("leaving", 40))
+        assert all(reached.wait(120) for reached in held_back.reached.values())
+        leader.kill()
+        held_back.killed.set()
+        killed = {name: holder(tenant, name) for name in DONE}
+        assert all(killed.values())
+        assert 0 < applied(tenant, "web") <= DONE["web"]
+        tenant.delete("leaving")
+        for name, run in killed.items():
+            told = tenant.failed(name, "InventoryLocked")
+            assert told == (
+                f"the set {name} is locked by another run: "
+                f"Bundle {tenant.namespace}/{name}, run {run}, holds the lock"
+            )
+        line = ("delete", "web", "-n", tenant.namespace, "--dry-run")
+        short = applyprune(*line, "--lock-timeout=1s", kubeconfig=site.kubeconfig, within=within)
+        assert (short.code, "has not renewed it in the 1." in short.err) == (8, True), short.err
+        patient = applyprune(*line, kubeconfig=site.kubeconfig, within=within)
+        assert patient.code == 0, patient.err
+        assert tenant.ready("web")["objects"] == {"total": OBJECTS, "failing": 0}
+        tenant.gone("leaving")
+        looks = [one for one in follower.lines if one.get("reason") == "InventoryLocked"]
+    assert (applied(tenant, "web"), applied(tenant, "leaving")) == (OBJECTS, 0)
+    assert holder(tenant, "web") == ""
+    assert tenant.exists("applyprune-leaving") == [False]
+    # A look each, and one more for each change of the Bundle: no worker waited for the lease.
+    assert len(looks) <= 3 * len(DONE)
+    assert all(one["seconds"] < LEASE / 2 for one in looks)
