@@ -160,7 +160,7 @@ class InventoryLock:
             if asked - began >= self._timeout:
                 is_alive = seen.generation != at_first
                 raise locked_error(self._stored, seen, asked - began, is_alive=is_alive)
-            name, what = f"the set {self._stored.name}", f"{seen.holder.who} works on it"
+            name, what = f"the set {self._stored.name}", f"{seen.holder.who} holds its lock"
             yield Waiting(None, name, asked - began, self._timeout, what)
             if self._cancellation.wait(_POLL):
                 self._cancellation.check()

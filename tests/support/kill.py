@@ -117,7 +117,8 @@ def _kill(
         _, err = running.communicate("", timeout=300)
     _drain(proxy)
     proxy.rule = lambda _exchange: None
-    assert running.returncode == (-signal.SIGKILL if reached else 0), err
+    # Some versions of unshare end with 1 after a child that was killed.
+    assert (running.returncode == 0) == (not reached), err
     return reached[0] if reached else None
 
 

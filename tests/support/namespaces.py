@@ -69,7 +69,7 @@ def own_pids() -> Sequence[str]:
 
 
 def send_inside(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Signal what runs in namespaces of its own; ``unshare`` ends after it."""
+    """Signal what runs in namespaces of its own, or without; ``unshare`` ends after it."""
     pid = process.pid
     if isinstance(process.args, list) and process.args[0] == _UNSHARE[0]:
         children = Path(f"/proc/{pid}/task/{pid}/children")

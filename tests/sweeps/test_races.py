@@ -81,5 +81,5 @@ def test_lock_of_a_crashed_run_on_another_machine_expires(plane: Plane, namespac
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
     assert crashed.lease <= time.monotonic() - began < 8
     waits = {(event.what, event.reason) for event in said if isinstance(event, Waiting)}
-    assert waits == {(f"the set {stage.name}", f"{crashed.who} works on it")}
+    assert waits == {(f"the set {stage.name}", f"{crashed.who} holds its lock")}
     assert stage.inventory().holder is None

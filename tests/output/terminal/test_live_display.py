@@ -54,9 +54,9 @@ def test_other_run_is_reported_at_once() -> None:
     """Whoever waits for a lock wants to know for whose."""
     terminal, stream = _log()
     live = LiveDisplay(terminal)
-    live.show(Waiting(None, "the set web", 0.0, 60.0, "ci@host works on it"))
+    live.show(Waiting(None, "the set web", 0.0, 60.0, "ci@host holds its lock"))
     live.close()
-    assert stream.getvalue().startswith("waiting for the set web: ci@host works on it (0:0")
+    assert stream.getvalue().startswith("waiting for the set web: ci@host holds its lock (0:0")
 
 
 def test_interrupted_run_says_that_it_ends() -> None:
