@@ -17,7 +17,7 @@ def locked_error(
     """
     holder, told = seen.holder, "holds the lock"
     if is_alive:
-        told = "is alive: it has renewed the lock during this wait"
+        told = "is alive: it has taken or renewed the lock during this wait"
     elif watched:
         told = f"holds the lock, and has not renewed it in the {watched:.1f} s of this wait"
     error = InventoryLocked(
