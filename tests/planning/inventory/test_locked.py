@@ -22,7 +22,8 @@ def test_reason_says_for_how_long_a_run_has_watched() -> None:
     """A process that ended unseen looks like one that has not renewed yet."""
     silent = "holds the lock, and has not renewed it in the 4.5 s of this wait"
     assert _reason(4.53, is_alive=False) == silent
-    assert _reason(9.0, is_alive=True) == "is alive: it has taken or renewed the lock during this wait"
+    alive = "is alive: it has taken or renewed the lock during this wait"
+    assert _reason(9.0, is_alive=True) == alive
 
 
 def test_reason_after_a_single_look_contains_no_time() -> None:
