@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import signal
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import urllib3
 
 from tests.support.command import start
-from tests.support.namespaces import send_inside
+from tests.support.namespaces import kill_inside, terminate_inside
 from tests.support.objects import text
 from tests.support.waiting import eventually
 
@@ -64,13 +63,12 @@ class Controller:
 
     def stop(self) -> int:
         """Ask it to end, and return its exit code."""
-        send_inside(self.process, signal.SIGTERM)
+        terminate_inside(self.process)
         return self.process.wait(40)
 
     def kill(self) -> None:
         """Kill it by SIGKILL."""
-        send_inside(self.process, signal.SIGKILL)
-        self.process.wait(10)
+        kill_inside(self.process)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 from functools import cache
@@ -68,13 +69,32 @@ def own_pids() -> Sequence[str]:
     return () if _why_not(command) else command
 
 
-def send_inside(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Signal what runs in namespaces of its own, or without; ``unshare`` ends after it."""
-    pid = process.pid
-    if isinstance(process.args, list) and process.args[0] == _UNSHARE[0]:
-        children = Path(f"/proc/{pid}/task/{pid}/children")
-        pid = int(eventually(children.read_text, "the process in the namespace"))
-    os.kill(pid, number)
+def terminate_inside(process: subprocess.Popen[str]) -> None:
+    """Send SIGTERM to what runs in namespaces of its own, or without; ``unshare`` ignores it."""
+    os.kill(_pid_inside(process), signal.SIGTERM)
+
+
+def kill_inside(process: subprocess.Popen[str]) -> None:
+    """SIGKILL what runs in namespaces of its own, or without, and return when it has ended."""
+    if (pid := _pid_inside(process)) == process.pid:
+        process.kill()
+        process.wait(60)
+        return
+    ended = os.pidfd_open(pid)
+    try:
+        process.kill()  # unshare takes it along
+        process.wait(60)
+        assert select.select([ended], [], [], 60)[0], "it has not ended"
+    finally:
+        os.close(ended)
+
+
+def _pid_inside(process: subprocess.Popen[str]) -> int:
+    """Return the PID of what ``unshare`` runs, or of the process itself."""
+    if not isinstance(process.args, list) or process.args[0] != _UNSHARE[0]:
+        return process.pid
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    return int(eventually(children.read_text, "the process in the namespace"))
 
 
 _UNSHARE = ("unshare", "--fork", "--kill-child")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +18,14 @@ from applyprune.model.inventory import LONGEST_LEASE
 from tests.support.command import start
 from tests.support.input_files import write_input
 from tests.support.live import config_maps
-from tests.support.namespaces import HIDDEN, NOBODY, OTHER_MEMORY, PROVED, own_namespaces
+from tests.support.namespaces import (
+    HIDDEN,
+    NOBODY,
+    OTHER_MEMORY,
+    PROVED,
+    kill_inside,
+    own_namespaces,
+)
 from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 
@@ -63,9 +69,9 @@ class Working:
         return self
 
     def kill(self) -> None:
-        """End the process by SIGKILL; ``unshare`` takes it along."""
+        """End the process by SIGKILL."""
         assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
+        kill_inside(self.process)
         self.process.communicate()
 
     def finish(self) -> tuple[int, str]:
