@@ -135,7 +135,6 @@ class InventoryLock:
     def wait(
         self,
         read: Callable[[], Inventory] | None = None,
-        *,
         observation: HolderObservation | None = None,
     ) -> Iterator[Waiting]:
         """Wait until no other run holds the lock; ``inventory`` is then as last read.
