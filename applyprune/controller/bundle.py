@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    StrictBool,
-    TypeAdapter,
-    ValidationError,
-    WithJsonSchema,
-    model_validator,
-)
-from pydantic.alias_generators import to_camel
+from pydantic import StrictBool, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass as checked
 
+from applyprune.controller.drift.drift_spec import ON_DRIFT, DriftPolicy, DriftSpec
+from applyprune.controller.spec_types import CAMEL, Label, MaxPrune, Name, Pointer, Seconds
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
@@ -33,31 +25,28 @@ from applyprune.model.options import (
     HelmHooks,
     Mode,
     Options,
-    PruneLimit,
     PruneOptions,
     WaitMode,
     WaitOptions,
-    seconds_of,
 )
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
-from applyprune.model.text.names import is_dns_label, is_dns_subdomain
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval.digests import is_digest
-from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
+from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.ownership.default_rules import DefaultRule
 from applyprune.planning.readiness.cel import compile_rule
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+    from applyprune.model.plan_values.field_writer import FieldWriter
 
 _CONCURRENCY = 8
-_LONGEST = 30 * 24 * 3600.0
-_CAMEL = ConfigDict(alias_generator=to_camel, hide_input_in_errors=True)
 _MESSAGES = {
     "bool_type": "must be true or false",
     "dataclass_type": "must be an object",
+    "int_type": "must be a whole number",
     "missing": "is required",
     "string_type": "must be text",
     "tuple_type": "must be a list",
@@ -71,59 +60,6 @@ class InvalidSpec(UsageError):
     kind = ProblemKind.INVALID_SPEC
 
 
-def _seconds(value: object) -> float:
-    if not isinstance(value, str):
-        raise ValueError("must be text such as 90s or 5m")  # noqa: TRY004 - pydantic collects it
-    try:
-        seconds = seconds_of(value)
-    except ValueError as error:
-        raise ValueError(f"{value!r} {error}") from None
-    if not 1.0 <= seconds <= _LONGEST:
-        raise ValueError(f"{value!r} is not between 1s and 720h")
-    return seconds
-
-
-def _max_prune(value: object) -> PruneLimit:
-    try:
-        return PruneLimit.parse(str(value))
-    except ValueError as error:
-        raise ValueError(f"{value!r} {error}") from None
-
-
-def _label(text: str) -> str:
-    if not is_dns_label(text):
-        raise ValueError(f"{text!r} is not a DNS label")
-    return text
-
-
-def _name(text: str) -> str:
-    # It becomes part of a URL path.
-    if not is_dns_subdomain(text):
-        raise ValueError(f"{text!r} is not a valid name")
-    return text
-
-
-def _pointer(text: str) -> str:
-    if split_pointers(text) != (text,):
-        raise ValueError(f"{text!r} is not a single JSON pointer")
-    try:
-        IgnoreRule(text)
-    except ValueError as error:
-        raise ValueError(f"{text!r}: {error}") from None
-    return text
-
-
-Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema({"type": "string"})]
-MaxPrune = Annotated[
-    PruneLimit | None,
-    BeforeValidator(_max_prune),
-    WithJsonSchema({"x-kubernetes-int-or-string": True}),
-]
-Label = Annotated[str, AfterValidator(_label)]
-Name = Annotated[str, AfterValidator(_name)]
-Pointer = Annotated[str, AfterValidator(_pointer)]
-
-
 class DeletionPolicy(StrEnum):
     """What happens to the objects when the Bundle is deleted."""
 
@@ -134,7 +70,7 @@ class DeletionPolicy(StrEnum):
     ORPHAN = "Orphan"
 
 
-@checked(config=_CAMEL, frozen=True, slots=True)
+@checked(config=CAMEL, frozen=True, slots=True)
 class SourceRef:
     """A ConfigMap or Secret whose values are manifests; without ``keys``, all values."""
 
@@ -142,7 +78,7 @@ class SourceRef:
     keys: tuple[str, ...] = ()
 
 
-@checked(config=_CAMEL, frozen=True, slots=True)
+@checked(config=CAMEL, frozen=True, slots=True)
 class Source:
     """The source of the manifests: exactly one of the three fields is set."""
 
@@ -158,7 +94,7 @@ class Source:
         return self
 
 
-@checked(config=_CAMEL, frozen=True, slots=True)
+@checked(config=CAMEL, frozen=True, slots=True)
 class Prune:
     """What happens to objects that have left the source."""
 
@@ -167,7 +103,7 @@ class Prune:
     allow_empty: StrictBool = False
 
 
-@checked(config=_CAMEL, frozen=True, slots=True)
+@checked(config=CAMEL, frozen=True, slots=True)
 class Dependency:
     """A Bundle of the same namespace that must be ready first."""
 
@@ -176,7 +112,7 @@ class Dependency:
     """A CEL expression; if it is empty, the condition Ready must be true."""
 
 
-@checked(config=_CAMEL, frozen=True, slots=True)
+@checked(config=CAMEL, frozen=True, slots=True)
 class IgnoreFields:
     """Fields that are left to other field managers."""
 
@@ -186,7 +122,7 @@ class IgnoreFields:
     """KIND or KIND.GROUP; empty for all kinds."""
 
 
-@checked(config=_CAMEL, frozen=True, slots=True)
+@checked(config=CAMEL, frozen=True, slots=True)
 class Spec:
     """The spec of a Bundle; times are in seconds."""
 
@@ -196,6 +132,7 @@ class Spec:
     timeout: Seconds = 300.0
     suspend: StrictBool = False
     prune: Prune = Prune()
+    drift: DriftSpec = DriftSpec()
     approval: Approval = Approval.AUTOMATIC
     wait: StrictBool = False
     fail_fast: StrictBool = False
@@ -256,10 +193,18 @@ class Bundle:
             for pointer in fields.fields
         )
 
-    def options(self, mode: Mode, *, approved: str = "", source: str = "") -> Options:
+    def options(
+        self,
+        mode: Mode,
+        *,
+        approved: str = "",
+        source: str = "",
+        contended: frozenset[FieldWriter] = frozenset(),
+    ) -> Options:
         """Return the options of a run.
 
         ``approved`` is the value of the annotation, and ``source`` the version of the source.
+        ``contended`` are the managers that win if they have changed their fields again.
         """
         spec = self.spec
         approved = approved if is_digest(approved) else ""
@@ -276,8 +221,10 @@ class Bundle:
             approval=approval,
             approved_plan=approved,
             source=source,
+            contended=contended if spec.drift.policy is DriftPolicy.CORRECT else frozenset(),
             apply=ApplyOptions(
                 adopt=spec.adopt,
+                on_drift=ON_DRIFT[spec.drift.policy],
                 adopt_as=spec.adopt_as,
                 force_conflicts=spec.force_conflicts,
                 recreate=spec.recreate,

@@ -21,12 +21,13 @@ RUN = "applyprune.dev/run"
 
 
 class Condition(StrEnum):
-    """The types of a Bundle's conditions; after its first reconcile a Bundle has all four."""
+    """The types of a Bundle's conditions; after its first reconcile a Bundle has all five."""
 
     READY = "Ready"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
     PRUNE_BLOCKED = "PruneBlocked"
+    DRIFTED = "Drifted"
 
 
 class Reason(StrEnum):
@@ -58,6 +59,11 @@ class Reason(StrEnum):
     REMOVED = "Removed"
     REMOVAL_INCOMPLETE = "RemovalIncomplete"
     SERVER_WARNING = "ServerWarning"
+    NO_DRIFT = "NoDrift"
+    DRIFT_DETECTED = "DriftDetected"
+    DRIFT_IGNORED = "DriftIgnored"
+    CONTENDED = "Contended"
+    CHANGED_BY_ADMISSION = "ChangedByAdmission"
 
 
 STALLING = frozenset(
@@ -67,6 +73,7 @@ STALLING = frozenset(
         Reason.PRUNE_REFUSED,
         Reason.INVENTORY_OWNED,
         Reason.INVENTORY_UNREADABLE,
+        Reason.CONTENDED,
     }
 )
 """The reasons for which a retry cannot help until someone changes something."""

@@ -12,6 +12,7 @@ from applyprune.controller.bundle_source import SourceMissing, Uses, load_source
 from applyprune.controller.constants import FINALIZER, MISSING, STALLING, Key, Reason
 from applyprune.controller.deleted_bundle import read_deleted
 from applyprune.controller.depends_on import unready_dependencies
+from applyprune.controller.drift.give_way import contended_now, sooner, with_drift_reported
 from applyprune.controller.finalizer import Finalizer
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.report import Reporter, log_event
@@ -137,9 +138,12 @@ class Reconciler:
             return 0.0
         attempt = _Attempt(begun)
         result = self._apply(attempt, bundle, stop)
+        result = with_drift_reported(result, attempt.live, bundle)
         self.watches.wait_for_kinds(key, waits=result.reason is Reason.KIND_NOT_FOUND)
         self.reporter.report(attempt.live, result, time.monotonic() - began, bundle)
-        return None if result.reason is Reason.SUSPENDED else self._next(key, bundle, result)
+        if result.reason is Reason.SUSPENDED:
+            return None
+        return sooner(self._next(key, bundle, result), result)
 
     def _work_on(self, key: Key, live: LiveObject, stop: Cancellation) -> None:
         self._under_way[key] = (stop, live.generation)
@@ -228,7 +232,12 @@ class Reconciler:
                 attempt.live = self._hold(attempt.live, bundle, account_client)
                 approved = attempt.live.annotations.get(APPROVE, "")
                 capped = self._with_capped_timeout(attempt.live, bundle, attempt.revision)
-                options = capped.options(Mode.APPLY, approved=approved, source=composed.version)
+                options = capped.options(
+                    Mode.APPLY,
+                    approved=approved,
+                    source=composed.version,
+                    contended=contended_now(attempt.live, bundle, attempt.revision),
+                )
                 request = RunRequest(
                     bundle.target,
                     composed.manifests,

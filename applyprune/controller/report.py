@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from applyprune.controller.bundle import Bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.constants import Key, Reason
+from applyprune.controller.drift.drift_report import reverted_words
 from applyprune.controller.result import RunResult, problem_message
 from applyprune.controller.runtime.event_recorder import EventRecorder, EventType, utc_now
 from applyprune.controller.runtime.logging import LOG, fields
@@ -123,7 +124,7 @@ def _summary(result: ReconcileResult) -> str:
     run_result = result.run_result
     if run_result is None or not run_result.changed:
         return result.message
-    return run_result.counts
+    return "; ".join(filter(None, (run_result.counts, reverted_words(run_result))))
 
 
 def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:

@@ -67,6 +67,10 @@ class RunResult:
     exit_code: int = 0
     elapsed: float = 0.0
     gone: set[Ref] = field(default_factory=set)
+    written: set[Ref] = field(default_factory=set)
+    """The objects that the run has created or changed."""
+    rewritten: dict[Ref, tuple[str, ...]] = field(default_factory=dict)
+    """Of each object that was sent, the fields that are stored with another value."""
     server_warnings: list[str] = field(default_factory=list)
     """The first few warnings of the API server."""
 
@@ -108,15 +112,8 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
                 result.run = run
             case Planned(plan=plan):
                 result.plan = plan
-            case ObjectDone(ref=ref, outcome=outcome, problem=problem):
-                result.outcomes[outcome] += 1
-                if outcome in REMOVED:
-                    result.gone.add(ref)
-                if problem is not None:
-                    skipped = outcome is Outcome.SKIPPED
-                    result.failing[ref] = FailedObject(
-                        ref, problem_message(problem), problem.kind, skipped
-                    )
+            case ObjectDone():
+                _take(event, result)
             case ReadinessReported(ref=ref, problem=problem) if problem is not None:
                 result.failing[ref] = FailedObject(ref, problem_message(problem), problem.kind)
             case WarningRaised(problem=problem) if problem.kind is ProblemKind.SERVER_WARNING:
@@ -129,6 +126,23 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
             case _:
                 pass
     return result
+
+
+def _take(done: ObjectDone, result: RunResult) -> None:
+    """Add what was done with one object."""
+    ref, outcome = done.ref, done.outcome
+    result.outcomes[outcome] += 1
+    if outcome in REMOVED:
+        result.gone.add(ref)
+    elif outcome in CHANGED:
+        result.written.add(ref)
+    if done.rewritten is not None:
+        result.rewritten[ref] = done.rewritten
+    if done.problem is not None:
+        skipped = outcome is Outcome.SKIPPED
+        result.failing[ref] = FailedObject(
+            ref, problem_message(done.problem), done.problem.kind, skipped
+        )
 
 
 def problem_message(problem: Problem) -> str:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from applyprune.controller.constants import STALLING, Condition, Reason
+from applyprune.controller.drift.drift_report import DriftReport
 from applyprune.controller.pending_plan import PendingPlan
 from applyprune.controller.result import RunResult, problem_message
 from applyprune.model.events import Outcome
@@ -50,6 +51,8 @@ class ReconcileResult:
     """What was seen of another run that holds the inventory; None if none does."""
     done: bool = False
     """Whether nothing is left to do for a removal."""
+    drift: DriftReport | None = field(default=None, compare=False)
+    """What it says about drift; None if it knows nothing about it."""
 
 
 def progressing(before: Mapping[str, Any], generation: int, now: str) -> Status:
@@ -101,6 +104,8 @@ def after(
         _put(status, "pendingPlan", _pending(before, result, now))
         if run.changed:
             status["lastChange"] = _change(run, now)
+    for key, value in (result.drift.fields if result.drift is not None else {}).items():
+        _put(status, key, value)
     status["conditions"] = _conditions(before, _wanted(result), generation, now)
     return status
 
@@ -118,6 +123,8 @@ def _wanted(result: ReconcileResult) -> dict[Condition, tuple[str, Reason, str]]
         wanted[Condition.READY] = (str(result.ready), *explained)
     if (run := result.run_result) is not None and run.plan is not None:
         wanted[Condition.PRUNE_BLOCKED] = _blocked(run, result.pending)
+    if result.drift is not None and result.drift.condition is not None:
+        wanted[Condition.DRIFTED] = result.drift.condition
     return wanted
 
 
@@ -135,7 +142,7 @@ def _conditions(
     generation: int,
     now: str,
 ) -> list[dict[str, Any]]:
-    """Return all four conditions; one without a new value keeps its old one, or is Unknown."""
+    """Return all conditions; one without a new value keeps its old one, or is Unknown."""
     known = {condition["type"]: condition for condition in before.get("conditions") or ()}
     conditions = []
     for kind in Condition:

@@ -15,7 +15,7 @@ from applyprune.engine.checks.autoscalers import (
 )
 from applyprune.engine.checks.field_conflicts import (
     refuse_visible_conflicts,
-    with_drift_reverted,
+    with_drift_decided,
 )
 from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.reference_lookup import reference_warnings
@@ -361,5 +361,6 @@ def _plan_of_valid(
     snapshot = reader.read(desired, inventory, resource_map, prunes=False, searches=False)
     context.cancellation.check()
     plan = make_plan(desired, inventory, snapshot, applyset, options)
-    plan = with_drift_reverted(context, with_fields_checked(plan, context, snapshot))
+    plan = with_fields_checked(plan, context, snapshot)
+    plan = with_drift_decided(context, plan, inventory.entries)
     return refuse_visible_conflicts(context, plan)

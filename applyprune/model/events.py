@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from applyprune.model.manifest import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Fate, Plan
+    from applyprune.model.plan_values.drifted_field import Drift
     from applyprune.model.problem import Problem
     from applyprune.model.readiness_state import ContainerLog, Readiness, TreeNode, WarningEvent
 
@@ -139,6 +140,8 @@ class ObjectDone:
     """Why this is the outcome, in words; may be empty."""
     problem: Problem | None = None
     """The problem if it failed, or was skipped because of a failure."""
+    rewritten: tuple[str, ...] | None = None
+    """The fields that the server has stored with another value; None if nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,24 +251,6 @@ class ObjectDiff:
     """Whether somebody else has changed or deleted it since the last apply; None if unknown."""
     drift: tuple[Drift, ...] = ()
     """The drifted fields that are known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """A field that differs from the set's last apply; Secret values are masked."""
-
-    path: str
-    """The JSON pointer of the field."""
-    wanted: str
-    """The desired value; empty if unknown."""
-    found: str
-    """The live value."""
-    manager: str = ""
-    """The field manager that wrote it; empty if unknown."""
-    operation: str = ""
-    """The operation of that write; empty if unknown."""
-    time: str = ""
-    """The time of that write, RFC 3339; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.inventory import Ownership
 
 if TYPE_CHECKING:
+    from applyprune.model.plan_values.field_writer import FieldWriter
     from applyprune.model.text.label_selector import Selector
 
 _WHOLE = 100
@@ -42,6 +43,8 @@ class OnDrift(StrEnum):
     """Report a conflict: the object is not applied."""
     REVERT = "revert"
     """Set it back."""
+    KEEP = "keep"
+    """Leave its object as it is until the manifest changes; a changed one is applied as a whole."""
 
 
 class HelmHooks(StrEnum):
@@ -288,6 +291,8 @@ class Options:
     """What changes whenever the input does, if a digest may not show it: values of Secrets."""
     allow_partial: bool = False
     """Let a repair rebuild a lost inventory, or forget unlisted kinds, by what it could list."""
+    contended: frozenset[FieldWriter] = frozenset()
+    """Who keeps changing a field back: an object with such a change is left as it is."""
     actor: Actor = Actor()
     """For whom the run works; the inventory records it."""
     apply: ApplyOptions = ApplyOptions()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.live import LiveObject
     from applyprune.model.manifest import Origin
+    from applyprune.model.plan_values.drifted_field import Drift
     from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
 
 
@@ -194,6 +195,15 @@ class ApplyStep:
     """Whether it must exist, and did not when it was read."""
     is_recorded: bool = False
     """Whether its entry must be written although nothing is sent."""
+    is_reapplied: bool = False
+    """Whether the last confirmed apply has sent the same manifest."""
+    keeps_drift: bool = False
+    """Whether it is left although it may have drifted, because the options say so."""
+    drift: tuple[Drift, ...] = ()
+    """What others have changed since the last apply and the manifest sets to another value.
+
+    It is empty unless the options say what to do with drift.
+    """
 
     @property
     def is_new(self) -> bool:
@@ -203,7 +213,7 @@ class ApplyStep:
     @property
     def is_skipped(self) -> bool:
         """Return whether it is left although it differs from its manifest."""
-        return self.is_contended or self.awaits_approval or self.is_left_alone
+        return self.is_contended or self.awaits_approval or self.is_left_alone or self.keeps_drift
 
     @property
     def is_outside(self) -> bool:

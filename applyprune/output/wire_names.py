@@ -11,7 +11,6 @@ from types import MappingProxyType
 
 from applyprune.model.events import (
     ApplySetListed,
-    Drift,
     EntryListed,
     ErrorRaised,
     Explanation,
@@ -37,6 +36,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Mismatch, RunRecord
 from applyprune.model.manifest import Origin
 from applyprune.model.plan_values.consequence import Consequence
+from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.model.plan_values.guard_result import GuardResult
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 from applyprune.model.readiness_state import ContainerLog, Readiness, TreeNode, WarningEvent
@@ -87,6 +87,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "origin": "origin",
             "reason": "reason",
             "problem": "problem",
+            # A warning of the run names them.
+            "rewritten": None,
         },
         ReadinessReported: {
             "ref": "ref",

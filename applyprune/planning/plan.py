@@ -22,7 +22,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD
 from applyprune.planning.adoption.existing import existing_step, refused_step
 from applyprune.planning.adoption.in_new_namespace import with_controllers_objects
-from applyprune.planning.adoption.left_alone import step_of_left
+from applyprune.planning.adoption.left_alone import step_of_deleted, step_of_left
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.digests import plan_digest
 from applyprune.planning.checks.missing_references import pruned_references
@@ -41,6 +41,7 @@ from applyprune.planning.readiness.finished_jobs import (
 from applyprune.planning.requests import apply_request
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import (
+    CHANGING,
     ClusterSnapshot,
     is_restored,
     recorded,
@@ -191,7 +192,7 @@ def _apply_steps(
     }
     # A CRD that will change may change the values of its custom resources.
     moving = {
-        kind: None
+        kind: CHANGING
         for step in definitions.values()
         if step.fate is not Fate.LEAVE
         for kind in defined_kinds(step.desired.body)
@@ -235,9 +236,11 @@ def _apply_step(
         request = apply_request(desired, None, applyset, options)
         if entry is None or not isinstance(state, Absent) or not _may_have_finished(desired, entry):
             left = "; ".join(desired.left)
-            return ApplyStep(desired, Fate.CREATE, fresh, reason=left, request=request)
+            created = ApplyStep(desired, Fate.CREATE, fresh, reason=left, request=request)
+            return step_of_deleted(created, entry, state, options)
         if was_deleted(entry.job, snapshot.now):
-            return ApplyStep(desired, Fate.CREATE, fresh, reason=DELETED, request=request)
+            created = ApplyStep(desired, Fate.CREATE, fresh, reason=DELETED, request=request)
+            return step_of_deleted(created, entry, state, options)
         completed = entry.job is not None and entry.job.completed
         return ApplyStep(
             desired, Fate.LEAVE, entry, reason=FINISHED if completed else UNKNOWN_RESULT

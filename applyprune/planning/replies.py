@@ -13,8 +13,8 @@ from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
+from applyprune.model.options import OnDrift
 from applyprune.model.plan import Fate
-from applyprune.planning.diff.drift import applied_digest
 from applyprune.planning.diff.rewritten import rewritten_fields
 from applyprune.planning.fields.normalize import may_be_secret, sent
 from applyprune.planning.ownership.obstacle import name_error
@@ -22,6 +22,7 @@ from applyprune.planning.ownership.other_owner import marks_to_record
 from applyprune.planning.ownership.owner import (
     STUCK,
     Owner,
+    applied_digest,
     fingerprint_of,
     has_witness,
     owned_fields_of,
@@ -51,6 +52,9 @@ if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.model.request import DeleteRequest
     from applyprune.planning.applyset import ApplySetIdentity
+
+
+_DRIFT_ONLY = "its manifest has not changed, and setting back drift deletes nothing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +286,8 @@ def refused_recreation(
     reason = why_not(step.desired, step.entry, live, applyset, options)
     if created is None and (not reason or reason == NOT_ALLOWED):
         reason = NOT_CREATED
+    if not reason and step.is_reapplied and options.apply.on_drift is not OnDrift.FAIL:
+        reason = _DRIFT_ONLY  # guard: drift-deletes-nothing
     if not reason:
         return None
     return explained(step.desired, error, reason, live, created, applyset.manager)

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
+CHANGING = -1
+"""The generation of a CRD that the run is about to change: nothing was applied under it yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """The state of the cluster, read before the plan."""

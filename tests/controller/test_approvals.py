@@ -77,6 +77,7 @@ def test_deletions_wait_for_their_approval(tenant: Tenant) -> None:
         "Reconciling": ("False", "PendingApproval"),
         "Stalled": ("False", "PendingApproval"),
         "PruneBlocked": ("True", "PendingApproval"),
+        "Drifted": ("False", "NoDrift"),
     }
     call = f"annotate bundles.applyprune.dev web -n {tenant.namespace} --overwrite"
     assert f"{call} applyprune.dev/approve={plan['digest']}" in tenant.condition("web")[2]

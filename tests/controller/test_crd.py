@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,16 @@ import pytest
 
 from applyprune.controller.bundle import SPEC
 from applyprune.controller.constants import Condition, Reason
+from applyprune.controller.drift.contention import MOST, Count
+from applyprune.controller.drift.drift_report import SHOWN as SHOWN_REWRITTEN
+from applyprune.controller.drift.drift_report import DriftReport
 from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, count_key
 from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.status import FAILING_SHOWN, ConditionStatus, ReconcileResult, after
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate, Plan
+from applyprune.model.plan_values.field_writer import FieldWriter
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
 from applyprune.sources import read
@@ -146,9 +151,24 @@ def test_status_fields_are_all_in_the_schema() -> None:
         "w",
     )
     followed.outcomes[Outcome.CREATED] = 1
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    writer = FieldWriter("configmap/a", "shop", "/data/key", "kubectl-edit")
+    drift = DriftReport(
+        ("True", Reason.CONTENDED, "m"),
+        (Count(writer, (now,), now, "1", "2"),),
+        ({"object": "configmap/b", "namespace": "shop", "fields": [".data.key"]},),
+    )
     status = after(
         {},
-        ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "m", "sha256:a", followed, pending),
+        ReconcileResult(
+            ConditionStatus.READY,
+            Reason.APPLIED,
+            "m",
+            "sha256:a",
+            followed,
+            pending,
+            drift=drift,
+        ),
         generation=1,
         now="2026-01-01T00:00:00Z",
         requested="x",
@@ -177,6 +197,10 @@ def test_bounds_of_the_status_are_in_the_schema() -> None:
     """The server would refuse a longer list, and with it the whole status."""
     assert schema("status", "pendingPlan", "objects")["maxItems"] == SHOWN
     assert schema("status", "failing")["maxItems"] == FAILING_SHOWN
+    assert schema("status", "contention")["maxItems"] == MOST
+    most = schema("spec", "drift", "contention", "reverts")["maximum"]
+    assert schema("status", "contention", "[]", "reverted")["maxItems"] == most
+    assert schema("status", "rewritten")["maxItems"] == SHOWN_REWRITTEN
     assert schema("status", "pendingPlan", "scope")["enum"] == list(Scope)
     wanted = {count_key(fate) for fate in Fate if fate is not Fate.LEAVE} | {"cascaded"}
     assert schema("status", "pendingPlan", "counts")["properties"].keys() == wanted

@@ -83,6 +83,7 @@ def test_transition_has_its_time() -> None:
         "Reconciling": LATE,
         "Stalled": EARLY,
         "PruneBlocked": EARLY,
+        "Drifted": EARLY,
     }
 
 
@@ -183,6 +184,7 @@ def test_pending_plan_is_shown_until_nothing_waits() -> None:
         "Reconciling": ("False", "PendingApproval"),
         "Stalled": ("False", "PendingApproval"),
         "PruneBlocked": ("True", "PendingApproval"),
+        "Drifted": ("Unknown", "Progressing"),
     }
     assert done(first, ended(PENDING), LATE) == first
     mended = done(first, ended(None), LATE)

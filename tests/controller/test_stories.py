@@ -414,7 +414,11 @@ def test_bundle_reports_drift_as_the_guide_says(
             tenant.annotate("web", reconcile_now=str(number))
         for row, tenant in tenants.items():
             eventually(partial(_has_handled, tenant, str(number)))
-            tenant.failed("web", documented(row, when)["Bundle"])
+            reason = documented(row, when)["Bundle"]
+            status = "True" if reason == "Applied" else "False"
+            assert tenant.condition("web")[:2] == (status, reason)
+            live = tenant.api.get(tenant.path("deployments", "web", "apps/v1"))
+            assert live["spec"]["replicas"] == (3 if reason == "Applied" else 1)
 
 
 def test_bundle_of_a_rendered_chart_runs_no_hooks(tenant: Tenant, running: Controller) -> None:

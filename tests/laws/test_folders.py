@@ -58,6 +58,14 @@ SIBLINGS: Mapping[str, set[str]] = {
     "cluster.transport": {
         "cluster.auth",
     },
+    "controller.drift": {
+        "controller.bundle",
+        "controller.bundle_client",
+        "controller.constants",
+        "controller.result",
+        "controller.spec_types",
+        "controller.status",
+    },
     "controller.runtime": {
         "controller.constants",
         "controller.status",
@@ -111,6 +119,8 @@ SIBLINGS: Mapping[str, set[str]] = {
     },
     "planning.adoption": {
         "planning.applyset",
+        "planning.diff",
+        "planning.fields",
         "planning.inventory",
         "planning.marks",
         "planning.ownership",

@@ -31,6 +31,7 @@ _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
 _ON_CHANGE = "tests/engine/steps/test_recreate_on_change.py::"
 _DRIFT = "tests/engine/operations/test_drift_reports.py::"
+_KEPT = "tests/engine/steps/test_kept_drift.py::"
 _FOREIGN = "tests/engine/inventory/test_foreign_metadata.py::"
 _CASCADES = "tests/engine/guards/test_cascades.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
@@ -239,6 +240,57 @@ MUTATIONS = (
         r"return \(\)",
         "continue",
         f"{_DRIFT}test_drift_beside_a_conflict_is_not_reverted",
+    ),
+    Mutation(
+        "leaving drift until the manifest changes",
+        ("kept-drift",),
+        r"if .+:",
+        "if True:",
+        f"{_KEPT}test_kept_drift_is_left_until_the_manifest_changes",
+    ),
+    Mutation(
+        "leaving a deleted object away until its manifest changes",
+        ("kept-deletion",),
+        r"if .+:",
+        "if False:",
+        f"{_KEPT}test_kept_drift_is_left_until_the_manifest_changes",
+    ),
+    Mutation(
+        "sending a Secret of which the manifest has other values",
+        ("changed-secret",),
+        r"if .+:",
+        "if False:",
+        f"{_KEPT}test_secret_with_other_values_is_applied_although_drift_is_kept",
+    ),
+    Mutation(
+        "leaving an object alone whose field is contended",
+        ("contended-object",),
+        r"if .+:",
+        "if True:",
+        f"{_KEPT}test_contended_object_is_left_alone_and_stays_listed[opponent]",
+    ),
+    Mutation(
+        "leaving a contended field until its manager is quiet",
+        ("contended-until-quiet",),
+        r"now < quiet_at",
+        "False",
+        "tests/controller/drift/test_contention.py::"
+        "test_contended_field_stays_left_until_its_manager_is_quiet",
+    ),
+    Mutation(
+        "masking the keys of list items of a Secret source",
+        ("secret-source-keys",),
+        r"if .+:",
+        "if False:",
+        "tests/controller/drift/test_drift_report.py::"
+        "test_nothing_of_a_secret_source_is_shown_but_names",
+    ),
+    Mutation(
+        "setting back drift without a deletion",
+        ("drift-deletes-nothing",),
+        r"reason = .+",
+        "pass",
+        f"{_KEPT}test_drift_alone_recreates_nothing",
     ),
     Mutation(
         "the check that only planned drift is reverted",

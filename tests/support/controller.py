@@ -183,6 +183,14 @@ class Tenant:
         )
         return self.condition(name)[2]
 
+    def reconciled(self, name: str, request: str) -> None:
+        """Ask for a reconcile of a Bundle, and wait until it is over."""
+        self.annotate(name, reconcile_now=request)
+        eventually(
+            lambda: self.get(name)["status"].get("lastHandledReconcileAt") == request,
+            f"{name} reconciled for {request}",
+        )
+
     def gone(self, name: str, **options: Any) -> None:
         """Wait until a Bundle is gone."""
         eventually(lambda: not self.api.exists(self.bundle_path(name)), f"{name} gone", **options)

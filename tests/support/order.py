@@ -16,6 +16,7 @@ LONG_FILES = (
     "tests/engine/steps/test_wait.py",
     "tests/engine/test_shuffled_input.py",
     "tests/engine/inventory/test_lost_lock.py",
+    "tests/controller/drift/test_contention_stories.py",
     "tests/controller/test_running.py",
     "tests/controller/test_stories.py",
     "tests/engine/steps/test_stuck_deletion.py",

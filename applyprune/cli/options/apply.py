@@ -105,7 +105,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--on-drift",
-            type=click.Choice([str(on_drift) for on_drift in OnDrift]),
+            type=click.Choice([str(OnDrift.FAIL), str(OnDrift.REVERT)]),
             default=str(OnDrift.FAIL),
             show_default=True,
             help="What to do with fields of the set that others have changed since its last apply: "

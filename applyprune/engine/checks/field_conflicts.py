@@ -1,4 +1,4 @@
-"""Decide about fields that others own: revert drift, refuse what would end in a conflict."""
+"""Decide about fields that others own: what to do with drift, and what would be a conflict."""
 
 from __future__ import annotations
 
@@ -10,22 +10,30 @@ from applyprune.errors import ApplypruneError
 from applyprune.model.options import OnDrift
 from applyprune.model.plan import Fate
 from applyprune.planning.adoption.decide_again import again
+from applyprune.planning.adoption.left_alone import with_drift
 from applyprune.planning.checks.visible_conflicts import shares_fields, visible_conflict
+from applyprune.planning.diff.drift import may_have_drifted
 from applyprune.planning.ownership.foreign_label import foreign_label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from applyprune.engine.context import RunContext
+    from applyprune.model.identity import Ref
+    from applyprune.model.inventory import InventoryEntry
     from applyprune.model.plan import ApplyStep, Plan
 
 
-def with_drift_reverted(context: RunContext, plan: Plan) -> Plan:
-    """Return the plan with forced requests where force takes nothing but drift, if that is asked.
+def with_drift_decided(
+    context: RunContext, plan: Plan, entries: Mapping[Ref, InventoryEntry]
+) -> Plan:
+    """Return the plan with the drift of its steps, and forced requests where only drift is forced.
 
-    An object is read in full if another manager owns a field that its manifest sets.
+    An object is read in full if it may have drifted, or if another manager owns a field that its
+    manifest sets. ``entries`` are those of the inventory as read.
     """
-    if context.options.apply.on_drift is not OnDrift.REVERT:
+    applyset, options = context.applyset, context.options
+    if options.apply.on_drift is OnDrift.FAIL:
         return plan
 
     def decided(step: ApplyStep) -> ApplyStep:
@@ -33,16 +41,23 @@ def with_drift_reverted(context: RunContext, plan: Plan) -> Plan:
             live = context.cluster.get(step.desired.resource, step.desired.ref, full=True)
         except ApplypruneError:
             return step  # the apply itself will report it
-        applyset, known = context.applyset, step.live
+        known = step.live
         if known is None or live.uid != known.uid:
             return step
         # guard: taken-before-the-revert
         if foreign_label(live, applyset) != foreign_label(known, applyset):
             return step
-        return again(step, live, context.applyset, context.options)
+        fresh = replace(step, live=live)
+        if step.request is not None:
+            fresh = again(step, live, applyset, options)
+        return with_drift(fresh, entries.get(step.desired.ref), applyset.manager, options)
 
-    shared = [step for step in plan.applies if shares_fields(step, context.applyset)]
-    return _with_each(context, plan, shared, decided)
+    drifting = [
+        step
+        for step in plan.applies
+        if may_have_drifted(step, applyset.manager) or shares_fields(step, applyset)
+    ]
+    return _with_each(context, plan, drifting, decided)
 
 
 def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.checks.field_conflicts import (
     refuse_visible_conflicts,
-    with_drift_reverted,
+    with_drift_decided,
 )
 from applyprune.engine.checks.fields import with_fields_checked
 from applyprune.engine.checks.permissions import with_permissions_checked
@@ -62,7 +62,7 @@ def check_plan(
     asks_server = reviewed is None and (
         options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
     )
-    plan = with_drift_reverted(context, plan)
+    plan = with_drift_decided(context, plan, stage.inventory.entries)
     if reviewed is not None:
         plan = as_reviewed(plan, reviewed)
     if asks_server:

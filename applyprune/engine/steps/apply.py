@@ -200,7 +200,7 @@ class Applier:
             return step, self._done(step, Outcome.FAILED, problem=step.problem)
         if step.request is None:
             outcome = Outcome.SKIPPED if step.is_skipped else Outcome.UNCHANGED
-            if step.is_skipped:
+            if step.is_skipped and not (step.keeps_drift and step.live is not None):
                 self.skipped.add(step.desired.ref)
             return step, self._done(step, outcome, reason=step.reason)
         if (blocked := self._blocked(step)) is not None:
@@ -333,7 +333,8 @@ class Applier:
         self.confirmed[desired.ref] = confirmation.entry
         if confirmation.rewritten != step.rewritten:  # the plan has not named these fields
             self.rewritten[desired.ref] = confirmation.rewritten
-        return self._done(step, confirmation.outcome, reason=confirmation.reason)
+        done = self._done(step, confirmation.outcome, reason=confirmation.reason)
+        return replace(done, rewritten=confirmation.rewritten)
 
     def _wait_for_crds(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until the kinds of new or changed CRDs are served."""

@@ -125,7 +125,7 @@ class Pruner:
         wanted = (
             RemoveStep(step.entry, step.desired.resource, Fate.LEAVE, step.live)
             for step in self.applies
-            if step.is_left_alone and not step.is_unlisted
+            if (step.is_left_alone and not step.is_unlisted) or step.keeps_drift
         )
         left = [*wanted, *(step for step in steps if step.is_left_alone)]
         # guard: left-alone-needs

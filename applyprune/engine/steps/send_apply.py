@@ -39,7 +39,9 @@ def send_apply(
         try:
             return context.cluster.apply(step.request)
         except Conflict as error:
-            if error.causes or not step.reverts or waited > _SERVED_SOON:
+            if error.causes or not step.reverts or waited > _SETTLED_SOON:
+                raise
+            if context.cancellation.wait(_POLL):
                 raise
             step = _decided_again(context, step, error)
         except NotServed:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
 from applyprune.model.events import (
-    Drift,
     ErrorRaised,
     Event,
     Finished,
@@ -17,6 +16,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref, called
 from applyprune.model.plan import ApplyStep, Plan, RemoveStep
+from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.output.printers import OutputTarget, discard
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.text.consequence_lines import ConsequenceLines

@@ -90,7 +90,7 @@ def _reverts(
 
     Where the options force everything, nothing is left to decide.
     """
-    is_asked = options.apply.on_drift is OnDrift.REVERT
-    if live is None or not is_asked or forces(step.desired, live, options, applyset):
+    fails = options.apply.on_drift is OnDrift.FAIL
+    if live is None or fails or forces(step.desired, live, options, applyset):
         return ()
     return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.plan import ApplyStep, Fate
 from applyprune.planning.adoption.as_owned import adopted_as_owned, may_own
-from applyprune.planning.adoption.left_alone import step_of_left
+from applyprune.planning.adoption.left_alone import step_of_drifted, step_of_left, was_applied
 from applyprune.planning.inventory.entry_before_apply import entry_before_apply
 from applyprune.planning.ownership.default_rules import may_be_autoscaled, with_autoscaler
 from applyprune.planning.ownership.empty_fields import filled_by_others
@@ -22,6 +22,7 @@ from applyprune.planning.ownership.takings import taken_from
 from applyprune.planning.prune.recreation import recreated_on_change
 from applyprune.planning.prune.removal import kept_as_owned
 from applyprune.planning.requests import apply_request, takes_over
+from applyprune.planning.snapshot import CHANGING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -77,13 +78,13 @@ def existing_step(
     leaving = {applyset.yielded, *migration.managers, set_manager(live)}
     desired = _without_filled(desired, live, union, applyset, leaving)
     takes = takes_over(desired, live, applyset, migration)
+    schema = snapshot.schemas.get(desired.ref.group_kind)
     if (
         known
         and entry is not None
         and not (options.apply.reapply_all or fence or takes or entry.orphaning)
         and entry.orphan_reason == desired.orphan_reason
     ):
-        schema = snapshot.schemas.get(desired.ref.group_kind)
         knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None
         if knows_schema and unchanged(
             desired, entry, live, manager=applyset.manager, schema=schema
@@ -97,6 +98,12 @@ def existing_step(
                 crd=entry.crd if schema is None else desired.resource.full_plural,
             )
             return ApplyStep(desired, Fate.LEAVE, listed, live)
+    changing = schema == CHANGING
+    drifted = step_of_drifted(
+        desired, entry, live, applyset.manager, options, schema_changes=changing
+    )
+    if drifted is not None:
+        return drifted
     owns = not known and may_own(desired.ref, live, owner, migration, applyset, options.apply)
     request = apply_request(
         desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
@@ -116,6 +123,7 @@ def existing_step(
         migration=migration,
         becomes_owned=owns,
         takes_over=takes,
+        is_reapplied=not changing and was_applied(desired, entry),
         request=request,
         taken_from=taken_from(
             desired,

@@ -1,20 +1,30 @@
-"""Decide which objects of the input are not applied, because an annotation says so."""
+"""Decide which objects of the input are not applied: an annotation or the rule for drift says so.
+
+Drift of an object that is left shows in its step. Nothing is sent for it, so its entry still says
+what the last apply has left.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.model.live import LiveObject, Unknown
+from applyprune.model.live import LiveObject, NotListed, Unknown
+from applyprune.model.options import OnDrift
 from applyprune.model.plan import ApplyStep, Desired, Fate
 from applyprune.model.plan_values.apply_rules import OUTSIDE, ApplyRule
+from applyprune.model.plan_values.field_writer import FieldWriter
+from applyprune.planning.diff.drift import DELETED, differs, step_drift
+from applyprune.planning.fields.fieldsv1 import leaves
+from applyprune.planning.fields.normalize import may_be_secret, sent
 from applyprune.planning.marks.apply_mark import left_alone
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.ownership.owner import Owner, is_marked, owner_of
+from applyprune.planning.ownership.owner import Owner, is_marked, owner_of, same_apply_entry
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import State
+    from applyprune.model.live import Missing, State
+    from applyprune.model.options import Options
     from applyprune.planning.applyset import ApplySetIdentity
 
 
@@ -95,3 +105,100 @@ def _must_exist(desired: Desired, fresh: InventoryEntry, live: LiveObject | None
         is_unlisted=True,
         is_awaited=not is_there,
     )
+
+
+DRIFTED = "its manifest has not changed, so its drift stays"
+CONTENDED = "somebody keeps changing it back"
+
+
+def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:
+    """Return whether the last confirmed apply of a listed object has sent the same manifest.
+
+    What an interrupted run has marked to be deleted or orphaned is applied again in any case.
+    """
+    if entry is None or not entry.uid or entry.digest != desired.digest:
+        return False
+    is_marked_so = entry.orphan_reason == desired.orphan_reason
+    return is_marked_so and not (entry.deleting or entry.orphaning)
+
+
+def step_of_drifted(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    live: LiveObject,
+    manager: str,
+    options: Options,
+    *,
+    schema_changes: bool,
+) -> ApplyStep | None:
+    """Return the step of an object that is left as it is until its manifest changes; else None.
+
+    ``schema_changes`` says that this run changes the CRD of its kind.
+    """
+    if entry is None or live.terminating:
+        return None
+    if options.apply.on_drift is not OnDrift.KEEP:  # guard: kept-drift
+        return None
+    if schema_changes or options.apply.reapply_all or not was_applied(desired, entry):
+        return None
+    if _has_new_values(desired, entry, live, manager):  # guard: changed-secret
+        return None
+    return _kept(ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, DRIFTED)
+
+
+def _has_new_values(
+    desired: Desired, entry: InventoryEntry, live: LiveObject, manager: str
+) -> bool:
+    """Return whether the manifest of a Secret has other values than were applied last.
+
+    No digest shows it. So a field that the set still owns, and that differs, has changed here.
+    """
+    if not may_be_secret(desired.body) or live.body is None or entry.uid != live.uid:
+        return False
+    if entry.fingerprint is not None and same_apply_entry(entry.fingerprint, live, manager):
+        return True
+    mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    return any(differs(sent(desired), live, path) for path in leaves(mine))
+
+
+def step_of_deleted(
+    step: ApplyStep, entry: InventoryEntry | None, state: Missing, options: Options
+) -> ApplyStep:
+    """Return the step that creates an object; as LEAVE if somebody has deleted it, and that stays.
+
+    Only a proof that it does not exist counts: what a list lacks is created as usual.
+    """
+    on_drift = options.apply.on_drift
+    is_known = was_applied(step.desired, entry) and not isinstance(state, NotListed)
+    if on_drift is OnDrift.FAIL or entry is None or not is_known:
+        return step
+    step = replace(step, drift=(DELETED,), is_reapplied=True)
+    if on_drift is OnDrift.KEEP and not options.apply.reapply_all:  # guard: kept-deletion
+        return _kept(step, entry, DRIFTED)
+    return without_contended(step, entry, options)
+
+
+def with_drift(
+    step: ApplyStep, entry: InventoryEntry | None, manager: str, options: Options
+) -> ApplyStep:
+    """Return a step with its drift; as LEAVE if that is of a manager that keeps changing it back.
+
+    ``step.live`` was read in full, and ``entry`` is the recorded one.
+    """
+    drifted = replace(step, drift=step_drift(step, manager))
+    return drifted if entry is None else without_contended(drifted, entry, options)
+
+
+def without_contended(step: ApplyStep, entry: InventoryEntry, options: Options) -> ApplyStep:
+    """Return a step as LEAVE if one of its fields is contended; it stays listed."""
+    ref = step.desired.ref
+    writers = [FieldWriter.of(ref, drift.path, drift.manager) for drift in step.drift]
+    found = any(known.covers(writer) for known in options.contended for writer in writers)
+    if not found:  # guard: contended-object
+        return step
+    return _kept(step, entry, CONTENDED)
+
+
+def _kept(step: ApplyStep, entry: InventoryEntry, reason: str) -> ApplyStep:
+    left = replace(step, fate=Fate.LEAVE, reason=reason, request=None, reverts=(), keeps_drift=True)
+    return _listed(left, entry)

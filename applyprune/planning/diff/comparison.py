@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import Drift, ObjectDiff
+from applyprune.model.events import ObjectDiff
 from applyprune.model.plan import ApplyStep, Fate, RemoveStep
+from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.planning.diff.drift import drifted_from_manifest, manifest_drift, recorded_drift
 from applyprune.planning.diff.states import substance
 from applyprune.planning.fields.ignore_rule import IgnoreRule, ignored_paths

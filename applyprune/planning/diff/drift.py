@@ -13,27 +13,21 @@ status. What has changed is seen in one of two ways:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import Drift
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import Desired
-from applyprune.planning.applyset import OWNED_BY, yielded_manager
-from applyprune.planning.fields.fieldsv1 import extracted, leaves, owns
-from applyprune.planning.fields.normalize import manifest_digest, may_be_secret
-from applyprune.planning.fields.path import (
-    MISSING,
-    Missing,
-    Path,
-    left_out,
-    to_pointer,
-    value_at,
-)
+from applyprune.model.plan import ApplyStep, Desired
+from applyprune.model.plan_values.drifted_field import Drift
+from applyprune.planning.applyset import yielded_manager
+from applyprune.planning.fields.fieldsv1 import leaves, owns
+from applyprune.planning.fields.normalize import may_be_secret, sent
+from applyprune.planning.fields.path import MISSING, Missing, Path, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
+from applyprune.planning.fields.stored_value import is_stored
 from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.ownership.owner import SECRET, same_apply_entry
+from applyprune.planning.ownership.owner import SECRET, applied_digest, same_apply_entry
 from applyprune.planning.ownership.shared_fields import last_owned
 
 if TYPE_CHECKING:
@@ -91,25 +85,6 @@ def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -
     return False if applied_digest(live, manager) == (entry.stored or entry.digest) else None
 
 
-def applied_digest(live: LiveObject, manager: str) -> str:
-    """Return the digest of the values of the fields that we own, as the digest of a manifest.
-
-    ``live`` is read in full.
-    """
-    ours = own_apply_entry(live, manager) or {}
-    # No manifest has the annotation of ownership.
-    witness = ("metadata", "annotations", OWNED_BY)
-    owned = left_out(extracted(ours.get("fieldsV1") or {}, live.body), [witness])
-    named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
-    values = {
-        **owned,
-        "apiVersion": ours.get("apiVersion"),
-        "kind": live.ref.kind,
-        "metadata": {**owned.get("metadata", {}), **named},
-    }
-    return manifest_digest(values)
-
-
 def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple[Drift, ...]:
     """Return each field that our apply would set back, and its writer.
 
@@ -129,10 +104,60 @@ def recorded_drift(entry: InventoryEntry, live: LiveObject, manager: str) -> tup
 
     A field without a writer was removed. ``live`` is read in full.
     """
-    mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
     writers = _others(live, manager)
-    lost = (path for path in leaves(last_owned(entry)) if not owns(mine, path))
-    return _sorted(_drift(path, live, writers) for path in lost)
+    return _sorted(_drift(path, live, writers) for path in _lost(entry, live, manager))
+
+
+DELETED = Drift("", "", "none")
+"""The drift of an object that somebody has deleted."""
+
+
+def may_have_drifted(step: ApplyStep, manager: str) -> bool:
+    """Return whether a step meets drift, as far as the metadata of its object shows.
+
+    Of an object that must be sent although its manifest is the last applied one, values may differ.
+    """
+    if step.live is None or (step.request is None and not step.keeps_drift):
+        return False
+    return step.is_reapplied or step.keeps_drift or any(_lost(step.entry, step.live, manager))
+
+
+def step_drift(step: ApplyStep, manager: str) -> tuple[Drift, ...]:
+    """Return what others have changed since the last apply, and the manifest has otherwise.
+
+    ``step.live`` was read in full. Where the record names no field, values of the last applied
+    manifest differ: a list has another order, or admission has rewritten a field during a write of
+    somebody else.
+    """
+    live, body = step.live, sent(step.desired)
+    if live is None or live.body is None:
+        return step.drift
+    writers = _others(live, manager)
+    lost = [path for path in _lost(step.entry, live, manager) if differs(body, live, path)]
+    if not lost and (step.is_reapplied or step.keeps_drift):
+        lost = [path for path in _paths(body) if differs(body, live, path)]
+    return _sorted(_drift(path, live, writers, _text(value_at(body, path), live)) for path in lost)
+
+
+def _lost(entry: InventoryEntry, live: LiveObject, manager: str) -> Iterator[Path]:
+    """Yield the fields of the set's last apply that are not the set's any more."""
+    mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    return (path for path in leaves(last_owned(entry)) if not owns(mine, path))
+
+
+def differs(body: Mapping[str, Any], live: LiveObject, path: Path) -> bool:
+    """Return whether a manifest sets a field to another value than the live one."""
+    wanted = value_at(body, path)
+    return wanted is not MISSING and not is_stored(wanted, value_at(live.body, path), str(path[-1]))
+
+
+def _paths(value: object, above: Path = ()) -> Iterator[Path]:
+    """Yield the path of each field of a manifest that is not a mapping."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _paths(inner, (*above, str(key)))
+    elif above:
+        yield above
 
 
 def _others(live: LiveObject, manager: str) -> Sequence[Writer]:

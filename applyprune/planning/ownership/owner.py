@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, set_of
-from applyprune.planning.fields.normalize import canonical, digest, may_be_secret, sent
+from applyprune.planning.fields.fieldsv1 import extracted
+from applyprune.planning.fields.normalize import (
+    canonical,
+    digest,
+    manifest_digest,
+    may_be_secret,
+    sent,
+)
+from applyprune.planning.fields.path import left_out
 from applyprune.planning.ownership.managed_fields import is_applied, own_apply_entry
 from applyprune.planning.ownership.removed_fields import is_contested
 
@@ -157,11 +165,31 @@ def owned_fields_of(live: LiveObject, manager: str) -> str:
     return "" if entry is None else canonical(entry.get("fieldsV1") or {})
 
 
+def applied_digest(live: LiveObject, manager: str) -> str:
+    """Return the digest of the values of the fields that we own, as the digest of a manifest.
+
+    ``live`` is read in full.
+    """
+    ours = own_apply_entry(live, manager) or {}
+    # No manifest has the annotation of ownership.
+    witness = ("metadata", "annotations", OWNED_BY)
+    owned = left_out(extracted(ours.get("fieldsV1") or {}, live.body), [witness])
+    named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
+    values = {
+        **owned,
+        "apiVersion": ours.get("apiVersion"),
+        "kind": live.ref.kind,
+        "metadata": {**owned.get("metadata", {}), **named},
+    }
+    return manifest_digest(values)
+
+
 def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> bool:
     """Return whether only the live values can show that nothing has changed.
 
     This is so for every Secret (no digest of its values is stored). It is also so after a change of
-    the resourceVersion, if the generation has changed too, or if the kind has no usable generation.
+    the resourceVersion, if the generation has changed too, if the kind has no usable generation, or
+    if the server has stored other metadata than was sent.
     """
     recorded = entry.fingerprint
     if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
@@ -171,7 +199,9 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
     if recorded.resource_version == live.resource_version:
         return False
     kind = (desired.ref.group, desired.ref.kind)
-    return kind == STUCK or live.generation is None or live.generation != recorded.generation
+    if kind == STUCK or live.generation is None or live.generation != recorded.generation:
+        return True
+    return bool(entry.stored) and not values_match(desired, live)
 
 
 def unchanged(
@@ -193,7 +223,11 @@ def unchanged(
     if is_contested(desired, live, manager):  # guard: null-set-again
         return False
     if needs_values(desired, entry, live):
-        return live.body is not None and values_match(desired, live)
+        if live.body is None:
+            return False
+        # What admission has rewritten stays as it was rewritten: no write would change that.
+        is_as_stored = bool(entry.stored) and applied_digest(live, manager) == entry.stored
+        return is_as_stored or values_match(desired, live)
     return recorded.resource_version == live.resource_version or values_match(desired, live)
 
 

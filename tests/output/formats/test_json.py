@@ -32,6 +32,7 @@ from applyprune.model import (
 )
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan_values import drifted_field
 from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
 from applyprune.output.formats.json import data, event_data
 from applyprune.output.wire_names import EVENT_NAMES, KEYS
@@ -58,6 +59,7 @@ _NAMES = {
         readiness_state,
         refs,
         resources,
+        drifted_field,
     )
     for name, value in vars(module).items()
     if not name.startswith("_")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import ApplySetListed, Drift, ObjectStatus
+from applyprune.model.events import ApplySetListed, ObjectStatus
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership, RunRecord
+from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.readiness_state import (
     ContainerLog,

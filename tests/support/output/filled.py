@@ -9,7 +9,7 @@ import typing
 from collections import abc
 from collections.abc import Sequence
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import applyprune.model
@@ -21,8 +21,8 @@ EVENTS: tuple[type[Event], ...] = typing.get_args(Event)
 def _names() -> dict[str, Any]:
     """Return everything that a module of the model defines, to resolve types named in text."""
     found: dict[str, Any] = {"Mapping": abc.Mapping, "Sequence": abc.Sequence, "Any": Any}
-    for module in iter_modules(applyprune.model.__path__):
-        found |= vars(import_module(f"applyprune.model.{module.name}"))
+    for module in walk_packages(applyprune.model.__path__, "applyprune.model."):
+        found |= vars(import_module(module.name))
     return found
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
     ApplySetListed,
-    Drift,
     EntryListed,
     ErrorRaised,
     Explanation,
@@ -51,6 +50,7 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
+from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.readiness_state import (

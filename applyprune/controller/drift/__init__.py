@@ -1,0 +1,1 @@
+"""What a Bundle does about drift, and when it stops fighting."""

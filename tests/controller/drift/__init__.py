@@ -1,0 +1,1 @@
+"""The drift policy of a Bundle."""

@@ -1,0 +1,331 @@
+"""Fights about a field: named, stopped after so many writes, and ended in each of four ways."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.api import WRITES, Api
+from tests.support.fights import DRIFT, changed, contended
+from tests.support.objects import config_map, text
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from applyprune.localplane import Plane
+    from tests.support.api import AuditTrail
+    from tests.support.controller import Tenant
+
+MERGE = "application/merge-patch+json"
+
+
+def fought(tenant: Tenant, **spec: Any) -> str:
+    """Change a value until the Bundle gives way; return the message of its condition."""
+    options = {"drift": DRIFT, "interval": "1s", **spec}
+    tenant.bundle("web", config_map("a", "ours"), config_map("b"), **options)
+    tenant.ready("web")
+    for number in range(2):
+        changed(tenant, f"theirs-{number}")
+        eventually(lambda: tenant.value("a") == "ours", "the revert")
+    changed(tenant, "theirs")
+    return contended(tenant)
+
+
+def ends_by_source(tenant: Tenant) -> None:
+    """Change another object of the source."""
+    inline = text(config_map("a", "ours"), config_map("b", "new"))
+    tenant.patch("web", source={"inline": inline})
+
+
+def ends_by_spec(tenant: Tenant) -> None:
+    """Change an option."""
+    tenant.patch("web", timeout="7m")
+
+
+def ends_by_request(tenant: Tenant) -> None:
+    """Ask for a reconcile."""
+    tenant.reconciled("web", "now")
+
+
+def ends_by_quiet(_: Tenant) -> None:
+    """Do nothing."""
+
+
+ENDS: dict[str, tuple[str, Callable[[Tenant], None]]] = {
+    "source": ("1h", ends_by_source),
+    "spec": ("1h", ends_by_spec),
+    "reconcile-now": ("1h", ends_by_request),
+    "quiet": ("8s", ends_by_quiet),
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_contended_field_is_left_until_one_of_four_ends(
+    way: str, tenant: Tenant, site_audit: AuditTrail
+) -> None:
+    """Named with both values and what resolves it; other objects are still corrected."""
+    within, end = ENDS[way]
+    message = fought(tenant, drift={"contention": {"reverts": 2, "within": within}})
+    assert "configmap/a /data/key: kubectl-patch" in message
+    assert 'ours "ours", theirs "theirs"' in message
+    assert "ignoreFields" in message
+    assert "applyprune.dev/conflicts: skip" in message
+    assert tenant.condition("web")[:2] == ("False", "Contended")
+    assert tenant.condition("web", "Stalled")[0] == "True"
+    (count,) = tenant.get("web")["status"]["contention"]
+    assert (count["object"], count["field"], count["manager"]) == (
+        "configmap/a",
+        "/data/key",
+        "kubectl-patch",
+    )
+    assert (len(count["reverted"]), count["ours"], count["theirs"]) == (2, '"ours"', '"theirs"')
+    if way != "quiet":
+        changed(tenant, "theirs", name="b")
+        eventually(lambda: tenant.value("b") == "v", "the revert of another object")
+        assert tenant.value("a") == "theirs"
+    end(tenant)
+    eventually(lambda: tenant.value("a") == "ours", "the end of the contention")
+    tenant.ready("web")
+    assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
+
+
+def test_deletion_again_and_again_is_contended(tenant: Tenant) -> None:
+    """Nobody is named: a deleted object has no managedFields."""
+    tenant.bundle("web", config_map("a"), config_map("b"), drift=DRIFT, interval="1s")
+    tenant.ready("web")
+    path = tenant.path("configmaps", "a")
+    for _ in range(2):
+        assert tenant.api("DELETE", path)[0] == 200
+        eventually(lambda: tenant.api.exists(path), "the creation")
+        tenant.ready("web")
+    assert tenant.api("DELETE", path)[0] == 200
+    assert "configmap/a: somebody has deleted it again" in contended(tenant)
+    assert not tenant.api.exists(path)
+    assert tenant.condition("web")[:2] == ("False", "Contended")
+
+
+def test_opponent_that_never_rests_is_written_against_only_so_often(
+    tenant: Tenant, site: Plane, site_audit: AuditTrail
+) -> None:
+    """Of the guarded writes, some miss the version that was judged; these change nothing."""
+    tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1s")
+    tenant.ready("web")
+    site_audit.restart()
+    ended = threading.Event()
+
+    def oppose() -> None:
+        api = Api(site)
+        path = f"{tenant.path('configmaps', 'a')}?fieldManager=loop"
+        number = 0
+        while not ended.wait(0.01):
+            number += 1
+            api("PATCH", path, {"data": {"key": f"theirs-{number}"}}, content_type=MERGE)
+        api.close()
+
+    thread = threading.Thread(target=oppose)
+    thread.start()
+    try:
+        assert "configmap/a /data/key: loop" in contended(tenant)
+    finally:
+        ended.set()
+        thread.join()
+    path = tenant.path("configmaps", "a")
+    tried = [
+        event["responseStatus"]["code"]
+        for event in site_audit.events()
+        if event["userAgent"].startswith("applyprune/")
+        and event["verb"] in WRITES
+        and event["requestURI"].partition("?")[0] == path
+    ]
+    assert sum(code < 300 for code in tried) == 2
+    assert len(tried) < 100
+
+
+def test_values_of_a_secret_source_are_never_in_the_status(tenant: Tenant) -> None:
+    """Neither ours nor theirs."""
+    data = {"web.yaml": text(config_map("a", "canary-value"))}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "src"}}
+    tenant.put("secrets", {**secret, "stringData": data})
+    source = {"secretRefs": [{"name": "src"}]}
+    tenant.bundle("web", source=source, drift=DRIFT, interval="1s")
+    tenant.ready("web")
+    for number in range(3):
+        changed(tenant, f"theirs-{number}")
+        if number < 2:
+            eventually(lambda: tenant.value("a") == "canary-value", "the revert")
+    message = contended(tenant)
+    assert "/data/key: kubectl-patch has changed it again" in message
+    found = str(tenant.get("web")["status"]) + str(tenant.events("web"))
+    assert "canary" not in found
+    assert "theirs-" not in found
+
+
+def test_other_applier_stays_a_conflict(tenant: Tenant, site_audit: AuditTrail) -> None:
+    """It is not drift, so nothing is written, and nothing is contended."""
+    tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1s")
+    tenant.ready("web")
+    for number in range(4):
+        other = config_map("a", f"theirs-{number}")
+        tenant.put("configmaps", other)
+        site_audit.restart()
+        tenant.reconciled("web", str(number))
+        assert tenant.condition("web")[:2] == ("False", "Conflicts")
+        assert tenant.value("a") == f"theirs-{number}"
+    assert "contention" not in tenant.get("web")["status"]
+
+
+def test_bundle_that_takes_an_object_is_no_drift_of_the_other(
+    tenant: Tenant, site_audit: AuditTrail
+) -> None:
+    """It says whose the object is now, and writes nothing, however often it is asked."""
+    tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1s")
+    tenant.ready("web")
+    options = {"adopt": "all", "forceConflicts": True, "interval": "1h"}
+    tenant.bundle("other", config_map("a", "theirs"), **options)
+    tenant.ready("other")
+    site_audit.restart()
+    tenant.reconciled("web", "1")
+    tenant.reconciled("web", "2")
+    ready = tenant.condition("web")
+    assert ready[0] == "False"
+    assert ready[1] != "Contended"
+    assert "belongs to" in ready[2]
+    assert tenant.value("a") == "theirs"
+    assert tenant.condition("web", "Drifted")[1] != "Contended"
+    path = tenant.path("configmaps", "a")
+    writes = [one for one in site_audit.events() if one["verb"] in WRITES]
+    assert [one for one in writes if one["requestURI"].startswith(path)] == []
+
+
+@pytest.fixture
+def rewriting(tenant: Tenant, site_api: Api) -> Iterator[None]:
+    """A policy that rewrites a value of the ConfigMap ``a`` with each write."""
+    root, name = "/apis/admissionregistration.k8s.io/v1", tenant.namespace
+    kinds = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["*"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["configmaps"],
+    }
+    rewrite = '[JSONPatch{op: "replace", path: "/data/key", value: "rewritten"}]'
+    spec = {
+        "failurePolicy": "Fail",
+        "reinvocationPolicy": "Never",
+        "matchConstraints": {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+            "resourceRules": [rule],
+        },
+        "matchConditions": [{"name": "a", "expression": "object.metadata.name == 'a'"}],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": rewrite}}],
+    }
+    for plural, kind, told in (
+        (kinds[0], "MutatingAdmissionPolicy", spec),
+        (kinds[1], "MutatingAdmissionPolicyBinding", {"policyName": name}),
+    ):
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": name},
+            "spec": told,
+        }
+        status, reply = site_api("POST", f"{root}/{plural}", body)
+        assert status == 201, reply
+    path = f"{tenant.path('configmaps')}?dryRun=All"
+    eventually(
+        lambda: site_api("POST", path, config_map("a"))[1]["data"]["key"] == "rewritten",
+        "the policy",
+    )
+    yield
+    for plural in reversed(kinds):
+        site_api("DELETE", f"{root}/{plural}/{name}")
+
+
+@pytest.mark.usefixtures("rewriting")
+def test_field_that_admission_rewrites_is_named_and_written_once(
+    tenant: Tenant, site_audit: AuditTrail
+) -> None:
+    """Also after somebody else has written the object; nobody can win, so nobody fights."""
+    tenant.bundle("web", config_map("a", "ours"), config_map("b"), drift=DRIFT)
+    tenant.ready("web")
+    status, reason, message = tenant.condition("web", "Drifted")
+    assert (status, reason) == ("True", "ChangedByAdmission")
+    assert "configmap/a .data.key" in message
+    stored = [{"object": "configmap/a", "namespace": tenant.namespace, "fields": [".data.key"]}]
+    assert tenant.get("web")["status"]["rewritten"] == stored
+    path = f"{tenant.path('configmaps', 'a')}?fieldManager=other"
+    site_audit.restart()
+    for number in range(3):
+        foreign = {"metadata": {"annotations": {"foreign": str(number)}}}
+        assert tenant.api("PATCH", path, foreign, content_type=MERGE)[0] == 200
+        tenant.reconciled("web", str(number))
+        assert tenant.condition("web")[0] == "True"
+    sent = [
+        event["requestURI"]
+        for event in site_audit.events()
+        if event["userAgent"].startswith("applyprune/")
+        and event["verb"] in WRITES
+        and (event.get("objectRef") or {}).get("resource") == "configmaps"
+    ]
+    assert sent == []
+    assert tenant.condition("web", "Drifted")[1] == "ChangedByAdmission"
+    assert tenant.get("web")["status"]["rewritten"] == stored
+
+
+def test_autoscaler_without_its_default_rule_is_contended(
+    tenant: Tenant, site_audit: AuditTrail
+) -> None:
+    """The autoscaler of the real controller-manager, beyond whose bounds the manifest is."""
+    labels = {"app": "web"}
+    pod = {"containers": [{"name": "c", "image": "x:1"}]}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    scaler = {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web"},
+        "spec": {
+            "minReplicas": 3,
+            "maxReplicas": 5,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        },
+    }
+    tenant.bundle(
+        "web",
+        deployment,
+        scaler,
+        noDefaultIgnore=["autoscaled-replicas"],
+        drift={"contention": {"reverts": 1, "within": "1h"}},
+        interval="1s",
+    )
+    site_audit.restart()
+    eventually(
+        lambda: tenant.condition("web", "Drifted")[:2] == ("True", "Contended"),
+        f"contended: {tenant.get('web').get('status')}",
+        within=120,
+    )
+    message = tenant.condition("web", "Drifted")[2]
+    assert "deployment.apps/web /spec/replicas: kube-controller-manager" in message
+    assert "ours 1, theirs 3" in message
+    path = tenant.path("deployments", "web", "apps/v1")
+    assert tenant.api.get(path)["spec"]["replicas"] == 3
+    # One revert in the period, beside the creation.
+    writes = [
+        event
+        for event in site_audit.events()
+        if event["userAgent"].startswith("applyprune/")
+        and event["verb"] in WRITES
+        and event["requestURI"].startswith(path)
+    ]
+    assert len(writes) <= 2

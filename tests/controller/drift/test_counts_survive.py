@@ -1,0 +1,41 @@
+"""The counts of a fight are in the status: another process of the controller goes on with them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.support.controller import controller
+from tests.support.fights import DRIFT, changed, contended
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.controller import Tenant
+
+
+def _has_counted(tenant: Tenant, times: int) -> bool:
+    counts = tenant.get("web")["status"].get("contention", ())
+    return [len(count["reverted"]) for count in counts] == [times]
+
+
+def test_counts_survive_a_killed_replica(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """Two reverts by one process, then none by the next."""
+    tenant = new_tenant()
+    tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1s")
+    with controller(site.kubeconfig, tmp_path / "one", "--lease-duration", "4s") as one:
+        tenant.ready("web")
+        for number in range(2):
+            changed(tenant, f"theirs-{number}")
+            eventually(partial(_has_counted, tenant, number + 1), "the count")
+        one.kill()
+    changed(tenant, "theirs")
+    with controller(site.kubeconfig, tmp_path / "two", "--lease-duration", "4s"):
+        assert "configmap/a /data/key: kubectl-patch" in contended(tenant)
+    assert tenant.value("a") == "theirs"

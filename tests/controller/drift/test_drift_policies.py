@@ -1,0 +1,178 @@
+"""Each kind of drift under each policy: set back by one write, or left, whatever else fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.api import WRITES
+from tests.support.kinds_of_drift import KINDS, Opponent, manifests
+from tests.support.objects import config_map, text
+
+if TYPE_CHECKING:
+    from applyprune.localplane import Plane
+    from tests.support.api import AuditTrail
+    from tests.support.controller import Tenant
+    from tests.support.plane import Kubectl
+
+BROKEN = {**config_map("broken"), "data": {"not a key!": "v"}}
+"""The server refuses it at the apply, and nothing does before."""
+TWO_WRITES = frozenset({"managedFields cleared"})
+"""Before the apply the set's own entry is restored, by a guarded patch of managedFields."""
+
+
+@pytest.fixture
+def opponent(tenant: Tenant, site: Plane, kubectl: Kubectl) -> Opponent:
+    """Who changes the objects of the tenant."""
+    return Opponent(tenant.api, partial(kubectl, plane=site), tenant.namespace)
+
+
+def written(audit: AuditTrail, namespace: str) -> Counter[str]:
+    """Return how often the controller has written each object of the namespace, by its name."""
+    found: Counter[str] = Counter()
+    for event in audit.events():
+        about = event.get("objectRef") or {}
+        is_ours = event["userAgent"].startswith("applyprune/") and event["verb"] in WRITES
+        is_member = about.get("namespace") == namespace and about.get("name", "").startswith("d")
+        if is_ours and is_member and event["responseStatus"]["code"] < 300:
+            found[about["name"]] += 1
+    return found
+
+
+def drifted(opponent: Opponent, bodies: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Change every object, and return each as it is then."""
+    before = {kind: opponent.said(body) for kind, body in bodies.items()}
+    for kind, (_, change) in KINDS.items():
+        change(opponent, bodies[kind])
+    after = {kind: opponent.said(body) for kind, body in bodies.items()}
+    assert [kind for kind in KINDS if before[kind] == after[kind]] == [], "these took no effect"
+    return after
+
+
+def test_correct_sets_back_every_kind_of_drift(
+    tenant: Tenant, opponent: Opponent, site_audit: AuditTrail
+) -> None:
+    """By one write for each object, before and in a reconcile that fails, and says who it was."""
+    bodies = dict(manifests())
+    tenant.bundle("web", *bodies.values(), retryInterval="1h", interval="1h")
+    tenant.ready("web")
+    assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
+    applied = {kind: opponent.said(body) for kind, body in bodies.items()}
+    for request in ("before", "after"):
+        drifted(opponent, bodies)
+        site_audit.restart()
+        tenant.reconciled("web", request)
+        found = {kind: opponent.said(body) for kind, body in bodies.items()}
+        assert [kind for kind in KINDS if found[kind] != applied[kind]] == []
+        counts = written(site_audit, tenant.namespace)
+        names = {kind: body["metadata"]["name"] for kind, body in bodies.items()}
+        most = {kind: 2 if kind in TWO_WRITES else 1 for kind in KINDS}
+        assert {kind: counts[name] for kind, name in names.items()} == most
+        assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
+        if request == "before":
+            tenant.patch("web", source={"inline": text(*bodies.values(), BROKEN)})
+            tenant.failed("web", "ApplyFailed")
+    # Nothing is left to do.
+    site_audit.restart()
+    tenant.reconciled("web", "idle")
+    assert written(site_audit, tenant.namespace) == {}
+    told = [message for _, _, message in tenant.events("web") if "reverted" in message]
+    assert any("opponent" in message for message in told)
+
+
+@pytest.mark.parametrize("policy", ["Report", "Ignore"])
+def test_other_policies_leave_every_kind_of_drift(
+    policy: str, tenant: Tenant, opponent: Opponent, site_audit: AuditTrail
+) -> None:
+    """Until a manifest changes; Report says what has drifted, who changed it, and when."""
+    bodies = dict(manifests())
+    spec: dict[str, Any] = {"drift": {"policy": policy}, "retryInterval": "1h", "interval": "1h"}
+    tenant.bundle("web", *bodies.values(), **spec)
+    tenant.ready("web")
+    after = drifted(opponent, bodies)
+    site_audit.restart()
+
+    def is_left() -> None:
+        found = {kind: opponent.said(body) for kind, body in bodies.items()}
+        assert [kind for kind in KINDS if found[kind] != after[kind]] == []
+        assert written(site_audit, tenant.namespace) == {}
+
+    tenant.reconciled("web", "1")
+    assert tenant.condition("web")[0] == "True"
+    is_left()
+    status, reason, message = tenant.condition("web", "Drifted")
+    if policy == "Ignore":
+        assert (status, reason) == ("Unknown", "DriftIgnored")
+    else:
+        assert (status, reason) == ("True", "DriftDetected")
+        assert message.count(";") == 9
+        assert "more" in message
+        assert "configmap/d1 /data/key (opponent 20" in message
+    first = tenant.get("web")
+    tenant.reconciled("web", "2")
+    second = tenant.get("web")
+    assert second["status"]["conditions"] == first["status"]["conditions"]
+    # In a reconcile that fails, and in one after it.
+    tenant.patch("web", source={"inline": text(*bodies.values(), BROKEN)})
+    tenant.failed("web", "ApplyFailed")
+    tenant.reconciled("web", "3")
+    is_left()
+    # Whose manifest changes is applied as a whole; the others stay.
+    changed = {**bodies["merge patch"], "data": {"key": "mine", "other": "new"}}
+    again = {**bodies, "merge patch": changed}
+    tenant.patch("web", source={"inline": text(*again.values())})
+    tenant.ready("web")
+    live = opponent.live(changed)
+    assert live is not None
+    assert live["data"] == changed["data"]
+    assert set(written(site_audit, tenant.namespace)) == {changed["metadata"]["name"]}
+
+
+def test_secret_values_of_a_changed_source_are_applied_under_report(
+    tenant: Tenant, opponent: Opponent
+) -> None:
+    """No digest of them is recorded: a value that nobody else has changed is the source's."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    tenant.bundle("web", {**secret, "data": {"a": "YQ==", "b": "Yg=="}}, drift={"policy": "Report"})
+    tenant.ready("web")
+    tenant.bundle("web", {**secret, "data": {"a": "YQ==", "b": "Yw=="}}, drift={"policy": "Report"})
+    tenant.ready("web")
+    live = opponent.live(secret)
+    assert live is not None
+    assert live["data"] == {"a": "YQ==", "b": "Yw=="}
+
+
+def test_real_conflict_beside_drift_is_not_forced(tenant: Tenant, opponent: Opponent) -> None:
+    """Then the object is left as it is: force would take both."""
+    tenant.bundle("web", {**config_map("a"), "data": {"ours": "1", "theirs": "1"}})
+    tenant.ready("web")
+    body = {**config_map("a"), "data": {"theirs": "2"}}
+    path = f"{opponent.path(body)}?fieldManager=pipeline&force=true"
+    applied = tenant.api("PATCH", path, body, content_type="application/apply-patch+yaml")
+    assert applied[0] == 200, applied
+    opponent.patch(body, {"data": {"ours": "2"}})
+    tenant.reconciled("web", "1")
+    tenant.failed("web", "Conflicts")
+    live = opponent.live(body)
+    assert live is not None
+    assert live["data"] == {"ours": "2", "theirs": "2"}
+    assert tenant.condition("web", "Drifted")[:2] == ("True", "DriftDetected")
+
+
+def test_correct_deletes_nothing_to_set_back_drift(tenant: Tenant, opponent: Opponent) -> None:
+    """Not even with ``recreate``; a changed manifest may recreate the object."""
+    tenant.bundle("web", config_map("a", "1"), recreate=True, retryInterval="1h")
+    tenant.ready("web")
+    opponent.patch(config_map("a"), {"data": {"key": "2"}, "immutable": True})
+    before = opponent.live(config_map("a"))
+    tenant.reconciled("web", "1")
+    tenant.failed("web", "ApplyFailed")
+    (failing,) = tenant.get("web")["status"]["failing"]
+    assert "data.key: 2 → 1 cannot be changed in place" in failing["message"]
+    assert opponent.live(config_map("a")) == before
+    tenant.bundle("web", config_map("a", "3"), recreate=True, retryInterval="1h")
+    tenant.ready("web")
+    assert tenant.value("a") == "3"

@@ -1,0 +1,214 @@
+"""What a Bundle says about the drift of a run: bounded facts, and never a value of a Secret."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.controller.bundle import SPEC, Bundle
+from applyprune.controller.drift.contention import Count
+from applyprune.controller.drift.drift_report import counts_before, drift_report, reverted_words
+from applyprune.controller.result import RunResult
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.plan_values.drifted_field import Drift
+from applyprune.model.plan_values.field_writer import FieldWriter
+from applyprune.planning.adoption.left_alone import CONTENDED, DRIFTED
+from tests.support.planning import body, desired, live, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+TIME = "2025-12-31T23:59:00Z"
+INLINE: dict[str, Any] = {"inline": ""}
+SECRET: dict[str, Any] = {"secretRefs": [{"name": "s"}]}
+KEYED = '/spec/template/spec/containers[name="canary"]/image'
+
+
+def bundle(policy: str = "Correct", source: dict[str, Any] = INLINE) -> Bundle:
+    """Return the Bundle ``web`` of the namespace ``home``."""
+    spec = SPEC.validate_python({"source": source, "drift": {"policy": policy}})
+    return Bundle("home", "web", spec, 1.0)
+
+
+def drift(
+    path: str = "/data/key", found: str = '"canary-theirs"', manager: str = "kubectl"
+) -> Drift:
+    """Return a drifted field."""
+    return Drift(path, '"canary-ours"', found, manager, "Update", TIME if manager else "")
+
+
+def step(name: str, *found: Drift, reason: str = "") -> ApplyStep:
+    """Return a step with drift; with a reason, one that is left."""
+    one = desired(body(name=name))
+    made = ApplyStep(one, Fate.CHANGE, recorded(one, live(one.ref)), drift=found)
+    if not reason:
+        return made
+    return replace(made, fate=Fate.LEAVE, keeps_drift=True, reason=reason)
+
+
+def run(*steps: ApplyStep, written: Sequence[ApplyStep] = ()) -> RunResult:
+    """Return the result of a run of these steps."""
+    return RunResult(plan=Plan(steps, ()), written={one.desired.ref for one in written})
+
+
+def condition(found: RunResult, about: Bundle | None = None, **status: Any) -> tuple[str, str, str]:
+    """Return the condition Drifted after a run."""
+    report = drift_report(about or bundle(), (), status, found, NOW)
+    assert report.condition is not None
+    status_, reason, message = report.condition
+    return status_, str(reason), message
+
+
+def test_first_ten_fields_are_named_with_who_and_when() -> None:
+    """What was deleted or removed has nobody."""
+    gone = step("z", Drift("", "", "none"), reason=DRIFTED)
+    fields = [drift(f"/data/k{number}") for number in range(9)]
+    removed = drift("/data/x", found="none", manager="")
+    status, reason, message = condition(run(gone, step("a", *fields, removed, reason=DRIFTED)))
+    assert (status, reason) == ("True", "DriftDetected")
+    parts = message.split("; ")
+    assert parts[0] == "configmap/z was deleted"
+    assert parts[1] == f"configmap/a /data/k0 (kubectl {TIME})"
+    assert parts[9] == f"configmap/a /data/k8 (kubectl {TIME}) and 1 more"
+    assert "canary" not in message
+
+
+def test_reverted_field_has_not_drifted() -> None:
+    """An object that failed has."""
+    done, failed = step("a", drift()), step("b", drift())
+    assert condition(run(done, written=[done]))[:2] == ("False", "NoDrift")
+    status, _, message = condition(run(done, failed, written=[done]))
+    assert (status, message) == ("True", f"configmap/b /data/key (kubectl {TIME})")
+
+
+def test_conflict_is_no_drift_that_could_be_set_back() -> None:
+    """Where nothing is set back, nothing else would name it."""
+    applied = replace(drift(), operation="Apply")
+    assert condition(run(step("a", applied)))[:2] == ("False", "NoDrift")
+    assert condition(run(step("a", applied, reason=DRIFTED)), bundle("Report"))[0] == "True"
+
+
+def test_ignored_drift_is_unknown() -> None:
+    """Whatever the run has seen."""
+    found = condition(run(step("a", drift(), reason=DRIFTED)), bundle("Ignore"))
+    assert found[:2] == ("Unknown", "DriftIgnored")
+
+
+def test_contended_field_comes_with_values_and_what_resolves_it() -> None:
+    """It is counted, and holds up the Bundle until its manager is quiet."""
+    left = step("a", drift(), reason=CONTENDED)
+    report = drift_report(bundle(), (), {}, run(left), NOW)
+    assert report.condition is not None
+    message = report.condition[2]
+    assert message == (
+        "configmap/a /data/key: kubectl has changed it again after 5 reverts (ours "
+        '"canary-ours", theirs "canary-theirs"). To end this: ignoreFields: [{kind: ConfigMap, '
+        "fields: ['/data/key']}], or the annotation applyprune.dev/conflicts: skip"
+    )
+    assert report.contended == "configmap/a"
+    assert report.due == datetime(2026, 1, 1, 0, 10, tzinfo=UTC)
+    assert report.fields["contention"][0]["theirs"] == '"canary-theirs"'
+
+
+def test_nothing_of_a_secret_source_is_shown_but_names() -> None:
+    """Neither a value nor the key of a list's item."""
+    about = bundle(source=SECRET)
+    for reason in (CONTENDED, DRIFTED):
+        found = run(step("a", drift(KEYED), reason=reason))
+        found.rewritten = {step("a").desired.ref: ('.spec.containers[name="canary"].image',)}
+        report = drift_report(about, (), {}, found, NOW)
+        assert "canary" not in str((report.condition, report.fields))
+    assert report.condition is not None
+    assert report.condition[2] == f"configmap/a /spec/template/spec/containers (kubectl {TIME})"
+    whole = drift_report(bundle(), (), {}, found, NOW)
+    assert KEYED in str(whole.condition)
+
+
+def test_rewritten_fields_stay_reported_until_their_object_is_sent_again() -> None:
+    """Or has left the source."""
+    one, other = step("a"), step("b")
+    first = run(one, other)
+    first.rewritten = {one.desired.ref: (".data.key",), other.desired.ref: ()}
+    report = drift_report(bundle(), (), {}, first, NOW)
+    stored = {"rewritten": list(report.rewritten or ())}
+    assert [each["object"] for each in stored["rewritten"]] == ["configmap/a"]
+    assert condition(first)[1:] == (
+        "ChangedByAdmission",
+        "the server stores other values than were sent: configmap/a .data.key",
+    )
+    idle = run(one, other)
+    assert drift_report(bundle(), (), stored, idle, NOW).fields["rewritten"] == stored["rewritten"]
+    mended = run(one, other)
+    mended.rewritten = {one.desired.ref: ()}
+    for later in (mended, run(other)):
+        assert drift_report(bundle(), (), stored, later, NOW).fields["rewritten"] == []
+
+
+def test_part_of_the_objects_says_nothing_about_the_others() -> None:
+    """Drift that it finds is reported; that it finds none proves nothing."""
+    known = {"rewritten": [{"object": "configmap/b", "namespace": "home", "fields": [".data.x"]}]}
+    quiet = drift_report(bundle(), (), known, run(step("a")), NOW, is_part=True)
+    assert quiet.condition is None
+    assert quiet.fields["rewritten"] == known["rewritten"]
+    found = drift_report(bundle(), (), {}, run(step("a", drift())), NOW, is_part=True)
+    assert found.condition is not None
+    assert found.condition[0] == "True"
+
+
+def test_rewritten_fields_are_bounded() -> None:
+    """Ten objects, five fields each."""
+    steps = [step(f"n{number:02}") for number in range(12)]
+    found = run(*steps)
+    fields = tuple(f".data.k{number}" for number in range(7))
+    found.rewritten = {one.desired.ref: fields for one in steps}
+    shown = drift_report(bundle(), (), {}, found, NOW).fields["rewritten"]
+    assert (len(shown), {len(one["fields"]) for one in shown}) == (10, {5})
+
+
+def test_run_without_a_plan_keeps_what_is_known() -> None:
+    """Only the counts may begin again."""
+    counts = (Count(FieldWriter("configmap/a", "shop", "/data/key", "kubectl"), (NOW,)),)
+    report = drift_report(bundle(), counts, {}, RunResult(), NOW)
+    assert (report.condition, report.counts, report.rewritten) == (None, counts, None)
+
+
+COUNT = {"object": "configmap/a", "field": "/data/key", "reverted": [TIME]}
+STATUS = {
+    "observedGeneration": 1,
+    "lastHandledReconcileAt": "1",
+    "lastAttemptedRevision": "sha256:a",
+    "contention": [COUNT],
+}
+BEGINS = {
+    "nothing has changed": (1, "1", "sha256:a", False),
+    "the source was not read": (1, "1", "", False),
+    "the spec has changed": (2, "1", "sha256:a", True),
+    "a reconcile was requested": (1, "2", "sha256:a", True),
+    "the source has changed": (1, "1", "sha256:b", True),
+}
+
+
+@pytest.mark.parametrize("name", BEGINS)
+def test_counts_begin_again_with_each_change_of_the_bundle(name: str) -> None:
+    """The status says for which of its states they were made."""
+    generation, request, revision, again = BEGINS[name]
+    metadata = {"generation": generation, "annotations": {"applyprune.dev/reconcile-now": request}}
+    ref = desired(body(name="web")).ref
+    found = counts_before(LiveObject(ref, "u", "1", metadata, {"status": STATUS}), revision)
+    assert len(found) == (0 if again else 1)
+
+
+def test_event_says_what_was_set_back() -> None:
+    """Only of objects that were written."""
+    one, failed = (
+        replace(step(name), reverts=(("/data/key", "kubectl-edit"),)) for name in ("a", "b")
+    )
+    assert reverted_words(run(one, failed, written=[one])) == (
+        "reverted 1 field that kubectl-edit had changed"
+    )
+    assert reverted_words(RunResult()) == ""

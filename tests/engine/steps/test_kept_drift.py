@@ -1,0 +1,171 @@
+"""Drift that a run leaves: until the manifest changes, or because it is contended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome, Planned
+from applyprune.model.options import OnDrift
+from applyprune.model.plan_values.field_writer import FieldWriter
+from tests.support.api import writes
+from tests.support.objects import DEPLOYMENT, config_map
+
+if TYPE_CHECKING:
+    from applyprune.model.plan import ApplyStep
+    from tests.support.api import Api, AuditTrail
+    from tests.support.stage import Stage, Story
+
+MERGE = "application/merge-patch+json"
+
+
+def path(stage: Stage, name: str, plural: str = "configmaps") -> str:
+    """Return the path of an object."""
+    return f"/api/v1/namespaces/{stage.namespace}/{plural}/{name}"
+
+
+def changed(api: Api, where: str, change: dict[str, Any]) -> None:
+    """Change an object as the field manager ``opponent``."""
+    query = f"{where}?fieldManager=opponent"
+    assert api("PATCH", query, change, content_type=MERGE)[0] == 200
+
+
+def step(story: Story, name: str) -> ApplyStep:
+    """Return the planned step of an object."""
+    (planned,) = (event for event in story.events if isinstance(event, Planned))
+    (found,) = (one for one in planned.plan.applies if one.desired.ref.short == name)
+    return found
+
+
+def test_kept_drift_is_left_until_the_manifest_changes(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """Nothing is sent, not even for a deleted object; its entry stays, and nothing is pruned."""
+    first = [config_map("a", "1", labels={"team": "x"}), config_map("b"), config_map("c")]
+    stage.run(*first)
+    changed(api, path(stage, "a"), {"data": {"key": "2"}, "metadata": {"labels": {"team": None}}})
+    assert api("DELETE", path(stage, "b"))[0] == 200
+    before = stage.inventory().entries
+    audit.restart()
+    for _ in range(2):
+        story = stage.run(*first, on_drift=OnDrift.KEEP)
+        assert (story.exit_code, stage.inventory().entries) == (0, before)
+    assert writes(audit) == []
+    drift = step(story, "configmap/a").drift
+    assert [(one.path, one.wanted, one.found, one.manager) for one in drift] == [
+        ("/data/key", '"1"', '"2"', "opponent"),
+        ("/metadata/labels/team", '"x"', "none", ""),
+    ]
+    assert [one.path for one in step(story, "configmap/b").drift] == [""]
+    assert step(story, "configmap/c").drift == ()
+    # What has changed is applied as a whole, and created again.
+    later = [config_map("a", "3", labels={"team": "x"}), config_map("b", "new"), config_map("c")]
+    story = stage.run(*later, on_drift=OnDrift.KEEP)
+    assert story.outcomes == {
+        "configmap/a": Outcome.CONFIGURED,
+        "configmap/b": Outcome.CREATED,
+        "configmap/c": Outcome.UNCHANGED,
+    }
+    live = api.get(path(stage, "a"))
+    assert (live["data"], live["metadata"]["labels"]["team"]) == ({"key": "3"}, "x")
+
+
+def test_left_object_is_waited_for_only_if_it_exists(stage: Stage, api: Api) -> None:
+    """A wait for what somebody has deleted would never end."""
+    stage.run(config_map("a"), config_map("b"))
+    assert api("DELETE", path(stage, "a"))[0] == 200
+    story = stage.run(config_map("a"), config_map("b"), on_drift=OnDrift.KEEP, wait=True)
+    assert (story.exit_code, story.outcomes["configmap/a"]) == (0, Outcome.SKIPPED)
+
+
+def test_secret_with_other_values_is_applied_although_drift_is_kept(stage: Stage, api: Api) -> None:
+    """No digest shows that its values have changed: the fields that are still the set's do."""
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+    stage.run({**secret, "data": {"a": "YQ==", "b": "Yg=="}})
+    changed(api, path(stage, "s", "secrets"), {"data": {"a": "dGhlaXJz"}})
+    story = stage.run({**secret, "data": {"a": "YQ==", "b": "Yg=="}}, on_drift=OnDrift.KEEP)
+    assert api.get(path(stage, "s", "secrets"))["data"]["a"] == "dGhlaXJz"
+    (drift,) = step(story, "secret/s").drift
+    assert (drift.path, drift.wanted, drift.found) == ("/data/a", "(secret)", "(secret)")
+    stage.run({**secret, "data": {"a": "YQ==", "b": "Yw=="}}, on_drift=OnDrift.KEEP)
+    assert api.get(path(stage, "s", "secrets"))["data"] == {"a": "YQ==", "b": "Yw=="}
+
+
+@pytest.mark.parametrize("writer", ["opponent", "other"])
+def test_contended_object_is_left_alone_and_stays_listed(
+    writer: str, stage: Stage, api: Api
+) -> None:
+    """If that very manager has changed the field; other objects are set back."""
+    bodies = [config_map("a", "1"), config_map("b", "1")]
+    stage.run(*bodies)
+    before = stage.inventory().entries
+    for name in ("a", "b"):
+        changed(api, path(stage, name), {"data": {"key": "2"}})
+    contended = FieldWriter("configmap/a", stage.namespace, "/data/key", writer)
+    story = stage.run(*bodies, on_drift=OnDrift.REVERT, contended=frozenset({contended}))
+    is_left = writer == "opponent"
+    assert story.exit_code == 0
+    assert api.get(path(stage, "a"))["data"]["key"] == ("2" if is_left else "1")
+    assert api.get(path(stage, "b"))["data"]["key"] == "1"
+    assert story.outcomes["configmap/b"] is Outcome.CONFIGURED
+    if is_left:
+        (ref,) = (ref for ref in before if ref.name == "a")
+        assert stage.inventory().entries[ref] == before[ref]
+        assert story.outcomes["configmap/a"] is Outcome.SKIPPED
+    # It is set back as soon as nobody is named.
+    story = stage.run(*bodies, on_drift=OnDrift.REVERT)
+    assert api.get(path(stage, "a"))["data"]["key"] == "1"
+
+
+def test_contended_deletion_is_left(stage: Stage, api: Api) -> None:
+    """It is not created again."""
+    stage.run(config_map("a"), config_map("b"))
+    assert api("DELETE", path(stage, "a"))[0] == 200
+    gone = FieldWriter("configmap/a", stage.namespace, "", "")
+    options: dict[str, Any] = {"on_drift": OnDrift.REVERT}
+    stage.run(config_map("a"), config_map("b"), contended=frozenset({gone}), **options)
+    assert not api.exists(path(stage, "a"))
+    story = stage.run(config_map("a"), config_map("b"), **options)
+    assert [one.path for one in step(story, "configmap/a").drift] == [""]
+    assert api.exists(path(stage, "a"))
+
+
+def test_drift_alone_recreates_nothing(stage: Stage, api: Api) -> None:
+    """Not even if that is allowed; a manifest that has changed may do it."""
+    stage.run(config_map("a", "1"))
+    changed(api, path(stage, "a"), {"data": {"key": "2"}, "immutable": True})
+    before = api.get(path(stage, "a"))
+    for check in (True, False):
+        story = stage.run(config_map("a", "1"), on_drift=OnDrift.REVERT, recreate=True, check=check)
+        assert "setting back drift deletes nothing" in story.problem("configmap/a")
+    assert api.get(path(stage, "a")) == before
+    story = stage.run(config_map("a", "3"), on_drift=OnDrift.REVERT, recreate=True)
+    assert story.outcomes == {"configmap/a": Outcome.RECREATED}
+
+
+def test_order_of_a_list_is_drift_without_a_manager(stage: Stage, api: Api) -> None:
+    """It leaves no trace in managedFields."""
+    body: dict[str, Any] = {
+        **DEPLOYMENT,
+        "spec": {
+            **DEPLOYMENT["spec"],
+            "paused": True,
+            "template": {
+                **DEPLOYMENT["spec"]["template"],
+                "spec": {"containers": [{"name": n, "image": "x:1"} for n in ("c", "d")]},
+            },
+        },
+    }
+    stage.run(body)
+    where = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web"
+    order = "/spec/template/spec/containers"
+    flipped = list(reversed(api.get(where)["spec"]["template"]["spec"]["containers"]))
+    change = [{"op": "replace", "path": order, "value": flipped}]
+    assert api("PATCH", where, change, content_type="application/json-patch+json")[0] == 200
+    story = stage.run(body, on_drift=OnDrift.KEEP)
+    assert [(one.path, one.manager) for one in step(story, "deployment.apps/web").drift] == [
+        (order, "")
+    ]
+    names = [one["name"] for one in api.get(where)["spec"]["template"]["spec"]["containers"]]
+    assert names == ["d", "c"]
