@@ -64,12 +64,14 @@ class ApplypruneError(Exception):
         *,
         location: Origin | str = "",
         reason: str = "",
+        lasting_reason: str = "",
         hint: str = "",
         field: Field = (),
         marks: Sequence[Mark] = (),
     ) -> None:
         """Store the parts of the message; no part may contain a Secret's value.
 
+        ``lasting_reason`` is that of Problem.
         ``field`` is the field of the object at ``location``; ``marks`` are all fields, if several.
         """
         super().__init__(message)
@@ -77,6 +79,7 @@ class ApplypruneError(Exception):
         self.location = str(location)
         self.origin = None if isinstance(location, str) else location
         self.reason = reason
+        self.lasting_reason = lasting_reason
         self.hint = hint
         self.marks = tuple(marks) if len(marks) > 1 else ()
         self.field = field or (marks[0].field if marks else ())
@@ -350,6 +353,7 @@ def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
         message=error.message,
         location=error.location or str(where),
         reason=error.reason,
+        lasting_reason=error.lasting_reason,
         hint=error.hint,
         exit_code=error.exit_code,
         origin=origin,

@@ -117,6 +117,8 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
+IN_TIME = "in time"
+"""The end of a message about a time limit that it does not name."""
 # Transient errors. The first one that matches an error or one of its causes gives the message, and
 # whether the server seems to be unreachable.
 _TRANSIENT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool], ...] = (
@@ -124,8 +126,8 @@ _TRANSIENT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool
     (NameResolutionError, "the name of {server} cannot be resolved", True),
     (ConnectTimeoutError, "{server} cannot be reached: the connection timed out", True),
     (ConnectionRefusedError, "connection refused by {server}", True),
-    (EmptyPoolError, "no connection to {server} became free within {seconds} s", False),
-    ((ReadTimeoutError, TimeoutError), "{server} sent no complete response in {seconds} s", False),
+    (EmptyPoolError, "no connection to {server} became free {limit}", False),
+    ((ReadTimeoutError, TimeoutError), "{server} sent no complete response {limit}", False),
     (http.client.IncompleteRead, "the response of {server} was cut off", False),
     (http.client.RemoteDisconnected, "{server} closed the connection without a response", False),
     (http.client.HTTPException, "{server} does not speak HTTP", True),
@@ -137,16 +139,19 @@ def causes(error: BaseException) -> tuple[BaseException, ...]:
     return tuple(_causes(error))
 
 
-def describe_error(error: BaseException, *, server: str, seconds: float) -> tuple[str, bool]:
+def describe_error(
+    error: BaseException, *, server: str, seconds: float | None = None
+) -> tuple[str, bool]:
     """Return a message for the error, and whether the server seems to be unreachable.
 
-    ``seconds`` is the time limit of the response.
+    ``seconds`` is the time limit of the response; None leaves it out.
     """
+    limit = IN_TIME if seconds is None else f"in {seconds:.3g} s"
     # A refused connection is also a NewConnectionError, which is a kind of ConnectTimeoutError.
     found = [cause for cause in _causes(error) if type(cause) is not NewConnectionError]
     for kinds, message, unreachable in _TRANSIENT:
         if any(isinstance(cause, kinds) for cause in found):
-            return message.format(server=server, seconds=f"{seconds:.3g}"), unreachable
+            return message.format(server=server, limit=limit), unreachable
     for cause in found:
         if isinstance(cause, OSError) and cause.strerror:
             return f"the connection to {server} broke: {cause.strerror}", False

@@ -133,6 +133,11 @@ class Problem:
     """All fields that it is about, if there are several."""
     conflicts: tuple[ManagerConflict, ...] = ()
     """The field managers that it is in conflict with."""
+    lasting_reason: str = ""
+    """The reason without ages, counts of tries and times left, which differ in each try.
+
+    Empty if the reason has none of them.
+    """
 
     def __str__(self) -> str:
         """Return ``where: what: why``; below it the excerpt, indented, and the hint."""

@@ -37,6 +37,13 @@ class Readiness:
     """Whether a problem holds it up that can pass, such as a quota; --fail-fast ends a wait."""
     warning: str = ""
     """What is wrong with an object that is ready nevertheless; empty if nothing is."""
+    lasting_message: str = ""
+    """The message without what changes while the reason stays; empty if the message has no such."""
+
+    @property
+    def fact(self) -> str:
+        """Return the message without what changes while the reason stays the same."""
+        return self.lasting_message or self.message
 
 
 def in_progress(message: str) -> Readiness:

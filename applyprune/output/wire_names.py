@@ -271,6 +271,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "message": "message",
             "location": "location",
             "reason": "reason",
+            "lasting_reason": None,
             "hint": "hint",
             "exit_code": "exitCode",
             "origin": "origin",
@@ -299,6 +300,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "message": "message",
             "stuck": "stuck",
             "warning": "warning",
+            "lasting_message": None,
         },
         Ref: {"group": "group", "kind": "kind", "namespace": "namespace", "name": "name"},
     }

@@ -542,7 +542,7 @@ def test_half_open_connection_is_detected(
     changes = start(server, namespace, seconds=60)
     started = time.monotonic()
 
-    with pytest.raises(Unreachable, match=r"no complete response in 1\.5 s"):
+    with pytest.raises(Unreachable, match=r"no complete response in time"):
         list(changes)
     assert 1.4 < time.monotonic() - started < SOON
 
@@ -557,7 +557,7 @@ def test_half_open_connection_to_the_real_server_is_detected(
     timer = threading.Timer(2.5, relay.delivers.clear)
     timer.start()
 
-    with pytest.raises(Unreachable, match=r"no complete response in 5\.5 s"):
+    with pytest.raises(Unreachable, match=r"no complete response in time"):
         list(changes)
 
 

@@ -10,7 +10,7 @@ from applyprune.cluster.transport.message import ClientContext, Request
 from applyprune.cluster.transport.safe_message import safe_text
 from applyprune.cluster.transport.status_errors import RequestFailure
 from applyprune.errors import Unreachable
-from applyprune.http.pool import causes, describe_error
+from applyprune.http.pool import IN_TIME, causes, describe_error
 
 # TLS alerts with which a server refuses our certificate.
 _CERTIFICATE_ALERTS = (
@@ -32,24 +32,25 @@ def connection_failure(
     client: ClientContext,
 ) -> RequestFailure:
     """Return the failure of a try without a response; ``sent``: the server may have seen it."""
-    what, hint, passing = _explained(error, seconds, client)
+    what, hint, passing = _explained(error, client)
+    lasting = f"{request.method} {request.path} got no response"
+    # What is left of a deadline is another number in each try.
+    reason = f"{lasting} in {seconds:.3g} s" if what.endswith(IN_TIME) else lasting
     return RequestFailure(
-        Unreachable(what, reason=f"{request.method} {request.path} got no response", hint=hint),
+        Unreachable(what, reason=reason, lasting_reason=lasting, hint=hint),
         passing=passing,
         refused_unseen=not sent,
     )
 
 
-def _explained(
-    error: HTTPError | OSError, seconds: float, client: ClientContext
-) -> tuple[str, str, bool]:
+def _explained(error: HTTPError | OSError, client: ClientContext) -> tuple[str, str, bool]:
     """Return what happened, what to do, and whether a retry may help."""
     for cause in causes(error):
         if isinstance(cause, ProxyError):
             return _proxy(cause)
         if isinstance(cause, ssl.SSLError) and (found := _tls(cause, client)):
             return found
-    what, unreachable = describe_error(error, server=client.server, seconds=seconds)
+    what, unreachable = describe_error(error, server=client.server)
     return what, _reach(client) if unreachable else "", True
 
 

@@ -70,8 +70,9 @@ class Stream:
                 failure = connection_failure(
                     self._request, fault, sent=True, seconds=silence, client=self._client
                 )
-                failure.error.reason = f"GET {self._request.path} was cut off"
-                raise failure.error from fault
+                error, reason = failure.error, f"GET {self._request.path} was cut off"
+                error.reason = error.lasting_reason = reason
+                raise error from fault
 
     def error(self, status: dict[str, Any]) -> AccessError:
         """Return the error for a Status that came inside the stream."""

@@ -235,6 +235,7 @@ class Transport:
             repeated = f"tried {tries} times" if tries > 1 else ""
             if budget is not None and budget.left(boot_time()) <= seconds_left:
                 repeated = repeated or "the run has used up its time for retries"
+            error.lasting_reason = error.lasting_reason or error.reason
             error.reason = "; ".join(part for part in (error.reason, repeated, later) if part)
             raise error
         return wait

@@ -107,6 +107,7 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
             problem,
             message=f"{desired.ref}: there is no namespace {desired.ref.namespace}",
             reason="",
+            lasting_reason="",
             hint="Add the Namespace to the manifests, or create it first: "
             f"kubectl create namespace {desired.ref.namespace}",
             field=("metadata", "namespace"),
@@ -130,11 +131,12 @@ def refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> App
 
 def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired) -> Problem:
     marks = error_fields(error, desired.body)
+    if marks and isinstance(error, Invalid):
+        # If the field is known, the request adds nothing.
+        problem = replace(problem, reason="", lasting_reason="")
     return replace(
         problem,
         message=clean_message(problem.message),
-        # If the field is known, the request adds nothing.
-        reason="" if marks and isinstance(error, Invalid) else problem.reason,
         hint=problem.hint or advice_on(error.message),
         field=marks[0].field if marks else (),
         marks=marks if len(marks) > 1 else (),

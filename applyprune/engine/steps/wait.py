@@ -72,7 +72,7 @@ class ReadinessWaiter:
     _related: RelatedObjects = field(default_factory=RelatedObjects)
     _listed: set[WatchScope] = field(default_factory=set)
     _unread: dict[WatchScope, str] = field(default_factory=dict)
-    _stuck: dict[Ref, str] = field(default_factory=dict)
+    _stuck: dict[Ref, Readiness] = field(default_factory=dict)
 
     def run(self, objects: Sequence[Awaited]) -> Iterator[Event]:
         """Yield progress; return when all objects are ready, or one cannot become ready."""
@@ -127,9 +127,10 @@ class ReadinessWaiter:
                 if state.warning:
                     yield WarningRaised(ready_with_warning(ref, state))
                 yield ReadinessReported(ref, state, elapsed)
-            elif state.stuck and state.message != self._stuck.get(ref):
-                self._stuck[ref] = state.message
-                yield ObjectStuck(ref, state, elapsed)
+            elif state.stuck:
+                last, self._stuck[ref] = self._stuck.get(ref), state
+                if last is None or last.fact != state.fact:
+                    yield ObjectStuck(ref, state, elapsed)
 
     def _note_completed(self, awaited: Awaited) -> None:
         last = self._last.get(awaited.ref)
@@ -148,7 +149,7 @@ class ReadinessWaiter:
             self._related.update(change)
             return
         if isinstance(change, WatchFailed):
-            self._unread[source] = str(change.error)
+            self._unread[source] = change.error.message
             return
         self._unread.pop(source, None)
         if isinstance(change, Upserted):
@@ -222,10 +223,13 @@ class ReadinessWaiter:
                 message = f"{ref} will not become ready"
             hint = f"Not ready yet either: {and_more(others, _SHOWN)}" if others else ""
             reasons = (state.message, *self._more_reasons(ref, state.message))
+            # A container that crashes runs at times, and is no less stuck.
+            last = self._stuck.get(ref, state) if state.status is Status.IN_PROGRESS else state
             error = NotReady(
                 message,
                 location=awaited.origin,
                 reason="; ".join(part for part in reasons if part),
+                lasting_reason=last.fact,
                 hint=hint,
             )
             self.problems[ref] = as_problem(error)
@@ -233,7 +237,8 @@ class ReadinessWaiter:
 
     def _more_reasons(self, ref: Ref, message: str) -> Iterator[str]:
         """Yield the last problem and the newest warnings that ``message`` lacks."""
-        last = self._stuck.get(ref, "")
+        stuck = self._stuck.get(ref)
+        last = stuck.message if stuck is not None else ""
         if last and last != message:
             yield f"before that: {last}"
         live = self._live.get(ref)

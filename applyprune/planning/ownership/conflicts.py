@@ -193,37 +193,56 @@ def explain(
     fields = contenders(error)
     found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
     leaving = [one for one in found if _is_pruned(one, desired)]  # guard: autoscaler-that-leaves
-    scalers = [_described(one, now) for one in found if one not in leaving]
-    scalers = [_UNREAD] if autoscalers is None else scalers
-    former = [_former(scaler) for scaler in leaving]
-    lines, pointers = [], []
-    for name, owners in fields.items():
-        field = _contested(name, desired, live)
-        if field.path is not None:
-            pointers.append(field.path)
-        values = [] if field.ours is None else [f"ours {field.ours}"]
-        values += [] if field.theirs is None else [f"theirs {field.theirs}"]
-        who = _joined([_who(other, live, now) for other in owners])
-        notes = (_is_scale(name, owners) and (scalers or former)) or _notes(owners)
-        lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
-    if len(fields) == 1:
-        count = "another field manager owns one of its fields"
-    else:
-        count = f"other field managers own {len(fields)} of its fields"
-    return Conflict(
+    staying = None if autoscalers is None else [one for one in found if one not in leaving]
+    contested = {name: _contested(name, desired, live) for name in fields}
+    pointers = [field.path for field in contested.values() if field.path is not None]
+
+    def reason(at: datetime | None) -> str:
+        notes = [_UNREAD] if staying is None else [_described(one, at) for one in staying]
+        return _reason(fields, contested, live, notes or list(map(_former, leaving)), at)
+
+    told = Conflict(
         f"{desired.ref} was not applied",
         code=error.code,
         status_reason=error.status_reason,
         causes=error.causes,
         location=desired.origin,
-        reason=f"{count}{_LINE}{and_more(lines, _LINES, _LINE)}",
+        reason=reason(now),
         hint=_hint(
             pointers[:_LINES],
             [owner for owners in fields.values() for owner in owners],
             must_own=bool(pointers) and not any(map(is_ignorable, pointers)),
-            reverts=reverts and not scalers,
+            reverts=reverts and staying == [],
         ),
     )
+    told.lasting_reason = reason(None)
+    return told
+
+
+def _reason(
+    fields: Mapping[str, Sequence[FieldOwner]],
+    contested: Mapping[str, ContestedField],
+    live: LiveObject | None,
+    scalers: Sequence[str],
+    now: datetime | None,
+) -> str:
+    """Return the fields in conflict, one on each line; without ``now``, without ages.
+
+    ``scalers`` are what is said about the object's autoscalers.
+    """
+    lines = []
+    for name, owners in fields.items():
+        field = contested[name]
+        values = [] if field.ours is None else [f"ours {field.ours}"]
+        values += [] if field.theirs is None else [f"theirs {field.theirs}"]
+        who = _joined([_who(other, live, now) for other in owners])
+        notes = scalers if scalers and _is_scale(name, owners) else _notes(owners)
+        lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
+    if len(fields) == 1:
+        count = "another field manager owns one of its fields"
+    else:
+        count = f"other field managers own {len(fields)} of its fields"
+    return f"{count}{_LINE}{and_more(lines, _LINES, _LINE)}"
 
 
 def conflicts_of(
@@ -284,7 +303,7 @@ def _hint(
     return "\n  ".join(line for line in lines if line)
 
 
-def _who(owner: FieldOwner, live: LiveObject | None, now: datetime) -> str:
+def _who(owner: FieldOwner, live: LiveObject | None, now: datetime | None) -> str:
     how = owner.operation
     if owner.subresource:
         how += f" of {owner.subresource}"
@@ -304,8 +323,8 @@ def _time(owner: FieldOwner, live: LiveObject | None) -> str:
     return ""
 
 
-def _ago(time: object, now: datetime) -> str:
-    seconds = seconds_since(time, now)
+def _ago(time: object, now: datetime | None) -> str:
+    seconds = None if now is None else seconds_since(time, now)
     return "" if seconds is None else f"{age(seconds)} ago"
 
 
@@ -316,7 +335,7 @@ def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
     )
 
 
-def _described(scaler: Mapping[str, Any], now: datetime) -> str:
+def _described(scaler: Mapping[str, Any], now: datetime | None) -> str:
     name = mapping(scaler.get("metadata")).get("name")
     spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
     # managedFields has no time for a write to the scale subresource.

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _CRASHING = "CrashLoopBackOff"
 # The image of a Pod can be changed, but its controllers never do it.
 _NEVER = "InvalidImageName"
+# The kubelet alternates between the two while an image cannot be pulled.
+_PULLING = frozenset({"ErrImagePull", "ImagePullBackOff"})
 # Reasons for which a container waits in vain: it is stuck after a grace period in which a registry
 # may answer again, or a ConfigMap of the same run may arrive.
 _LASTING = frozenset(
@@ -92,8 +94,12 @@ def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
         problem = _waiting(pod, waited=waited)
         if problem is None:
             continue
-        message = f"pod/{text(pod, 'metadata', 'name')}: {problem.message}"
-        readiness = replace(problem, message=message)
+        readiness = replace(
+            problem,
+            message=f"pod/{text(pod, 'metadata', 'name')}: {problem.message}",
+            # Which of several Pods is seen first is chance.
+            lasting_message=f"its Pods: {problem.fact}",
+        )
         if readiness.status is Status.FAILED:
             return readiness
         if found is None or (readiness.stuck and not found.stuck):
@@ -180,11 +186,13 @@ def _waiting(pod: Body, *, waited: float) -> Readiness | None:
         reason = text(status, "state", "waiting", "reason")
         if reason == _CRASHING:
             message = _container(name, reason, status)
-            return in_progress(message) if in_a_job else stuck(message)
+            found = in_progress(message) if in_a_job else stuck(message)
+            return replace(found, lasting_message=_lasting_container(name, reason, status))
     for name, status in _containers(pod):
         reason = text(status, "state", "waiting", "reason")
         if reason in _LASTING:
-            return _lasting(_container(name, reason, status), waited)
+            found = _lasting(_container(name, reason, status), waited)
+            return replace(found, lasting_message=_lasting_container(name, reason, status))
     if text(pod, "status", "phase") == "Pending" and scheduled and scheduled.status == "False":
         if scheduled.reason == "Unschedulable":
             return _lasting(scheduled.told, waited)
@@ -208,8 +216,19 @@ def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
 def _container(name: str, reason: str, status: Body) -> str:
     parts = [f"container {name}", reason, one_line(text(status, "state", "waiting", "message"))]
     message = ": ".join(part for part in parts if part)
+    return f"{message}{_last_end(status)}" if reason == _CRASHING else message
+
+
+def _lasting_container(name: str, reason: str, status: Body) -> str:
+    """Return the problem of a container without the time of the next try; empty without one."""
+    if reason == _CRASHING:
+        return f"container {name}: {reason}{_last_end(status)}"
+    return f"container {name}: ImagePullBackOff" if reason in _PULLING else ""
+
+
+def _last_end(status: Body) -> str:
     last = _ended(mapping(field(status, "lastState", "terminated")))
-    return f"{message} (last {last})" if last and reason == _CRASHING else message
+    return f" (last {last})" if last else ""
 
 
 def _ended(terminated: Body) -> str:

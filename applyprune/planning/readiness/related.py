@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _APPLY = "Apply"
 _CLAIM = "persistentVolumeClaim"
+_FORBIDDEN = " is forbidden: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +64,19 @@ def explained(
             related.about(live), waited=waited, since=_applied_at(live, manager)
         )
         if refused:
-            problem = stuck(f"its Pods are rejected: {refused}")
+            # The server has made up another name for the Pod of each try.
+            lasting = refused.partition(_FORBIDDEN)[2] or refused
+            problem = replace(
+                stuck(f"its Pods are rejected: {refused}"),
+                lasting_message=f"its Pods are rejected: {lasting}",
+            )
     found = problem or readiness
     missing = "; ".join(_missing_claims((live.body, *pods), related))
-    return replace(found, message=f"{found.message}; {missing}") if missing else found
+    if not missing:
+        return found
+    return replace(
+        found, message=f"{found.message}; {missing}", lasting_message=f"{found.fact}; {missing}"
+    )
 
 
 def warnings_about(live: LiveObject, related: Related) -> tuple[WarningEvent, ...]:

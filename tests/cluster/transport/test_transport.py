@@ -166,7 +166,7 @@ def test_endless_server_times_out(
     proxy.rule = always(fault)
     started = time.monotonic()
 
-    with pytest.raises(Unreachable, match=r"no complete response in 0\.5 s"):
+    with pytest.raises(Unreachable, match=r"no complete response in time.* in 0\.5 s"):
         open_transport(retry_budget=0).send(Request("GET", "/version", timeout=0.5))
     assert time.monotonic() - started < SOON
 
