@@ -180,6 +180,11 @@ class Bundle:
         return DeletionPolicy.DELETE if prunes else DeletionPolicy.ORPHAN  # guard: mirror-prune
 
     @property
+    def has_secret_source(self) -> bool:
+        """Return whether the manifests come from a Secret: no message may show a value of them."""
+        return bool(self.spec.source.secret_refs)
+
+    @property
     def target(self) -> ApplySetIdentity:
         """Return the set that it applies; raise UsageError if its name is invalid."""
         return applyset_identity(self.spec.inventory_name or self.name, self.namespace)

@@ -1,7 +1,7 @@
 """Read a Bundle's source, as the Bundle's ServiceAccount, into manifests and a revision.
 
 The revision never contains a Secret's value, not even as a digest. For a Secret among the
-manifests only its keys count, and for a source in a Secret its resourceVersion.
+manifests only its keys count, and for a source in a Secret only its resourceVersion.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
 
 Uses = dict[Ref, str]
-_SECRET = f"{SECRETS.kind.lower()}/"
 
 
 class SourceMissing(ApplypruneError):
@@ -79,10 +78,12 @@ def load_source(bundle: Bundle, cluster: Cluster, uses: Uses) -> LoadedSource:
     if sum(len(text.data) for text in texts) > MAX_BYTES:
         raise InputError(f"the source is larger than {MAX_BYTES >> 20} MiB")
     manifests = _manifests(texts, bundle.ignore_rules)
-    # Only the resourceVersion shows that a value in a Secret has changed.
-    secret = {ref.name: version for ref, version in uses.items() if ref.kind == SECRETS.kind}
-    bodies = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
-    revision = f"sha256:{digest([bodies, secret] if secret else bodies)}"
+    if bundle.has_secret_source:
+        # guard: secret-revision
+        content: object = sorted((ref.name, version) for ref, version in uses.items())
+    else:
+        content = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
+    revision = f"sha256:{digest(content)}"
     version = ""
     if any(manifest.gvk.group_kind == SECRETS.group_kind for manifest in manifests):
         read = sorted((ref.kind, ref.name, version) for ref, version in uses.items())
@@ -139,18 +140,9 @@ def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreRule]) -> tuple[Mani
             if isinstance(found, Manifest):
                 manifests.append(_ignoring(found, rules))
             else:
-                errors.append(_silenced(found) if text.path.startswith(_SECRET) else found)
+                errors.append(found)
     raise_all(errors)
     return tuple(manifests)
-
-
-def _silenced(error: InputError) -> InputError:
-    """Return an error about a text in a Secret, without quoting that text."""
-    return InputError(
-        "invalid manifest",
-        location=error.origin or "",
-        reason="details are not shown, because it is in a Secret",
-    )
 
 
 def _ignoring(manifest: Manifest, rules: Sequence[IgnoreRule]) -> Manifest:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from applyprune.controller.bundle import SPEC, Bundle, DeletionPolicy, fault_text, without_nulls
 from applyprune.controller.bundle_client import status_of
 from applyprune.errors import UsageError
-from applyprune.model.json_access import text, whole_number
+from applyprune.model.json_access import mapping, text, whole_number
 from applyprune.model.live import LiveObject, deleted_at
 from applyprune.planning.annotations import ORPHAN
 from applyprune.planning.applyset import set_name
@@ -28,6 +28,7 @@ _DECIDES = frozenset({"deletionPolicy", "inventoryName", "serviceAccountName", "
 _MIRRORED = frozenset({"prune", "prune.enabled"})
 """The fields that decide it with the policy ``MirrorPrune``."""
 _NO_SOURCE = {"inline": ""}
+_SECRET_SOURCE = {"secretRefs": [{"name": "secret"}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,10 @@ class DeletedBundle:
 
     live: LiveObject
     bundle: Bundle
-    """It has the default of each field that could not be read, and no source."""
+    """It has the default of each field that could not be read.
+
+    Of its source, it only tells whether that is in Secrets.
+    """
     faults: tuple[str, ...] = ()
     """What is wrong with a field that decides what is deleted: then nothing may be."""
 
@@ -85,7 +89,9 @@ def read_deleted(live: LiveObject) -> DeletedBundle:
     raw = (live.body or {}).get("spec")
     if not isinstance(raw, Mapping):
         return _read(live, {}, ("spec: must be an object",))
-    spec: dict[str, Any] = {**without_nulls(dict(raw)), "source": _NO_SOURCE}
+    is_secret = bool(mapping(raw.get("source")).get("secretRefs"))  # guard: secret-removal
+    source = _SECRET_SOURCE if is_secret else _NO_SOURCE
+    spec: dict[str, Any] = {**without_nulls(dict(raw)), "source": source}
     faults: dict[str, str] = {}
     try:
         SPEC.validate_python(spec)
@@ -112,7 +118,7 @@ def _drop(spec: dict[str, Any], fault: ErrorDetails) -> str:
 
 
 def _read(live: LiveObject, spec: Mapping[str, Any], faults: tuple[str, ...]) -> DeletedBundle:
-    parsed = SPEC.validate_python({**spec, "source": _NO_SOURCE})
+    parsed = SPEC.validate_python({"source": _NO_SOURCE, **spec})
     bundle = Bundle(live.ref.namespace, live.ref.name, parsed, parsed.timeout, live.generation or 0)
     return DeletedBundle(live, bundle, faults)
 

@@ -40,6 +40,8 @@ def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> s
         return "" if ready else f"the Bundle {name}: {judged.message}"
     if is_ready(status_of(live), live.generation):
         return ""
+    if (live.body or {}).get("spec", {}).get("suspend") is True:
+        return f"the Bundle {name} is suspended, and its last change has not been applied"
     return f"the Bundle {name} is not ready"
 
 

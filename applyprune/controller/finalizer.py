@@ -120,7 +120,7 @@ class Finalizer:
             ) as account_client:
                 return self._remove(account_client, deleted.live, bundle, terminating=terminating)
         except ApplypruneError as error:
-            return self._failed(error)
+            return self._failed(error, secret=bundle.has_secret_source)
 
     def _ends(self, deleted: DeletedBundle, reason: Reason, *, terminating: bool) -> bool:
         """Return whether the removal ends here, although objects are left.
@@ -152,9 +152,9 @@ class Finalizer:
             return self._failed(error)
         return result
 
-    def _failed(self, error: ApplypruneError) -> ReconcileResult:
+    def _failed(self, error: ApplypruneError, *, secret: bool = False) -> ReconcileResult:
         self.stop.check()
-        message = problem_message(problems_of(error)[0])
+        message = problem_message(problems_of(error)[0], secret=secret)
         return ReconcileResult(
             ConditionStatus.NOT_READY,
             reason_of(error),
@@ -278,7 +278,7 @@ class Finalizer:
             owner=bundle.owner,
             observation=self.observation,
         )
-        run_result = RunResult()
+        run_result = RunResult(secret=bundle.has_secret_source)
         events = run(
             request, account_client.cluster, account_client.store(bundle.target), self.stop
         )
@@ -300,7 +300,7 @@ class Finalizer:
         )
         message = "; ".join(f"{failed.ref.short}: {failed.message}" for failed in failing[:_NAMED])
         if run_result.refusal is not None and not message:
-            message = f"{run_result.refusal.message}: {run_result.refusal.reason}"
+            message = run_result.refusal_message
         return ReconcileResult(
             ConditionStatus.NOT_READY,
             _reason(run_result, bundle.deletion_policy),
@@ -326,13 +326,14 @@ class Finalizer:
         self.stop.check()
         missing = marked.unseen if lost else marked.failed  # guard: finalizer-search
         if not marked.objects and missing:
-            message = f"there is no inventory, and the search was incomplete: {missing[0]}"
+            why = "" if bundle.has_secret_source else f": {missing[0]}"
+            message = f"there is no inventory, and the search was incomplete{why}"
             return ReconcileResult(
                 ConditionStatus.NOT_READY, Reason.REMOVAL_FAILED, message, retries=True
             )
         if not marked.objects:
             message = "there is no inventory, and no object has its label"
-            if marked.unseen:
+            if marked.unseen and not bundle.has_secret_source:
                 message += f"; not searched: {'; '.join(marked.unseen)}"
             return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
         # A lost inventory is never restored in a terminating namespace: retry, then give up.

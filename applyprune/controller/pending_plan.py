@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from applyprune.controller.bundle import Bundle
 from applyprune.controller.constants import Reason
-from applyprune.controller.result import RunResult, problem_message
+from applyprune.controller.result import RunResult
 from applyprune.model.identity import Ref
 from applyprune.model.options import Approval
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
@@ -57,6 +57,8 @@ class PendingPlan:
     """``PruneRefused`` if a guard has refused it, else ``PendingApproval``."""
     message: str
     """What waits, why, and the command that approves it."""
+    summary: str
+    """What waits, in short."""
 
     @property
     def deletes(self) -> bool:
@@ -106,9 +108,10 @@ def pending_plan(run: RunResult, bundle: Bundle, approved: str) -> PendingPlan |
     )
     counts = +counts
     refused = run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED
+    summary = f"waiting for an approval: {_told(concerned)}"
     parts = [
-        problem_message(run.refusal) if refused and run.refusal else "",
-        f"waiting for an approval: {_told(concerned)}",
+        run.refusal_message if refused else "",
+        summary,
         # The refusal of a guard names the digest that is approved.
         "" if refused and is_digest(approved) else _mismatch(approved),
         f"to approve exactly this: {command(bundle, plan.needs_approval)}",
@@ -120,6 +123,7 @@ def pending_plan(run: RunResult, bundle: Bundle, approved: str) -> PendingPlan |
         tuple((fate, _ref(step)) for fate, step in concerned[:SHOWN]),
         Reason.PRUNE_REFUSED if refused else Reason.PENDING_APPROVAL,
         "; ".join(part for part in parts if part),
+        summary,
     )
 
 

@@ -136,7 +136,7 @@ class Reconciler:
         begun = self._begin(live, bundle)
         if begun is None:
             return 0.0
-        attempt = _Attempt(begun)
+        attempt = _Attempt(begun, run_result=RunResult(secret=bundle.has_secret_source))
         result = self._apply(attempt, bundle, stop)
         result = with_drift_reported(result, attempt.live, bundle)
         self.watches.wait_for_kinds(key, waits=result.reason is Reason.KIND_NOT_FOUND)
@@ -160,7 +160,7 @@ class Reconciler:
         result = removal.of(replace(deleted, bundle=capped))
         if result.done:
             self.reporter.removed(key, result, time.monotonic() - began)
-            self._forget(key, live.uid)
+            self._forget(key)
             return None
         self.reporter.report(live, result, time.monotonic() - began, deleted.bundle)
         delay = self._next(key, deleted.bundle, result, removes=True)
@@ -257,7 +257,7 @@ class Reconciler:
                 ConditionStatus.NOT_READY,
                 _NOT_FOUND[type(error)],
                 message,
-                attempt.revision,
+                revision=attempt.revision,
                 retries=True,
             )
         except ApplypruneError as error:
@@ -293,13 +293,12 @@ class Reconciler:
         self, error: ApplypruneError, run_result: RunResult, revision: str
     ) -> ReconcileResult:
         """Return the result of a run that ended with an error."""
-        message = error_message(problems_of(error))
         return ReconcileResult(
             ConditionStatus.NOT_READY,
             reason_of(error),
-            message,
-            revision,
-            run_result,
+            error_message(problems_of(error), secret=run_result.secret),
+            revision=revision,
+            run_result=run_result,
             retries=True,
             observation=observation_in(error),
         )
@@ -309,33 +308,25 @@ class Reconciler:
     ) -> ReconcileResult:
         total = run_result.total
         objects = f"{total} object{'' if total == 1 else 's'}"
-        if run_result.exit_code == 0:
-            return ReconcileResult(
-                ConditionStatus.READY, Reason.APPLIED, f"{objects} applied", revision, run_result
-            )
-        reason = reason_of_exit(run_result.exit_code)
-        if reason is Reason.PRUNE_REFUSED and pending is not None:
-            # It waits for somebody: another try before the interval would change nothing.
-            return ReconcileResult(
-                ConditionStatus.NOT_READY,
-                pending.reason,
-                pending.message,
-                revision,
-                run_result,
-                pending,
-            )
-        if reason is Reason.PRUNE_REFUSED and run_result.refusal is not None:
-            message = problem_message(run_result.refusal)
-        else:
-            first = min(
-                run_result.failing.values(), key=lambda failed: (failed.skipped, failed.ref)
-            )
-            count = len(run_result.failing)
-            more = f" (and {count - 1} more)" if count > 1 else ""
-            message = f"{count} of {objects} failed: {first.ref.short}: {first.message}{more}"
-        return ReconcileResult(
-            ConditionStatus.NOT_READY, reason, message, revision, run_result, pending, retries=True
+        ended = ReconcileResult(
+            ConditionStatus.READY,
+            reason_of_exit(run_result.exit_code),
+            f"{objects} applied",
+            revision=revision,
+            run_result=run_result,
         )
+        if run_result.exit_code == 0:
+            return ended
+        ended = replace(ended, ready=ConditionStatus.NOT_READY, pending=pending, retries=True)
+        if ended.reason is Reason.PRUNE_REFUSED and pending is not None:
+            # It waits for somebody: another try before the interval would change nothing.
+            # What would be deleted, why and how is in PruneBlocked, if anything would be.
+            short = pending.summary if pending.deletes else pending.message
+            told = pending.message if pending.deletes else ""
+            return replace(ended, reason=pending.reason, message=short, details=told, retries=False)
+        failed = run_result.failed
+        details = failed[0].message if failed else run_result.refusal_message
+        return replace(ended, message=run_result.summary, details=details)
 
     def _next(
         self, key: Key, bundle: Bundle, result: ReconcileResult, *, removes: bool = False
@@ -358,9 +349,9 @@ class Reconciler:
         first = _SOON if reason is Reason.INVENTORY_LOCKED else spec.retry_interval
         return spread(backoff(failures, first=first, longest=longest))
 
-    def _forget(self, key: Key, uid: str = "") -> None:
+    def _forget(self, key: Key) -> None:
         self._failures.pop(key, None)
         self._attempted.pop(key, None)
         self._observations.pop(key, None)
         self.watches.forget(key)
-        self.reporter.forget(key, uid)
+        self.reporter.forget(key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from applyprune.controller.bundle import Bundle
@@ -14,7 +13,7 @@ from applyprune.controller.result import RunResult, problem_message
 from applyprune.controller.runtime.event_recorder import EventRecorder, EventType, utc_now
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.runtime.metrics import Metrics
-from applyprune.controller.status import ConditionStatus, ReconcileResult, after
+from applyprune.controller.status import ConditionStatus, ReconcileResult, after, state_of
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject
@@ -56,28 +55,31 @@ class Reporter:
         key = (live.ref.namespace, live.ref.name)
         self.metrics.passed(key, result, seconds, status)
         self._log(key, result, seconds)
-        changed = result.run_result is not None and result.run_result.changed
-        run_id = result.run_result.run if result.run_result is not None else ""
-        about = stored or live
-        if result.reason is Reason.PENDING_APPROVAL:
-            if status.get("pendingPlan") != before.get("pendingPlan"):
-                self.recorder.event(about, EventType.NORMAL, result.reason, result.message, run_id)
-        elif result.ready is ConditionStatus.NOT_READY:
-            self.recorder.event(about, EventType.WARNING, result.reason, result.message, run_id)
-        elif changed or (result.ready is ConditionStatus.READY and _was_not_ready(before)):
-            self.recorder.event(about, EventType.NORMAL, result.reason, _summary(result), run_id)
-        for warning in result.run_result.server_warnings if result.run_result is not None else ():
-            self.recorder.event(about, EventType.WARNING, Reason.SERVER_WARNING, warning, run_id)
+        self._events(stored or live, result, is_news=state_of(before) != state_of(status))
+
+    def _events(self, live: LiveObject, result: ReconcileResult, *, is_news: bool) -> None:
+        """Write an Event for a change of the objects, or of the Bundle's state; not for a retry."""
+        run_result = result.run_result or RunResult()
+        run = run_result.run
+        if result.ready is ConditionStatus.READY:
+            if is_news or run_result.changed:
+                self.recorder.event(live, EventType.NORMAL, result.reason, _summary(result), run)
+        elif result.ready is ConditionStatus.NOT_READY and is_news:
+            waits = result.reason is Reason.PENDING_APPROVAL
+            kind = EventType.NORMAL if waits else EventType.WARNING
+            self.recorder.event(live, kind, result.reason, _explained(result), run)
+        if is_news or run_result.changed:
+            for warning in run_result.server_warnings:
+                self.recorder.event(live, EventType.WARNING, Reason.SERVER_WARNING, warning, run)
 
     def removed(self, key: Key, result: ReconcileResult, seconds: float) -> None:
         """Report that a Bundle is gone: it has no status any more."""
         self._log(key, result, seconds)
         self.metrics.passed(key, result, seconds, {})
 
-    def forget(self, key: Key, uid: str) -> None:
+    def forget(self, key: Key) -> None:
         """Forget a Bundle that is gone."""
         self.metrics.forget(key)
-        self.recorder.forget(uid)
 
     def _log(self, key: Key, result: ReconcileResult, seconds: float) -> None:
         run_result = result.run_result
@@ -104,19 +106,15 @@ class Reporter:
                 bundle=key[1],
                 run=run_result.run if run_result else "",
                 reason=str(result.reason),
-                detail=result.message,
+                detail=_explained(result),
                 seconds=round(seconds, 3),
                 outcomes=counts or None,
             ),
         )
 
 
-def _was_not_ready(before: Mapping[str, object]) -> bool:
-    conditions = before.get("conditions")
-    found = conditions if isinstance(conditions, list) else []
-    return not any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in found
-    )
+def _explained(result: ReconcileResult) -> str:
+    return ": ".join(part for part in (result.message, result.details) if part)
 
 
 def _summary(result: ReconcileResult) -> str:
@@ -130,11 +128,10 @@ def _summary(result: ReconcileResult) -> str:
 def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
     """Log what a run has done to one object, and its warnings."""
     target = f"{request.applyset.namespace}/{request.applyset.name}"
+    problem = event.problem if isinstance(event, ObjectDone | WarningRaised) else None
+    told = problem_message(problem, secret=run_result.secret) if problem is not None else ""
     if isinstance(event, WarningRaised):
-        warning = problem_message(event.problem)
-        LOG.warning(
-            "warning of a run", extra=fields(run=run_result.run, set=target, warning=warning)
-        )
+        LOG.warning("warning of a run", extra=fields(run=run_result.run, set=target, warning=told))
     if not isinstance(event, ObjectDone) or event.outcome in {
         Outcome.UNCHANGED,
         Outcome.NOT_PRUNED,
@@ -148,6 +145,6 @@ def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
             object=event.ref.short,
             object_namespace=event.ref.namespace,
             outcome=str(event.outcome),
-            error=problem_message(event.problem) if event.problem else "",
+            error=told,
         ),
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from applyprune.controller.constants import Reason
+from applyprune.controller.secret_source import shown_parts
 from applyprune.errors import (
     AccessError,
     ApplypruneError,
@@ -34,6 +35,7 @@ from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text.display import and_more
 from applyprune.planning.desired import KindNotServed
 
 REMOVED = frozenset(
@@ -43,6 +45,7 @@ CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Out
 _MAX_MESSAGE = 400
 _MAX_WARNINGS = 10
 _MAX_ERRORS = 900
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class FailedObject:
 class RunResult:
     """The result of one run so far."""
 
+    secret: bool = False
+    """Whether the source is a Secret: then no message shows a value of it."""
     run: str = ""
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     failing: dict[Ref, FailedObject] = field(default_factory=dict)
@@ -82,6 +87,26 @@ class RunResult:
         refs = {step.desired.ref for step in self.plan.applies}
         refs |= {step.entry.ref for step in self.plan.removals}
         return len(refs - self.gone)
+
+    @property
+    def failed(self) -> Sequence[FailedObject]:
+        """Return what has failed, in order; objects that only wait for others come last."""
+        return sorted(self.failing.values(), key=lambda failed: (failed.skipped, failed.ref))
+
+    @property
+    def refusal_message(self) -> str:
+        """Return why the prune is refused: a guard names counts and objects, never a value."""
+        return problem_message(self.refusal) if self.refusal is not None else ""
+
+    @property
+    def summary(self) -> str:
+        """Return in short why a run that has ended did not succeed."""
+        failed = self.failed
+        if not failed:
+            return "the prune is refused" if self.refusal is not None else ""
+        of = f"of {self.total} objects" if self.total else f"object{'s' * (len(failed) != 1)}"
+        names = and_more([one.ref.short for one in failed], _NAMED)
+        return f"{len(failed)} {of} failed: {names}"
 
     @property
     def deleted(self) -> int:
@@ -115,10 +140,12 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
             case ObjectDone():
                 _take(event, result)
             case ReadinessReported(ref=ref, problem=problem) if problem is not None:
-                result.failing[ref] = FailedObject(ref, problem_message(problem), problem.kind)
+                message = problem_message(problem, secret=result.secret)
+                result.failing[ref] = FailedObject(ref, message, problem.kind)
             case WarningRaised(problem=problem) if problem.kind is ProblemKind.SERVER_WARNING:
                 if len(result.server_warnings) < _MAX_WARNINGS:
-                    result.server_warnings.append(problem_message(problem))
+                    message = problem_message(problem, secret=result.secret)
+                    result.server_warnings.append(message)
             case PruneBlocked(problem=problem):
                 result.refusal = problem
             case Finished(exit_code=code, elapsed=elapsed):
@@ -140,24 +167,30 @@ def _take(done: ObjectDone, result: RunResult) -> None:
         result.rewritten[ref] = done.rewritten
     if done.problem is not None:
         skipped = outcome is Outcome.SKIPPED
-        result.failing[ref] = FailedObject(
-            ref, problem_message(done.problem), done.problem.kind, skipped
-        )
+        message = problem_message(done.problem, secret=result.secret)
+        result.failing[ref] = FailedObject(ref, message, done.problem.kind, skipped)
 
 
-def problem_message(problem: Problem) -> str:
-    """Return a problem in one line for a status, without its excerpt and hint.
+def problem_message(problem: Problem, *, secret: bool = False) -> str:
+    """Return a problem in one line for a status: the same line as long as the facts are the same.
 
-    The excerpt may come from a Secret, and the hint is about the command line.
+    It has no excerpt, which may come from a Secret, and no hint, which is about the command line.
+    ``secret`` says that the manifests come from a Secret.
     """
-    line = ": ".join(part for part in (problem.location, problem.message, problem.reason) if part)
-    line = " ".join(line.split())
+    parts: Sequence[str] = (
+        problem.location,
+        problem.message,
+        problem.lasting_reason or problem.reason,
+    )
+    if secret:
+        parts = shown_parts(problem)
+    line = " ".join(": ".join(part for part in parts if part).split())
     return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE - 1]}…"
 
 
-def error_message(problems: Sequence[Problem]) -> str:
+def error_message(problems: Sequence[Problem], *, secret: bool = False) -> str:
     """Return the problems of an error in one line: the first ones, and how many more there are."""
-    first, *others = map(problem_message, problems)
+    first, *others = (problem_message(problem, secret=secret) for problem in problems)
     while others and len(first) + len(others[0]) < _MAX_ERRORS:
         first = f"{first}; {others.pop(0)}"
     return f"{first} (and {len(others)} more)" if others else first

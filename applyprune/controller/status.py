@@ -13,14 +13,17 @@ from typing import Any
 from applyprune.controller.constants import STALLING, Condition, Reason
 from applyprune.controller.drift.drift_report import DriftReport
 from applyprune.controller.pending_plan import PendingPlan
-from applyprune.controller.result import RunResult, problem_message
+from applyprune.controller.result import RunResult
 from applyprune.model.events import Outcome
 from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.problem import ProblemKind
 
 Status = dict[str, Any]
 
+UNOBSERVED = -1
+"""The default of observedGeneration in the CRD: no generation was tried."""
 FAILING_SHOWN = 10
+_NOT_STALLED = "it is not stalled"
 _MESSAGE = 1024
 
 
@@ -39,6 +42,7 @@ class ReconcileResult:
     ready: ConditionStatus
     reason: Reason
     message: str
+    """What is wrong, in short; the objects that fail have messages of their own."""
     revision: str = ""
     """The revision of the source; empty if it was not read."""
     run_result: RunResult | None = field(default=None, compare=False)
@@ -53,17 +57,21 @@ class ReconcileResult:
     """Whether nothing is left to do for a removal."""
     drift: DriftReport | None = field(default=None, compare=False)
     """What it says about drift; None if it knows nothing about it."""
+    details: str = ""
+    """What an Event and the log say beyond the message."""
 
 
 def progressing(before: Mapping[str, Any], generation: int, now: str) -> Status:
     """Return the status while a new generation is being applied."""
-    status = dict(before)
     # observedGeneration does not change: the new generation has not been applied yet.
+    status = {"observedGeneration": UNOBSERVED, **before}
+    applies = f"generation {generation} is being applied"
     status["conditions"] = _conditions(
         before,
         {
-            Condition.READY: ("Unknown", Reason.PROGRESSING, f"generation {generation}"),
-            Condition.RECONCILING: ("True", Reason.PROGRESSING, f"generation {generation}"),
+            Condition.READY: ("Unknown", Reason.PROGRESSING, applies),
+            Condition.RECONCILING: ("True", Reason.PROGRESSING, "a run is under way"),
+            Condition.STALLED: ("False", Reason.PROGRESSING, _NOT_STALLED),
         },
         generation,
         now,
@@ -85,8 +93,11 @@ def after(
     ``requested`` is the value of the annotation that requested it. ``inventory`` is the
     ConfigMap's name and the set's id. ``now`` is the time of changes, RFC 3339 in UTC.
     """
-    status = dict(before)
-    status["observedGeneration"] = generation
+    status = {"observedGeneration": UNOBSERVED, **before}
+    if result.ready is not ConditionStatus.SAME:
+        # A suspended Bundle shows the last generation that was tried, as in Flux: otherwise a
+        # change of the spec and of suspend in one edit would be ready without an apply.
+        status["observedGeneration"] = generation  # guard: suspended-generation
     if requested:
         status["lastHandledReconcileAt"] = requested
     if inventory is not None:
@@ -111,16 +122,21 @@ def after(
 
 
 def _wanted(result: ReconcileResult) -> dict[Condition, tuple[str, Reason, str]]:
-    explained = (result.reason, result.message)
-    stalled = result.reason in STALLING
+    """Return the new conditions; only Ready, or PruneBlocked, says what is wrong."""
+    reason = result.reason
+    stalled = reason in STALLING
+    retries = result.retries and not stalled
+    suspended = result.ready is ConditionStatus.SAME
     wanted = {
-        Condition.RECONCILING: ("True", Reason.RETRYING, result.message)
-        if result.retries and not stalled
-        else ("False", *explained),
-        Condition.STALLED: ("True" if stalled else "False", *explained),
+        Condition.RECONCILING: ("True", Reason.RETRYING, f"it is retried after {reason}")
+        if retries
+        else ("False", reason, result.message if suspended else "no run is under way"),
+        Condition.STALLED: ("True", reason, f"{reason} needs a change: a retry would not help")
+        if stalled
+        else ("False", reason, _NOT_STALLED),
     }
-    if result.ready is not ConditionStatus.SAME:
-        wanted[Condition.READY] = (str(result.ready), *explained)
+    if not suspended:
+        wanted[Condition.READY] = (str(result.ready), reason, result.message)
     if (run := result.run_result) is not None and run.plan is not None:
         wanted[Condition.PRUNE_BLOCKED] = _blocked(run, result.pending)
     if result.drift is not None and result.drift.condition is not None:
@@ -132,7 +148,7 @@ def _blocked(run: RunResult, pending: PendingPlan | None) -> tuple[str, Reason, 
     if pending is not None and pending.deletes:
         return "True", pending.reason, pending.message
     if run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED:
-        return "True", Reason.PRUNE_REFUSED, problem_message(run.refusal)
+        return "True", Reason.PRUNE_REFUSED, run.refusal_message
     return "False", Reason.NOTHING_TO_DO, "no prune is blocked"
 
 
@@ -142,7 +158,7 @@ def _conditions(
     generation: int,
     now: str,
 ) -> list[dict[str, Any]]:
-    """Return all conditions; one without a new value keeps its old one, or is Unknown."""
+    """Return every condition; one without a new value keeps its old one, or is Unknown."""
     known = {condition["type"]: condition for condition in before.get("conditions") or ()}
     conditions = []
     for kind in Condition:
@@ -150,7 +166,7 @@ def _conditions(
         if kind not in wanted and old is not None:
             conditions.append(old)
             continue
-        unknown = ("Unknown", Reason.PROGRESSING, "not known yet")
+        unknown = ("Unknown", Reason.PROGRESSING, "nothing has been applied yet")
         status, reason, message = wanted.get(kind, unknown)
         changed = old is None or old["status"] != status
         conditions.append(
@@ -168,22 +184,40 @@ def _conditions(
 
 def is_ready(status: Mapping[str, Any], generation: int | None) -> bool:
     """Return whether a Bundle is ready in its current generation."""
+    ready = condition_of(status, Condition.READY)
+    # guard: ready-generation
+    observed = {status.get("observedGeneration"), ready.get("observedGeneration", generation)}
+    return observed == {generation} and ready.get("status") == "True"
+
+
+def condition_of(status: Mapping[str, Any], kind: Condition) -> Mapping[str, Any]:
+    """Return a condition of a status; empty if it has none of this type."""
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
-    return status.get("observedGeneration") == generation and any(
-        condition.get("type") == Condition.READY and condition.get("status") == "True"
-        for condition in conditions
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
+
+
+def state_of(status: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what of a status an Event is about: a retry that changes none of it is no news."""
+    ready = condition_of(status, Condition.READY)
+    failing = [(one["object"], one.get("namespace")) for one in status.get("failing") or ()]
+    return (
+        ready.get("status"),
+        ready.get("reason"),
+        status.get("lastAttemptedRevision"),
+        (status.get("objects") or {}).get("failing"),
+        tuple(failing),
+        (status.get("pendingPlan") or {}).get("digest"),
     )
 
 
 def _failing(run: RunResult) -> list[dict[str, str]]:
-    ordered = sorted(run.failing.values(), key=lambda failed: (failed.skipped, failed.ref))
     return [
         {
             "object": failed.ref.short,
             **({"namespace": failed.ref.namespace} if failed.ref.namespace else {}),
             "message": failed.message,
         }
-        for failed in ordered[:FAILING_SHOWN]
+        for failed in run.failed[:FAILING_SHOWN]
     ]
 
 

@@ -149,6 +149,7 @@ def test_status_fields_are_all_in_the_schema() -> None:
         tuple((fate, ref) for fate in fates),
         Reason.PENDING_APPROVAL,
         "w",
+        "s",
     )
     followed.outcomes[Outcome.CREATED] = 1
     now = datetime(2026, 1, 1, tzinfo=UTC)

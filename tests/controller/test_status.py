@@ -140,6 +140,7 @@ PENDING = PendingPlan(
     {"prune": 1},
     ((Fate.PRUNE, ref("a")),),
     Reason.PENDING_APPROVAL,
+    "waiting, and why",
     "waiting",
 )
 

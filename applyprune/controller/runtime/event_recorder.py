@@ -1,13 +1,11 @@
-"""Write Kubernetes Events about Bundles: once, and then only count repetitions."""
+"""Write Kubernetes Events about Bundles; one that comes again is counted."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from threading import Lock
 from typing import Any
 
 from applyprune.cluster.client import KubernetesClient
@@ -19,7 +17,6 @@ from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES, EVENTS, NAMESPACES
 from applyprune.planning.fields.normalize import digest
 
-_AGAIN_AFTER = 3600.0
 _MESSAGE = 1000
 _NAME = 230
 
@@ -36,17 +33,15 @@ def utc_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class EventRecorder:
     """Writes Events; a failed write is only logged.
 
-    The same message about the same Bundle is written at most once an hour, and counted in one
-    Event.
+    The same message about the same Bundle is one Event with a count. The caller knows whether
+    anything has changed.
     """
 
     client: KubernetesClient
-    _last: dict[str, tuple[tuple[str, str], float]] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
 
     def event(
         self,
@@ -56,16 +51,10 @@ class EventRecorder:
         message: str,
         run: str = "",
     ) -> None:
-        """Write an Event about a Bundle, unless it repeats the last one.
+        """Write an Event about a Bundle.
 
         ``run`` is the ID of the run that it is about; an annotation of the Event has it.
         """
-        with self._lock:
-            now = time.monotonic()
-            last, since = self._last.get(live.uid, (("", ""), now))
-            if last == (reason, message) and now - since < _AGAIN_AFTER:
-                return
-            self._last[live.uid] = ((str(reason), message), now)
         involved = {
             "apiVersion": BUNDLES.gvk.api_version,
             "kind": BUNDLES.kind,
@@ -80,11 +69,6 @@ class EventRecorder:
         """Write an Event about a terminating namespace to ``default``: it accepts none itself."""
         involved = {"apiVersion": "v1", "kind": NAMESPACES.kind, "name": name}
         self._send("default", involved, EventType.WARNING, reason, message)
-
-    def forget(self, uid: str) -> None:
-        """Forget the last Event of a Bundle that is gone."""
-        with self._lock:
-            self._last.pop(uid, None)
 
     def _send(
         self,

@@ -1,0 +1,93 @@
+"""Word a problem of a run whose source is a Secret: whatever came from there may be confidential.
+
+The rule is that of a Secret among the manifests, for every object of such a set. Kinds, names and
+the paths of fields are shown, and texts that are known to hold no value. All others may quote one:
+those of the API server, of webhooks and of other controllers, in whole or in part.
+"""
+
+from __future__ import annotations
+
+from applyprune.cluster.transport.safe_message import without_values
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text.display import and_more
+from applyprune.planning.schema.server_errors import dotted
+
+_NOT_SHOWN = "details are not shown, because the source is a Secret"
+_SHOWN = 3
+# Problems of ours that are not about the content of an object.
+_WHOLE = frozenset(
+    {
+        ProblemKind.ACCOUNT_MISSING,
+        ProblemKind.EMPTY_INPUT,
+        ProblemKind.INTERRUPTED,
+        ProblemKind.INVALID_SPEC,
+        ProblemKind.INVENTORY_LOCKED,
+        ProblemKind.OWNED_BY_BUNDLE,
+        ProblemKind.SOURCE_MISSING,
+        ProblemKind.UNREACHABLE,
+    }
+)
+# Our message names the object, but the reason may come from its status, or from the server.
+_MESSAGE = frozenset(
+    {
+        ProblemKind.ACCESS_ERROR,
+        ProblemKind.INVENTORY_ERROR,
+        ProblemKind.INVENTORY_INCOMPLETE,
+        ProblemKind.INVENTORY_TOO_NEW,
+        ProblemKind.NOT_APPROVED,
+        ProblemKind.NOT_READY,
+        ProblemKind.PRUNE_REFUSED,
+    }
+)
+# The message is that of the API server, or of a webhook that it called.
+_SERVER = frozenset(
+    {
+        ProblemKind.ALREADY_EXISTS,
+        ProblemKind.API_ERROR,
+        ProblemKind.CONFLICT,
+        ProblemKind.EXPIRED,
+        ProblemKind.FORBIDDEN,
+        ProblemKind.INVALID,
+        ProblemKind.NOT_FOUND,
+        ProblemKind.NOT_SERVED,
+        ProblemKind.SERVER_WARNING,
+        ProblemKind.UNAUTHORIZED,
+        ProblemKind.UNAVAILABLE,
+    }
+)
+
+
+def shown_parts(problem: Problem) -> tuple[str, ...]:
+    """Return the parts of a problem that hold no value of the source; one says so if some do."""
+    # guard: secret-source
+    if problem.kind in _WHOLE:
+        return problem.location, problem.message, problem.lasting_reason or problem.reason
+    where = str(problem.origin) if problem.origin is not None else ""
+    if problem.conflicts:
+        return where, _conflict(problem)
+    if problem.kind in _MESSAGE:
+        return where, f"{problem.message}; {_NOT_SHOWN}" if problem.reason else problem.message
+    if problem.kind in _SERVER:
+        # We put the object before a message that does not name it.
+        ours = problem.message.partition(": ")[2]
+        if text := without_values(problem.message) or without_values(ours):
+            return where, text
+        return where, f"the API server refuses it{_at(problem)} ({problem.kind}); {_NOT_SHOWN}"
+    return where, f"{problem.kind}{_at(problem)}; {_NOT_SHOWN}"
+
+
+def _conflict(problem: Problem) -> str:
+    """Return the fields in conflict by their managers, without any value."""
+    owners = []
+    for conflict in problem.conflicts:
+        how = conflict.operation
+        if conflict.subresource:
+            how += f" of {conflict.subresource}"
+        fields = and_more([field.field for field in conflict.fields], _SHOWN)
+        owners.append(f"{conflict.manager}{f' ({how})' if how else ''} owns {fields}")
+    return f"another field manager owns some of its fields: {and_more(owners, _SHOWN, '; ')}"
+
+
+def _at(problem: Problem) -> str:
+    paths = [mark.field for mark in problem.marks] or ([problem.field] if problem.field else [])
+    return f" at {and_more([dotted(path) for path in paths], _SHOWN)}" if paths else ""
