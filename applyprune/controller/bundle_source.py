@@ -78,8 +78,7 @@ def load_source(bundle: Bundle, cluster: Cluster, uses: Uses) -> LoadedSource:
     if sum(len(text.data) for text in texts) > MAX_BYTES:
         raise InputError(f"the source is larger than {MAX_BYTES >> 20} MiB")
     manifests = _manifests(texts, bundle.ignore_rules)
-    if bundle.has_secret_source:
-        # guard: secret-revision
+    if bundle.has_secret_source:  # guard: secret-revision
         content: object = sorted((ref.name, version) for ref, version in uses.items())
     else:
         content = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from applyprune.controller.bundle import Bundle, Dependency
 from applyprune.controller.bundle_client import BundleObjects, status_of
-from applyprune.controller.status import is_ready
+from applyprune.controller.status import is_ready, is_tried
 from applyprune.model.live import LiveObject
 from applyprune.model.readiness_state import Status
 from applyprune.planning.readiness.cel import compile_rule
@@ -34,11 +34,11 @@ def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> s
         return f"the Bundle {name} does not exist"
     if live.terminating:
         return f"the Bundle {name} is being deleted"
-    if dependency.ready_when:
+    if dependency.ready_when and is_tried(status_of(live), live.generation):
         judged = compile_rule(dependency.ready_when, where="spec.dependsOn").judge(live.body or {})
         ready = judged.status is Status.CURRENT
         return "" if ready else f"the Bundle {name}: {judged.message}"
-    if is_ready(status_of(live), live.generation):
+    if not dependency.ready_when and is_ready(status_of(live), live.generation):
         return ""
     if (live.body or {}).get("spec", {}).get("suspend") is True:
         return f"the Bundle {name} is suspended, and its last change has not been applied"

@@ -1,19 +1,28 @@
 """Word a problem of a run whose source is a Secret: whatever came from there may be confidential.
 
 The rule is that of a Secret among the manifests, for every object of such a set. Kinds, names and
-the paths of fields are shown, and texts that are known to hold no value. All others may quote one:
+fields of the schema are shown, and texts that are known to hold no value. All others may quote one:
 those of the API server, of webhooks and of other controllers, in whole or in part.
 """
 
 from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
 
 from applyprune.cluster.transport.safe_message import without_values
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text.display import and_more
 from applyprune.planning.schema.server_errors import dotted
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 _NOT_SHOWN = "details are not shown, because the source is a Secret"
 _SHOWN = 3
+# The keys of these maps are content, as the keys of associative lists are.
+_FREE = ("annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "stringData")
+_FIELDS = re.compile(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
 # Problems of ours that are not about the content of an object.
 _WHOLE = frozenset(
     {
@@ -83,11 +92,23 @@ def _conflict(problem: Problem) -> str:
         how = conflict.operation
         if conflict.subresource:
             how += f" of {conflict.subresource}"
-        fields = and_more([field.field for field in conflict.fields], _SHOWN)
+        fields = and_more(_shown([field.field for field in conflict.fields]), _SHOWN) or "a field"
         owners.append(f"{conflict.manager}{f' ({how})' if how else ''} owns {fields}")
     return f"another field manager owns some of its fields: {and_more(owners, _SHOWN, '; ')}"
 
 
 def _at(problem: Problem) -> str:
-    paths = [mark.field for mark in problem.marks] or ([problem.field] if problem.field else [])
-    return f" at {and_more([dotted(path) for path in paths], _SHOWN)}" if paths else ""
+    paths = [mark.field for mark in problem.marks] or [problem.field]
+    shown = _shown([dotted(path) for path in paths])
+    return f" at {and_more(shown, _SHOWN)}" if shown else ""
+
+
+def _shown(paths: Sequence[str]) -> Sequence[str]:
+    """Return each path as far as it has names of fields: ``.spec.template.spec.containers``."""
+    found: dict[str, None] = {}
+    for path in paths:
+        fields = _FIELDS.match(path)
+        steps = fields.group().split(".") if fields else []
+        ends = next((at + 1 for at, step in enumerate(steps) if step in _FREE), None)
+        found[".".join(steps[:ends])] = None
+    return [path for path in found if path]

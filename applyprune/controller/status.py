@@ -94,10 +94,10 @@ def after(
     ConfigMap's name and the set's id. ``now`` is the time of changes, RFC 3339 in UTC.
     """
     status = {"observedGeneration": UNOBSERVED, **before}
-    if result.ready is not ConditionStatus.SAME:
-        # A suspended Bundle shows the last generation that was tried, as in Flux: otherwise a
-        # change of the spec and of suspend in one edit would be ready without an apply.
-        status["observedGeneration"] = generation  # guard: suspended-generation
+    # A suspended Bundle shows the last generation that was tried, as in Flux: otherwise a change of
+    # the spec and of suspend in one edit would be ready without an apply.
+    if result.ready is not ConditionStatus.SAME:  # guard: suspended-generation
+        status["observedGeneration"] = generation
     if requested:
         status["lastHandledReconcileAt"] = requested
     if inventory is not None:
@@ -182,12 +182,16 @@ def _conditions(
     return conditions
 
 
+def is_tried(status: Mapping[str, Any], generation: int | None) -> bool:
+    """Return whether a status is about this generation: one before it says nothing of it."""
+    return status.get("observedGeneration") == generation  # guard: tried-generation
+
+
 def is_ready(status: Mapping[str, Any], generation: int | None) -> bool:
     """Return whether a Bundle is ready in its current generation."""
     ready = condition_of(status, Condition.READY)
-    # guard: ready-generation
-    observed = {status.get("observedGeneration"), ready.get("observedGeneration", generation)}
-    return observed == {generation} and ready.get("status") == "True"
+    own = ready.get("observedGeneration", generation) == generation
+    return is_tried(status, generation) and own and ready.get("status") == "True"
 
 
 def condition_of(status: Mapping[str, Any], kind: Condition) -> Mapping[str, Any]:
@@ -197,7 +201,7 @@ def condition_of(status: Mapping[str, Any], kind: Condition) -> Mapping[str, Any
 
 
 def state_of(status: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what of a status an Event is about: a retry that changes none of it is no news."""
+    """Return what of a status an Event is about: a retry changes none of it."""
     ready = condition_of(status, Condition.READY)
     failing = [(one["object"], one.get("namespace")) for one in status.get("failing") or ()]
     return (

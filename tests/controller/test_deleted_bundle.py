@@ -56,6 +56,21 @@ def test_field_that_decides_no_removal_blocks_none(name: str) -> None:
     assert found.bundle.spec.timeout == 300
 
 
+@pytest.mark.parametrize(
+    ("source", "is_secret"),
+    [
+        ({"inline": ""}, False),
+        ({"configMapRefs": [{"name": "a"}]}, False),
+        ({"secretRefs": [{"name": "a"}]}, True),
+        ({"inline": "", "secretRefs": [{"name": "a/b"}]}, True),
+        ("a text", False),
+    ],
+)
+def test_secret_source_stays_one_at_a_removal(source: object, is_secret: bool) -> None:
+    """Its objects have values of it until they are gone, and webhooks may quote them."""
+    assert deleted({"source": source, "timeout": "soon"}).bundle.has_secret_source is is_secret
+
+
 DECIDING: dict[str, tuple[Any, str]] = {
     "no spec": (None, "spec: must be an object"),
     "a text": ("x", "spec: must be an object"),

@@ -319,8 +319,8 @@ def test_bundles_without_permission_for_one_kind_apply_the_rest(
             }
             tenant.bundle(name, config_map(name), quota, serviceAccountName="half", interval="10m")
         for name in names:
-            message = tenant.failed(name, "ApplyFailed", within=60)
-            assert f"resourcequota/{name}" in message
+            tenant.failed(name, "ApplyFailed", within=60)
+            message = tenant.failures(name)[f"resourcequota/{name}"]
             assert "resourcequotas" in message
             assert "forbidden" in message
         assert all(tenant.exists(*names))

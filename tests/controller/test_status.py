@@ -24,7 +24,9 @@ from applyprune.controller.status import (
     ReconcileResult,
     after,
     is_ready,
+    is_tried,
     progressing,
+    state_of,
 )
 from applyprune.errors import (
     Conflict,
@@ -132,6 +134,77 @@ def test_new_generation_is_not_ready() -> None:
     assert begun["observedGeneration"] == 3
     assert not is_ready(begun, 3)
     assert not is_ready({}, None)
+    assert (is_tried(status, 3), is_tried(begun, 4)) == (True, False)
+
+
+SUSPENDED = ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true")
+
+
+def test_suspended_change_is_not_observed() -> None:
+    """Changed and suspended in one edit: neither kubectl wait nor a dependent takes it as ready."""
+    applied = done({}, GOOD, EARLY)
+    status = after(applied, SUSPENDED, generation=4, now=LATE, requested="1")
+    assert status["observedGeneration"] == 3
+    assert status["lastHandledReconcileAt"] == "1"
+    assert not is_ready(status, 4)
+    ready, reconciling = status["conditions"][:2]
+    # kubectl wait compares the generation of the condition with that of the object.
+    assert (ready["status"], ready["observedGeneration"]) == ("True", 3)
+    assert (reconciling["reason"], reconciling["observedGeneration"]) == ("Suspended", 4)
+    assert reconciling["message"] == "spec.suspend is true"
+    # A status that an earlier version has written.
+    assert not is_ready({**status, "observedGeneration": 4}, 4)
+
+
+@pytest.mark.parametrize("before", [{}, {"observedGeneration": -1}])
+def test_bundle_that_was_never_applied_is_not_observed(before: dict[str, Any]) -> None:
+    """Also where the CRD of an earlier version gives the status no default."""
+    for status in (
+        after(before, SUSPENDED, generation=1, now=EARLY),
+        progressing(before, 1, EARLY),
+    ):
+        assert status["observedGeneration"] == -1
+        assert words(status)["Ready"] == ("Unknown", "Progressing")
+        assert not is_ready(status, 1)
+
+
+def message(status: dict[str, Any], kind: str) -> str:
+    """Return the message of a condition."""
+    return str(next(one["message"] for one in status["conditions"] if one["type"] == kind))
+
+
+LONG = "x" * 300
+
+
+@pytest.mark.parametrize("reason", sorted(Reason))
+def test_condition_says_what_is_wrong_once(reason: Reason) -> None:
+    """What is wrong is in Ready, and the conditions beside it are short."""
+    one = replace(BAD, reason=reason, message=LONG)
+    status = done({}, one, EARLY)
+    assert message(status, "Ready") == LONG
+    others = [message(status, kind) for kind in ("Reconciling", "Stalled", "PruneBlocked")]
+    assert all(len(other) < 80 for other in others), others
+    stalls = reason in STALLING
+    assert words(status)["Reconciling"][0] == str(not stalls)
+    assert words(status)["Stalled"][0] == str(stalls)
+    assert f"it is retried after {reason}" == others[0] or stalls
+
+
+def test_objects_that_fail_are_explained_once() -> None:
+    """Ready counts and names them, and their messages are in the list of those that fail."""
+    failing = {
+        ref(name): FailedObject(ref(name), f"{name} {LONG}", ProblemKind.RUN_FAILED)
+        for name in "abcde"
+    }
+    run = RunResult(failing=failing)
+    assert run.summary == ("5 objects failed: configmap/a, configmap/b, configmap/c and 2 more")
+    assert [one.ref.name for one in run.failed] == list("abcde")
+    assert RunResult(failing={ref("a"): failing[ref("a")]}).summary == (
+        "1 object failed: configmap/a"
+    )
+    refusal = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused", reason=LONG)
+    assert RunResult(refusal=refusal).summary == "the prune is refused"
+    assert RunResult().summary == ""
 
 
 PENDING = PendingPlan(
@@ -151,6 +224,31 @@ def ended(pending: PendingPlan | None, refusal: Problem | None = None) -> Reconc
     ready = ConditionStatus.READY if pending is None else ConditionStatus.NOT_READY
     reason = Reason.APPLIED if pending is None else pending.reason
     return ReconcileResult(ready, reason, "m", "sha256:a", followed, pending)
+
+
+NEWS: dict[str, ReconcileResult] = {
+    "another reason": replace(BAD, reason=Reason.FORBIDDEN),
+    "another revision": replace(BAD, revision="sha256:c"),
+    "it is ready": GOOD,
+    "another object fails": replace(
+        BAD,
+        run_result=RunResult(
+            failing={ref("b"): FailedObject(ref("b"), "no", ProblemKind.RUN_FAILED)}
+        ),
+    ),
+    "a plan waits": ended(PENDING),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NEWS))
+def test_event_is_about_a_change_of_state(name: str) -> None:
+    """Not about a retry, nor about other words for the same."""
+    failing = {ref("a"): FailedObject(ref("a"), "no", ProblemKind.RUN_FAILED)}
+    bad = replace(BAD, run_result=RunResult(failing=failing))
+    before = done({}, bad, EARLY)
+    retried = done(before, replace(bad, message="other words"), LATE)
+    assert state_of(before) == state_of(retried)
+    assert state_of(before) != state_of(done(before, NEWS[name], LATE))
 
 
 def test_lists_are_bounded() -> None:
@@ -242,6 +340,8 @@ def test_source_lines_are_never_in_the_status() -> None:
         excerpt="password: hunter2\n          ^",
     )
     assert problem_message(problem) == "secret/a[x]:3: wrong"
+    aged = replace(problem, reason="by kubectl 3s ago", lasting_reason="by kubectl")
+    assert problem_message(aged) == "secret/a[x]:3: wrong: by kubectl"
     assert len(problem_message(Problem(ProblemKind.RUN_FAILED, "a\n b" * 1000))) == 400
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import json
 import os
 import pty
-import secrets
 import subprocess
 import sys
 import time
@@ -17,6 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.actors import ALICE
+from tests.support.canaries import (
+    BROKEN_OBJECTS,
+    BROKEN_TEXTS,
+    NUMBER,
+    OTHER,
+    REFUSED,
+    TOKEN,
+    TRACES,
+    annotated,
+    encoded,
+    secret,
+    untold,
+)
 from tests.support.command import applyprune
 from tests.support.stage import Stage
 from tests.support.webhook import Webhook
@@ -28,100 +39,7 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.api import Api
 
-TOKEN = f"tk{secrets.token_hex(12)}"
-"""Stands in every field of every Secret, and nowhere else; another one in each run."""
-OTHER = f"tk{secrets.token_hex(12)}"
-"""What the Secrets in the cluster hold where they differ."""
 FORMATS = ("json", "jsonl", "junit", "github", "gitlab", "markdown", "name")
-
-
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
-def traces(token: str) -> list[str]:
-    """Return what a leak would look like: raw, hex, and base64 at each of its three alignments."""
-    found = [token, token.encode().hex(), token[::-1], token[:12], token[-12:]]
-    for shift in range(3):
-        # The characters in the middle do not depend on what stands around the token.
-        whole = _encoded("x" * shift + token)
-        found.append(whole[8:28])
-    return found
-
-
-NUMBER = secrets.randbelow(10**12) + 10**12
-TRACES = [str(NUMBER), *(trace for token in (TOKEN, OTHER) for trace in traces(token))]
-
-
-def secret(name: str = "key", **content: Any) -> dict[str, Any]:
-    """Return a Secret, by default with the token in ``data`` and in ``stringData``."""
-    content = content or {
-        "data": {"encoded": _encoded(TOKEN), "more": _encoded(f"x{TOKEN}y")},
-        "stringData": {"plain": TOKEN, "lines": f"a\n{TOKEN}\nb"},
-    }
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, **content}
-
-
-def annotated(name: str = "key") -> dict[str, Any]:
-    """Return a Secret that kubectl has left its copy of the values on."""
-    copy = json.dumps(secret(name))
-    one = secret(name)
-    one["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": copy}
-    return one
-
-
-BROKEN_TEXTS: dict[str, str] = {
-    "a quote never closed": f'kind: Secret\napiVersion: v1\ndata:\n  a: "{TOKEN}\n',
-    "a bracket never closed": f"kind: Secret\napiVersion: v1\ndata: {{a: {TOKEN}\n",
-    "a tab": f"kind: Secret\napiVersion: v1\ndata:\n\ta: {TOKEN}\n",
-    "less indented": f"kind: Secret\napiVersion: v1\ndata:\n    a: b\n  {TOKEN}: c\n",
-    "a text between": f"kind: Secret\napiVersion: v1\ndata:\n  a: b\n{TOKEN}\nstringData: {{}}\n",
-    "no kind": f"apiVersion: v1\nmetadata: {{name: a}}\nstringData:\n  a: {TOKEN}\n",
-    "an alias that is none": f"kind: Secret\napiVersion: v1\ndata:\n  a: *{TOKEN}\n",
-    "a tag of YAML's": f"kind: Secret\napiVersion: v1\ndata:\n  a: !!{TOKEN} b\n",
-    "a tag in brackets": f"kind: Secret\napiVersion: v1\ndata:\n  a: !<{TOKEN}> b\n",
-    "a sign that begins nothing": f"kind: Secret\napiVersion: v1\ndata:\n  a: @{TOKEN}\n",
-    "a tag": f"kind: Secret\napiVersion: v1\ndata:\n  a: !{TOKEN} b\n",
-    "the same key": f"kind: Secret\napiVersion: v1\ndata:\n  a: {TOKEN}\n  a: {TOKEN}\n",
-    "a key that is a token twice": (
-        f"kind: Secret\napiVersion: v1\nstringData:\n  k: |\n    {TOKEN}\n  k: |\n    {TOKEN}\n"
-    ),
-    "JSON that stops": '{"kind": "Secret", "apiVersion": "v1", "data": {"a": "' + TOKEN,
-    "a list without end": f"kind: List\napiVersion: v1\nitems:\n- kind: Secret\n  data: [{TOKEN}\n",
-    "control characters": f"kind: Secret\napiVersion: v1\ndata:\n  a: {TOKEN}\x01\n",
-}
-BROKEN_OBJECTS: dict[str, Any] = {
-    "data is a list": secret(data=[TOKEN]),
-    "data is a text": secret(data=TOKEN),
-    "a value is a number": secret(data={"a": NUMBER}, stringData={"b": TOKEN}),
-    "a value is a mapping": secret(stringData={"a": {"b": TOKEN}}),
-    "a value is a list": secret(stringData={"a": [TOKEN]}),
-    "not base64": secret(data={"a": f"{TOKEN}!"}),
-    "both": secret(data={"a": _encoded(TOKEN)}, stringData={"a": TOKEN}),
-    "the name is a mapping": {**secret(), "metadata": {"name": {"a": TOKEN}}},
-    "no name": {**secret(), "metadata": {}},
-    "in a list": {"apiVersion": "v1", "kind": "List", "items": [secret(), secret(data=[TOKEN])]},
-}
-REFUSED: dict[str, Any] = {
-    "an unknown field": {**secret(), "date": {"a": _encoded(TOKEN)}},
-    "a key that is none": secret(stringData={"a b": TOKEN}),
-    "a certificate that is none": secret(
-        type="kubernetes.io/tls", data={"tls.crt": _encoded(TOKEN), "tls.key": _encoded(TOKEN)}
-    ),
-    "docker settings that are none": secret(
-        type="kubernetes.io/dockerconfigjson", data={".dockerconfigjson": _encoded(TOKEN)}
-    ),
-    "immutable is a text": {**secret(), "immutable": TOKEN},
-    "the type is the token, too long": {**secret(), "type": TOKEN * 40},
-    "too large": secret(data={"a": _encoded(TOKEN * 40_000)}),
-    "a rule over its values": {
-        **annotated(),
-        "metadata": {
-            "name": "key",
-            "annotations": {"applyprune.dev/ready-when": "self.data.encoded.nothing"},
-        },
-    },
-}
 
 
 @dataclass
@@ -169,17 +87,11 @@ def teller(plane: Plane, namespace: str, tmp_path: Path, monkeypatch: pytest.Mon
     return Teller(plane, namespace, folder)
 
 
-def untold(told: str) -> None:
-    """Fail when any trace of a token is in what was told; the message shows none of it."""
-    leaks = [told[max(0, told.find(one) - 80) : told.find(one)] for one in TRACES if one in told]
-    assert leaks == [], "a value stands behind this"
-
-
 def test_traces_of_a_secret_would_be_found() -> None:
     """Else the tests below would prove nothing."""
     for shift in range(6):
         around = "s" * shift
-        assert any(one in _encoded(f"{around}{TOKEN}{around}") for one in TRACES)
+        assert any(one in encoded(f"{around}{TOKEN}{around}") for one in TRACES)
     with pytest.raises(AssertionError):
         untold(f"error: {TOKEN}")
 
@@ -250,8 +162,8 @@ def _drifted(teller: Teller, api: Api, folder: Path) -> str:
     _made(teller)
     path = f"/api/v1/namespaces/{teller.namespace}/secrets/key"
     body = api.get(path)
-    body["data"]["encoded"] = _encoded(OTHER)
-    body["data"]["foreign"] = _encoded(OTHER)
+    body["data"]["encoded"] = encoded(OTHER)
+    body["data"]["foreign"] = encoded(OTHER)
     assert api("PUT", path, body)[0] == 200
     source = _with(folder, secret(), annotated("other"))
     told = teller.tell("status web --drift", code={0, 1})
@@ -265,7 +177,7 @@ def _drifted(teller: Teller, api: Api, folder: Path) -> str:
 def _contended(teller: Teller, api: Api, folder: Path) -> str:
     _made(teller)
     path = f"/api/v1/namespaces/{teller.namespace}/secrets/key"
-    body = secret(data={"encoded": _encoded(OTHER), "plain": _encoded(OTHER)})
+    body = secret(data={"encoded": encoded(OTHER), "plain": encoded(OTHER)})
     status, reply = api(
         "PATCH",
         f"{path}?fieldManager={ALICE}&force=true",

@@ -59,6 +59,7 @@ _PART = "tests/engine/test_part_of_a_set.py::"
 _RIGHTS = "tests/engine/checks/test_permissions.py::"
 _OBSERVATION = "tests/model/test_holder_observation.py::"
 _OBSERVED_LOCK = "tests/engine/inventory/test_observed_lock.py::"
+_STATUS = "tests/controller/test_status.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
 
 _MARKS = "tests/engine/guards/test_marks.py::"
@@ -1554,6 +1555,41 @@ MUTATIONS = (
         LINE,
         "pass",
         "tests/controller/test_false_absence.py::test_webhook_answers_the_end_of_a_bundle_with_404",
+    ),
+    Mutation(
+        "the generation of a suspended Bundle",
+        ("suspended-generation",),
+        "if .*:",
+        "if 1:",
+        f"{_STATUS}test_suspended_change_is_not_observed",
+    ),
+    Mutation(
+        "the generation that a status is about",
+        ("tried-generation",),
+        "return .*",
+        "return True",
+        f"{_STATUS}test_new_generation_is_not_ready",
+    ),
+    Mutation(
+        "the rule for what comes from a Secret source",
+        ("secret-source",),
+        "if .*:",
+        "if 1:",
+        "tests/controller/test_secret_source.py::test_problem_shows_no_value",
+    ),
+    Mutation(
+        "the Secret source of a deleted Bundle",
+        ("secret-removal",),
+        "= .*",
+        "= False",
+        "tests/controller/test_deleted_bundle.py::test_secret_source_stays_one_at_a_removal",
+    ),
+    Mutation(
+        "the revision of a Secret source",
+        ("secret-revision",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/test_secret_source_untold.py::test_revision_has_no_value",
     ),
     Mutation(
         "what leaves a disabled manifest out",

@@ -157,10 +157,9 @@ class Tenant:
     def condition(self, name: str, kind: str = "Ready") -> tuple[str, str, str]:
         """Return the status, reason and message of a condition of the last generation."""
         found = self.get(name)
-        status = found.get("status", {})
-        for one in status.get("conditions", ()):
+        for one in found.get("status", {}).get("conditions", ()):
             if one["type"] == kind:
-                if status.get("observedGeneration") != found["metadata"]["generation"]:
+                if one["observedGeneration"] != found["metadata"]["generation"]:
                     return "Unknown", "Outdated", one["message"]
                 return one["status"], one["reason"], one["message"]
         return "", "", ""
@@ -190,6 +189,10 @@ class Tenant:
             lambda: self.get(name)["status"].get("lastHandledReconcileAt") == request,
             f"{name} reconciled for {request}",
         )
+
+    def failures(self, name: str) -> dict[str, str]:
+        """Return the messages of the objects that fail."""
+        return {one["object"]: one["message"] for one in self.get(name)["status"]["failing"]}
 
     def gone(self, name: str, **options: Any) -> None:
         """Wait until a Bundle is gone."""

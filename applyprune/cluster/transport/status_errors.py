@@ -38,6 +38,8 @@ _DENIED = (
 # An admission webhook chooses code, reason and causes of its denial; the server adds the beginning
 # of the message.
 _WEBHOOK = r'admission webhook "(?:[^"\\]|\\.)*" denied the request'
+# Go names the port of its own end of a broken connection: another one in each try.
+_OWN_END = r"\b(read|write) (tcp|udp) \S+->"
 # By these codes the server itself would say something that no webhook can know: that the
 # credentials are wrong, that the object has changed or exists, or that a list has expired.
 _NOT_OF_WEBHOOKS = frozenset({401, 409, 410})
@@ -121,6 +123,7 @@ def _error(request: Request, response: RawResponse, status: StatusBody, message:
 def _message(request: Request, response: RawResponse, status: StatusBody) -> str:
     """Return the server's message, made safe; for a Secret, only what cannot hold a value."""
     text = status.message or ("" if _is_html(response) else _decoded(response.raw))
+    text = re.sub(_OWN_END, r"\1 \2 ", text)
     safe = without_values(text) if request.secret else safe_text(text)
     if safe:
         return safe

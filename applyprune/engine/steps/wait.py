@@ -6,6 +6,7 @@ events are watched too, to find out why. What can pass is reported, and waited f
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -166,9 +167,10 @@ class ReadinessWaiter:
         # From now on, an object that is not in the list is known to be gone.
         self._listed.add(source)
 
-    def _state(self, awaited: Awaited) -> Readiness:
+    def _state(self, awaited: Awaited, *, waited: float | None = None) -> Readiness:
+        """Return the readiness; ``waited`` replaces the time since the apply of this run."""
         live = self._live.get(awaited.ref)
-        waited = time.monotonic() - awaited.since
+        waited = time.monotonic() - awaited.since if waited is None else waited
         if live is None or live.body is None:
             return self._absent(awaited)
         if live.uid != self._uids.setdefault(awaited.ref, live.uid):
@@ -223,17 +225,26 @@ class ReadinessWaiter:
                 message = f"{ref} will not become ready"
             hint = f"Not ready yet either: {and_more(others, _SHOWN)}" if others else ""
             reasons = (state.message, *self._more_reasons(ref, state.message))
-            # A container that crashes runs at times, and is no less stuck.
-            last = self._stuck.get(ref, state) if state.status is Status.IN_PROGRESS else state
             error = NotReady(
                 message,
                 location=awaited.origin,
                 reason="; ".join(part for part in reasons if part),
-                lasting_reason=last.fact,
+                lasting_reason=self._fact(state, awaited),
                 hint=hint,
             )
             self.problems[ref] = as_problem(error)
             yield ReadinessReported(ref, state, elapsed, self.problems[ref])
+
+    def _fact(self, state: Readiness, awaited: Awaited) -> str:
+        """Return why an object is not ready, whatever moment the wait ends at.
+
+        A container that crashes runs at times, and is no less stuck. A second, shorter look finds
+        the same reason as the first.
+        """
+        if state.status is not Status.IN_PROGRESS:
+            return state.fact
+        last = self._state(awaited, waited=math.inf)
+        return self._stuck.get(awaited.ref, last if last.stuck else state).fact
 
     def _more_reasons(self, ref: Ref, message: str) -> Iterator[str]:
         """Yield the last problem and the newest warnings that ``message`` lacks."""

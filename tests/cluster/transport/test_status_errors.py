@@ -223,6 +223,14 @@ def test_encoded_reply_is_recognised() -> None:
     )
 
 
+def test_port_of_a_broken_connection_is_removed() -> None:
+    """It is another one in each try, and two tries would have two messages."""
+    told = 'failed calling webhook "w": failed to call webhook: Post "https://w/?timeout=1s": '
+    message = f"{told}read tcp 10.0.0.1:40912->10.0.0.2:443: read: connection reset by peer"
+    error = response_failure(PATCH, status(500, "InternalError", message), CLIENT).error
+    assert error.message == f"{told}read tcp 10.0.0.2:443: read: connection reset by peer"
+
+
 def test_control_sequences_are_removed() -> None:
     error = response_failure(PATCH, status(422, "Inv\x1balid", "\x1b]0;owned\x07"), CLIENT).error
 

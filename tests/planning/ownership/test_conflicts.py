@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -88,6 +88,23 @@ SCALE = cause(
     "kube-controller-manager",
     ' with subresource "scale" using apps/v1 at 2026-11-21T11:59:48Z',
 )
+
+
+def test_lasting_reason_is_the_same_at_any_time() -> None:
+    """The fields, the values and the managers stay; who looks later reads another age."""
+    last = {**scaler(), "status": {"lastScaleTime": "2026-11-21T11:55:00Z"}}
+    image = cause(IMAGE, "kubectl-edit", " using apps/v1 at 2026-11-20T11:00:00Z")
+    first, second = (
+        explain(conflict(SCALE, image), DEPLOYMENT, _there(replicas=5), (last,), now, owned={})
+        for now in (NOW, NOW + timedelta(seconds=1))
+    )
+    assert first.reason != second.reason
+    assert first.lasting_reason == second.lasting_reason
+    assert "ago" not in first.lasting_reason
+    assert "ours 3, theirs 5, owned by kube-controller-manager (Update of scale); " in (
+        first.lasting_reason
+    )
+
 
 LINES: dict[str, tuple[dict[str, str], tuple[dict[str, Any], ...], str]] = {
     "an autoscaler that targets it": (

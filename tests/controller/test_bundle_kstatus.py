@@ -1,0 +1,177 @@
+"""What tools read from a Bundle in each of its states: by kstatus' rules, and by ours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.controller.constants import STALLING, Reason
+from applyprune.controller.pending_plan import PendingPlan, Scope
+from applyprune.controller.result import FailedObject, RunResult
+from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
+from applyprune.model.identity import Ref
+from applyprune.model.plan import Fate, Plan
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.readiness_state import Status
+from applyprune.planning.readiness.kstatus import assess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NOW = "2026-01-01T00:00:00Z"
+REF = Ref("", "ConfigMap", "shop", "a")
+NEW = {"observedGeneration": -1}
+"""The status that the CRD gives a new Bundle."""
+PENDING = PendingPlan(
+    "sha256:d",
+    Scope.DELETIONS,
+    {"prune": 1},
+    ((Fate.PRUNE, REF),),
+    Reason.PENDING_APPROVAL,
+    "m",
+    "s",
+)
+REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "refused")
+FAILING = {REF: FailedObject(REF, "no", ProblemKind.RUN_FAILED)}
+
+
+def ended(
+    before: Mapping[str, Any], ready: ConditionStatus, reason: Reason, generation: int, **more: Any
+) -> dict[str, Any]:
+    """Return the status after a reconcile."""
+    result = ReconcileResult(ready, reason, "m", **more)
+    return after(before, result, generation=generation, now=NOW)
+
+
+def failed(reason: Reason, generation: int = 1, **more: Any) -> dict[str, Any]:
+    """Return the status after a failure."""
+    return ended(NEW, ConditionStatus.NOT_READY, reason, generation, retries=True, **more)
+
+
+APPLIED = ended(NEW, ConditionStatus.READY, Reason.APPLIED, 1)
+SUSPENDED = ended(APPLIED, ConditionStatus.SAME, Reason.SUSPENDED, 2)
+CASES: dict[str, tuple[dict[str, Any], int, Status]] = {
+    "no controller runs": (NEW, 1, Status.IN_PROGRESS),
+    "it is being applied": (progressing(NEW, 1, NOW), 1, Status.IN_PROGRESS),
+    "it is applied": (APPLIED, 1, Status.CURRENT),
+    "its spec has changed": (APPLIED, 2, Status.IN_PROGRESS),
+    "the change is being applied": (progressing(APPLIED, 2, NOW), 2, Status.IN_PROGRESS),
+    "the change of a stalled one is being applied": (
+        progressing(failed(Reason.INVALID_SOURCE), 2, NOW),
+        2,
+        Status.IN_PROGRESS,
+    ),
+    "an object fails": (
+        failed(Reason.APPLY_FAILED, run_result=RunResult(plan=Plan((), ()), failing=FAILING)),
+        1,
+        Status.IN_PROGRESS,
+    ),
+    "it failed and is applied now": (
+        ended(failed(Reason.APPLY_FAILED), ConditionStatus.READY, Reason.APPLIED, 1),
+        1,
+        Status.CURRENT,
+    ),
+    "it stalled and is applied now": (
+        ended(failed(Reason.INVALID_SOURCE), ConditionStatus.READY, Reason.APPLIED, 1),
+        1,
+        Status.CURRENT,
+    ),
+    "a plan waits": (
+        ended(
+            NEW,
+            ConditionStatus.NOT_READY,
+            Reason.PENDING_APPROVAL,
+            1,
+            run_result=RunResult(plan=Plan((), ())),
+            pending=PENDING,
+        ),
+        1,
+        Status.IN_PROGRESS,
+    ),
+    "a guard refuses the prune": (
+        failed(Reason.PRUNE_REFUSED, run_result=RunResult(plan=Plan((), ()), refusal=REFUSAL)),
+        1,
+        Status.FAILED,
+    ),
+    "it is created suspended": (
+        ended(NEW, ConditionStatus.SAME, Reason.SUSPENDED, 1),
+        1,
+        Status.IN_PROGRESS,
+    ),
+    "it is changed and suspended in one edit": (SUSPENDED, 2, Status.IN_PROGRESS),
+    "it is resumed": (SUSPENDED, 3, Status.IN_PROGRESS),
+    "it is resumed and being applied": (progressing(SUSPENDED, 3, NOW), 3, Status.IN_PROGRESS),
+    "it is resumed and applied": (
+        ended(SUSPENDED, ConditionStatus.READY, Reason.APPLIED, 3),
+        3,
+        Status.CURRENT,
+    ),
+    **{
+        f"a failure: {reason}": (
+            failed(reason),
+            1,
+            Status.FAILED if reason in STALLING else Status.IN_PROGRESS,
+        )
+        for reason in Reason
+    },
+}
+
+
+def kstatus(body: Mapping[str, Any]) -> Status:
+    """Return what kstatus computes for a custom resource (cli-utils, pkg/kstatus/status)."""
+    metadata, status = body["metadata"], body["status"]
+    if metadata.get("deletionTimestamp"):
+        return Status.TERMINATING
+    if status.get("observedGeneration", metadata["generation"]) != metadata["generation"]:
+        return Status.IN_PROGRESS
+    conditions = status.get("conditions", ())
+    for condition in conditions:
+        if condition["type"] == "Reconciling" and condition["status"] == "True":
+            return Status.IN_PROGRESS
+        if condition["type"] == "Stalled" and condition["status"] == "True":
+            return Status.FAILED
+    for condition in conditions:
+        if condition["type"] == "Ready":
+            return Status.CURRENT if condition["status"] == "True" else Status.IN_PROGRESS
+    return Status.CURRENT
+
+
+def bundle(status: dict[str, Any], generation: int, **metadata: Any) -> dict[str, Any]:
+    """Return a Bundle as the server stores it."""
+    return {
+        "apiVersion": "applyprune.dev/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": "web", "namespace": "shop", "generation": generation, **metadata},
+        "status": status,
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tools_read_the_state_of_a_bundle(name: str) -> None:
+    """Ready only if the last generation is applied, however long nobody writes a status."""
+    status, generation, expected = CASES[name]
+    body = bundle(status, generation)
+    assert kstatus(body) is expected
+    assert assess(body, waited=3600.0, has_status=True).status is expected
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_deleted_bundle_is_terminating(name: str) -> None:
+    """In every state."""
+    status, generation, _ = CASES[name]
+    body = bundle(status, generation, deletionTimestamp=NOW)
+    assert kstatus(body) is Status.TERMINATING
+    assert assess(body).status is Status.TERMINATING
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kubectl_waits_for_the_last_generation(name: str) -> None:
+    """`kubectl wait` reads the condition alone, and ignores one of an older generation."""
+    status, generation, expected = CASES[name]
+    met = any(
+        (one["type"], one["status"]) == ("Ready", "True")
+        and one["observedGeneration"] >= generation
+        for one in status.get("conditions", ())
+    )
+    assert met is (expected is Status.CURRENT)

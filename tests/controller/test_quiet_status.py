@@ -1,0 +1,247 @@
+"""A Bundle that keeps failing for one reason writes its status once, and one Event."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import combinations, count
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map
+from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.stage import Stage
+from tests.support.waiting import eventually
+from tests.support.webhook import CONFIGURATIONS, Webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api, AuditTrail
+    from tests.support.controller import Controller, Tenant
+
+AGAIN: dict[str, Any] = {"retryInterval": "1s", "interval": "1s"}
+SHORT = 60
+
+
+def applied(tenant: Tenant) -> None:
+    """Not a failure: a Bundle without a change."""
+    tenant.bundle("web", config_map("a"), **AGAIN)
+
+
+def conflict(tenant: Tenant) -> None:
+    """Another manager owns a field, since a time that grows."""
+    tenant.put("configmaps", config_map("a", "theirs"))
+    tenant.bundle("web", config_map("a"), config_map("b"), **AGAIN)
+
+
+def quota(tenant: Tenant) -> None:
+    """No Service may be created."""
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+    tenant.put("resourcequotas", {**body, "spec": {"hard": {"count/services": "0"}}})
+    path = tenant.path("resourcequotas", "none")
+    eventually(lambda: "used" in tenant.api.get(path)["status"], "the quota is counted")
+    tenant.bundle("web", config_map("a"), SERVICE, **AGAIN)
+
+
+def not_ready(tenant: Tenant) -> None:
+    """No node runs its Pods."""
+    tenant.bundle("web", DEPLOYMENT, wait=True, timeout="3s", **AGAIN)
+
+
+def forbidden(tenant: Tenant) -> None:
+    """The account may only write ConfigMaps."""
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
+    tenant.account("some", rule)
+    tenant.bundle("web", config_map("a"), SERVICE, serviceAccountName="some", **AGAIN)
+
+
+def missing_source(tenant: Tenant) -> None:
+    """There is no such ConfigMap."""
+    tenant.bundle("web", source={"configMapRefs": [{"name": "src"}]}, **AGAIN)
+
+
+def invalid_source(tenant: Tenant) -> None:
+    """It is not YAML."""
+    tenant.bundle("web", source={"inline": "["}, **AGAIN)
+
+
+def missing_account(tenant: Tenant) -> None:
+    """There is no such ServiceAccount."""
+    tenant.bundle("web", config_map("a"), serviceAccountName="nobody", **AGAIN)
+
+
+def dependency(tenant: Tenant) -> None:
+    """What it depends on does not exist."""
+    tenant.bundle("web", config_map("a"), dependsOn=[{"name": "db"}], **AGAIN)
+
+
+def refused_prune(tenant: Tenant) -> None:
+    """A guard holds up a prune of half of the set."""
+    tenant.bundle("web", *(config_map(f"a{number}") for number in range(8)), **AGAIN)
+    tenant.ready("web")
+    tenant.bundle("web", config_map("a0"), **AGAIN)
+
+
+@contextmanager
+def locked(tenant: Tenant, kubeconfig: Path) -> Iterator[None]:
+    """Hold the inventory lock of a Bundle's set, as a run on another machine that works on it."""
+    stage = Stage(kubeconfig, tenant.namespace, "held")
+    stage.run(config_map("a"))
+    over = Event()
+
+    def renew() -> None:
+        for renewals in count():
+            take_from_elsewhere(stage, replace(ELSEWHERE, renewals=renewals))
+            if over.wait(3):
+                return
+
+    take_from_elsewhere(stage)
+    thread = Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        tenant.bundle("web", config_map("a"), inventoryName="held", **AGAIN)
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+QUICK: Mapping[str, tuple[Callable[[Tenant], None], str]] = {
+    "applied": (applied, "Applied"),
+    "conflict": (conflict, "Conflicts"),
+    "quota": (quota, "ApplyFailed"),
+    "not ready": (not_ready, "NotReady"),
+    "forbidden": (forbidden, "ApplyFailed"),
+    "missing source": (missing_source, "SourceNotFound"),
+    "invalid source": (invalid_source, "InvalidSource"),
+    "missing account": (missing_account, "ServiceAccountNotFound"),
+    "dependency": (dependency, "DependencyNotReady"),
+    "refused prune": (refused_prune, "PruneRefused"),
+}
+
+
+def passes(running: Controller, tenant: Tenant) -> int:
+    """Return how often the Bundle of a tenant was reconciled."""
+    return sum(
+        (line["message"], line.get("namespace")) == ("bundle reconciled", tenant.namespace)
+        for line in running.lines
+    )
+
+
+def settle(running: Controller, tenant: Tenant, reason: str, *, retries: int) -> None:
+    """Wait until a Bundle has a state for a reason, and was retried that often since."""
+
+    def is_settled() -> bool:
+        return tenant.condition("web")[1] == reason
+
+    eventually(is_settled, f"{reason}: {tenant.get('web').get('status')}", within=60)
+    first = passes(running, tenant)
+    eventually(lambda: passes(running, tenant) >= first + retries, f"{reason} retried", within=90)
+
+
+def written(audit: AuditTrail, tenant: Tenant) -> list[Any]:
+    """Return the statuses that the controller has written, without their times."""
+    return [
+        event["requestObject"]["status"]
+        for event in audit.events()
+        if event["userAgent"].startswith("applyprune/")
+        and event["verb"] in {"update", "patch"}
+        and event["objectRef"].get("namespace") == tenant.namespace
+        and event["objectRef"].get("subresource") == "status"
+    ]
+
+
+def check(audit: AuditTrail, tenant: Tenant, case: str) -> None:
+    """Check what a Bundle of one or two generations has written."""
+    generations = tenant.get("web")["metadata"]["generation"]
+    statuses = written(audit, tenant)
+    # Each generation is said to be applied, and then its result.
+    assert len(statuses) <= 2 * generations, (case, statuses)
+    events = [
+        (event["reason"], event["count"])
+        for event in tenant.api.get(tenant.path("events"))["items"]
+        if event["involvedObject"]["kind"] == "Bundle"
+    ]
+    assert len(events) == len(set(events)) <= generations, (case, events)
+    assert all(count == 1 for _, count in events), (case, events)
+    status = tenant.get("web")["status"]
+    messages = [one["message"] for one in (*status["conditions"], *status.get("failing", ()))]
+    long = [message for message in messages if len(message) > SHORT]
+    assert not [pair for pair in combinations(long, 2) if pair[0] in pair[1] or pair[1] in pair[0]]
+    assert Counter(len(message) > SHORT for message in messages[1:3])[True] == 0, messages
+
+
+def test_failing_bundle_writes_its_status_once(
+    running: Controller, site_audit: AuditTrail, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Whatever fails, however often it is retried."""
+    tenants = {case: new_tenant() for case in QUICK}
+    for case, (begin, _) in QUICK.items():
+        begin(tenants[case])
+    for case, (_, reason) in QUICK.items():
+        settle(running, tenants[case], reason, retries=3)
+    for case, tenant in tenants.items():
+        check(site_audit, tenant, case)
+
+
+def test_bundle_that_is_refused_slowly_writes_its_status_once(
+    running: Controller,
+    site: Plane,
+    site_api: Api,
+    site_audit: AuditTrail,
+    new_tenant: Callable[[], Tenant],
+) -> None:
+    """The lock is waited for, and a dead webhook is called again and again, in each reconcile."""
+    denied, dead, held = (new_tenant() for _ in range(3))
+    denial = {"code": 403, "message": "no"}
+    webhook = CONFIGURATIONS.format(kind="validating")
+    home = {"matchLabels": {"kubernetes.io/metadata.name": dead.namespace}}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["*"],
+        "resources": ["services"],
+    }
+    called = {
+        "name": "dead.example.com",
+        # Nobody listens there.
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [rule],
+        "namespaceSelector": home,
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+    }
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": f"dead-{dead.namespace}"},
+        "webhooks": [called],
+    }
+
+    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
+        return denial if request["name"] == "web" else None
+
+    def calls() -> bool:
+        status, answer = site_api("POST", f"{dead.path('services')}?dryRun=All", SERVICE)
+        return status == 500 and "dead.example.com" in answer["message"]
+
+    assert site_api("POST", webhook, body)[0] == 201
+    try:
+        with (
+            Webhook(site, site_api, denied.namespace, ("CREATE",), reply, resources=("*",)),
+            locked(held, site.kubeconfig),
+        ):
+            eventually(calls, "the dead webhook is called")
+            for tenant in (denied, dead):
+                tenant.bundle("web", config_map("a"), SERVICE, **AGAIN)
+            settle(running, denied, "ApplyFailed", retries=3)
+            settle(running, dead, "ApplyFailed", retries=2)
+            settle(running, held, "InventoryLocked", retries=2)
+            for case, tenant in {"denied": denied, "dead": dead, "held": held}.items():
+                check(site_audit, tenant, case)
+    finally:
+        site_api("DELETE", f"{webhook}/dead-{dead.namespace}")
