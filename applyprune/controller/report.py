@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from applyprune.controller.bundle import Bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
-from applyprune.controller.constants import Key, Reason
+from applyprune.controller.constants import Condition, Key, Reason
 from applyprune.controller.drift.drift_report import reverted_words
 from applyprune.controller.result import RunResult, problem_message
 from applyprune.controller.runtime.event_recorder import EventRecorder, EventType, utc_now
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.runtime.metrics import Metrics
-from applyprune.controller.status import ConditionStatus, ReconcileResult, after, state_of
+from applyprune.controller.status import (
+    ConditionStatus,
+    ReconcileResult,
+    after,
+    condition_of,
+    state_of,
+)
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject
@@ -55,14 +63,22 @@ class Reporter:
         key = (live.ref.namespace, live.ref.name)
         self.metrics.passed(key, result, seconds, status)
         self._log(key, result, seconds)
-        self._events(stored or live, result, is_news=state_of(before) != state_of(status))
+        self._events(stored or live, result, before, is_news=state_of(before) != state_of(status))
 
-    def _events(self, live: LiveObject, result: ReconcileResult, *, is_news: bool) -> None:
+    def _events(
+        self,
+        live: LiveObject,
+        result: ReconcileResult,
+        before: Mapping[str, Any],
+        *,
+        is_news: bool,
+    ) -> None:
         """Write an Event for a change of the objects, or of the Bundle's state; not for a retry."""
         run_result = result.run_result or RunResult()
         run = run_result.run
         if result.ready is ConditionStatus.READY:
-            if is_news or run_result.changed:
+            was_ready = condition_of(before, Condition.READY).get("status") == "True"
+            if run_result.changed or not was_ready:
                 self.recorder.event(live, EventType.NORMAL, result.reason, _summary(result), run)
         elif result.ready is ConditionStatus.NOT_READY and is_news:
             waits = result.reason is Reason.PENDING_APPROVAL

@@ -66,6 +66,13 @@ _SERVER = frozenset(
 )
 
 
+_WORDS = {
+    **{kind: f"it failed ({kind})" for kind in ProblemKind if kind not in _SERVER},
+    ProblemKind.INPUT_ERROR: "the manifest is invalid",
+    ProblemKind.SERVER_WARNING: "the API server warns about it",
+}
+
+
 def shown_parts(problem: Problem) -> tuple[str, ...]:
     """Return the parts of a problem that hold no value of the source; one says so if some do."""
     # guard: secret-source
@@ -81,8 +88,8 @@ def shown_parts(problem: Problem) -> tuple[str, ...]:
         ours = problem.message.partition(": ")[2]
         if text := without_values(problem.message) or without_values(ours):
             return where, text
-        return where, f"the API server refuses it{_at(problem)} ({problem.kind}); {_NOT_SHOWN}"
-    return where, f"{problem.kind}{_at(problem)}; {_NOT_SHOWN}"
+    what = _WORDS.get(problem.kind, f"the API server refuses it ({problem.kind})")
+    return where, f"{what}{_at(problem)}; {_NOT_SHOWN}"
 
 
 def _conflict(problem: Problem) -> str:

@@ -124,4 +124,4 @@ def test_path_is_shown_as_far_as_it_is_of_the_schema(path: tuple[str | int, ...]
     """A key of a map may be confidential, and a value with a wrong indent becomes a key."""
     problem = Problem(ProblemKind.INVALID, VALUE, field=path)
     shown = shown_parts(problem)[1]
-    assert shown == f"the API server refuses it{PATHS[path]} (Invalid); {HIDDEN}"
+    assert shown == f"the API server refuses it (Invalid){PATHS[path]}; {HIDDEN}"
