@@ -49,7 +49,7 @@ def looked(tenant: Tenant, mark: str, name: str = "web") -> None:
     eventually(lambda: tenant.get(name)["status"].get("lastHandledReconcileAt") == mark, mark)
 
 
-def told(tenant: Tenant, name: str = "web") -> str:
+def messages(tenant: Tenant, name: str = "web") -> str:
     """Return the messages of all conditions: what would be deleted is in PruneBlocked."""
     return " ".join(one["message"] for one in tenant.get(name)["status"]["conditions"])
 
@@ -85,7 +85,7 @@ def test_deletions_wait_for_their_approval(tenant: Tenant) -> None:
         "Drifted": ("False", "NoDrift"),
     }
     call = f"annotate bundles.applyprune.dev web -n {tenant.namespace} --overwrite"
-    assert f"{call} applyprune.dev/approve={plan['digest']}" in told(tenant)
+    assert f"{call} applyprune.dev/approve={plan['digest']}" in messages(tenant)
     # A hotfix is not held up, and does not change what waits.
     tenant.bundle("web", config_map("a", "hotfix"), config_map("d"), *stay, approval="Prune")
     eventually(lambda: tenant.value("a") == "hotfix")
@@ -96,7 +96,7 @@ def test_deletions_wait_for_their_approval(tenant: Tenant) -> None:
     fewer = pending(tenant, but=plan["digest"])
     assert shown(fewer) == ["prune configmap/c"]
     approve(tenant, plan["digest"])
-    eventually(lambda: "is about another plan" in told(tenant))
+    eventually(lambda: "is about another plan" in messages(tenant))
     assert tenant.exists("b", "c") == [True, True]
     approve(tenant, fewer["digest"])
     status = tenant.ready("web")
@@ -152,7 +152,7 @@ def test_whole_plan_waits_for_its_approval(tenant: Tenant, site_audit: AuditTrai
     tenant.bundle("web", config_map("a", "newer"), approval="Always")
     newer = pending(tenant, but=change["digest"])
     approve(tenant, change["digest"])
-    eventually(lambda: "is about another plan" in told(tenant))
+    eventually(lambda: "is about another plan" in messages(tenant))
     assert written(site_audit, tenant) == []
     assert (tenant.value("a"), tenant.exists("b")) == ("v", [True])
     approve(tenant, newer["digest"])
@@ -188,7 +188,7 @@ def test_new_value_of_a_secret_is_another_plan(
     write("second-canary")
     second = pending(tenant, but=first["digest"])
     approve(tenant, first["digest"])
-    eventually(lambda: "is about another plan" in told(tenant))
+    eventually(lambda: "is about another plan" in messages(tenant))
     assert not tenant.api.exists(tenant.path("secrets", "s"))
     approve(tenant, second["digest"])
     tenant.ready("web")
@@ -235,7 +235,7 @@ def test_approval_of_another_bundle_approves_nothing(
         looked(tenant, str(number), "db")
         assert written(site_audit, tenant) == []
         assert tenant.exists("db-a", "db-b") == [True, True]
-    assert "is not a digest" in told(tenant, "db")
+    assert "is not a digest" in messages(tenant, "db")
     approve(tenant, digests["db"], "db")
     tenant.ready("db")
     assert tenant.exists("db-a", "db-b", "web-b") == [True, False, True]

@@ -336,7 +336,7 @@ def test_bundles_without_permission_for_one_kind_apply_the_rest(
         # Retried again and again, and reported once.
         assert [one[1] for one in tenant.events("b0")] == ["ApplyFailed"]
         # A namespace outside --watch-namespaces is left alone.
-        assert "status" not in other.get("web")
+        assert other.get("web")["status"] == {"observedGeneration": -1}
         # With the right, it recovers by itself.
         tenant.account(
             "half",
