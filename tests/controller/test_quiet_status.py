@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import combinations, count
@@ -109,6 +110,19 @@ def locked(tenant: Tenant, kubeconfig: Path) -> Iterator[None]:
         thread.join()
 
 
+def pending(tenant: Tenant) -> None:
+    """Its plan waits for an approval, and each dry run has a warning of the server."""
+    labels = {"pod-security.kubernetes.io/warn": "restricted"}
+    status, reply = tenant.api(
+        "PATCH",
+        f"/api/v1/namespaces/{tenant.namespace}",
+        {"metadata": {"labels": labels}},
+        content_type="application/merge-patch+json",
+    )
+    assert status == 200, reply
+    tenant.bundle("web", DEPLOYMENT, approval="Always", **AGAIN)
+
+
 QUICK: Mapping[str, tuple[Callable[[Tenant], None], str]] = {
     "applied": (applied, "Applied"),
     "conflict": (conflict, "Conflicts"),
@@ -120,6 +134,7 @@ QUICK: Mapping[str, tuple[Callable[[Tenant], None], str]] = {
     "missing account": (missing_account, "ServiceAccountNotFound"),
     "dependency": (dependency, "DependencyNotReady"),
     "refused prune": (refused_prune, "PruneRefused"),
+    "pending": (pending, "PendingApproval"),
 }
 
 
@@ -165,7 +180,8 @@ def faults(audit: AuditTrail, tenant: Tenant) -> dict[str, object]:
         for event in tenant.api.get(tenant.path("events"))["items"]
         if event["involvedObject"]["kind"] == "Bundle"
     ]
-    if len(events) > generations or any(count > 1 for _, count, _ in events):
+    often = Counter(reason for reason, _, _ in events)
+    if any(number > generations for number in often.values()) or any(one[1] > 1 for one in events):
         found["events"] = events
     status = tenant.get("web")["status"]
     messages = [one["message"] for one in (*status["conditions"], *status.get("failing", ()))]

@@ -163,6 +163,11 @@ def _quoting(request: dict[str, Any]) -> dict[str, Any] | None:
     }
 
 
+def _warning(request: dict[str, Any]) -> list[str]:
+    """Warn with the whole object."""
+    return [f"look at {json.dumps(request['object'] or request['oldObject'])}"]
+
+
 def test_refusals_and_conflicts_of_a_secret_source_are_untold(
     tenant: Tenant, running: Controller, site: Plane, site_api: Api
 ) -> None:
@@ -170,9 +175,16 @@ def test_refusals_and_conflicts_of_a_secret_source_are_untold(
     tenant.put("configmaps", config_map("theirs", OTHER))
     put_source(tenant, "src", text(config_map("kept", TOKEN)))
     source = {"secretRefs": [{"name": "src"}]}
-    tenant.bundle("web", source=source)
-    tenant.ready("web")
-    with Webhook(site, site_api, tenant.namespace, ("CREATE", "DELETE"), _quoting) as webhook:
+    operations = ("CREATE", "DELETE")
+    with Webhook(
+        site, site_api, tenant.namespace, operations, _quoting, warns=_warning,
+        resources=("configmaps",),
+    ) as webhook:  # fmt: skip
+        tenant.bundle("web", source=source)
+        tenant.ready("web")
+        eventually(lambda: any(one[1] == "ServerWarning" for one in tenant.events("web")))
+        warnings = [one[2] for one in tenant.events("web") if one[1] == "ServerWarning"]
+        assert f"the API server warns about it; {HIDDEN}" in warnings[0]
         bodies = [config_map(name, TOKEN) for name in ("kept", "denied")]
         put_source(tenant, "src", text(*bodies))
         tenant.failed("web", "ApplyFailed")

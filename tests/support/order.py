@@ -19,6 +19,7 @@ LONG_FILES = (
     "tests/controller/drift/test_contention_stories.py",
     "tests/controller/test_running.py",
     "tests/controller/test_stories.py",
+    "tests/controller/test_quiet_status.py",
     "tests/engine/steps/test_stuck_deletion.py",
     "tests/engine/guards/test_guard_options.py",
     "tests/engine/steps/test_wait_faults.py",

@@ -57,6 +57,8 @@ class Webhook:
     change: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None
     resources: tuple[str, ...] = ("*",)
     """The resources, as in a rule; ``*/*`` includes subresources."""
+    warns: Callable[[dict[str, Any]], list[str]] = lambda _request: []
+    """What it warns about, whether it allows the request or not."""
     refused: list[str] = field(default_factory=list)
     """The operation and the name of each request that it has refused."""
     _server: ThreadingHTTPServer | None = None
@@ -108,7 +110,11 @@ class Webhook:
         status = self._status(request)
         if status is not None and request["name"] != _PROBE:
             self.refused.append(f"{request['operation']} {request['name']}")
-        response = {"uid": request["uid"], "allowed": status is None}
+        response = {
+            "uid": request["uid"],
+            "allowed": status is None,
+            "warnings": self.warns(request),
+        }
         if status is not None:
             response["status"] = status
         elif self.change is not None:
