@@ -158,7 +158,7 @@ def _quoting(request: dict[str, Any]) -> dict[str, Any] | None:
     body = request["object"] or request["oldObject"]
     value = body["data"]["key"]
     return {
-        "code": 403,
+        "code": 422,
         "message": f"never {json.dumps(body)}, nor {value[:12]}, nor {value[::-1]}",
     }
 

@@ -95,7 +95,7 @@ def test_lasting_reason_is_the_same_at_any_time() -> None:
     last = {**scaler(), "status": {"lastScaleTime": "2026-11-21T11:55:00Z"}}
     image = cause(IMAGE, "kubectl-edit", " using apps/v1 at 2026-11-20T11:00:00Z")
     first, second = (
-        explain(conflict(SCALE, image), DEPLOYMENT, _there(replicas=5), (last,), now, owned={})
+        explain(conflict(SCALE, image), DEPLOYMENT, _there(replicas=5), (last,), now, reverts=False)
         for now in (NOW, NOW + timedelta(seconds=1))
     )
     assert first.reason != second.reason
