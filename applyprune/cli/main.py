@@ -82,6 +82,10 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
         ),
     },
     "Continuous": {
+        "bundle": ListedCommand(
+            "applyprune.cli.commands.bundles.bundle:bundle",
+            "List, inspect, suspend, reconcile and approve Bundles.",
+        ),
         "install": ListedCommand(
             "applyprune.cli.commands.continuous.install:install",
             "Install the controller in the cluster, or update it.",

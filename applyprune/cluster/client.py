@@ -26,6 +26,7 @@ from applyprune.cluster.object_requests import (
 )
 from applyprune.cluster.objects import METADATA, invalid_response, object_in, tests_hold
 from applyprune.cluster.paged_lists import paged_list
+from applyprune.cluster.pod_logs import log_lines
 from applyprune.cluster.schemas import read_schemas
 from applyprune.cluster.transport.message import Request, Response, http_date
 from applyprune.cluster.transport.transport import Transport
@@ -370,6 +371,12 @@ class KubernetesClient:
         It is asked for once: a node that does not answer now would not answer soon.
         """
         return self._transport.send(for_log("GET", pod, container, previous, lines, size)).text
+
+    def log_lines(
+        self, pod: Ref, container: str, *, follow: bool, since: int | None, stop: Callable[[], bool]
+    ) -> Iterator[str]:
+        """Yield the lines of a container's log, as ``cluster.pod_logs.log_lines`` describes."""
+        return log_lines(self._transport, pod, container, follow=follow, since=since, stop=stop)
 
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource answers a list."""

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from applyprune.model.reports.bundle import BundleStatus, LogLine
+from applyprune.model.reports.version import VersionReport
+
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import InventoryEntry, Mismatch, Ownership, RunRecord
@@ -331,17 +334,6 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class VersionReport:
-    """The versions of the client and the server."""
-
-    client: str
-    python: str
-    platform: str
-    server: str = ""
-    """The version of the server; empty if it was not requested, or did not answer."""
-
-
-@dataclass(frozen=True, slots=True)
 class ErrorRaised:
     """An error that ended the whole run; each of several input errors is an event."""
 
@@ -379,6 +371,8 @@ Event: TypeAlias = (
     | EntryListed
     | RunListed
     | Explanation
+    | BundleStatus
+    | LogLine
     | VersionReport
     | ErrorRaised
     | Finished

@@ -23,7 +23,6 @@ from applyprune.model.events import (
     ReadinessReported,
     RunListed,
     Started,
-    VersionReport,
     WarningRaised,
 )
 from applyprune.model.identity import Ref
@@ -32,6 +31,8 @@ from applyprune.model.manifest import Origin
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.model.readiness_state import Readiness, Status
+from applyprune.model.reports.bundle import BundleStatus, LogLine
+from applyprune.model.reports.version import VersionReport
 from applyprune.planning.summary import verdict
 
 _NOTES = 10
@@ -89,8 +90,9 @@ class ObjectReport:
 class RunReport:
     """The result of a run.
 
-    ``objects`` has a report for each object, ``plan`` is the plan, and ``warnings`` is what the
-    user should know and fails nothing. ``finished`` is None until the run has ended.
+    ``objects`` has a report for each object, ``plan`` is the plan, ``bundles`` and ``logs`` are
+    what was listed of Bundles, and ``warnings`` is what the user should know and fails nothing.
+    ``finished`` is None until the run has ended.
     """
 
     started: Started | None = None
@@ -98,6 +100,8 @@ class RunReport:
     objects: list[ObjectReport] = field(default_factory=list)
     sets: dict[tuple[str, str], ApplySetListed] = field(default_factory=dict)
     runs: list[RunListed] = field(default_factory=list)
+    bundles: list[BundleStatus] = field(default_factory=list)
+    logs: list[LogLine] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
     mismatches: list[Mismatch] = field(default_factory=list)
     versions: VersionReport | None = None
@@ -179,14 +183,23 @@ class RunReport:
             case ApplySetListed():
                 # With --watch a set is reported again whenever it has changed.
                 self.sets[event.namespace, event.name] = event
-            case RunListed():
-                self.runs.append(event)
+            case RunListed() | BundleStatus() | LogLine():
+                self._listed(event)
             case VersionReport():
                 self.versions = event
             case Finished():
                 self.finished = event
             case _:
                 self._of_an_object(event)
+
+    def _listed(self, event: RunListed | BundleStatus | LogLine) -> None:
+        match event:
+            case RunListed():
+                self.runs.append(event)
+            case BundleStatus():
+                self.bundles.append(event)
+            case LogLine():
+                self.logs.append(event)
 
     def _failures(self) -> list[Problem]:
         return [report.problem for report in self.objects if report.problem is not None]

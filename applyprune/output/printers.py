@@ -30,6 +30,7 @@ PRINTERS = {
 }
 """The printer of each format, a class that takes an OutputTarget."""
 TEXTS = {
+    "bundle": "applyprune.output.text.bundle:BundlePrinter",
     "diff": "applyprune.output.text.diff:DiffPrinter",
     "plan": "applyprune.output.text.plan:PlanPrinter",
     "summary": "applyprune.output.text.diff:SummaryPrinter",

@@ -28,7 +28,6 @@ from applyprune.model.events import (
     RetryReported,
     RunListed,
     Started,
-    VersionReport,
     Waiting,
     WarningRaised,
 )
@@ -40,6 +39,16 @@ from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.model.plan_values.guard_result import GuardResult
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
 from applyprune.model.readiness_state import ContainerLog, Readiness, TreeNode, WarningEvent
+from applyprune.model.reports.bundle import (
+    BundleChange,
+    BundleCondition,
+    BundlePlan,
+    BundleStatus,
+    FailingObject,
+    LogLine,
+    PendingObject,
+)
+from applyprune.model.reports.version import VersionReport
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
     {
@@ -60,6 +69,8 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         EntryListed: "inventoryEntry",
         RunListed: "inventoryRun",
         Explanation: "explanation",
+        BundleStatus: "bundle",
+        LogLine: "logLine",
         VersionReport: "version",
         ErrorRaised: "error",
         Finished: "finished",
@@ -237,6 +248,66 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "verdict": "verdict",
             "reasons": "reasons",
             "origin": "origin",
+        },
+        BundleStatus: {
+            "name": "name",
+            "namespace": "namespace",
+            "uid": "uid",
+            "generation": "generation",
+            "observed_generation": "observedGeneration",
+            "ready": "ready",
+            "reason": "reason",
+            "message": "message",
+            "drifted": "drifted",
+            "suspended": "suspended",
+            "deleting": "deleting",
+            "age": "age",
+            "source": "source",
+            "account": "serviceAccountName",
+            "applyset": "applySet",
+            "inventory": "inventory",
+            "revision": "lastAppliedRevision",
+            "attempted_revision": "lastAttemptedRevision",
+            "requested_at": "reconcileNow",
+            "reconciled_at": "lastHandledReconcileAt",
+            "objects": "objects",
+            "failing_count": "failingCount",
+            "failing": "failing",
+            "pending": "pendingPlan",
+            "last_change": "lastChange",
+            "conditions": "conditions",
+        },
+        BundleCondition: {
+            "type": "type",
+            "status": "status",
+            "reason": "reason",
+            "message": "message",
+            "since": "lastTransitionTime",
+        },
+        FailingObject: {"name": "object", "namespace": "namespace", "message": "message"},
+        PendingObject: {"name": "object", "namespace": "namespace", "fate": "fate"},
+        BundlePlan: {
+            "digest": "digest",
+            "scope": "scope",
+            "since": "since",
+            "revision": "revision",
+            "counts": "counts",
+            "objects": "objects",
+            "approved": "approved",
+        },
+        BundleChange: {
+            "time": "time",
+            "seconds": "seconds",
+            "created": "created",
+            "configured": "configured",
+            "removed": "removed",
+        },
+        LogLine: {
+            "pod": "pod",
+            "time": "time",
+            "level": "level",
+            "message": "message",
+            "fields": "fields",
         },
         VersionReport: {
             "client": "client",

@@ -18,6 +18,13 @@ NO_VERBS_OF_THEIR_OWN = frozenset({"move", "own", "wait"})
 """``inventory move``, ``inventory own`` and ``--wait``: words of the command line."""
 SIBLINGS: Mapping[str, set[str]] = {
     "cli.commands.about": {"cli.command", "cli.main", "cli.options", "cli.session", "cli.target"},
+    "cli.commands.bundles": {
+        "cli.command",
+        "cli.confirmation",
+        "cli.options",
+        "cli.session",
+        "cli.target",
+    },
     "cli.commands.change": {
         "cli.confirmation",
         "cli.options",
@@ -107,6 +114,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     },
     "output.formats": {"output.collector", "output.printers", "output.text", "output.wire_names"},
     "model.plan_values": {"model.identity"},
+    "model.reports": {"model.identity"},
     "output.text": {
         "output.printers",
         "output.terminal",

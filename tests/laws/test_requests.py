@@ -16,6 +16,7 @@ CLIENT = {
     "applyprune.cluster.discovery",
     "applyprune.cluster.kept_documents",
     "applyprune.cluster.paged_lists",
+    "applyprune.cluster.pod_logs",
     "applyprune.cluster.watch",
 }
 """The modules of the `KubernetesClient`: they hand a request to the transport."""

@@ -27,13 +27,14 @@ def approval_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         envvar="APPLYPRUNE_APPROVE",
         default="",
         metavar="DIGEST",
-        callback=_digest,
+        callback=digest_value,
         help="Allow exactly the deletions with this digest, as `plan` and `diff` show it.  "
         "[env: APPLYPRUNE_APPROVE]",
     )(command)
 
 
-def _digest(ctx: click.Context, param: click.Parameter, value: str) -> str:
+def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the digest that an option gives, empty if it gives none; raise BadParameter."""
     from applyprune.planning.approval.digests import is_digest
 
     digest = value.strip()

@@ -1,4 +1,4 @@
-"""Shell completion: sets, objects and namespaces from the cluster, contexts, formats, files.
+"""Shell completion: sets, Bundles, objects, namespaces, contexts, formats, files.
 
 An error, or a wait of more than two seconds, completes nothing and prints nothing: the user is
 typing.
@@ -106,6 +106,14 @@ def _sets(line: CommandLine) -> Iterable[str]:
         return [applyset.name for applyset in list_sets(cluster.client, namespace)]
 
 
+def _bundles(line: CommandLine) -> Iterable[str]:
+    from applyprune.model.resources import BUNDLES
+
+    with line.connection() as cluster:
+        found = cluster.client.list(BUNDLES, namespace=cluster.namespace)
+        return [live.ref.name for live in found]
+
+
 def _objects(line: CommandLine) -> Iterable[str]:
     from applyprune.api.apply_set import ApplySet
     from applyprune.planning.schema.kind_names import kind_names
@@ -153,6 +161,8 @@ def _formats(_line: CommandLine) -> Iterable[str]:
 
 SET = CompletedText("set", _sets)
 """A set in the namespace of ``-n`` or of the context."""
+BUNDLE = CompletedText("bundle", _bundles)
+"""A Bundle in the namespace of ``-n`` or of the context."""
 OBJECT = CompletedText("kind/name", _objects)
 """An object of the set on the command line."""
 GUARDED_KIND = CompletedText("kind", _guarded_kinds)

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 _MAX_READ = 64 * 1024
 
 
-def is_stream(response: BaseHTTPResponse) -> bool:
-    """Return whether the headers are those of an unencoded stream of JSON."""
+def is_stream(response: BaseHTTPResponse, *, is_text: bool) -> bool:
+    """Return whether the headers are those of an unencoded stream of JSON, or of text."""
+    wanted = "text/plain" if is_text else "application/json"
     content_type = response.headers.get("Content-Type", "").lower()
     encoding = response.headers.get("Content-Encoding", "identity")
     return (
         response.status == 200
-        and content_type.partition(";")[0].strip() == "application/json"
+        and content_type.partition(";")[0].strip() == wanted
         and encoding == "identity"
     )
 

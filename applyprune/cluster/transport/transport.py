@@ -293,7 +293,7 @@ class Transport:
         with contextlib.ExitStack() as unless_kept:
             unless_kept.callback(server.pool.close)
             response = self._response(server, request, identity, current)
-            if not is_stream(response):
+            if not is_stream(response, is_text=request.is_text):
                 return self._raw_response(response)
             unless_kept.pop_all()
         return Stream(request, response, server.pool, self._client, current.stop)

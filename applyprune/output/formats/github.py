@@ -26,13 +26,13 @@ from applyprune.model.events import (
     Planned,
     PruneBlocked,
     ReadinessReported,
-    VersionReport,
     WarningRaised,
 )
 from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem
+from applyprune.model.reports.version import VersionReport
 from applyprune.model.text.display import shown, visible
 from applyprune.output.collector import UNREADY, RunReport
 from applyprune.output.formats.markdown import conclusion, page

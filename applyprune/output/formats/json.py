@@ -98,6 +98,8 @@ def document(report: RunReport) -> dict[str, Any]:
         "objects": [_object(object_report) for object_report in report.objects],
         "applySets": [data(applyset) for applyset in report.sets.values()],
         "runs": [data(listed.run) for listed in report.runs],
+        "bundles": [data(bundle) for bundle in report.bundles],
+        "logs": [data(line) for line in report.logs],
         "warnings": data(report.warnings),
         "mismatches": data(report.mismatches),
         "pruneBlocked": data(report.prune_blocked),

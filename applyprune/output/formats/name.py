@@ -21,6 +21,8 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate
+from applyprune.model.reports.bundle import BundleStatus
+from applyprune.model.resources import BUNDLES
 from applyprune.model.text.display import visible
 from applyprune.output.printers import OutputTarget
 from applyprune.planning.applyset import ApplySetIdentity
@@ -61,6 +63,8 @@ def _ref_of(event: Event) -> Ref | None:
             return entry.ref
         case MismatchFound(mismatch=mismatch):
             return mismatch.ref
+        case BundleStatus(name=name, namespace=namespace):
+            return Ref(BUNDLES.group, BUNDLES.kind, namespace, name)
         case ApplySetListed(name=name, namespace=namespace):
             return ApplySetIdentity(name, namespace).inventory
         case _:

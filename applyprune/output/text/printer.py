@@ -26,18 +26,20 @@ from applyprune.model.events import (
     RetryReported,
     RunListed,
     Started,
-    VersionReport,
     WarningRaised,
 )
 from applyprune.model.identity import Ref, called
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.reports.bundle import BundleStatus, LogLine
+from applyprune.model.reports.version import VersionReport
 from applyprune.model.text.display import and_more
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.style import Colour, styled
 from applyprune.output.terminal.table import entry_table
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.guard_lines import lifted_text
+from applyprune.output.text.inspection.bundle_lines import bundle_table, log_text
 from applyprune.output.text.inspection.run_records import run_table
 from applyprune.output.text.inspection.status import InspectionPrinter
 from applyprune.output.text.orphaned_lines import orphaned_lines
@@ -78,6 +80,7 @@ class TextPrinter:
         self._inspection = InspectionPrinter(target)
         self._listed: list[EntryListed] = []
         self._runs: list[RunListed] = []
+        self._bundles: list[BundleStatus] = []
         self._has_error = False
         self._lines = 0
         self._failures: list[tuple[Ref, int]] = []
@@ -99,6 +102,8 @@ class TextPrinter:
             VersionReport: self._inspection.show,
             EntryListed: self._listed.append,
             RunListed: self._runs.append,
+            BundleStatus: self._bundles.append,
+            LogLine: self._log_line,
             ErrorRaised: self._error,
             Finished: self._finished,
         }
@@ -115,6 +120,11 @@ class TextPrinter:
             self._target.out(entry_table(self._listed))
         if self._runs:
             self._target.out(run_table(self._runs))
+        if self._bundles:
+            self._target.out(bundle_table(self._bundles))
+
+    def _log_line(self, event: LogLine) -> None:
+        self._target.out(log_text(event))
 
     def _out(self, line: str) -> None:
         """Write one line; escape line ends in it."""

@@ -22,7 +22,6 @@ from applyprune.model.events import (
     Outcome,
     Planned,
     Started,
-    VersionReport,
     WarningRaised,
 )
 from applyprune.model.identity import Ref
@@ -32,6 +31,7 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.readiness_state import Readiness, Status
+from applyprune.model.reports.version import VersionReport
 from applyprune.output.formats.github import GitHubPrinter
 from applyprune.output.formats.markdown import block, code
 from applyprune.output.printers import OutputTarget, RepositoryPaths, printer

@@ -26,7 +26,6 @@ from applyprune.model.events import (
     RetryReported,
     RunListed,
     Started,
-    VersionReport,
     Waiting,
     WarningRaised,
 )
@@ -60,6 +59,7 @@ from applyprune.model.readiness_state import (
     TreeNode,
     WarningEvent,
 )
+from applyprune.model.reports.version import VersionReport
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:

@@ -51,7 +51,7 @@ def _events(
     cluster_target: ClusterTarget, ours: tuple[str, str, str], *, client: bool
 ) -> Iterator[Event]:
     from applyprune.cli.session import connection_to
-    from applyprune.model.events import VersionReport
+    from applyprune.model.reports.version import VersionReport
 
     server = ""
     try:

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, VersionReport
+from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import RunRecord
 from applyprune.model.readiness_state import Status
+from applyprune.model.reports.version import VersionReport
 from applyprune.model.text.display import age, age_of
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal.table import table

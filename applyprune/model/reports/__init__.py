@@ -1,0 +1,1 @@
+"""What the verbs report that read neither a set nor a run."""

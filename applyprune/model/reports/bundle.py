@@ -1,0 +1,138 @@
+"""The state of a Bundle as its object tells it, and the lines of the controller's log about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from applyprune.model.identity import Ref
+
+
+@dataclass(frozen=True, slots=True)
+class BundleCondition:
+    """A condition of a Bundle."""
+
+    type: str
+    status: str
+    """``True``, ``False`` or ``Unknown``."""
+    reason: str
+    message: str
+    since: str
+    """When its status changed, RFC 3339."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailingObject:
+    """An object of a Bundle that failed; its name is text of the Bundle's status."""
+
+    name: str
+    """``deployment.apps/web``."""
+    namespace: str
+    """Empty for cluster scope."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingObject:
+    """An object that a pending plan is about."""
+
+    name: str
+    namespace: str
+    """Empty for cluster scope."""
+    fate: str
+
+
+@dataclass(frozen=True, slots=True)
+class BundlePlan:
+    """A plan of a Bundle that waits for an approval."""
+
+    digest: str
+    scope: str
+    """What the digest covers: ``Deletions`` or ``Plan``."""
+    since: str
+    """When this digest was computed first, RFC 3339."""
+    revision: str = ""
+    """The revision of the source; empty if unknown."""
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """How many objects it concerns, by what happens to them."""
+    objects: tuple[PendingObject, ...] = ()
+    """The first of these objects."""
+    approved: bool = False
+    """Whether the Bundle's annotation approves exactly this."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleChange:
+    """The last run of a Bundle that changed anything."""
+
+    time: str
+    """When it ended, RFC 3339."""
+    seconds: float
+    created: int
+    configured: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class BundleStatus:
+    """The state of a Bundle. Never the text of its source, which may hold a Secret."""
+
+    name: str
+    namespace: str
+    uid: str = ""
+    generation: int = 0
+    observed_generation: int = -1
+    """The generation that the status describes; -1 if the controller has not seen it yet."""
+    ready: str = "Unknown"
+    """The status of the condition Ready, in the present generation."""
+    reason: str = ""
+    message: str = ""
+    drifted: str = ""
+    """The status of the condition Drifted; empty without one."""
+    suspended: bool = False
+    deleting: bool = False
+    age: float | None = None
+    """Seconds since its creation; None if unknown."""
+    source: tuple[str, ...] = ()
+    """``spec.source.inline``, or each ConfigMap and Secret that it is read from, with its keys."""
+    account: str = ""
+    """The ServiceAccount that the controller acts as."""
+    applyset: str = ""
+    """The name of its set."""
+    inventory: Ref | None = None
+    """The ConfigMap that lists its objects; None before its first apply."""
+    revision: str = ""
+    """The revision that was applied last, completely."""
+    attempted_revision: str = ""
+    """The revision that was attempted last."""
+    requested_at: str = ""
+    """The value of the annotation reconcile-now."""
+    reconciled_at: str = ""
+    """The last value of that annotation that was handled."""
+    objects: int | None = None
+    """How many objects the set has; None if unknown."""
+    failing_count: int = 0
+    failing: tuple[FailingObject, ...] = ()
+    """The first of the objects that failed."""
+    pending: BundlePlan | None = None
+    last_change: BundleChange | None = None
+    conditions: tuple[BundleCondition, ...] = ()
+
+    def condition(self, kind: str) -> BundleCondition | None:
+        """Return a condition; None if the Bundle has none of this type."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of the controller's log about a Bundle."""
+
+    pod: Ref
+    time: str
+    """RFC 3339."""
+    level: str
+    message: str
+    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Its other fields."""
