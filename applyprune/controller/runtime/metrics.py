@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from threading import Lock
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from applyprune.controller.constants import Key, Reason
+from applyprune.controller.runtime.bundle_metrics import BundleMetrics, BundleSample
 from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.controller.status import ReconcileResult
 from applyprune.model.problem import ProblemKind
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CODES = ("2xx", "3xx", "4xx", "5xx", "none")
-READY = ("True", "False", "Unknown")
-STATES = ("applied", "failing")
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
@@ -31,13 +30,9 @@ class Metrics:
     refused: Counter = field(init=False)
     calls: Counter = field(init=False)
     leader: Gauge = field(init=False)
-    _bundles: Gauge = field(init=False)
-    _objects: Gauge = field(init=False)
-    _waiting: Gauge = field(init=False)
     _depth: Gauge = field(init=False)
     _busy: Gauge = field(init=False)
-    _known: dict[Key, tuple[str, int, int, bool]] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
+    _bundles: BundleMetrics = field(default_factory=BundleMetrics)
 
     def __post_init__(self) -> None:
         """Create every metric with each of its labels."""
@@ -68,17 +63,7 @@ class Metrics:
         self.leader = Gauge(
             "applyprune_leader", "Whether this replica is the leader.", registry=registry
         )
-        self._bundles = Gauge(
-            "applyprune_bundles", "Bundles, by their Ready condition.", ["ready"], registry=registry
-        )
-        self._objects = Gauge(
-            "applyprune_objects", "Objects of Bundles, by state.", ["state"], registry=registry
-        )
-        self._waiting = Gauge(
-            "applyprune_pending_approvals",
-            "Bundles with a plan that waits for an approval.",
-            registry=registry,
-        )
+        registry.register(self._bundles)
         self._depth = Gauge(
             "applyprune_queue_depth", "Bundles that are due and waiting.", registry=registry
         )
@@ -90,10 +75,6 @@ class Metrics:
         for method in METHODS:
             for code in CODES:
                 self.calls.labels(method, code)
-        for ready in READY:
-            self._bundles.labels(ready)
-        for state in STATES:
-            self._objects.labels(state)
 
     def watch_queue(self, queue: WorkQueue) -> None:
         """Read the queue whenever the metrics are scraped."""
@@ -117,35 +98,36 @@ class Metrics:
             self.pruned.inc(run.deleted)
             if run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED:
                 self.refused.inc()
-        self.known(key, status)
-
-    def known(self, key: Key, status: Mapping[str, object]) -> None:
-        """Record a Bundle's status."""
-        conditions = status.get("conditions") or ()
-        objects = status.get("objects") or {}
-        found = [
-            condition.get("status")
-            for condition in (conditions if isinstance(conditions, list) else [])
-            if condition.get("type") == "Ready"
-        ]
-        ready = found[0] if found and found[0] in READY else "Unknown"
-        counts = objects if isinstance(objects, dict) else {}
-        failing = int(counts.get("failing") or 0)
-        with self._lock:
-            total = max(int(counts.get("total") or 0) - failing, 0)
-            self._known[key] = (ready, total, failing, "pendingPlan" in status)
-            self._settle()
+        self._bundles.record(key, _sample(result, seconds, status))
 
     def forget(self, key: Key) -> None:
         """Forget a Bundle that is gone."""
-        with self._lock:
-            self._known.pop(key, None)
-            self._settle()
+        self._bundles.forget(key)
 
-    def _settle(self) -> None:
-        known = self._known.values()
-        for ready in READY:
-            self._bundles.labels(ready).set(sum(bundle[0] == ready for bundle in known))
-        self._objects.labels("applied").set(sum(bundle[1] for bundle in known))
-        self._objects.labels("failing").set(sum(bundle[2] for bundle in known))
-        self._waiting.set(sum(bundle[3] for bundle in known))
+
+def _sample(result: ReconcileResult, seconds: float, status: Mapping[str, Any]) -> BundleSample:
+    """Return what the metrics say about a Bundle with this status."""
+    objects = status.get("objects") or {}
+    failing = int(objects.get("failing") or 0)
+    return BundleSample(
+        conditions={one["type"]: one["status"] for one in status.get("conditions") or ()},
+        suspended=result.reason is Reason.SUSPENDED,
+        revision=str(status.get("lastAppliedRevision") or ""),
+        applied=max(int(objects.get("total") or 0) - failing, 0),
+        failing=failing,
+        pending="pendingPlan" in status,
+        seconds=seconds,
+        reverted=_reverted(result),
+    )
+
+
+def _reverted(result: ReconcileResult) -> int:
+    """Return how many fields a reconcile has set back that others had changed."""
+    run = result.run_result
+    if run is None or run.plan is None or not run.changed:
+        return 0
+    return sum(
+        len(step.reverts)
+        for step in run.plan.applies
+        if not step.is_skipped and step.desired.ref not in run.failing
+    )
