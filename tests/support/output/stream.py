@@ -60,6 +60,7 @@ from applyprune.model.readiness_state import (
     WarningEvent,
 )
 from applyprune.model.reports.version import VersionReport
+from tests.support.output.bundles import BUNDLE, LINE
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 
 if TYPE_CHECKING:
@@ -246,6 +247,8 @@ EVENTS: tuple[Event, ...] = (
             pruned=3,
         ),
     ),
+    BUNDLE,
+    LINE,
     VersionReport("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3"),
     Explanation(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
     ErrorRaised(
