@@ -12,10 +12,13 @@ from applyprune.output.terminal.table import table
 from applyprune.output.text.problem_text import wrapped_line
 
 if TYPE_CHECKING:
-    from applyprune.model.reports.bundle import BundlePlan, BundleStatus, LogLine
+    from applyprune.model.reports.bundle import BundleCondition, BundlePlan, BundleStatus, LogLine
 
 _HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "REVISION", "DRIFT", "OBJECTS", "AGE")
-_DIGITS = len("sha256:") + 12
+_CONDITIONS = ("CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")
+_DIGITS = 12
+_CASCADED = "cascaded"
+"""The count of the deletions that follow from others; it is not the count of a fate."""
 _COLOURS = {"True": Colour.GREEN, "False": Colour.RED}
 _LEVELS = {"warning": Colour.YELLOW, "error": Colour.RED}
 
@@ -40,9 +43,10 @@ def bundle_table(bundles: Sequence[BundleStatus]) -> str:
 
 def bundle_details(bundle: BundleStatus, width: int | None) -> str:
     """Return everything about one Bundle; a terminal of ``width`` columns wraps the messages."""
-    head = f"{bundle.name} -n {bundle.namespace}: {_state(bundle)}"
-    lines = wrapped_line(f"{head}{f': {bundle.message}' if bundle.message else ''}", width)
-    lines += [line for field in _fields(bundle) if field for line in wrapped_line(field, width)]
+    lines = [f"{bundle.name} -n {bundle.namespace}: {_state(bundle)}"]
+    if bundle.message:
+        lines += wrapped_line(f"  {bundle.message}", width)
+    lines += _fields(bundle)
     for failing in bundle.failing:
         place = f" -n {failing.namespace}" if failing.namespace else ""
         lines += wrapped_line(f"failing: {failing.name}{place}: {failing.message}", width)
@@ -50,26 +54,23 @@ def bundle_details(bundle: BundleStatus, width: int | None) -> str:
         lines.append(f"and {bundle.failing_count - len(bundle.failing)} more")
     if bundle.pending is not None:
         lines += plan_lines(bundle, bundle.pending)
-    lines += table(
-        ("CONDITION", "STATUS", "SINCE", "REASON"),
-        [
-            (one.type, one.status, age_of(one.since) if one.since else "-", one.reason or "-")
-            for one in bundle.conditions
-        ],
-    ).splitlines()
+    lines.append(table(_CONDITIONS, [_condition(one, bundle) for one in bundle.conditions], width))
     return "\n".join(lines)
 
 
 def plan_lines(bundle: BundleStatus, plan: BundlePlan) -> list[str]:
     """Return the plan that waits for an approval: its objects, its digest, and what approves it."""
-    counts = ", ".join(f"{count} to {_spaced(fate)}" for fate, count in plan.counts.items())
+    counts = ", ".join(
+        f"{count} cascaded" if fate == _CASCADED else f"{count} to {_spaced(fate)}"
+        for fate, count in plan.counts.items()
+    )
     since = f", since {age_of(plan.since)}" if plan.since else ""
     covers = "the whole plan" if plan.scope == "Plan" else "its deletions"
     lines = [f"waiting for an approval of {covers}{since}: {counts or 'nothing that is counted'}"]
     for one in plan.objects:
         place = f" -n {one.namespace}" if one.namespace not in {"", bundle.namespace} else ""
         lines.append(f"  {one.name}{place}: {_spaced(one.fate)}")
-    shown = sum(plan.counts.values()) - plan.counts.get("cascaded", 0)
+    shown = sum(plan.counts.values()) - plan.counts.get(_CASCADED, 0)
     if shown > len(plan.objects):
         lines.append(f"  and {shown - len(plan.objects)} more")
     lines.append(f"  digest: {plan.digest}")
@@ -85,6 +86,18 @@ def log_text(line: LogLine) -> str:
     level = styled(line.level, _LEVELS.get(line.level))
     parts = [f"{key}={_value(value)}" for key, value in line.fields.items()]
     return " ".join([line.time, level, line.message, *parts]).replace("\n", "\\n")
+
+
+def _condition(condition: BundleCondition, bundle: BundleStatus) -> tuple[str, ...]:
+    """Return the row of a condition; what the first lines say is not said again."""
+    message = " ".join(condition.message.split())
+    return (
+        condition.type,
+        condition.status,
+        age_of(condition.since) if condition.since else "-",
+        condition.reason or "-",
+        "" if message == " ".join(bundle.message.split()) else message,
+    )
 
 
 def _fields(bundle: BundleStatus) -> Iterator[str]:
@@ -130,7 +143,8 @@ def _word(bundle: BundleStatus) -> str:
 
 
 def _short(revision: str) -> str:
-    return revision[:_DIGITS]
+    """Return the first digits of a digest, as Git shows a commit."""
+    return revision.rpartition(":")[2][:_DIGITS]
 
 
 def _spaced(fate: str) -> str:
