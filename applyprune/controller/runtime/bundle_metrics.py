@@ -42,7 +42,7 @@ class BundleSample:
         return found if found in READY else "Unknown"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BundleMetrics(Collector):
     """The state of every Bundle; thread-safe. A scrape counts, so a reconcile costs nothing."""
 

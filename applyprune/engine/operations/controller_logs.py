@@ -193,7 +193,7 @@ class _Follower:
                 self.queue.put(_explained(error, pod.namespace))
                 return
             except ApplypruneError as error:
-                # After a minute without a line a connection is given up: that is no failure.
+                # After a minute without a line a connection is given up, which says nothing.
                 is_early = time.monotonic() - opened < _EARLY
                 if is_early and error.message != failure:
                     self.queue.put(error)

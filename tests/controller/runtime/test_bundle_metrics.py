@@ -1,0 +1,109 @@
+"""The metrics of each Bundle: one series for each fact, and none for a Bundle that is gone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from applyprune.controller.constants import Reason
+from applyprune.controller.result import FailedObject, RunResult
+from applyprune.controller.runtime.metrics import Metrics
+from applyprune.controller.status import ConditionStatus, ReconcileResult
+from applyprune.model.events import Outcome
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.problem import ProblemKind
+from tests.support.planning import body, desired
+
+KEY, OTHER = ("shop", "web"), ("blog", "web")
+STATUS = {
+    "conditions": [
+        {"type": "Ready", "status": "False"},
+        {"type": "Stalled", "status": "Unknown"},
+        {"type": "Made/Up", "status": "True"},
+    ],
+    "objects": {"total": 5, "failing": 2},
+    "lastAppliedRevision": "sha256:1",
+    "pendingPlan": {},
+}
+FAILED = ReconcileResult(ConditionStatus.NOT_READY, Reason.CONFLICTS, "m", "r", RunResult())
+SUSPENDED = ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, "m")
+
+
+def series(metrics: Metrics, bundle: tuple[str, str] = KEY) -> dict[str, float]:
+    """Return the series of a Bundle, by name and the label beside those of every one."""
+    found = {}
+    families = text_string_to_metric_families(generate_latest(metrics.registry).decode())
+    for sample in (sample for family in families for sample in family.samples):
+        labels = dict(sample.labels)
+        if (labels.pop("namespace", ""), labels.pop("bundle", "")) == bundle:
+            more = ",".join(labels.values())
+            found[f"{sample.name.removeprefix('applyprune_bundle_')} {more}".strip()] = sample.value
+    return found
+
+
+def total(metrics: Metrics, name: str, **labels: str) -> float | None:
+    """Return one series that is about all Bundles."""
+    return metrics.registry.get_sample_value(name, labels)
+
+
+def test_bundle_has_a_series_for_each_fact() -> None:
+    """Only conditions that the controller knows become labels."""
+    metrics = Metrics()
+    metrics.passed(KEY, FAILED, 1.5, STATUS)
+    assert series(metrics) == {
+        "condition Ready": 0.0,
+        "condition Stalled": -1.0,
+        "info sha256:1": 1.0,
+        "objects applied": 3.0,
+        "objects failing": 2.0,
+        "suspended": 0.0,
+        "pending_approval": 1.0,
+        "reconcile_duration_seconds": 1.5,
+        "reverted_fields_total": 0.0,
+    }
+    metrics.passed(KEY, SUSPENDED, 0.5, {**STATUS, "lastAppliedRevision": "sha256:2"})
+    after = series(metrics)
+    assert (after["suspended"], after["info sha256:2"]) == (1.0, 1.0)
+    assert "info sha256:1" not in after
+
+
+def test_gone_bundle_leaves_no_series() -> None:
+    """And it is no longer counted."""
+    metrics = Metrics()
+    assert total(metrics, "applyprune_bundles", ready="False") == 0
+    metrics.passed(KEY, FAILED, 1, STATUS)
+    metrics.passed(OTHER, FAILED, 1, STATUS)
+    assert total(metrics, "applyprune_bundles", ready="False") == 2
+    assert total(metrics, "applyprune_objects", state="failing") == 4
+    assert total(metrics, "applyprune_pending_approvals") == 2
+    metrics.forget(KEY)
+    assert series(metrics) == {}
+    assert len(series(metrics, OTHER)) == 9
+    assert total(metrics, "applyprune_bundles", ready="False") == 1
+    assert total(metrics, "applyprune_objects", state="applied") == 3
+    assert total(metrics, "applyprune_pending_approvals") == 1
+
+
+def test_reverted_fields_are_counted_over_reconciles() -> None:
+    """Those of objects that were applied, in runs that have changed something."""
+    metrics = Metrics()
+    reverts = (("/data/a", "kubectl-edit"), ("/data/b", "kubectl-edit"))
+    first, second = (
+        ApplyStep(one, Fate.CHANGE, InventoryEntry(one.ref, "p", "v1", None), reverts=reverts)
+        for one in (desired(body("ConfigMap", name)) for name in ("a", "b"))
+    )
+    failed = FailedObject(second.desired.ref, "m", ProblemKind.CONFLICT)
+    run = RunResult(
+        outcomes=Counter({Outcome.CONFIGURED: 1}),
+        failing={second.desired.ref: failed},
+        plan=Plan((first, second), ()),
+    )
+    result = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "m", "r", run)
+    for _ in range(2):
+        metrics.passed(KEY, result, 1, STATUS)
+    run.outcomes.clear()
+    metrics.passed(KEY, result, 1, STATUS)
+    assert series(metrics)["reverted_fields_total"] == 4
