@@ -11,6 +11,7 @@ from applyprune._version import __version__
 
 if TYPE_CHECKING:
     from applyprune.api.apply_set import ApplySet
+    from applyprune.api.bundle import Bundle, list_bundles
     from applyprune.api.cluster_connection import ClusterConnection, connect
     from applyprune.api.manifests import load
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
     from applyprune.model.readiness_state import Readiness, Status
+    from applyprune.model.reports.bundle import BundleStatus
     from applyprune.output.collector import ObjectReport, RunReport
     from applyprune.planning.approval.plan_file import PlanFile
     from applyprune.sources.load import Input
@@ -70,6 +72,8 @@ __all__ = [
     "ApplyOptions",
     "ApplySet",
     "ApplypruneError",
+    "Bundle",
+    "BundleStatus",
     "Cancellation",
     "ClusterAccess",
     "ClusterConnection",
@@ -116,6 +120,7 @@ __all__ = [
     "WaitOptions",
     "__version__",
     "connect",
+    "list_bundles",
     "load",
     "read_plan",
     "write_plan",
@@ -123,6 +128,7 @@ __all__ = [
 
 _MODULES = {
     "api.apply_set": ("ApplySet",),
+    "api.bundle": ("Bundle", "list_bundles"),
     "api.cluster_connection": ("ClusterConnection", "connect"),
     "api.manifests": ("load",),
     "cluster.auth.kubeconfig": ("ClusterAccess",),
@@ -171,6 +177,7 @@ _MODULES = {
     "model.plan": ("Plan",),
     "model.problem": ("Problem",),
     "model.readiness_state": ("Readiness", "Status"),
+    "model.reports.bundle": ("BundleStatus",),
     "output.collector": ("ObjectReport", "RunReport"),
     "planning.approval.plan_file": ("PlanFile",),
     "sources.load": ("Input",),

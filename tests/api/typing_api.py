@@ -11,6 +11,8 @@ from applyprune import (
     ApplyOptions,
     ApplypruneError,
     ApplySet,
+    Bundle,
+    BundleStatus,
     Cancellation,
     ClusterAccess,
     ClusterConnection,
@@ -46,6 +48,7 @@ from applyprune import (
     WaitOptions,
     __version__,
     connect,
+    list_bundles,
     load,
 )
 
@@ -122,6 +125,19 @@ def looks(web: ApplySet, given: Input) -> None:
     assert_type(web.inventory(), Inventory)
     assert_type(next(iter(web.inventory().entries.values())), InventoryEntry)
     assert_type(web.explain("deployment/web", given), list[Explanation])
+
+
+def bundles(cluster: ClusterConnection) -> None:
+    """Every call about a Bundle."""
+    assert_type(list_bundles(cluster, "shop"), list[BundleStatus])
+    web = Bundle("web", "shop", cluster=cluster)
+    assert_type(web.status(), BundleStatus)
+    assert_type(web.suspend(), bool)
+    assert_type(web.resume(), bool)
+    assert_type(web.reconcile(wait=True, timeout=5, cancellation=Cancellation()), RunReport)
+    assert_type(web.tree(), RunReport)
+    assert_type(web.approve("sha256:"), BundleStatus)
+    assert_type(web.iter_logs(follow=True, since=60), Iterator[Event])
 
 
 def errors(report: RunReport) -> int:

@@ -232,13 +232,14 @@ CALLS = (
     ("applyprune.api.cluster_connection", ("connect", "ClusterConnection")),
     ("applyprune.api.manifests", ("load",)),
     ("applyprune.api.apply_set", ("ApplySet",)),
+    ("applyprune.api.bundle", ("Bundle", "list_bundles")),
     ("applyprune.output.collector", ("RunReport", "ObjectReport")),
     ("applyprune.engine.cancellation", ("Cancellation",)),
 )
 """What has a section of its own in the reference of the Python API, by module."""
 _INTERNAL = {"take", "store", "is_unready", "verdict", "name", "wait"}
 """Methods that the command line and the engine use."""
-_ALSO = {"ApplySet": {"name"}}
+_ALSO = {"ApplySet": {"name"}, "Bundle": {"name"}}
 
 
 def python_calls() -> str:
