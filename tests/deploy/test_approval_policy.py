@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +12,11 @@ from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
+    from tests.support.command import Ended
     from tests.support.controller import Tenant
 
 APPROVE = "applyprune.dev/approve"
@@ -205,3 +208,37 @@ def test_roles_of_a_namespace_do_not_include_the_verb(ground_api: Api, tenant: T
         assert not verbs & {"approve", "*"}
     admin = person(tenant, "admin", "admin")
     assert admin("POST", "", bundle("web", DIGEST))[0] == 403
+
+
+def test_verb_approves_with_the_users_own_rights(
+    ground: Plane, tenant: Tenant, tmp_path: Path
+) -> None:
+    """The policy decides: `applyprune bundle approve` says what it says."""
+    editor = person(tenant, "editor", "edit")
+    approver = person(tenant, "approver", "applyprune-approver")
+    assert editor("POST", "", bundle("web"))[0] == 201
+    asked = ("bundle", "reconcile", "web", "-n", tenant.namespace, "--wait", "--timeout", "1s")
+    nobody = applyprune(*asked, kubeconfig=ground.kubeconfig)
+    assert nobody.code == 5
+    assert "the controller has not handled the request yet" in nobody.err
+    plan = {"digest": DIGEST, "scope": "Deletions", "since": "2026-11-23T07:00:00Z"}
+    path = f"{tenant.bundle_path('web')}/status"
+    patch = {"status": {"pendingPlan": plan}}
+    assert tenant.api("PATCH", path, patch, content_type=MERGE)[0] == 200
+
+    def approve(one: Person) -> Ended:
+        access = json.loads(ground.kubeconfig.read_text(encoding="utf-8"))
+        access["users"][0]["user"]["as"] = one.name
+        config = tmp_path / one.name
+        config.write_text(json.dumps(access), encoding="utf-8")
+        where = ("-n", tenant.namespace, "--digest", DIGEST)
+        return applyprune("bundle", "approve", "web", *where, kubeconfig=config)
+
+    refused = approve(editor)
+    assert refused.code == 7
+    assert f"{editor.name} may not set {APPROVE}" in refused.err
+    assert "the verb approve on this Bundle" in " ".join(refused.err.split())
+    assert APPROVE not in tenant.get("web")["metadata"].get("annotations", {})
+    approved = approve(approver)
+    assert approved.code == 0, approved
+    assert tenant.get("web")["metadata"]["annotations"][APPROVE] == DIGEST

@@ -15,6 +15,7 @@ import pytest
 
 from applyprune.cli.commands.about.completion import SHELLS
 from tests.support.command import applyprune
+from tests.support.completion import offered
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 
@@ -31,28 +32,6 @@ def stage(plane: Plane, namespace: str) -> Stage:
     made.run(config_map("a"), config_map("b"))
     Stage(plane.kubeconfig, namespace, name="shop").run(config_map("s"))
     return made
-
-
-def offered(line: str, kubeconfig: Path | str) -> list[str]:
-    """Return what is offered for the last word of a line, by the protocol of click's scripts."""
-    words = shlex.split(line)
-    if line.endswith(" "):
-        words.append("")
-    reply = subprocess.run(
-        [sys.executable, "-m", "applyprune"],
-        env={
-            **os.environ,
-            "KUBECONFIG": str(kubeconfig),
-            "COMP_WORDS": shlex.join(words[:-1]) + f" {words[-1]}",
-            "COMP_CWORD": str(len(words) - 1),
-            "_APPLYPRUNE_COMPLETE": "bash_complete",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert reply.stderr == ""
-    return [one.partition(",")[2] for one in reply.stdout.splitlines() if one]
 
 
 def test_completion_offers_verbs_and_options() -> None:

@@ -1592,6 +1592,13 @@ MUTATIONS = (
         "tests/controller/test_secret_source_untold.py::test_revision_has_no_value",
     ),
     Mutation(
+        "the comparison of the digest that was shown with that of the plan that waits",
+        ("approve-shown-digest",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/test_bundle_verbs.py::test_approval_is_for_exactly_what_was_shown",
+    ),
+    Mutation(
         "what leaves a disabled manifest out",
         ("disabled-manifest",),
         "if .*:",

@@ -6,9 +6,12 @@ so a request for a log goes through the real API server, as it would on a cluste
 
 from __future__ import annotations
 
+import json
 import ssl
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs, urlsplit
@@ -18,6 +21,7 @@ from tests.support.waiting import eventually
 from tests.support.workloads import MERGE
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from applyprune.localplane import Plane
@@ -36,7 +40,12 @@ class Kubelet:
     logs: dict[tuple[str, bool], bytes]
     asked: list[dict[str, str]] = field(default_factory=list)
     """The query of each request."""
+    files: dict[str, Path] = field(default_factory=dict)
+    """The log of each Pod of which it is a file, which may grow."""
+    has_kwok: bool = True
+    """Whether the plane has a controller that makes nodes ready."""
     _server: ThreadingHTTPServer | None = None
+    _closed: threading.Event = field(default_factory=threading.Event)
 
     def __enter__(self) -> Self:
         """Listen, and register the node."""
@@ -47,7 +56,10 @@ class Kubelet:
                 url = urlsplit(self.path)
                 query = {key: values[0] for key, values in parse_qs(url.query).items()}
                 kubelet.asked.append(query)
-                container = url.path.rpartition("/")[2]
+                *_, pod, container = url.path.split("/")
+                if pod in kubelet.files:
+                    self._send_file(kubelet.files[pod], query)
+                    return
                 log = kubelet.logs.get((container, query.get("previous") == "true"))
                 found = log is not None and url.path.startswith(_PREFIX)
                 body = log if log is not None and found else b"no such container instance"
@@ -58,6 +70,21 @@ class Kubelet:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def _send_file(self, path: Path, query: dict[str, str]) -> None:
+                """Send the lines of a file, and with ``follow`` those that are added."""
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain")
+                self.end_headers()
+                since = datetime.now(UTC) - timedelta(seconds=int(query.get("sinceSeconds", 10**6)))
+                with path.open("rb") as file, suppress(OSError):
+                    while True:
+                        for line in file:
+                            if datetime.fromisoformat(json.loads(line)["time"]) >= since:
+                                self.wfile.write(line)
+                        self.wfile.flush()
+                        if query.get("follow") != "true" or kubelet._closed.wait(0.05):
+                            return
 
             def log_message(self, *_arguments: object) -> None:
                 """Log nothing."""
@@ -84,7 +111,8 @@ class Kubelet:
         patch = {"status": status}
 
         # kwok makes the node ready first, with an address and a port of its own.
-        eventually(lambda: "conditions" in self.api.get(path)["status"], "kwok's node")
+        if self.has_kwok:
+            eventually(lambda: "conditions" in self.api.get(path)["status"], "kwok's node")
         code, reply = self.api("PATCH", f"{path}/status", patch, content_type=MERGE)
         assert code == 200, reply
         return self
@@ -98,5 +126,6 @@ class Kubelet:
         """Remove the node, and stop listening."""
         self.api("DELETE", f"/api/v1/nodes/{self.node}")
         assert self._server is not None
+        self._closed.set()
         self._server.shutdown()
         self._server.server_close()

@@ -79,7 +79,8 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
                 yield Finished(counts, 0, elapsed)
                 return
             if _is_over(wait, readiness, elapsed):
-                yield _failed(not_ready(status, readiness, timeout=wait.timeout), elapsed)
+                within = wait.timeout if elapsed > wait.timeout else None
+                yield _failed(not_ready(status, readiness, within=within), elapsed)
                 return
             if readiness.stuck and readiness.message != told:
                 told = readiness.message

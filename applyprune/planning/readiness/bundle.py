@@ -128,13 +128,16 @@ def bundle_readiness(status: BundleStatus, requested: str) -> Readiness:
     return stuck(told) if status.ready == "False" else in_progress(told)
 
 
-def not_ready(status: BundleStatus, readiness: Readiness, *, timeout: float) -> ApplypruneError:
+def not_ready(
+    status: BundleStatus, readiness: Readiness, *, within: float | None = None
+) -> ApplypruneError:
     """Return the error of a wait that has ended without readiness.
 
-    ``timeout`` is how many seconds it has lasted at most.
+    ``within`` is after how many seconds its time was over; None if it has ended before.
     """
-    kind = ERRORS.get(status.reason, NotReady) if readiness.status is Status.FAILED else NotReady
-    late = "" if readiness.status is Status.FAILED else f" within {timeout:.0f} s"
+    is_final = readiness.status is Status.FAILED
+    kind = ERRORS.get(status.reason, NotReady) if is_final or readiness.stuck else NotReady
+    late = "" if within is None else f" within {within:.0f} s"
     return kind(
         f"the Bundle {status.name} in namespace {status.namespace} is not ready{late}",
         reason=readiness.message,
