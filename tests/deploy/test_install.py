@@ -186,10 +186,21 @@ def test_all_manifests_select_the_same_pods() -> None:
     assert wanted["matchLabels"] == labels == found["Service"]["selector"]
     assert wanted == found["PodDisruptionBudget"]["selector"]
     assert wanted == found["NetworkPolicy"]["podSelector"]
+    spread = found["Deployment"]["template"]["spec"]["topologySpreadConstraints"]
+    assert {one["topologyKey"] for one in spread} == {
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    }
+    for one in spread:
+        assert one["labelSelector"] == wanted
+        # One node, or one zone, must be enough to run it.
+        assert one["whenUnsatisfiable"] == "ScheduleAnyway"
     ports = [one["name"] for one in container(chosen())["ports"]]
     assert ports == [one["targetPort"] for one in found["Service"]["ports"]]
     assert ports == [one["port"] for one in found["NetworkPolicy"]["ingress"][0]["ports"]]
-    assert found["Deployment"]["replicas"] > found["PodDisruptionBudget"]["maxUnavailable"]
+    budget = found["PodDisruptionBudget"]
+    assert found["Deployment"]["replicas"] > budget["maxUnavailable"] >= 1
+    assert budget["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
 def test_pods_meet_the_namespaces_pod_security(ground: Plane, ground_api: Api) -> None:

@@ -116,6 +116,8 @@ def bundle_readiness(status: BundleStatus, requested: str) -> Readiness:
     stalled = next((one for one in status.conditions if one.type == "Stalled"), None)
     if status.deleting:
         return Readiness(Status.TERMINATING, "the Bundle is being deleted")
+    if status.suspended:
+        return failed("the Bundle is suspended")
     # Somebody else may have requested another reconcile since.
     if requested and status.reconciled_at not in {requested, status.requested_at}:
         return in_progress("the controller has not handled the request yet")

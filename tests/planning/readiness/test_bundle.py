@@ -120,6 +120,7 @@ def test_whole_status_is_read() -> None:
         (replace(READY, requested_at="later", reconciled_at="later"), ASKED, Status.CURRENT),
         (replace(READY, generation=5), "", Status.IN_PROGRESS),
         (replace(READY, deleting=True), "", Status.TERMINATING),
+        (replace(READY, suspended=True), "", Status.FAILED),
         (FAILING, "", Status.IN_PROGRESS),
         (replace(FAILING, conditions=(STALLED,)), "", Status.FAILED),
         (replace(FAILING, conditions=(replace(STALLED, status="False"),)), "", Status.IN_PROGRESS),
