@@ -57,10 +57,11 @@ class LiveDisplay:
             self._progress.update(event, now)
         if isinstance(event, Finished):
             self.close()
-        elif self._progress.began is not None and self._clock is None:
+            return
+        if self._progress.began is not None and self._clock is None:
             self._clock = threading.Thread(target=self._run, name="applyprune-live", daemon=True)
             self._clock.start()
-        elif not self.terminal.live:
+        if not self.terminal.live:
             self._log_wait(now)
 
     def close(self) -> None:

@@ -69,6 +69,8 @@ class Progress:
                 self._plan(plan)
             case Waiting():
                 self._waiting, self._since = event, now - event.elapsed
+                # A verb that only waits has no run that began.
+                self.began = self._since if self.began is None else self.began
                 known = {} if event.ref is None else {event.ref: event.reason}
                 self._pending = known | {other.ref: other.reason for other in event.others}
                 self._count = event.count
@@ -96,7 +98,7 @@ class Progress:
         """Return the lines of the live display: the bar, then the objects the run waits for."""
         done, of = self._completed()
         bar = f" {_bar(done, of)} {done} of {of}" if of else ""
-        lines = [f"{self._name}: {self._activity}{bar}  {self._times(now)}"]
+        lines = [f"{self._subject}{self._activity}{bar}  {self._times(now)}"]
         if self.stopping:
             lines.append(f"  {INTERRUPTED}")
         if self._waiting is not None:
@@ -109,7 +111,7 @@ class Progress:
             return f"{self.waits_for} ({self._times(now)})"
         done, of = self._completed()
         count = f", {done} of {of}" if of else ""
-        return f"{self._name}: {self._activity}{count} ({self._times(now)})"
+        return f"{self._subject}{self._activity}{count} ({self._times(now)})"
 
     def elapsed(self, now: float) -> float:
         """Return the seconds since the run began, 0 before that."""
@@ -161,6 +163,10 @@ class Progress:
         if self._applied < self._applies:
             return self._applied, self._applies
         return min(self._removed, self._removals), self._removals
+
+    @property
+    def _subject(self) -> str:
+        return f"{self._name}: " if self._name else ""
 
     @property
     def _activity(self) -> str:

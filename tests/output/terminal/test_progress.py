@@ -107,6 +107,17 @@ def test_live_lines_show_what_is_waited_for(events: list[Event], lines: list[str
     assert progress.lines(110.0) == lines
 
 
+def test_verb_that_only_waits_has_live_lines_too() -> None:
+    """No run has started, and there is no set to name."""
+    progress = Progress()
+    progress.update(Waiting(A, "ready", 2.0, 60.0, "not yet"), 102.0)
+    assert progress.began == 100.0
+    assert progress.lines(110.0) == [
+        "waiting until ready ░░░░░░░░░░░░░░░░ 0 of 1  0:10, 0:50 left",
+        "  deployment.apps/a -n home: not yet",
+    ]
+
+
 def test_many_pending_objects_are_counted() -> None:
     """Five are named, with a namespace where it is not the set's own."""
     refs = [Ref("apps", "Deployment", "shop", f"d{at}") for at in range(8)]
