@@ -191,7 +191,7 @@ def test_reconcile_waits_for_the_controller(tenant: Tenant, verb: Callable[..., 
 @pytest.mark.parametrize(
     ("name", "code", "words", "options"),
     [
-        ("missing", 5, "SourceNotFound: ", ("--timeout", "1s")),
+        ("missing", 5, "SourceNotFound: ", ("--timeout", "6s")),
         ("missing", 5, "SourceNotFound: ", ("--fail-fast",)),
         ("invalid", 2, "InvalidSource: ", ()),
         ("conflict", 4, "Conflicts: ", ("--fail-fast",)),

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 _PREFIX = "/containerLogs/"
 
 
+def _time(line: bytes) -> datetime:
+    """Return when the controller has written a line of its log; now for any other line."""
+    try:
+        return datetime.fromisoformat(json.loads(line)["time"])
+    except (ValueError, TypeError):
+        return datetime.now(UTC)
+
+
 @dataclass(slots=True)
 class Kubelet:
     """A node whose containers have logs; ``logs`` is by container and previous instance."""
@@ -80,7 +88,7 @@ class Kubelet:
                 with path.open("rb") as file, suppress(OSError):
                     while True:
                         for line in file:
-                            if datetime.fromisoformat(json.loads(line)["time"]) >= since:
+                            if _time(line) >= since:
                                 self.wfile.write(line)
                         self.wfile.flush()
                         if query.get("follow") != "true" or kubelet._closed.wait(0.05):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.context import WorkerPool
 from applyprune.errors import ApplypruneError, Forbidden, NotFound, UsageError, as_problem
-from applyprune.model.events import Event, WarningRaised
+from applyprune.model.events import Event, Finished, WarningRaised
 from applyprune.model.reports.bundle import LogLine
 from applyprune.model.resources import PODS
 
@@ -145,13 +145,14 @@ class _Follower:
 
     def events(self, pods: Sequence[Ref], since: int | None) -> Iterator[Event]:
         self._open(pods, since)
-        looked = time.monotonic()
+        began = looked = time.monotonic()
         while not self.stop.requested:
             yield from self._arrived()
             if time.monotonic() - looked > _PODS_AGAIN:
                 looked = time.monotonic()
                 # All of a new Pod's log is new.
                 self._open(controller_pods(self.cluster, self.namespace), None)
+        yield Finished({}, self.stop.exit_code, time.monotonic() - began)
 
     def _arrived(self) -> Iterator[Event]:
         try:
