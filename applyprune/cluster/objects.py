@@ -26,11 +26,12 @@ def is_secret(resource: Resource) -> bool:
 
 
 def matches(live: LiveObject, selector: str) -> bool:
-    """Return whether an object has the label; selectors here are ``key`` or ``key=value``."""
-    key, equals, value = selector.partition("=")
-    if not key:
-        return True
-    return key in live.labels and (not equals or live.labels[key] == value)
+    """Return whether an object has the labels: ``key`` or ``key=value``, separated by commas."""
+    for part in filter(None, selector.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in live.labels or (equals and live.labels[key] != value):
+            return False
+    return True
 
 
 def live_object(resource: Resource, item: object, *, full: bool) -> LiveObject | None:

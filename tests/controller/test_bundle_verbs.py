@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ def test_list_and_show_tell_what_the_controller_reports(
     assert "source: configmap/src (a.yaml)\n" in shown.out
     assert "inventory: configmap/applyprune-good, set good\nobjects: 1\n" in shown.out
     assert "last change: " in shown.out
-    assert "\nReady         True     " in shown.out
+    assert re.search(r"^Ready +True +\d+s +Applied$", shown.out, re.MULTILINE)
     (told,) = document(verb("show", "secret", "-o", "json"))["bundles"]
     assert told["source"] == ["spec.source.inline"]
     assert (told["objects"], told["lastChange"]["created"]) == (2, 2)
@@ -110,8 +111,11 @@ def test_list_and_show_tell_what_the_controller_reports(
     wide = kubectl("get", "bdl", "-o", "wide", "-n", tenant.namespace, plane=site).splitlines()[0]
     assert {"OBJECTS", "SUSPENDED", "APPROVE", "MESSAGE"} <= set(wide.split())
     config, here = site.kubeconfig, f"-n {tenant.namespace}"
-    assert offered(f"applyprune bundle show {here} ", config) == ["good", "secret", "waits"]
-    assert offered(f"applyprune bundle reconcile {here} g", config) == ["good"]
+    # On a busy machine the cluster may answer too late for one press of the key.
+    press = partial(offered, f"applyprune bundle show {here} ", config)
+    assert eventually(press, "completions") == ["good", "secret", "waits"]
+    press = partial(offered, f"applyprune bundle reconcile {here} g", config)
+    assert eventually(press, "completions") == ["good"]
     assert "suspend" in offered("applyprune bundle s", "/nowhere")
 
 
@@ -355,9 +359,7 @@ def test_logs_are_those_of_all_replicas(
     tenant.ready("web")
     tenant.ready("other")
     pods["second"].write_text(line(tenant, "an old line") + "not JSON\n[]\n")
-    told = eventually(
-        lambda: (found := verb("logs", "web")).out.count("bundle reconciled") and found, "the log"
-    )
+    told = verb("logs", "web")
     assert told.code == 0, told
     lines = told.out.splitlines()
     assert lines[0].startswith("2020-01-01T00:00:00.000+00:00 info an old line")
