@@ -84,7 +84,7 @@ class Kubelet:
                 self.send_response(200)
                 self.send_header("Content-Type", "text/plain")
                 self.end_headers()
-                since = datetime.now(UTC) - timedelta(seconds=int(query.get("sinceSeconds", 10**6)))
+                since = datetime.now(UTC) - timedelta(seconds=int(query.get("sinceSeconds", 10**9)))
                 with path.open("rb") as file, suppress(OSError):
                     while True:
                         for line in file:
