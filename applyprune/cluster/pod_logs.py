@@ -44,7 +44,7 @@ def whole_lines(chunks: Iterable[bytes]) -> Iterator[str]:
     for chunk in chunks:
         *ends, last = chunk.split(b"\n")
         for end in ends:
-            yield (rest + end).decode(errors="replace")
+            yield (rest + end)[:MAX_LINE].decode(errors="replace")
             rest = b""
         rest = (rest + last)[:MAX_LINE]
     if rest:
