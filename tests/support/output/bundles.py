@@ -48,7 +48,7 @@ BUNDLE = BundleStatus(
     pending=BundlePlan(
         DIGEST,
         "Deletions",
-        "2026-11-23T06:00:00Z",
+        "2020-01-01T06:00:00Z",
         _REVISIONS[1],
         {"prune": 3, "cascaded": 4},
         (
@@ -56,10 +56,10 @@ BUNDLE = BundleStatus(
             PendingObject("configmap/old", "blog", "prune"),
         ),
     ),
-    last_change=BundleChange("2026-11-22T07:00:00Z", 1.25, 2, 1, 0),
+    last_change=BundleChange("2020-01-01T07:00:00Z", 1.25, 2, 1, 0),
     conditions=(
-        BundleCondition("Ready", "False", "PruneRefused", _REFUSAL, "2026-11-23T06:00:00Z"),
-        BundleCondition("Drifted", "True", "Drifted", "1 field", "2026-11-23T06:30:00Z"),
+        BundleCondition("Ready", "False", "PruneRefused", _REFUSAL, "2020-01-01T06:00:00Z"),
+        BundleCondition("Drifted", "True", "Drifted", "1 field", "2020-01-01T06:30:00Z"),
     ),
 )
 LINE = LogLine(
