@@ -11,24 +11,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from applyprune._version import __version__
 from applyprune.cluster.inventory.entries import entries_of, typed
-from applyprune.cluster.inventory.packing import Packed, Shard, digest_of, unpack
+from applyprune.cluster.inventory.packing import (
+    MOST,
+    MOST_SHARDS,
+    Packed,
+    Shard,
+    UnpackedLines,
+    digest_of,
+    unpack,
+)
+from applyprune.cluster.inventory.runs import earlier_in, earlier_out, run_in, run_out
 from applyprune.cluster.inventory.stored_root import stored_root, with_foreign_metadata
 from applyprune.errors import InventoryError, InventoryTooNew
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
-    MOST_RUNS,
     AppliedPlan,
     Inventory,
     InventoryEntry,
     LockHolder,
-    RunRecord,
     valid_lease,
 )
 from applyprune.model.text.display import time_of
@@ -52,16 +58,6 @@ SCHEMA = 2
 _MANAGER = "applyprune"
 # Both times are the server's; webhooks may run between them, each for at most 30 seconds.
 _ONE_REQUEST = timedelta(minutes=1)
-_MOST_BYTES_OF_RUNS = 16 * 1024
-_OPTIONAL: Mapping[str, type] = {
-    "actor": str,
-    "commit": str,
-    "url": str,
-    "created": int,
-    "changed": int,
-    "pruned": int,
-}
-"""The fields of a run that are stored unless they are empty."""
 _HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
 
 
@@ -98,8 +94,8 @@ def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any
         "digest": packed.digest,
         "shards": [[shard.digest, shard.count] for shard in packed.shards],
         "holder": _holder_out(inventory.holder),
-        "last": _run_out(inventory.last),
-        "earlier": _earlier_out(inventory.earlier),
+        "last": run_out(inventory.last),
+        "earlier": earlier_out(inventory.earlier),
         "owner": inventory.owner,
     }
     if inventory.plan is not None:
@@ -149,9 +145,7 @@ def decode(body: Mapping[str, Any]) -> Root:
         header = json.loads((body.get("data") or {})[_HEADER])
         if (schema := typed(int, header["schema"])) != SCHEMA:
             raise _other_format(applyset, schema)
-        shards = tuple(
-            Shard(_hexadecimal(digest), typed(int, count)) for digest, count in header["shards"]
-        )
+        shards = _shards_in(header["shards"])
         inventory = Inventory(
             name=applyset.name,
             namespace=applyset.namespace,
@@ -160,8 +154,8 @@ def decode(body: Mapping[str, Any]) -> Root:
             generation=typed(int, header["generation"]),
             holder=_holder_in(header["holder"]),
             copied=typed(bool, header["copied"]) or _is_copy(header["uid"], metadata),
-            last=_run_in(header["last"]),
-            earlier=_earlier_in(header.get("earlier")),
+            last=run_in(header["last"]),
+            earlier=earlier_in(header.get("earlier")),
             owner=typed(str, header["owner"]),
             plan=_plan_in(header.get("plan")),
             hidden_kinds=hinted_kinds(annotations),
@@ -171,7 +165,7 @@ def decode(body: Mapping[str, Any]) -> Root:
         return Root(
             inventory=inventory,
             write=typed(str, header["write"]),
-            count=typed(int, header["count"]),
+            count=_count_in(header["count"]),
             digest=typed(str, header["digest"]),
             inline=None if shards else _inline(body),
             shards=shards,
@@ -202,13 +196,21 @@ def _is_copy(recorded: object, metadata: Mapping[str, Any]) -> bool:
     return not is_ours  # guard: first-write-copied
 
 
+def add_lines(root: Root, lines: UnpackedLines, part: bytes) -> None:
+    """Add the lines of a shard to those of a root; raise InventoryError if they are too many."""
+    try:
+        lines.add(part)
+    except ValueError as error:
+        raise _unreadable(_applyset_of(root), error) from error
+
+
 def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
     """Return the entries of a root from the lines in ``parts``; raise InventoryError."""
-    lines = b"".join(parts)
     try:
-        if digest_of(lines) != root.digest:
+        if digest_of(*parts) != root.digest:
             raise ValueError("its digest does not match its entries")
-        entries = entries_of(lines)
+        # One part after the other: all lines at once would need twice the memory.
+        entries = [entry for part in parts for entry in entries_of(part)]
         found = {entry.ref: entry for entry in entries}
         if not len(found) == len(entries) == root.count:
             raise ValueError(f"it should list {root.count} objects")
@@ -295,6 +297,26 @@ def _by_repair(applyset: ApplySetIdentity) -> str:
 _UNREADABLE = (KeyError, TypeError, ValueError, EOFError, OSError, RecursionError)
 
 
+def _shards_in(raw: Sequence[tuple[object, object]]) -> tuple[Shard, ...]:
+    """Return the shards that a header names; a forged one must not be read many times."""
+    shards = tuple(Shard(_hexadecimal(digest), typed(int, count)) for digest, count in raw)
+    seen: set[str] = set()
+    for shard in shards:
+        if shard.digest in seen:  # guard: shard-named-twice
+            raise ValueError(f"it names the shard {shard.digest[:32]} twice")
+        seen.add(shard.digest)
+    if len(shards) > MOST_SHARDS:  # guard: most-shards
+        raise ValueError(f"it names {len(shards)} shards, and {MOST_SHARDS} are allowed")
+    return shards
+
+
+def _count_in(raw: object) -> int:
+    count = typed(int, raw)
+    if not 0 <= count <= MOST:
+        raise ValueError(f"it says that it lists {count} objects, and {MOST} are allowed")
+    return count
+
+
 def _hexadecimal(digest: object) -> str:
     # It becomes part of a name, and so of a URL path.
     if not re.fullmatch(r"[0-9a-f]{64}", text := typed(str, digest)):
@@ -345,55 +367,3 @@ def _plan_in(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
     if raw is None:
         return None
     return AppliedPlan(checksum=typed(str, raw["checksum"]), done=typed(bool, raw["done"]))
-
-
-def _run_out(record: RunRecord | None) -> dict[str, Any] | None:
-    if record is None:
-        return None
-    return {
-        "run": record.run,
-        "mode": record.mode,
-        "who": record.who,
-        "at": record.at,
-        "exitCode": record.exit_code,
-        **{key: value for key in _OPTIONAL if (value := getattr(record, key))},
-    }
-
-
-def _run_in(raw: Mapping[str, Any] | None) -> RunRecord | None:
-    if raw is None:
-        return None
-    code = raw["exitCode"]
-    return RunRecord(
-        run=typed(str, raw["run"]),
-        mode=typed(str, raw["mode"]),
-        who=typed(str, raw["who"]),
-        at=typed(str, raw["at"]),
-        exit_code=None if code is None else typed(int, code),
-        **{key: typed(kind, raw[key]) for key, kind in _OPTIONAL.items() if key in raw},
-    )
-
-
-def _earlier_out(records: Sequence[RunRecord]) -> list[dict[str, Any] | None]:
-    """Return the newest records, as many as fit: they must not use the room of the entries."""
-    found: list[dict[str, Any] | None] = []
-    size = 0
-    for record in records[:MOST_RUNS]:
-        found.append(_run_out(record))
-        size += len(json.dumps(found[-1]))
-        if size > _MOST_BYTES_OF_RUNS:
-            return found[:-1]
-    return found
-
-
-def _earlier_in(raw: object) -> tuple[RunRecord, ...]:
-    """Return the readable records: nothing depends on them, so none makes an inventory unreadable.
-
-    An older version has written none.
-    """
-    found: list[RunRecord] = []
-    for part in raw if isinstance(raw, list) else ():
-        with suppress(KeyError, TypeError, ValueError):
-            if (record := _run_in(part)) is not None:
-                found.append(record)
-    return tuple(found[:MOST_RUNS])

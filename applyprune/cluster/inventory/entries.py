@@ -20,6 +20,8 @@ from applyprune.planning.fields.normalize import canonical
 T = TypeVar("T")
 
 _TIGHT = (",", ":")
+# In memory, a line may take twenty times its bytes. The server's limit for an object is 1.5 MiB.
+_LONGEST_LINE = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ def entries_of(lines: bytes) -> list[InventoryEntry]:
     for line in lines.split(b"\n"):
         if not line:
             continue
+        if len(line) > _LONGEST_LINE:  # guard: longest-line
+            raise ValueError(f"an entry is larger than {_LONGEST_LINE >> 20} MiB")
         raw = json.loads(line)
         if "fieldSet" in raw:
             # Each block has its own numbers.

@@ -29,8 +29,14 @@ LIMIT = 1_000_000
 """Bytes that a shard may have; the server's own limit for one ConfigMap is 1,048,576."""
 MOST = 100_000
 """Objects that one set may have."""
+MOST_SHARDS = 1000
+"""Shards that one set may have; 100,000 objects have about 50."""
+_MOST_UNPACKED = 128 * 1024 * 1024
+"""Bytes that the lines of all shards may have; those of 100,000 objects are about 50 MB."""
+_MOST_VALUES = 8_000_000
+"""Values that all lines may have: in memory, the shortest one takes ten times its bytes."""
 
-_UNPACKED_LIMIT = 64 * 1024 * 1024
+_UNPACKED_LIMIT = 16 * 1024 * 1024
 # A shard has this many entries on average, and at most four times as many.
 _PER_SHARD = 2048
 
@@ -55,27 +61,62 @@ class Packed:
     shards: tuple[Shard, ...] = ()
 
 
+@dataclass(slots=True)
+class UnpackedLines:
+    """The lines of one inventory, no more than fit into memory.
+
+    A small stream may unpack to a thousand times its size, and many shards to many times that.
+    """
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    values: int = 0
+
+    def add(self, part: bytes) -> None:
+        """Add the lines of one shard; raise ValueError if there are too many."""
+        self.size += len(part)
+        self.values += part.count(b",")
+        if self.size > _MOST_UNPACKED:  # guard: unpacked-in-total
+            raise ValueError(f"its unpacked entries are larger than {_MOST_UNPACKED >> 20} MiB")
+        if self.values > _MOST_VALUES:  # guard: values-in-total
+            raise ValueError(f"its entries have more than {_MOST_VALUES} values")
+        self.parts.append(part)
+
+
 def pack(entries: Iterable[InventoryEntry]) -> Packed:
     """Return entries in the form to store; raise InventoryError if they are too many."""
     lines = lines_of(entries)
     if len(lines) > MOST:
-        raise InventoryError(
-            f"an inventory of {len(lines)} objects is too large",
-            reason=f"a set may have at most {MOST} objects",
-            hint="Split the set in two.",
-        )
+        raise _too_large(len(lines), f"a set may have at most {MOST} objects")
     # Only if it may fit: compressing all of a large inventory would be wasted.
     if len(lines) <= 2 * _PER_SHARD:
         whole = block_of(lines)
         if len(whole) <= READABLE:
             return Packed(len(lines), digest_of(whole), readable=whole.decode())
-        if len(stream := _packed(whole)) <= PACKED:
+        if len(whole) <= _UNPACKED_LIMIT and len(stream := _packed(whole)) <= PACKED:
             return Packed(len(lines), digest_of(whole), stream=stream)
     blocks = [block for part in _cut(lines) for block in _blocks(part)]
+    if len(blocks) > MOST_SHARDS:
+        raise _too_large(len(lines), f"it would take {len(blocks)} shards of {MOST_SHARDS}")
+    # What no run could read again is not written.
+    unpacked = UnpackedLines()
+    try:
+        for block, _ in blocks:
+            unpacked.add(block)
+    except ValueError as error:
+        raise _too_large(len(lines), str(error)) from error
     return Packed(
         len(lines),
         digest_of(*(block for block, _ in blocks)),
         shards=tuple(shard for _, shard in blocks),
+    )
+
+
+def _too_large(count: int, reason: str) -> InventoryError:
+    return InventoryError(
+        f"an inventory of {count} objects is too large",
+        reason=reason,
+        hint="Split the set in two.",
     )
 
 

@@ -8,9 +8,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import boot_time
-from applyprune.cluster.inventory.codec import Root, decode, encode, entries_in, entries_left
+from applyprune.cluster.inventory.codec import (
+    Root,
+    add_lines,
+    decode,
+    encode,
+    entries_in,
+    entries_left,
+)
 from applyprune.cluster.inventory.listed import set_of
-from applyprune.cluster.inventory.packing import Packed, Shard, pack
+from applyprune.cluster.inventory.packing import Packed, Shard, UnpackedLines, pack
 from applyprune.cluster.inventory.shards import Shards
 from applyprune.cluster.inventory.stored_root import changed_by_others_only, stored_root
 from applyprune.errors import (
@@ -299,19 +306,23 @@ class ConfigMapStore:
                 return Inventory(self._applyset.name, self._applyset.namespace), (), ()
             root = decode(body)
             self._stored_shards, self._written = root.shards, None
-            parts: list[bytes] = [root.inline] if root.inline is not None else []
+            lines = UnpackedLines()
+            if root.inline is not None:
+                add_lines(root, lines, root.inline)
             readable: list[Shard] = []
             missing: list[str] = []
             for shard in root.shards:
                 try:
-                    parts.append(self._shards.read(shard))
-                    readable.append(shard)
+                    part = self._shards.read(shard)
                 except NotFound:
                     missing.append(f"the shard {shard.digest[:32]} ({shard.count} objects) is gone")
                 except ValueError as error:
                     missing.append(f"the shard {shard.digest[:32]}: {error}")
+                else:
+                    add_lines(root, lines, part)
+                    readable.append(shard)
             if not missing:
-                entries = entries_in(root, parts)
+                entries = entries_in(root, lines.parts)
                 annotations = body["metadata"].get("annotations") or {}
                 faults = (*root.faults, *kinds_fault(annotations, entries.keys()))
                 return _with_entries(root, entries), faults, ()
@@ -319,7 +330,7 @@ class ConfigMapStore:
             now = self._body()
             if now is not None and decode(now).write == root.write:
                 self._stored_shards = tuple(readable)
-                return _with_entries(root, entries_left(root, parts)), root.faults, missing
+                return _with_entries(root, entries_left(root, lines.parts)), root.faults, missing
         raise InventoryLocked(f"{self._applyset.inventory} changes faster than it can be read")
 
     def _body(self, within: float | None = None) -> Mapping[str, Any] | None:
