@@ -185,6 +185,10 @@ class Unreachable(AccessError):
     retryable = True
 
 
+class ReplyTooLarge(Unreachable):
+    """A reply is longer than its request allows."""
+
+
 class ApiError(AccessError):
     """The API server answered with an error.
 

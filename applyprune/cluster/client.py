@@ -181,14 +181,15 @@ class KubernetesClient:
         selector: str = "",
         name: str = "",
         full: bool = False,
+        keep: Callable[[LiveObject], LiveObject] | None = None,
     ) -> tuple[Sequence[LiveObject], str]:
         """Return what ``list`` returns, and the resourceVersion from which to watch.
 
         That is the first page's; an aggregated API may give none, then it is empty. With a
-        ``name``, only that object is listed.
+        ``name``, only that object is listed. ``keep`` reduces each object to what is needed.
         """
         wanted = Selection(namespace, selector, name, full)
-        return paged_list(self._transport, resource, wanted)
+        return paged_list(self._transport, resource, wanted, keep=keep)
 
     def watch(
         self,

@@ -1,13 +1,15 @@
-"""Read a list page by page."""
+"""Read a list page by page; a page that is too large is asked for again with fewer objects."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.object_requests import JSON, for_collection, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
-from applyprune.errors import Expired, Unavailable
+from applyprune.cluster.transport.message import MAX_REPLY
+from applyprune.errors import Expired, ReplyTooLarge, Unavailable
 
 if TYPE_CHECKING:
     from applyprune.cluster.transport.transport import Transport
@@ -16,19 +18,32 @@ if TYPE_CHECKING:
     from applyprune.model.resources import Resource
 
 _PAGE = 500
+# Bytes of a page of objects, and of a page of metadata. In memory it may take twenty times as much,
+# and whoever may create objects decides how large they are.
+_PAGE_BYTES = 32 * 1024 * 1024
+_PAGE_BYTES_METADATA = 8 * 1024 * 1024
+_SMALLER = 8
 _RESTARTS = 5
 
 
 def paged_list(
-    transport: Transport, resource: Resource, wanted: Selection, page: int | None = None
+    transport: Transport,
+    resource: Resource,
+    wanted: Selection,
+    page: int | None = None,
+    keep: Callable[[LiveObject], LiveObject] | None = None,
 ) -> tuple[Sequence[LiveObject], str]:
     """Return all objects of a selection, never an incomplete list, and where to watch from.
 
-    It is read in pages of ``page`` objects.
+    It is read in pages of at most ``page`` objects. ``keep`` reduces each object to what is needed,
+    page by page.
     """
     for _ in range(_RESTARTS):
         try:
-            pages = [*_pages(transport, resource, wanted, page or _PAGE)]
+            pages = [
+                ([keep(live) for live in lives] if keep else lives, version)
+                for lives, version in _pages(transport, resource, wanted, page or _PAGE)
+            ]
             return [live for lives, _ in pages for live in lives], pages[0][1]
         except Expired:
             continue  # the continue token expired: start again with the first page
@@ -46,15 +61,22 @@ def _pages(
     token = ""
     while True:
         query = (("limit", str(page)), *selection(selector, name))
-        response = transport.send(
-            for_collection(
-                "GET",
-                resource,
-                wanted.namespace,
-                query=(*query, ("continue", token)) if token else query,
-                accept=JSON if full else METADATA.format(list="List"),
-            )
+        request = for_collection(
+            "GET",
+            resource,
+            wanted.namespace,
+            query=(*query, ("continue", token)) if token else query,
+            accept=JSON if full else METADATA.format(list="List"),
         )
+        # A single object is taken as it is: some aggregated APIs ignore the limit.
+        most = (_PAGE_BYTES if full else _PAGE_BYTES_METADATA) if page > 1 else MAX_REPLY
+        try:
+            response = transport.send(replace(request, most=most))
+        except ReplyTooLarge:
+            if page == 1:
+                raise
+            page = max(1, page // _SMALLER)  # guard: smaller-page
+            continue
         items = response.body.get("items")
         kind = str(response.body.get("kind", ""))
         # An empty list of metadata comes as null.

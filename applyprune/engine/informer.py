@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
@@ -95,10 +95,14 @@ def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope
 
 @dataclass(slots=True)
 class Informer:
-    """Watches any number of sources and queues their changes; ``close`` ends the threads."""
+    """Watches any number of sources and queues their changes; ``close`` ends the threads.
+
+    ``keep`` reduces each object to what is needed: the queue, and who reads it, hold no more.
+    """
 
     cluster: Cluster
     queue: SimpleQueue[Change] = field(default_factory=SimpleQueue)
+    keep: Callable[[LiveObject], LiveObject] | None = None
     _closed: Flag = field(default_factory=Flag)
     _threads: dict[WatchScope, Thread] = field(default_factory=dict)
 
@@ -149,6 +153,7 @@ class Informer:
             selector=source.selector,
             name=source.name,
             full=source.full,
+            keep=self.keep,
         )
         self.queue.put(Listed(source, {live.ref: live for live in objects}))
         while not self._closed.is_set():
@@ -168,7 +173,7 @@ class Informer:
                 if change.kind is WatchEventType.DELETED:
                     self.queue.put(self._after_deletion(source, change.live.ref))
                 elif change.kind is not WatchEventType.BOOKMARK:
-                    self.queue.put(Upserted(source, change.live.ref, change.live))
+                    self.queue.put(self._upserted(source, change.live))
             if silent and time.monotonic() - began < _RETRY_PAUSE:
                 # Something ends every watch at once: only a list can show the changes.
                 self._closed.wait(_RETRY_PAUSE)
@@ -178,6 +183,10 @@ class Informer:
     def _after_deletion(self, source: WatchScope, ref: Ref) -> Change:
         """Read the object: it may be gone, or may only have left the selection."""
         try:
-            return Upserted(source, ref, self.cluster.get(source.resource, ref, full=source.full))
+            live = self.cluster.get(source.resource, ref, full=source.full)
         except NotFound:
             return Upserted(source, ref, None)
+        return self._upserted(source, live)
+
+    def _upserted(self, source: WatchScope, live: LiveObject) -> Upserted:
+        return Upserted(source, live.ref, self.keep(live) if self.keep is not None else live)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from applyprune.clock import Lease
-from applyprune.errors import Unreachable
+from applyprune.errors import ReplyTooLarge
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,6 +29,11 @@ _PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9\-._~!$&'()*+,;=:@%]+)+/?")
 # Parameters that tell people what a request does. All others are left out of the trace: a continue
 # token is long, and a parameter that is added later may hold a secret.
 _SHOWN = frozenset({"dryRun", "fieldManager", "force", "limit", "watch"})
+
+
+# Bytes of a body. The server's own limit for an object is 1.5 MiB, and lists are read by pages, so
+# no real response comes near this.
+MAX_REPLY = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class Request:
     """What must last while it is sent, and is renewed before each try."""
     warned: Callable[[Sequence[str]], None] | None = field(default=None, repr=False)
     """Gets the texts of the Warning headers of each reply, also of a refusal."""
+    most: int = MAX_REPLY
+    """How many bytes the body of the reply may have."""
     budget: RetryBudget | None = None
     """The time for retries that it shares with the other requests of its run."""
 
@@ -105,9 +112,6 @@ class Response:
     """The body, if that is text instead of JSON."""
 
 
-# Bytes of a body. The server's own limit for an object is 1.5 MiB, and lists are read by pages, so
-# no real response comes near this.
-MAX_REPLY = 256 * 1024 * 1024
 _CHUNK = 1024 * 1024
 
 
@@ -134,16 +138,16 @@ def validated(request: Request, response: RawResponse) -> Response | None:
     return None
 
 
-def read_body(response: BaseHTTPResponse, client: ClientContext) -> bytes:
-    """Return the whole body; raises when it is cut off or longer than any real one."""
+def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX_REPLY) -> bytes:
+    """Return the whole body; raises when it is cut off or longer than ``most`` bytes."""
     chunks: list[bytes] = []
     size = 0
     while chunk := response.read(_CHUNK, decode_content=False):
         size += len(chunk)
-        if size > MAX_REPLY:
-            raise Unreachable(
+        if size > most:  # guard: reply-size
+            raise ReplyTooLarge(
                 f"{client.server} did not answer as an API server:"
-                f" its response is longer than {MAX_REPLY >> 20} MiB"
+                f" its response is longer than {most >> 20} MiB"
             )
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -280,7 +280,7 @@ class Transport:
     def _whole(self, request: Request, identity: Identity, current: Try) -> Response | RawResponse:
         """Return the validated response, or the raw one if it is not a valid success."""
         response = self._response(self._server_pool(identity), request, identity, current)
-        answer = self._raw_response(response)
+        answer = self._raw_response(response, request.most)
         self._state.date = response.headers.get("Date", "")
         if request.warned is not None and (headers := response.headers.getlist("Warning")):
             request.warned(warning_texts(headers))
@@ -294,7 +294,7 @@ class Transport:
             unless_kept.callback(server.pool.close)
             response = self._response(server, request, identity, current)
             if not is_stream(response, is_text=request.is_text):
-                return self._raw_response(response)
+                return self._raw_response(response, request.most)
             unless_kept.pop_all()
         return Stream(request, response, server.pool, self._client, current.stop)
 
@@ -315,9 +315,9 @@ class Transport:
             decode_content=False,
         )
 
-    def _raw_response(self, response: BaseHTTPResponse) -> RawResponse:
+    def _raw_response(self, response: BaseHTTPResponse, most: int) -> RawResponse:
         try:
-            raw = read_body(response, self._client)
+            raw = read_body(response, self._client, most)
         except BaseException:
             response.close()
             raise

@@ -7,7 +7,8 @@ the last reconcile has already read are ignored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -31,6 +32,11 @@ MOST_WATCHES = 500
 _TICK = 0.5
 _UNTIL_SERVED = 1.0
 """Seconds from a change of a CRD until its kind is served."""
+_WAKING = (APPROVE, ORPHAN, RECONCILE_NOW)
+"""The annotations of a Bundle whose change needs a reconcile."""
+_KEPT_METADATA = ("name", "namespace", "generation", "deletionTimestamp")
+_LONGEST_KEPT = 256
+"""Characters of an annotation's value; of a longer one, its digest is enough."""
 
 
 @dataclass(slots=True)
@@ -80,9 +86,10 @@ class Watches:
 
     def open(self) -> None:
         """Start to watch the Bundles."""
-        self._bundles = Informer(self.cluster, self._news)
+        self._bundles = Informer(self.cluster, self._news, keep=_slim)
         for namespace in self.namespaces or ("",):
-            self._bundles.open(WatchScope(BUNDLES, namespace))
+            # A Bundle may be as large as a megabyte; a reconcile reads it itself.
+            self._bundles.open(WatchScope(BUNDLES, namespace, full=False))  # guard: bundle-metadata
 
     def close(self) -> None:
         """Stop every watch."""
@@ -124,7 +131,7 @@ class Watches:
             room = sum(len(other.refs) for other in self._sources.values()) + len(wanted)
             if wanted and room <= MOST_WATCHES:
                 account_client = self.connect(key[0], account)
-                feeds = Informer(account_client.cluster, self._news)
+                feeds = Informer(account_client.cluster, self._news, keep=_slim)
                 self._sources[key] = _Followed(
                     account, account_client, feeds, frozenset(wanted), dict(versions)
                 )
@@ -274,9 +281,22 @@ class Watches:
         return old
 
 
+def _slim(live: LiveObject) -> LiveObject:
+    """Return an object with the metadata that a mark needs; the rest may be large."""
+    metadata: dict[str, object] = {
+        key: live.metadata[key] for key in _KEPT_METADATA if key in live.metadata
+    }
+    metadata["annotations"] = {
+        key: value if len(value) <= _LONGEST_KEPT else sha256(value.encode("utf-8", "replace")).hexdigest()
+        for key in _WAKING
+        if (value := str(live.annotations.get(key, "")))
+    }
+    return replace(live, metadata=metadata, body=None)
+
+
 def _mark(live: LiveObject) -> tuple[object, ...]:
     """Return the parts of a Bundle whose change needs a reconcile."""
-    requests = (live.annotations.get(key) for key in (APPROVE, ORPHAN, RECONCILE_NOW))
+    requests = (live.annotations.get(key) for key in _WAKING)
     return (live.uid, live.generation, live.terminating, *requests)
 
 
