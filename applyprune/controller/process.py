@@ -21,11 +21,12 @@ from applyprune.controller.reconciler import Reconciler
 from applyprune.controller.report import Reporter
 from applyprune.controller.result import error_message
 from applyprune.controller.runtime.event_recorder import EventRecorder
+from applyprune.controller.runtime.health import Health
 from applyprune.controller.runtime.impersonation import Impersonation, refuse_impersonated
 from applyprune.controller.runtime.leader_election import LeaderElection
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.runtime.metrics import Metrics
-from applyprune.controller.runtime.server import serving
+from applyprune.controller.runtime.server import Probes, serving
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.engine.cancellation import Cancellation
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
 
 _BUDGET = 10.0
-_STUCK = 3600.0
+_LONG = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,7 @@ def serve(settings: Settings, cancellation: Cancellation) -> int:
         client = KubernetesClient(transport, settings.access.server, cache=cache)
         _check_crd(client, settings)
         service = _Process(settings, identity, cancellation, metrics, client, cache)
-        address = ends.enter_context(
-            serving(settings.listen, metrics, is_well=service.is_well, is_ready=service.is_ready)
-        )
+        address = ends.enter_context(serving(settings.listen, metrics, service.probes))
         LOG.info("controller started", extra=fields(listen=f"{address[0]}:{address[1]}"))
         return service.run()
 
@@ -129,7 +128,7 @@ class _Process:
     reconciler: Reconciler = field(init=False)
     leading: bool = False
     threads: list[threading.Thread] = field(default_factory=list)
-    busy_since: dict[str, float] = field(default_factory=dict)
+    health: Health = field(init=False)
 
     def __post_init__(self) -> None:
         impersonation = Impersonation(
@@ -138,6 +137,7 @@ class _Process:
         self.watches = Watches(
             self.queue, self.client, impersonation.connect, self.settings.namespaces
         )
+        self.health = Health(self.queue, self.watches)
         bundles = BundleObjects(self.client)
         self.reconciler = Reconciler(
             bundles=bundles,
@@ -149,15 +149,17 @@ class _Process:
         self.watches.moved = self.reconciler.cut_off
         self.metrics.watch_queue(self.queue)
 
-    def is_well(self) -> bool:
-        """Return whether all threads are alive, and no worker has spent an hour on one Bundle."""
-        now = time.monotonic()
-        stuck = any(now - since > _STUCK for since in list(self.busy_since.values()))
-        return not stuck and all(thread.is_alive() for thread in self.threads)
+    @property
+    def probes(self) -> Probes:
+        """Return what each probe asks."""
+        health = self.health
+        return {"/livez": health.broken, "/healthz": health.unserved, "/readyz": self.unready}
 
-    def is_ready(self) -> bool:
-        """Return whether it is working, or waiting to become the leader."""
-        return not self.cancellation.requested and (not self.leading or self.watches.synced)
+    def unready(self) -> str:
+        """Return why it neither works nor waits to become the leader; empty if it does."""
+        if self.cancellation.requested:
+            return "it is stopping"
+        return "the Bundles are not listed yet" if self.leading and not self.watches.synced else ""
 
     def run(self) -> int:
         """Wait for leadership, work, and shut down in order."""
@@ -170,7 +172,7 @@ class _Process:
         self._start()
         try:
             if election is None:
-                while not self.cancellation.wait(_STUCK):
+                while not self.cancellation.wait(_LONG):
                     pass
             else:
                 election.keep(self.cancellation, _log_lease_error)
@@ -208,7 +210,7 @@ class _Process:
             threading.Thread(target=self._work, name=f"applyprune-worker-{number}", daemon=True)
             for number in range(self.settings.workers)
         ]
-        self.threads = [attend, *workers]
+        self.threads = self.health.threads = [attend, *workers]
         for thread in self.threads:
             thread.start()
 
@@ -230,7 +232,7 @@ class _Process:
     def _work(self) -> None:
         thread = threading.current_thread().name
         while (key := self.queue.get()) is not None:
-            self.busy_since[thread] = time.monotonic()
+            self.health.busy_since[thread] = time.monotonic()
             delay: float | None = None
             try:
                 delay = self.reconciler.reconcile(key)
@@ -249,7 +251,7 @@ class _Process:
                 LOG.exception("reconcile crashed", extra=fields(namespace=key[0], bundle=key[1]))
                 delay = self.reconciler.failed(key)
             finally:
-                self.busy_since.pop(thread, None)
+                self.health.busy_since.pop(thread, None)
                 self.queue.done(key)
             if delay is not None:
                 self.queue.add(key, delay)

@@ -1,12 +1,16 @@
-"""Serve ``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP."""
+"""Serve ``/livez``, ``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP.
+
+``/livez`` fails where only a restart helps, ``/healthz`` wherever Bundles are not served. A probe
+says in its text what is wrong.
+"""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from wsgiref.simple_server import WSGIRequestHandler
 
 from prometheus_client import make_wsgi_app
@@ -21,13 +25,13 @@ if TYPE_CHECKING:
 
 _TIMEOUT = 5.0
 
+Probes: TypeAlias = "Mapping[str, Callable[[], str]]"
+"""By the path of each probe, what returns why it fails; empty if it does not."""
 
-def application(
-    metrics: Metrics, *, is_well: Callable[[], bool], is_ready: Callable[[], bool]
-) -> WSGIApplication:
+
+def application(metrics: Metrics, probes: Probes) -> WSGIApplication:
     """Return the WSGI application; prometheus_client's own one serves the metrics."""
     exposition: WSGIApplication = make_wsgi_app(metrics.registry)
-    probes = {"/healthz": is_well, "/readyz": is_ready}
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ.get("PATH_INFO", "")
@@ -37,11 +41,11 @@ def application(
         if path in probes and environ.get("REQUEST_METHOD") != "GET":
             status, body = "405 Method Not Allowed", b"use GET\n"
         elif path in probes:
-            good = probes[path]()
-            status = "200 OK" if good else "503 Service Unavailable"
-            body = b"ok\n" if good else b"not ok\n"
+            wrong = probes[path]()
+            status = "503 Service Unavailable" if wrong else "200 OK"
+            body = f"{wrong or 'ok'}\n".encode("utf-8", "replace")
         # A new list each time: the server adds headers to it.
-        start_response(status, [("Content-Type", "text/plain")])
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
         return [body]
 
     return answer
@@ -58,9 +62,7 @@ class _Handler(WSGIRequestHandler):
 def serving(
     address: tuple[str, int],
     metrics: Metrics,
-    *,
-    is_well: Callable[[], bool],
-    is_ready: Callable[[], bool],
+    probes: Probes,
 ) -> Iterator[tuple[str, int]]:
     """Serve until the block ends; yield the address, with the real port instead of port 0.
 
@@ -86,7 +88,7 @@ def serving(
             reason=getattr(error, "strerror", None) or str(error),
             hint="Choose another address with --listen.",
         ) from error
-    server.set_app(application(metrics, is_well=is_well, is_ready=is_ready))
+    server.set_app(application(metrics, probes))
     thread = Thread(target=server.serve_forever, args=(0.1,), name="applyprune-health", daemon=True)
     thread.start()
     try:

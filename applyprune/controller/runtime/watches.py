@@ -6,6 +6,7 @@ the last reconcile has already read are ignored.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -76,7 +77,8 @@ class Watches:
     _lack_kinds: set[Key] = field(default_factory=set)
     _definitions: dict[Ref, str] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
-    _failures: dict[WatchScope, str] = field(default_factory=dict)
+    _failures: dict[WatchScope, tuple[str, float]] = field(default_factory=dict)
+    _opened: float = 0.0
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -84,8 +86,19 @@ class Watches:
         """Return whether every existing Bundle has been listed."""
         return len(self._listed) == len(self.namespaces or ("",))
 
+    def unseen(self, patience: float) -> str:
+        """Return why Bundles have not been seen for so many seconds; empty if they have been."""
+        now = time.monotonic()
+        for source, (error, since) in list(self._failures.items()):
+            if source.resource == BUNDLES and now - since > patience:
+                return f"the Bundles cannot be listed or watched for {now - since:.0f} s: {error}"
+        if self._opened and not self.synced and now - self._opened > patience:
+            return f"the Bundles have not been listed after {now - self._opened:.0f} s"
+        return ""
+
     def open(self) -> None:
         """Start to watch the Bundles."""
+        self._opened = time.monotonic()
         self._bundles = Informer(self.cluster, self._news, keep=_slim)
         for namespace in self.namespaces or ("",):
             # A Bundle may be as large as a megabyte; a reconcile reads it itself.
@@ -247,8 +260,9 @@ class Watches:
 
     def _on_failure(self, news: WatchFailed) -> None:
         source = news.source
-        if self._failures.get(source) != news.error.message:
-            self._failures[source] = news.error.message
+        before, since = self._failures.get(source, ("", time.monotonic()))
+        self._failures[source] = (news.error.message, since)
+        if before != news.error.message:
             LOG.warning(
                 "watch failed",
                 extra=fields(
@@ -287,11 +301,15 @@ def _slim(live: LiveObject) -> LiveObject:
         key: live.metadata[key] for key in _KEPT_METADATA if key in live.metadata
     }
     metadata["annotations"] = {
-        key: value if len(value) <= _LONGEST_KEPT else sha256(value.encode("utf-8", "replace")).hexdigest()
-        for key in _WAKING
-        if (value := str(live.annotations.get(key, "")))
+        key: _short(live.annotations[key]) for key in _WAKING if key in live.annotations
     }
     return replace(live, metadata=metadata, body=None)
+
+
+def _short(value: str) -> str:
+    if len(value) <= _LONGEST_KEPT:
+        return value
+    return sha256(value.encode("utf-8", "replace")).hexdigest()
 
 
 def _mark(live: LiveObject) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ It also decides when a Bundle is reconciled again. A little randomness spreads t
 from __future__ import annotations
 
 import heapq
+import math
 import random
 import time
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class WorkQueue:
     _rests: dict[Key, float] = field(default_factory=dict)
     _tickets: count[int] = field(default_factory=count)
     _changed: Condition = field(default_factory=Condition)
+    _last_done: float = field(default_factory=time.monotonic)
     _closed: bool = False
 
     def add(self, key: Key, delay: float = 0.0) -> None:
@@ -64,7 +66,8 @@ class WorkQueue:
         """Release a key after its work is done."""
         with self._changed:
             self._busy.discard(key)
-            rest = time.monotonic() + self.min_gap
+            self._last_done = time.monotonic()
+            rest = self._last_done + self.min_gap
             self._rests[key] = rest
             if key in self._due:
                 self._due[key] = max(self._due[key], rest)
@@ -88,6 +91,18 @@ class WorkQueue:
         with self._changed:
             now = time.monotonic()
             return sum(due <= now for due in self._due.values())
+
+    @property
+    def overdue(self) -> float:
+        """Return for how many seconds the first key that no worker holds has been due."""
+        with self._changed:
+            due = (due for key, due in self._due.items() if key not in self._busy)
+            return max(0.0, time.monotonic() - min(due, default=math.inf))
+
+    @property
+    def quiet(self) -> float:
+        """Return for how many seconds no work has ended."""
+        return time.monotonic() - self._last_done
 
     @property
     def busy(self) -> int:

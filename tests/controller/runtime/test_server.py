@@ -24,17 +24,21 @@ IPV6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine 
 )
 def test_health_endpoint_answers(listen: str, asked: str) -> None:
     """A probe comes by the address that the cluster gives to its Pods."""
-    well = {"healthz": True, "readyz": False}
-    with serving(
-        (listen, 0), Metrics(), is_well=lambda: well["healthz"], is_ready=lambda: well["readyz"]
-    ) as (host, port):
+    wrong = {"healthz": "", "livez": "", "readyz": "not yet"}
+    probes = {f"/{name}": lambda reason=reason: reason for name, reason in wrong.items()}
+    with serving((listen, 0), Metrics(), probes) as (host, port):
         assert port > 0
         assert host in {listen, f"[{listen}]", "[::]", "0.0.0.0"}  # noqa: S104 - what it said
         found = {
-            path: urllib3.request("GET", f"http://{asked}:{port}/{path}", retries=False).status
-            for path in well
+            path: urllib3.request("GET", f"http://{asked}:{port}/{path}", retries=False)
+            for path in wrong
         }
-    assert found == {"healthz": 200, "readyz": 503}
+    assert {path: one.status for path, one in found.items()} == {
+        "healthz": 200,
+        "livez": 200,
+        "readyz": 503,
+    }
+    assert found["readyz"].data == b"not yet\n"
 
 
 @pytest.mark.parametrize(
@@ -52,10 +56,7 @@ def test_health_endpoint_answers(listen: str, asked: str) -> None:
 )
 def test_health_endpoint_answers_each_path(method: str, path: str, code: int, word: str) -> None:
     """Only the metrics are the library's business."""
-    with serving(("127.0.0.1", 0), Metrics(), is_well=lambda: True, is_ready=lambda: True) as (
-        host,
-        port,
-    ):
+    with serving(("127.0.0.1", 0), Metrics(), {"/healthz": str, "/readyz": str}) as (host, port):
         answer = urllib3.request(method, f"http://{host}:{port}{path}", retries=False)
     assert answer.status == code
     assert word in answer.data.decode()
@@ -63,7 +64,7 @@ def test_health_endpoint_answers_each_path(method: str, path: str, code: int, wo
 
 def test_health_endpoint_is_closed_at_the_end() -> None:
     """The port is free again, so that another process can have it."""
-    with serving(("127.0.0.1", 0), Metrics(), is_well=bool, is_ready=bool) as (host, port):
+    with serving(("127.0.0.1", 0), Metrics(), {}) as (host, port):
         pass
-    with serving((host, port), Metrics(), is_well=bool, is_ready=bool) as again:
+    with serving((host, port), Metrics(), {}) as again:
         assert again == (host, port)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     default=":8080",
     show_default=True,
     metavar="[ADDRESS]:PORT",
-    help="Address of /healthz, /readyz and /metrics; port 0 picks a free port.",
+    help="Address of /livez, /healthz, /readyz and /metrics; port 0 picks a free port.",
 )
 @click.option(
     "--grace",
