@@ -23,12 +23,15 @@ from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.fields.normalize import digest, manifest_digest
 from applyprune.planning.ownership.ignored_fields import with_ignored_fields
 from applyprune.sources.load import read_source, text_of
-from applyprune.sources.source import MAX_BYTES
 from applyprune.sources.source import Source as Text
+from applyprune.sources.yaml.allowance import Allowance
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
 
+MOST_MEMORY = 64 * 2**20
+"""Bytes for all values of one source: other Bundles are reconciled in the same process."""
+MOST_ERRORS = 100
 Uses = dict[Ref, str]
 
 
@@ -75,8 +78,6 @@ def load_source(bundle: Bundle, cluster: Cluster, uses: Uses) -> LoadedSource:
         lives = _lives(bundle, cluster, uses)
         refs = (*source.config_map_refs, *source.secret_refs)
         texts = [text for ref, live in zip(refs, lives, strict=True) for text in _texts(ref, live)]
-    if sum(len(text.data) for text in texts) > MAX_BYTES:
-        raise InputError(f"the source is larger than {MAX_BYTES >> 20} MiB")
     manifests = _manifests(texts, bundle.ignore_rules)
     if bundle.has_secret_source:  # guard: secret-revision
         content: object = sorted((ref.name, version) for ref, version in uses.items())
@@ -134,8 +135,9 @@ def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
 def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreRule]) -> tuple[Manifest, ...]:
     manifests: list[Manifest] = []
     errors: list[InputError] = []
+    allowance = Allowance(MOST_MEMORY, MOST_ERRORS)
     for text in texts:
-        for found in read_source(text, text_of(text)):
+        for found in read_source(text, text_of(text), allowance):
             if isinstance(found, Manifest):
                 manifests.append(_ignoring(found, rules))
             else:

@@ -21,6 +21,7 @@ from applyprune.model.problem import Field, Mark, Problem
 from applyprune.sources.excerpt import document_around, excerpt, lines_of
 from applyprune.sources.files import ignore, read_sources, shown_given
 from applyprune.sources.manifest_reader import StructureFault, read_manifest
+from applyprune.sources.yaml.allowance import Allowance, TooMuch
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.locate import item_lines, locate
@@ -51,6 +52,7 @@ def read(
     texts: dict[str, str] = {}
     full: set[str] = set()
     filled: set[str | Overlay] = set()
+    allowance = Allowance()
     with _without_collector():
         for given in read_sources(paths, stdin, warn):
             source = given.source
@@ -59,7 +61,7 @@ def read(
                 continue
             if source is not None:
                 text = texts[source.path] = text_of(source)
-                for found in read_source(source, text):
+                for found in read_source(source, text, allowance):
                     full.add(given.place)
                     if isinstance(found, Manifest):
                         manifests.append(found)
@@ -86,7 +88,7 @@ def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
         except (TypeError, ValueError) as error:
             found.append(InputError("not plain JSON data", location=origin, reason=str(error)))
             continue
-        for each in expand(document, lambda _: []):
+        for each in expand(document, lambda *_: []):
             if isinstance(each, YAMLFault):
                 found.append(_faulty(StructureFault(("items",), each.problem), origin, ""))
             else:
@@ -100,13 +102,31 @@ def text_of(source: Source) -> str:
     return source.data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def read_source(source: Source, text: str) -> Iterator[Manifest | InputError]:
-    """Yield the manifests and the errors of one source in order; ``text`` is its text."""
-    for numbered in read_documents(source.data):
+def read_source(source: Source, text: str, allowance: Allowance) -> Iterator[Manifest | InputError]:
+    """Yield the manifests and the errors of one source in order; ``text`` is its text.
+
+    All sources of a load share one ``allowance``; when it is spent, the rest is not read.
+    """
+    if allowance.spent:
+        return
+    for found in _read_source(source, text, allowance):
+        yield found
+        if isinstance(found, InputError):
+            try:
+                allowance.take_error()
+            except TooMuch as last:
+                yield InputError(last.problem, location=Origin(source.path), hint=last.hint)
+                return
+
+
+def _read_source(
+    source: Source, text: str, allowance: Allowance
+) -> Iterator[Manifest | InputError]:
+    for numbered in read_documents(source.data, allowance):
         if isinstance(numbered.content, YAMLFault):
             yield _error(numbered.content, source.path, numbered.number, text)
             continue
-        for each in expand(numbered.content, partial(item_lines, text)):
+        for each in expand(numbered.content, partial(_item_lines, text)):
             if isinstance(each, YAMLFault):
                 where = Origin(source.path, numbered.number, each.line)
                 yield _faulty(StructureFault(("items",), each.problem), where, text)
@@ -163,13 +183,30 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+def _item_lines(text: str, line: int, count: int) -> list[int]:
+    """Return the lines of the ``count`` items of the list that begins in a line; [] if unknown.
+
+    Reading the rest of the text for each of many lists would take minutes.
+    """
+    lines, above = lines_of(text), line - 1
+    _, end = document_around(text, line)
+    if not 0 <= above < end or len(lines[above]) > _LONGEST_LINE:
+        return []
+    most = _FIRST_LINES
+    while True:
+        found = item_lines("\n".join(lines[above : min(end, above + most)]), 1)
+        if len(found) == count or above + most >= end:
+            return [above + each for each in found]
+        most *= 8
+
+
 def expand(
-    document: Document, lines_of: Callable[[int], list[int]]
+    document: Document, lines: Callable[[int, int], list[int]], level: int = 0
 ) -> Iterator[Document | YAMLFault]:
     """Yield the objects of a document in order: the document itself, or the items of nested lists.
 
-    As in kubectl, an item with neither apiVersion nor kind has those of its list. ``lines_of``
-    returns the lines of the items of the list that begins in a line, or [] where it cannot.
+    As in kubectl, an item with neither apiVersion nor kind has those of its list. ``lines`` returns
+    the lines of so many items of the list that begins in a line, or [] where it cannot.
     """
     body = document.value
     kind = body.get("kind") if isinstance(body, dict) else None
@@ -180,14 +217,21 @@ def expand(
     if items is _MISSING or not isinstance(items, list | None):
         yield YAMLFault("the items of a List must be a list", document.line)
         return
+    if level == _DEEPEST_LIST:
+        yield YAMLFault(f"a List inside {level} Lists", document.line)
+        return
     items = items or []
-    lines = lines_of(document.line) if items else []
-    if len(lines) != len(items):
-        lines = [document.line] * len(items)
-    for item, line in zip(items, lines, strict=True):
-        yield from expand(Document(_typed(item, body, kind), line), lines_of)
+    found = lines(document.line, len(items)) if items else []
+    if len(found) != len(items):
+        found = [document.line] * len(items)
+    for item, line in zip(items, found, strict=True):
+        yield from expand(Document(_typed(item, body, kind), line), lines, level + 1)
 
 
+_FIRST_LINES = 64
+"""How many lines of a list are searched first for its items."""
+_LONGEST_LINE = 10_000
+_DEEPEST_LIST = 10
 _MISSING = object()
 
 

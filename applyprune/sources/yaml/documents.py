@@ -19,6 +19,7 @@ from typing import Any
 
 from ruamel.yaml.error import YAMLError
 
+from applyprune.sources.yaml.allowance import Allowance, TooMuch
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import place_in, refusal_of, without_flow_colons
 from applyprune.sources.yaml.parser import MAX_DEPTH, TOO_DEEP, Document, read_stream, shown
@@ -28,7 +29,8 @@ from applyprune.sources.yaml.scalars import shape, whole_number
 _SEPARATOR = re.compile(r"\n---")
 _NO_SEPARATOR = re.compile("\n---(?![ \t]*(?:#[^\r\n\x85\u2028\u2029]*)?\n)|\n---#")
 _HIDDEN_SEPARATOR = re.compile("[\r\x85\u2028\u2029]---")
-_DIRECTIVE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*%")
+# Possessive: the engine would keep a way back for each of a million comments.
+_DIRECTIVE = re.compile(r"(?:[ \t]*+(?:#[^\n]*+)?+\n)*+%")
 # libyaml skips a byte order mark at the start of any line, Go only at the start of the stream.
 _INNER_MARK = re.compile("(?:\\A|[\n\r\x85\u2028\u2029])\ufeff")
 _OTHER_ENCODINGS = (
@@ -51,15 +53,23 @@ class Numbered:
     content: Document | YAMLFault
 
 
-def read_documents(data: bytes) -> list[Numbered]:
-    """Return every document of a stream in order; a broken document as its fault."""
+def read_documents(data: bytes, allowance: Allowance | None = None) -> list[Numbered]:
+    """Return every document of a stream in order; a broken document as its fault.
+
+    ``allowance`` is what is left for this load; when it is spent, the rest is not read.
+    """
     found: list[Document | YAMLFault]
+    allowance = allowance or Allowance()
     try:
+        allowance.take(0, len(data))
         text = _decode(data)
+    except TooMuch as refused:
+        found = [refused.at(1, 1)]
     except YAMLFault as refused:
         found = [refused]
     else:
-        found = _read_json(text) if text.lstrip().startswith("{") else _read_yaml(text, 0)
+        is_json = text.lstrip().startswith("{")
+        found = _read_json(text, allowance) if is_json else _read_yaml(text, 0, allowance)
     return [Numbered(number, content) for number, content in enumerate(found, 1)]
 
 
@@ -85,32 +95,37 @@ def _decode(data: bytes) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _read_json(text: str) -> list[Document | YAMLFault]:
+def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
     """Read JSON documents, one after the other, or with YAML from the second on, as kubectl does.
 
     A text that only looks like JSON (``{a: b}``) is YAML.
     """
     found: list[Document | YAMLFault] = []
-    end, above = 0, 0
-    while (place := skip_space(text, end)) < len(text):
+    end, above, faults = 0, 0, 0
+    while (place := skip_space(text, end)) < len(text) and faults < allowance.errors:
         above += text.count("\n", end, place)
         try:
-            value, after = read_value(text, place)
+            value, after, values = read_value(text, place)
         except json.JSONDecodeError as error:
             # After two JSON documents, kubectl also reads the rest of the stream as JSON.
             if len(found) > 1 or (found and not _YAML_FOLLOWS.match(text, end)):
                 problem = f"not valid JSON: {error.msg}"
                 return [*found, YAMLFault(problem, *place_in(text, min(error.pos, _end(text))))]
-            return found + _read_yaml(text[place:], above, _before(text, place))
+            return found + _read_yaml(text[place:], above, allowance, _before(text, place))
         except YAMLFault as refused:
             after = end_of_value(text, place)
             # The YAML reader fails at the same place, and knows its line.
-            again = _read_yaml(text[place:after], above, _before(text, place))
+            again = _read_yaml(text[place:after], above, Allowance(), _before(text, place))
             places = [(item.line, item.column) for item in again if isinstance(item, YAMLFault)]
+            faults += 1
             found.append(refused.at(*places[0]) if places else refused.at(above + 1))
         else:
             # kubectl skips a null, as it skips an empty YAML document.
             found += [Document(value, above + 1)] if value is not None else []
+            try:
+                allowance.take(values)
+            except TooMuch as refused:
+                return [*found, refused.at(above + 1, _before(text, place) + 1)]
         above += text.count("\n", place, after)
         end = after
     return found
@@ -125,23 +140,31 @@ def _end(text: str) -> int:
     return len(text.rstrip())
 
 
-def _read_yaml(text: str, above: int, before: int = 0) -> list[Document | YAMLFault]:
+def _read_yaml(
+    text: str, above: int, allowance: Allowance, before: int = 0
+) -> list[Document | YAMLFault]:
     """Read YAML that begins ``above`` lines down in the stream, at column ``before`` from 0.
 
     Read everything in a single pass if there is no fault; else piece by piece, so that a fault
     hides only its own document.
     """
+    left, found = allowance.memory, list[Document | YAMLFault]()
     try:
-        return [Document(each.value, each.line + above) for each in _read_piece(text)]
+        return [Document(each.value, each.line + above) for each in _read_piece(text, allowance)]
+    except TooMuch as refused:
+        return [refused.moved(above, before)]
     except (YAMLFault, YAMLError):
-        found: list[Document | YAMLFault] = []
+        allowance.memory = left
+    faults = 0
     cuts = [0, *(match.start() + 1 for match in _SEPARATOR.finditer(text)), len(text)]
     for start, end in pairwise(cuts):
         piece = text[start:end]
         try:
-            documents = _read_mended(piece)
+            documents = _read_mended(piece, allowance)
         except YAMLFault as refused:
             found.append(refused.moved(above, before))
+            if isinstance(refused, TooMuch) or (faults := faults + 1) >= allowance.errors:
+                break
         else:
             found += [Document(each.value, each.line + above) for each in documents]
         above += piece.count("\n")
@@ -149,21 +172,23 @@ def _read_yaml(text: str, above: int, before: int = 0) -> list[Document | YAMLFa
     return found
 
 
-def _read_mended(text: str) -> list[Document]:
+def _read_mended(text: str, allowance: Allowance) -> list[Document]:
     """Read one piece; accept the colons that only libyaml rejects; raise YAMLFault for a fault."""
+    left = allowance.memory
     try:
-        return _read_piece(text)
+        return _read_piece(text, allowance)
     except YAMLError as error:
+        allowance.memory = left
         mended = without_flow_colons(text, error)
         if mended is None:
             raise refusal_of(error, text) from None
     try:
-        return _read_piece(*mended)
+        return _read_piece(mended[0], allowance, mended[1])
     except YAMLError as error:
         raise refusal_of(error, text) from None
 
 
-def _read_piece(text: str, stand_in: str = "") -> list[Document]:
+def _read_piece(text: str, allowance: Allowance, stand_in: str = "") -> list[Document]:
     """Read a text; raises YAMLError where libyaml does, and YAMLFault for any other fault."""
     if false := _NO_SEPARATOR.search(f"\n{text}" if text.startswith("---") else text):
         line = text.count("\n", 0, false.start() + 1) + 1
@@ -176,7 +201,7 @@ def _read_piece(text: str, stand_in: str = "") -> list[Document]:
             1,
             hint="Remove it; kubectl rejects it too.",
         )
-    documents, marked = read_stream(text, stand_in)
+    documents, marked = read_stream(text, stand_in, allowance)
     # libyaml also treats a lone carriage return and U+2028 as line ends; kubectl sees no --- there.
     if marked != text.count("\n---") + text.startswith("---"):
         hidden = _HIDDEN_SEPARATOR.search(text)
@@ -196,8 +221,8 @@ def skip_space(text: str, start: int) -> int:
     return space.end() if space else start
 
 
-def read_value(text: str, start: int) -> tuple[Any, int]:
-    """Return the JSON value at ``start`` and the index after it.
+def read_value(text: str, start: int) -> tuple[Any, int, int]:
+    """Return the JSON value at ``start``, the index after it, and how many values it holds.
 
     Raises ``json.JSONDecodeError`` where the text is not JSON, and YAMLFault, without a line, for
     unsupported JSON.
@@ -206,11 +231,11 @@ def read_value(text: str, start: int) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
         raise YAMLFault(TOO_DEEP) from None
-    _check_depth(value)
+    values = _values(value)
     # Half of a surrogate pair is not a character: Go silently replaces it with U+FFFD.
     if "\\u" in text[start:end] and _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
         raise YAMLFault("unpaired surrogate escape (\\uD800 to \\uDFFF)")
-    return value, end
+    return value, end, values
 
 
 def end_of_value(text: str, start: int) -> int:
@@ -241,10 +266,12 @@ def _constant(_name: str) -> Any:
     raise YAMLFault("JSON cannot represent infinity or NaN")
 
 
-def _check_depth(value: Any) -> None:
-    """Raise YAMLFault where collections nest deeper than the dialect allows."""
-    level = [value]
+def _values(value: Any) -> int:
+    """Return how many values there are; raise YAMLFault where they nest deeper than allowed."""
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    found = 1
     for _ in range(MAX_DEPTH):
+        found += sum(map(len, level))
         level = [
             inner
             for collection in level
@@ -253,7 +280,7 @@ def _check_depth(value: Any) -> None:
             if isinstance(inner, dict | list)
         ]
         if not level:
-            return
+            return found
     raise YAMLFault(TOO_DEEP)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class YAMLFault(Exception):
     """A fault in the text of the input.
@@ -28,7 +30,7 @@ class YAMLFault(Exception):
         self.since = since
         self.hint = hint
 
-    def moved(self, lines: int, columns: int = 0) -> YAMLFault:
+    def moved(self, lines: int, columns: int = 0) -> Self:
         """Return the fault relative to a larger text, in which this text begins further down.
 
         ``columns`` is the offset to the right; it applies only to the first line of this text.
@@ -36,8 +38,8 @@ class YAMLFault(Exception):
         line = self.line + lines if self.line else 0
         column = self.column + columns if self.column and self.line == 1 else self.column
         since = (self.since[0] + lines, self.since[1]) if self.since[0] else self.since
-        return YAMLFault(self.problem, line, column, since=since, hint=self.hint)
+        return type(self)(self.problem, line, column, since=since, hint=self.hint)
 
-    def at(self, line: int, column: int = 0) -> YAMLFault:
+    def at(self, line: int, column: int = 0) -> Self:
         """Return the fault with a place, unless its own place is known."""
-        return self if self.line else YAMLFault(self.problem, line, column, hint=self.hint)
+        return self if self.line else type(self)(self.problem, line, column, hint=self.hint)

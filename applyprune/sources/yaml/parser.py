@@ -23,6 +23,7 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
+from applyprune.sources.yaml.allowance import Allowance
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import events
 from applyprune.sources.yaml.scalars import (
@@ -84,19 +85,21 @@ class _Anchor:
     """The value of the node."""
     nodes: int = 0
     """How many nodes it contains."""
-    height: int = 0
-    """How many levels it has."""
+    size: tuple[int, int] | None = None
+    """How many levels it has, and how many characters; None until an alias refers to it."""
     open: bool = True
     """Whether the end of the node has not been read yet."""
 
 
-def read_stream(text: str, stand_in: str = "") -> tuple[list[Document], int]:
+def read_stream(
+    text: str, stand_in: str = "", allowance: Allowance | None = None
+) -> tuple[list[Document], int]:
     """Return the documents that are not empty, and how many began with ``---``.
 
     ``stand_in`` replaces a colon, see ``libyaml.without_flow_colons``. Raises YAMLFault at the
     first unsupported place, and ruamel's YAMLError where libyaml cannot continue.
     """
-    builder = _Builder(text, stand_in)
+    builder = _Builder(text, stand_in, allowance or Allowance())
     documents: list[Document] = []
     marked = 0
     while (start := builder.take()) is not None:
@@ -123,9 +126,9 @@ _MERGED = "YAML readers disagree on whether << or the key wins; put << first, or
 
 
 class _Builder:
-    """Build one document after the other; all documents share the cache of scalars."""
+    """Build one document after the other; all share the cache of scalars and the allowance."""
 
-    def __init__(self, text: str, stand_in: str) -> None:
+    def __init__(self, text: str, stand_in: str, allowance: Allowance) -> None:
         self.take = events(text)
         if stand_in:
             take = self.take
@@ -133,6 +136,7 @@ class _Builder:
         self._plain: _Remembered[Scalar] = _Remembered(resolve_scalar)
         self._keys: _Remembered[str] = _Remembered(resolve_key)
         self._anchors: dict[str, _Anchor] = {}
+        self._allowance = allowance
         self._nodes = 0
         self._aliased = 0
 
@@ -141,7 +145,12 @@ class _Builder:
         self._anchors = {}
         # Go counts the document as a node.
         self._nodes, self._aliased = 1, 0
-        return self._node(first, 1)
+        value = self._node(first, 1)
+        try:
+            self._allowance.take(self._nodes - self._aliased)
+        except YAMLFault as refused:
+            raise refused.at(*place(first)) from None
+        return value
 
     def _node(self, event: Any, depth: int) -> Any:
         """Return the value of any node; ``depth`` is its depth if it is a collection."""
@@ -156,7 +165,6 @@ class _Builder:
             before = self._nodes - 1
             anchor.value = self._content(event, depth)
             anchor.nodes = self._nodes - before
-            anchor.height = _height(anchor.value)
             anchor.open = False
         except YAMLFault as refused:
             raise refused.at(*place(event)) from None
@@ -295,7 +303,11 @@ class _Builder:
             and self._aliased / self._nodes > _allowed_ratio(self._nodes)
         ):
             raise YAMLFault(_BOMB)
-        if depth - 1 + anchor.height > MAX_DEPTH:
+        if anchor.size is None:
+            anchor.size = _height(anchor.value), _text(anchor.value)
+        height, text = anchor.size
+        self._allowance.take(anchor.nodes, text)
+        if depth - 1 + height > MAX_DEPTH:
             raise YAMLFault(TOO_DEEP)
         return _Anchor(_copy(anchor.value))
 
@@ -333,6 +345,14 @@ def _height(value: Any) -> int:
     if isinstance(value, list):
         return 1 + max(map(_height, value), default=0)
     return 0
+
+
+def _text(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(key) + _text(inner) for key, inner in value.items())
+    return sum(map(_text, value)) if isinstance(value, list) else 0
 
 
 def _copy(value: Any) -> Any:
