@@ -188,6 +188,8 @@ class Unreachable(AccessError):
 class ReplyTooLarge(Unreachable):
     """A reply is longer than its request allows."""
 
+    kind = ProblemKind.UNREACHABLE
+
 
 class ApiError(AccessError):
     """The API server answered with an error.

@@ -119,6 +119,15 @@ def for_collection(
     )
 
 
+def for_page(
+    resource: Resource, namespace: str, query: Query, *, accept: str, most: int
+) -> Request:
+    """Return a request for a page of a list, which may have ``most`` bytes."""
+    return replace(
+        for_collection("GET", resource, namespace, query=query, accept=accept), most=most
+    )
+
+
 def for_log(
     method: str, pod: Ref, container: str, previous: bool, lines: int, size: int
 ) -> Request:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.object_requests import JSON, for_collection, selection
+from applyprune.cluster.object_requests import JSON, for_page, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.transport.message import MAX_REPLY
 from applyprune.errors import Expired, ReplyTooLarge, Unavailable
@@ -61,17 +60,16 @@ def _pages(
     token = ""
     while True:
         query = (("limit", str(page)), *selection(selector, name))
-        request = for_collection(
-            "GET",
+        request = for_page(
             resource,
             wanted.namespace,
-            query=(*query, ("continue", token)) if token else query,
+            (*query, ("continue", token)) if token else query,
             accept=JSON if full else METADATA.format(list="List"),
+            # A single object is taken as it is: some aggregated APIs ignore the limit.
+            most=_most(full=full) if page > 1 else MAX_REPLY,
         )
-        # A single object is taken as it is: some aggregated APIs ignore the limit.
-        most = (_PAGE_BYTES if full else _PAGE_BYTES_METADATA) if page > 1 else MAX_REPLY
         try:
-            response = transport.send(replace(request, most=most))
+            response = transport.send(request)
         except ReplyTooLarge:
             if page == 1:
                 raise
@@ -95,3 +93,7 @@ def _pages(
         token = str(metadata.get("continue") or "")
         if not token:
             return
+
+
+def _most(*, full: bool) -> int:
+    return _PAGE_BYTES if full else _PAGE_BYTES_METADATA

@@ -14,11 +14,16 @@ from typing import Any
 from applyprune.errors import InputError, UsageError
 from applyprune.model.json_access import one_line
 from applyprune.model.readiness_state import Readiness, current, failed, in_progress
+from applyprune.planning.readiness.cel_cost import MOST_COST, cost_of, unknown_in
+from applyprune.planning.readiness.cel_syntax import Node, syntax_tree
 
 _SELF = "self"
 _QUOTED = 200
+_LONGEST = 10_000
+_LONGEST_ERROR = 300
 # The library puts this code before and after an error.
 _CODE = "INVALID_ARGUMENT"
+_TOO_COSTLY = "LIMIT: it would cost too much memory or time on an object of this size"
 _ABSENT = ("Key not found", "Index error")
 
 
@@ -31,6 +36,7 @@ class Rule:
     where: str
     """The place that it was read from."""
     _expression: Any = field(repr=False, compare=False)
+    _tree: Node = field(repr=False, compare=False)
 
     def holds(self, value: Any) -> bool | None:
         """Return whether the rule holds for a value; None if it cannot be evaluated."""
@@ -53,10 +59,14 @@ class Rule:
         return in_progress(f"the rule {self._quoted} cannot be evaluated yet{_why(value, body)}")
 
     def _evaluated(self, value: Any) -> tuple[str, Any]:
-        """Return the type of the result, and the result; for ERROR, the error text."""
+        """Return the type of the result, and the result if it is a bool; for ERROR, its text."""
+        if cost_of(self._tree, value) > MOST_COST:  # guard: rule-cost
+            return "ERROR", _TOO_COSTLY
         try:
             result = self._expression.eval(data={_SELF: value})
-            return result.type().name(), result.value()
+            kind = result.type().name()
+            # Another value may share its parts a million times: it is never written out.
+            return kind, result.value() if kind in {"BOOL", "ERROR"} else None
         except (RuntimeError, TypeError, ValueError):
             # C++ cannot represent the value, such as a lone surrogate; the error would show it.
             return "ERROR", "the object has a value that CEL cannot represent"
@@ -83,6 +93,8 @@ def compile_rule(text: str, *, where: str) -> Rule:
     # Kubernetes' own rules have these two extensions too: `self.?status.?phase.orValue('')`.
     extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]
     environment = cel.NewEnv(variables={_SELF: cel.Type.DYN}, extensions=extensions)
+    if len(text) > _LONGEST:  # guard: longest-rule
+        raise _refused(text, where, f"it is longer than {_LONGEST} characters")
     try:
         expression = environment.compile(text)
     except TypeError as error:
@@ -92,7 +104,13 @@ def compile_rule(text: str, *, where: str) -> Rule:
     kind = expression.return_type().name()
     if kind not in {"BOOL", "DYN"}:
         raise _refused(text, where, f"it returns {_article(kind)}, not a bool")
-    return Rule(text, where, expression)
+    try:
+        tree = syntax_tree(expression.serialize())
+    except (RuntimeError, ValueError) as error:
+        raise _refused(text, where, str(error)) from error
+    if unknown := unknown_in(tree):  # guard: unknown-function
+        raise _refused(text, where, f"applyprune does not know what {unknown} costs")
+    return Rule(text, where, expression, tree)
 
 
 def _refused(text: str, where: str, reason: str) -> InputError:
@@ -119,7 +137,7 @@ def _why(error: object, body: Mapping[str, Any]) -> str:
     # An error may quote computed values, which may be values of a Secret.
     if body.get("kind") == "Secret":
         return ""
-    code, _, message = one_line(str(error)).partition(": ")
+    code, _, message = one_line(str(error)[:_LONGEST_ERROR]).partition(": ")
     if any(message.startswith(words) for words in _ABSENT):
         return f": {message.replace(' : ', ': ')}"
     return f": {message or code}"

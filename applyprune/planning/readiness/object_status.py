@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
@@ -253,7 +253,7 @@ def _readiness(live: LiveObject, age: float | None) -> Readiness:
     return assess(live.body, waited=age or 0.0, rule=rule, job_started=started)
 
 
-@cache
+@lru_cache(maxsize=256)
 def _rule(text: str) -> Rule:
     return compile_rule(text, where=READY_WHEN)
 

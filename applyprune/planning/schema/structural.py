@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, UsageError
@@ -321,6 +321,6 @@ def _rules(
             yield from _rules(mapping(schema.get("items")), inner, (*place, at))
 
 
-@cache
+@lru_cache(maxsize=256)
 def _compiled(text: str) -> Rule:
     return compile_rule(text, where="")
