@@ -20,6 +20,7 @@ from applyprune.planning.fields.normalize import canonical
 T = TypeVar("T")
 
 _TIGHT = (",", ":")
+_LONGEST_SHOWN = 100
 # In memory, a line may take twenty times its bytes. The server's limit for an object is 1.5 MiB.
 _LONGEST_LINE = 8 * 1024 * 1024
 
@@ -95,7 +96,7 @@ def entries_of(lines: bytes) -> list[InventoryEntry]:
 def typed(kind: type[T], value: object) -> T:
     """Return the value if it has exactly that type; raise TypeError otherwise."""
     if type(value) is not kind:
-        raise TypeError(f"{value!r} is not of type {kind.__name__}")
+        raise TypeError(f"{repr(value)[:_LONGEST_SHOWN]} is not of type {kind.__name__}")
     return value
 
 

@@ -120,12 +120,12 @@ def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
             faults += 1
             found.append(refused.at(*places[0]) if places else refused.at(above + 1))
         else:
-            # kubectl skips a null, as it skips an empty YAML document.
-            found += [Document(value, above + 1)] if value is not None else []
             try:
                 allowance.take(values)
             except TooMuch as refused:
                 return [*found, refused.at(above + 1, _before(text, place) + 1)]
+            # kubectl skips a null, as it skips an empty YAML document.
+            found += [Document(value, above + 1)] if value is not None else []
         above += text.count("\n", place, after)
         end = after
     return found
