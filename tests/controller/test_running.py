@@ -13,6 +13,7 @@ import pytest
 from tests.support.actors import ALICE
 from tests.support.command import applyprune
 from tests.support.controller import Tenant, controller
+from tests.support.fault_proxy import FaultProxy
 from tests.support.namespaces import OWN_PIDS, own_namespaces, own_pids, pod
 from tests.support.objects import config_map
 from tests.support.waiting import eventually
@@ -343,6 +344,25 @@ def test_bundles_without_permission_for_one_kind_apply_the_rest(
             {"apiGroups": [""], "resources": ["configmaps", "resourcequotas"], "verbs": everything},
         )
         tenant.ready(names[0], within=60)
+
+
+def test_bundles_are_watched_by_their_metadata(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """A Bundle may be a megabyte: whole ones are read one at a time, when they are due."""
+    tenant = new_tenant()
+    alone = ("--no-leader-elect", "--watch-namespaces", tenant.namespace)
+    with (
+        FaultProxy(site) as proxy,
+        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone),
+    ):
+        for value in ("a", "b"):
+            tenant.bundle("web", config_map("web", value))
+            tenant.ready("web")
+        asked = [one for one in proxy.exchanges if one.path == tenant.bundle_path()]
+        assert {"limit", "watch"} <= {key for one in asked for key in one.query}
+        accepted = [one.header("Accept") for one in asked]
+        assert [one for one in accepted if "as=PartialObjectMetadata" not in one] == []
 
 
 def test_metrics_exist_from_the_start(

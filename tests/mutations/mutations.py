@@ -71,6 +71,11 @@ _CONTROLLERS = "tests/engine/checks/test_controllers_fields.py::"
 _AUTOSCALERS = "tests/engine/checks/test_autoscalers.py::"
 _EMPTY = "tests/planning/ownership/test_empty_fields.py::"
 
+_FORGED_INVENTORIES = "tests/cluster/inventory/test_forged_inventories.py::"
+_HEALTH = "tests/controller/runtime/test_health.py::"
+_ALLOWANCE = "tests/sources/yaml/test_allowance.py::"
+_CEL_COST = "tests/planning/readiness/test_cel_cost.py::"
+
 MUTATIONS = (
     Mutation(
         "the proof on the object that its manifest has changed",
@@ -1702,5 +1707,111 @@ MUTATIONS = (
         "if .*:",
         "if 0:",
         f"{_MARKS}test_object_of_another_tool_is_not_adopted",
+    ),
+    Mutation(
+        "the refusal of an inventory that names one shard many times",
+        ("shard-named-twice",),
+        "if .*:",
+        "if 0:",
+        f"{_FORGED_INVENTORIES}test_forged_header_is_unreadable[_twenty_times- twice]",
+    ),
+    Mutation(
+        "the limit of shards",
+        ("most-shards",),
+        "if .*:",
+        "if 0:",
+        f"{_FORGED_INVENTORIES}test_forged_header_is_unreadable[_too_many-it names 1001 shards, "
+        "and 1000 are allowed]",
+    ),
+    Mutation(
+        "the limit of what all shards unpack to",
+        ("unpacked-in-total",),
+        "if .*:",
+        "if 0:",
+        f"{_FORGED_INVENTORIES}test_all_shards_together_have_a_limit",
+    ),
+    Mutation(
+        "the limit of the values in an inventory",
+        ("values-in-total",),
+        "if .*:",
+        "if 0:",
+        f"{_FORGED_INVENTORIES}test_what_could_not_be_read_again_is_not_written",
+    ),
+    Mutation(
+        "the limit of one entry of an inventory",
+        ("longest-line",),
+        "if .*:",
+        "if 0:",
+        f"{_FORGED_INVENTORIES}test_one_line_has_a_limit",
+    ),
+    Mutation(
+        "the limit of a page",
+        ("reply-size",),
+        "> most",
+        "> MAX_REPLY",
+        "tests/cluster/test_paged_lists.py::test_large_page_is_asked_for_again_in_parts",
+    ),
+    Mutation(
+        "the smaller page after one that is too large",
+        ("smaller-page",),
+        "= .*",
+        "= 1",
+        "tests/cluster/test_paged_lists.py::test_large_page_is_asked_for_again_in_parts",
+    ),
+    Mutation(
+        "the watch of no more than the metadata of Bundles",
+        ("bundle-metadata",),
+        "full=False",
+        "full=True",
+        "tests/controller/test_running.py::test_bundles_are_watched_by_their_metadata",
+    ),
+    Mutation(
+        "the health of a controller whose thread has ended",
+        ("dead-thread",),
+        "if .*:",
+        "if 0:",
+        f"{_HEALTH}test_dead_thread_and_endless_work_are_broken",
+    ),
+    Mutation(
+        "the health of a controller that cannot list Bundles",
+        ("unseen-bundles",),
+        ":= .*:",
+        ':= "":',
+        f"{_HEALTH}test_bundles_that_cannot_be_listed_are_not_healthy",
+    ),
+    Mutation(
+        "the health of a controller that serves nobody",
+        ("unserved-bundles",),
+        "if .*:",
+        "if 0:",
+        f"{_HEALTH}test_due_bundles_that_nobody_serves_are_not_healthy",
+    ),
+    Mutation(
+        "the limit of what all documents of a load take",
+        ("memory-of-a-load",),
+        "if .*:",
+        "if 0:",
+        f"{_ALLOWANCE}test_aliases_of_all_documents_share_one_limit",
+    ),
+    Mutation(
+        "the limit of the errors of a load",
+        ("errors-of-a-load",),
+        "if .*:",
+        "if 0:",
+        f"{_ALLOWANCE}test_errors_of_the_command_line_end",
+    ),
+    Mutation(
+        "the limit of what a rule costs",
+        ("rule-cost",),
+        "if .*:",
+        "if 0:",
+        f"{_CEL_COST}test_costly_rule_is_not_evaluated[text0]",
+    ),
+    Mutation(
+        "the limit of the length of a rule",
+        ("longest-rule",),
+        "if .*:",
+        "if 0:",
+        f"{_CEL_COST}test_rule_that_is_too_long_is_refused",
     ),
 )

@@ -108,7 +108,7 @@ def compile_rule(text: str, *, where: str) -> Rule:
         tree = syntax_tree(expression.serialize())
     except (RuntimeError, ValueError) as error:
         raise _refused(text, where, str(error)) from error
-    if unknown := unknown_in(tree):  # guard: unknown-function
+    if unknown := unknown_in(tree):
         raise _refused(text, where, f"applyprune does not know what {unknown} costs")
     return Rule(text, where, expression, tree)
 
