@@ -28,6 +28,7 @@ MIB = 2**20
 SMALL = ("env", "MALLOC_ARENA_MAX=2", "prlimit", f"--as={2**30}")
 SOON = 5.0
 """Seconds in which another tenant is served."""
+SUSPENDED = 'applyprune_reconciles_total{reason="Suspended"}'
 BUNDLES = 160
 MEGABYTE = 900_000
 
@@ -60,9 +61,8 @@ def suspended(tenant: Tenant, count: int) -> None:
 
 def aliases() -> str:
     """Return documents that are each within Go's limit for aliases, and together are a bomb."""
-    shared = "x: &x {" + ", ".join(f"k{number}: {{}}" for number in range(50)) + "}\n"
     head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
-    each = f"{head}{shared}y: [{'*x, ' * 90}]\n---\n"
+    each = f"{head}x: &x [{'[],' * 300}]\ny: [{'*x,' * 97}]\n---\n"
     return each * (989_000 // len(each))
 
 
@@ -103,6 +103,7 @@ def test_no_tenants_input_takes_down_the_controller(
         alone.ready("first")
         assert lost.ask("/healthz") == (200, "ok\n")
         proxy.rule = always(faults.reset(), where=_is_of_bundles)
+        eventually(lambda: running.metric(SUSPENDED) >= BUNDLES, "their first turns", within=120)
         served(other, running, "suspended")
 
         attacker.bundle("aliases", source=source("a", aliases()))

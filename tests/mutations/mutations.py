@@ -1735,7 +1735,7 @@ MUTATIONS = (
         ("values-in-total",),
         "if .*:",
         "if 0:",
-        f"{_FORGED_INVENTORIES}test_what_could_not_be_read_again_is_not_written",
+        f"{_FORGED_INVENTORIES}test_inventory_that_could_not_be_read_again_is_not_written",
     ),
     Mutation(
         "the limit of one entry of an inventory",

@@ -168,7 +168,7 @@ class _Estimate:
                 total = _VALUE + sum(size.total for size in sizes)
                 return Value(Size(max(inner.items, len(parts)), inner.text, total))
             case Call(function="_[_]" | "_[?_]" | "_?._", arguments=(operand, Constant(text=name))):
-                # A number as an index is no text: any item then.
+                # Another index than a text may be that of any item.
                 within = self.value(operand, names, times)
                 return _selected(within, name) if name else self._element(within)
             case Call(function=function, arguments=arguments):

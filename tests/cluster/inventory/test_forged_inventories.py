@@ -85,7 +85,7 @@ def test_one_line_has_a_limit() -> None:
         entries_of(line)
 
 
-def test_what_could_not_be_read_again_is_not_written() -> None:
+def test_inventory_that_could_not_be_read_again_is_not_written() -> None:
     """The writer has the limits of the reader."""
     marks = ("",) * 100_000
     with pytest.raises(InventoryError, match="is too large") as caught:

@@ -69,7 +69,7 @@ def test_long_texts_and_many_values_count(text: str, place: str) -> None:
     assert [str(error.origin).startswith(place) for error in errors] == [True]
 
 
-def test_what_is_read_twice_counts_once() -> None:
+def test_text_that_is_read_twice_counts_once() -> None:
     """A fault, or a colon that only libyaml rejects, makes the reader begin again."""
     allowance = Allowance(10 * MIB)
     colons = "y: [--listen=:80]\n---\n"
