@@ -1805,7 +1805,7 @@ MUTATIONS = (
         ("rule-cost",),
         "if .*:",
         "if 0:",
-        f"{_CEL_COST}test_costly_rule_is_not_evaluated[text0]",
+        f"{_CEL_COST}test_costly_rule_is_not_evaluated[0]",
     ),
     Mutation(
         "the limit of the length of a rule",

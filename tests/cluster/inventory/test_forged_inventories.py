@@ -80,7 +80,7 @@ def test_all_shards_together_have_a_limit() -> None:
 
 def test_one_line_has_a_limit() -> None:
     """In memory, a line of a million empty lists takes twenty times its bytes."""
-    line = b'{"marks":[' + b"[]," * 3 * MIB + b"[]]}\n"
+    line = b'{"fieldSet":{"f:a":[' + b"[]," * 3 * MIB + b'[]]},"number":0}\n'
     with pytest.raises(ValueError, match="an entry is larger than 8 MiB"):
         entries_of(line)
 

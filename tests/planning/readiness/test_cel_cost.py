@@ -89,7 +89,7 @@ COSTLY = [
 ]
 
 
-@pytest.mark.parametrize("text", COSTLY)
+@pytest.mark.parametrize("text", COSTLY, ids=range(len(COSTLY)))
 def test_costly_rule_is_not_evaluated(text: str) -> None:
     """The message says why; the object may become smaller, so it is no failure."""
     began = time.monotonic()

@@ -42,8 +42,11 @@ def test_aliases_of_all_documents_share_one_limit() -> None:
     """Each is allowed by itself; the error is at the alias that is too much."""
     allowance = Allowance(10 * MIB)
     assert len(found(bombs(10), allowance)) == 10
-    (error,) = found(bombs(20), allowance, "more.yaml")
-    assert isinstance(error, InputError)
+    errors = [
+        one for one in found(bombs(20), allowance, "more.yaml") if isinstance(one, InputError)
+    ]
+    assert len(errors) == 1
+    (error,) = errors
     assert LARGE + " 10 MiB of memory" in error.message
     assert str(error.origin).startswith("more.yaml:")
     assert error.origin is not None
