@@ -17,8 +17,8 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport.transport import Transport
 from applyprune.controller.bundle_client import BundleObjects
 from applyprune.controller.constants import COMPONENT
-from applyprune.controller.reconciler import Reconciler
-from applyprune.controller.report import Reporter
+from applyprune.controller.reconcile.reconciler import Reconciler
+from applyprune.controller.reconcile.report import Reporter
 from applyprune.controller.result import error_message
 from applyprune.controller.runtime.event_recorder import EventRecorder
 from applyprune.controller.runtime.health import Health

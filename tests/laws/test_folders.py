@@ -73,6 +73,16 @@ SIBLINGS: Mapping[str, set[str]] = {
         "controller.spec_types",
         "controller.status",
     },
+    "controller.reconcile": {
+        "controller.bundle",
+        "controller.bundle_client",
+        "controller.constants",
+        "controller.drift",
+        "controller.pending_plan",
+        "controller.result",
+        "controller.runtime",
+        "controller.status",
+    },
     "controller.runtime": {
         "controller.constants",
         "controller.status",

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from applyprune.controller.bundle import Bundle, DeletionPolicy
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.constants import FINALIZER, Reason
-from applyprune.controller.deleted_bundle import DeletedBundle, counted
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
+from applyprune.controller.reconcile.deleted_bundle import DeletedBundle, counted
 from applyprune.controller.result import (
     RunResult,
     follow,

@@ -8,14 +8,19 @@ from dataclasses import dataclass, field, replace
 from applyprune.clock import boot_time
 from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
-from applyprune.controller.bundle_source import SourceMissing, Uses, load_source, used_refs
 from applyprune.controller.constants import FINALIZER, MISSING, STALLING, Key, Reason
-from applyprune.controller.deleted_bundle import read_deleted
-from applyprune.controller.depends_on import unready_dependencies
 from applyprune.controller.drift.give_way import contended_now, sooner, with_drift_reported
-from applyprune.controller.finalizer import Finalizer
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
-from applyprune.controller.report import Reporter, log_event
+from applyprune.controller.reconcile.bundle_source import (
+    SourceMissing,
+    Uses,
+    load_source,
+    used_refs,
+)
+from applyprune.controller.reconcile.deleted_bundle import read_deleted
+from applyprune.controller.reconcile.depends_on import unready_dependencies
+from applyprune.controller.reconcile.finalizer import Finalizer
+from applyprune.controller.reconcile.report import Reporter, log_event
 from applyprune.controller.result import (
     RunResult,
     error_message,
