@@ -114,7 +114,7 @@ def test_no_tenants_input_takes_down_the_controller(
 
         rule = "[self.spec.source.inline]" + ".map(a, a + a)" * 13 + ".exists(a, a == '')"
         assert len(rule) < 231
-        depends = [{"name": "large-0", "readyWhen": rule}]
+        depends = [{"name": "aliases", "readyWhen": rule}]
         attacker.bundle("cel", config_map("c"), dependsOn=depends)
         message = attacker.failed("cel", "DependencyNotReady")
         assert "it would cost too much memory or time on an object of this size" in message

@@ -235,7 +235,12 @@ VERBS = (
     replace(_READ, command="inventory history"),
     replace(_READ, command="version", arguments=""),
 )
+_OF_BUNDLES = ("approve", "list", "logs", "reconcile", "resume", "show", "suspend", "tree")
 LEFT_OUT: Mapping[str, str] = {
+    **{
+        f"bundle {verb}": "it writes one field of the Bundle at most, and no object of the set"
+        for verb in _OF_BUNDLES
+    },
     "rbac": "it reads no object, and prints manifests instead of events",
     "install": "it is an apply with an input of its own",
     "controller": "it never ends; what it does are applies and deletes, and they are above",

@@ -192,7 +192,8 @@ def test_bundle_that_takes_an_object_is_no_drift_of_the_other(
     ready = tenant.condition("web")
     assert ready[0] == "False"
     assert ready[1] != "Contended"
-    assert "belongs to" in ready[2]
+    (failing,) = tenant.get("web")["status"]["failing"]
+    assert "belongs to" in failing["message"]
     assert tenant.value("a") == "theirs"
     assert tenant.condition("web", "Drifted")[1] != "Contended"
     path = tenant.path("configmaps", "a")
