@@ -29,7 +29,6 @@ ApplypruneError
 │   └── InventoryTooNew        3    another version of applyprune has written it
 ├── InventoryLocked            8    another run holds the inventory or changed it
 ├── PlanOutdated               8    a plan file no longer fits, or has expired; nothing is written
-├── LeaseLost                  8    another replica of the controller has taken over
 └── Interrupted                130/143
 """
 
@@ -178,6 +177,12 @@ class AccessError(ApplypruneError):
     exit_code = 7
 
 
+class InvalidKubeConfig(AccessError):
+    """A kubeconfig that cannot be used; it has no value of the kubeconfig."""
+
+    kind = ProblemKind.INVALID_SPEC
+
+
 class Unreachable(AccessError):
     """There was no answer, or the server is not an API server."""
 
@@ -323,13 +328,6 @@ class PlanOutdated(ApplypruneError):
     """The plan no longer fits the input or the cluster, or it has expired; nothing was written."""
 
     kind = ProblemKind.PLAN_OUTDATED
-    exit_code = 8
-
-
-class LeaseLost(ApplypruneError):
-    """The controller has lost its Lease to another replica, or could not renew it in time."""
-
-    kind = ProblemKind.LEASE_LOST
     exit_code = 8
 
 

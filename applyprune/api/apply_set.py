@@ -287,6 +287,9 @@ class ApplySet:
         given = manifests if isinstance(manifests, Input) else Input(tuple(manifests))
         if options.actor == Actor():
             options = replace(options, actor=self.actor)
+        if given.commit:
+            # What is applied is not the commit of the pipeline's own repository.
+            options = replace(options, actor=replace(options.actor, commit=given.commit))
         request = RunRequest(
             self.identity,
             given,

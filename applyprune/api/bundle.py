@@ -233,7 +233,14 @@ def _tree(bundle: Bundle, stop: Cancellation, above: frozenset[Ref]) -> Iterator
     ``above`` are the Bundles that it belongs to: a Bundle may list itself.
     """
     above |= {bundle.ref}
-    applyset = ApplySet(bundle.status().applyset, bundle.namespace, cluster=bundle.cluster)
+    status = bundle.status()
+    if status.kubeconfig is not None:
+        raise UsageError(
+            f"the objects of the Bundle {bundle.name} are in another cluster",
+            reason=f"spec.kubeConfig names {status.kubeconfig.short}",
+            hint=f"There: applyprune status {status.applyset} -n {bundle.namespace} --tree",
+        )
+    applyset = ApplySet(status.applyset, bundle.namespace, cluster=bundle.cluster)
     for event in applyset.iter_status(_TREE, cancellation=stop):
         if (
             isinstance(event, ObjectStatus)

@@ -21,11 +21,12 @@ def load(
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] | None = None,
 ) -> Input:
-    """Return the manifests of files, folders, patterns, HTTPS URLs, kustomizations and objects.
+    """Return the manifests of files, folders, patterns, URLs, kustomizations and objects.
 
-    ``-`` is ``stdin``, by default the process's own. ``kustomize`` names folders to build.
-    ``objects`` are plain JSON data, and are copied. ``warn`` gets redirects of URLs, and what a
-    build writes to standard error.
+    A URL is that of a document or an archive, or the address of a Git repository or an OCI
+    artifact, as ``-f`` of the command line takes it. ``-`` is ``stdin``, by default the process's
+    own. ``kustomize`` names folders to build. ``objects`` are plain JSON data, and are copied.
+    ``warn`` gets redirects of URLs, and what a build writes to standard error.
 
     Raises InputError, with every error of the input, and UsageError for a path that is invalid.
     """

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from applyprune.clock import Lease
 from applyprune.cluster.access_reviews import AccessReviews
@@ -44,6 +46,7 @@ from applyprune.model.resources import (
     Registrations,
     Resource,
     ResourceMap,
+    namespace_ref,
 )
 
 if TYPE_CHECKING:
@@ -95,7 +98,7 @@ class KubernetesClient:
         """Return for how many seconds a read may be repeated that shows too little."""
         return min(_PATIENCE, self._transport.retry_budget)
 
-    def under_lease(self, lease: Lease) -> KubernetesClient:
+    def under_lease(self, lease: Lease) -> Self:
         """Return the same client; no write is sent, or sent again, after the lease's end.
 
         Its writes share one budget for retries.
@@ -103,20 +106,22 @@ class KubernetesClient:
         leases, budget = (*self._terms.leases, lease), RetryBudget(self._transport.retry_budget)
         return self._under(replace(self._terms, leases=leases, budget=budget), self.run)
 
-    def warning_to(self, sink: WarningSink | None) -> KubernetesClient:
+    def warning_to(self, sink: WarningSink | None) -> Self:
         """Return the same client; ``sink`` gets what the server warns about in replies to writes.
 
         It is called from any thread. Its text is not safe to print yet.
         """
         return self._under(replace(self._terms, sink=sink), self.run)
 
-    def for_run(self) -> KubernetesClient:
+    def for_run(self) -> Self:
         """Return the same client for the requests of a new run."""
         return self._under(self._terms, "")
 
-    def _under(self, terms: WriteTerms, run: str) -> KubernetesClient:
-        parts = (self._transport, self.server, self.context, self._cache, terms)
-        return KubernetesClient(*parts, registry=self._registry, run=run)
+    def _under(self, terms: WriteTerms, run: str) -> Self:
+        other = copy(self)
+        other.run = run or uuid.uuid4().hex[:12]
+        other._terms, other._transport = terms, self._transport.for_run(other.run)  # noqa: SLF001
+        return other
 
     def _write(self, write: Request, ref: Ref) -> Response:
         """Send what changes the cluster."""
@@ -127,8 +132,8 @@ class KubernetesClient:
         """Return the time of the server's last reply, by its own clock; None if it gave none."""
         return http_date(self._transport.date)
 
-    def resource_map(self) -> ResourceMap:
-        """Return what the server serves now."""
+    def resource_map(self, *, remembered: bool = False) -> ResourceMap:  # noqa: ARG002
+        """Return what the server serves now; this client has not ``remembered`` anything."""
         return discover(self._transport, self.server, self._cache)
 
     def registrations(self) -> Registrations:
@@ -164,14 +169,13 @@ class KubernetesClient:
         selector: str = "",
         full: bool = False,
         page: int | None = None,
+        timeout: float | None = None,
+        remembered: bool = False,  # noqa: ARG002
     ) -> Sequence[LiveObject]:
-        """Return all objects of a resource, read in pages of ``page``; never an incomplete list.
-
-        Objects that do not match the label ``selector`` are dropped here as well: some aggregated
-        APIs ignore it.
-        """
+        """Return all objects of a resource, read in pages of ``page``; never an incomplete list."""
+        # What does not match is dropped here as well: some aggregated APIs ignore the selector.
         wanted = Selection(namespace, selector, "", full)
-        return paged_list(self._transport, resource, wanted, page)[0]
+        return paged_list(self._transport, resource, wanted, page, timeout=timeout)[0]
 
     def list_at(
         self,
@@ -224,12 +228,10 @@ class KubernetesClient:
         With ``any_name``, its metadata may have another name: see ``LiveObject.other_name``.
         """
         accept = JSON if full else METADATA.format(list="")
-        response = self._transport.send(
+        body = self._transport.send(
             for_object("GET", resource, ref, accept=accept, within=timeout)
-        )
-        return object_in(
-            resource, ref, response.body, full=full, partial=not full, any_name=any_name
-        )
+        ).body
+        return object_in(resource, ref, body, full=full, partial=not full, any_name=any_name)
 
     def read(self, resource: Resource, ref: Ref, *, full: bool = False) -> LiveObject | Absent:
         """Return one object, by a consistent read, or the proof that it does not exist.
@@ -394,7 +396,5 @@ class KubernetesClient:
     def create_namespace(self, name: str) -> None:
         """Create a namespace that belongs to no set; it may exist already."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        try:
-            self.create(NAMESPACES, Ref("", NAMESPACES.kind, "", name), body)
-        except AlreadyExists:
-            return
+        with suppress(AlreadyExists):
+            self.create(NAMESPACES, namespace_ref(name), body)

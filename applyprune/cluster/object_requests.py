@@ -120,12 +120,17 @@ def for_collection(
 
 
 def for_page(
-    resource: Resource, namespace: str, query: Query, *, accept: str, most: int
+    resource: Resource,
+    namespace: str,
+    query: Query,
+    *,
+    accept: str,
+    most: int,
+    within: float | None = None,
 ) -> Request:
     """Return a request for a page of a list, which may have ``most`` bytes."""
-    return replace(
-        for_collection("GET", resource, namespace, query=query, accept=accept), most=most
-    )
+    page = for_collection("GET", resource, namespace, query=query, accept=accept, within=within)
+    return replace(page, most=most)
 
 
 def for_log(

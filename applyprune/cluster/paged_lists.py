@@ -31,17 +31,19 @@ def paged_list(
     wanted: Selection,
     page: int | None = None,
     keep: Callable[[LiveObject], LiveObject] | None = None,
+    *,
+    timeout: float | None = None,
 ) -> tuple[Sequence[LiveObject], str]:
     """Return all objects of a selection, never an incomplete list, and where to watch from.
 
     It is read in pages of at most ``page`` objects. ``keep`` reduces each object to what is needed,
-    page by page.
+    page by page. Each page must arrive within ``timeout`` seconds.
     """
     for _ in range(_RESTARTS):
         try:
             pages = [
                 ([keep(live) for live in lives] if keep else lives, version)
-                for lives, version in _pages(transport, resource, wanted, page or _PAGE)
+                for lives, version in _pages(transport, resource, wanted, page or _PAGE, timeout)
             ]
             return [live for lives, _ in pages for live in lives], pages[0][1]
         except Expired:
@@ -54,7 +56,11 @@ def paged_list(
 
 
 def _pages(
-    transport: Transport, resource: Resource, wanted: Selection, page: int
+    transport: Transport,
+    resource: Resource,
+    wanted: Selection,
+    page: int,
+    timeout: float | None,
 ) -> Iterator[tuple[Sequence[LiveObject], str]]:
     selector, name, full = wanted.selector, wanted.name, wanted.full
     token = ""
@@ -67,6 +73,7 @@ def _pages(
             accept=JSON if full else METADATA.format(list="List"),
             # A single object is taken as it is: some aggregated APIs ignore the limit.
             most=_most(full=full) if page > 1 else MAX_REPLY,
+            within=timeout,
         )
         try:
             response = transport.send(request)

@@ -100,7 +100,7 @@ def watch(
                     raise invalid_response(what, "it sent an invalid event")
                 if event.get("type") == "ERROR":
                     raise stream.error(item)
-                change = _change(resource, inside, event.get("type"), item, full=full)
+                change = parse_event(resource, inside, event.get("type"), item, full=full)
                 if change is None:
                     raise invalid_response(what, "an event is about something else")
                 # As in a list: some aggregated APIs ignore the selector.
@@ -134,7 +134,7 @@ def lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
         raise invalid_response(what, "it was cut off in the middle of an event")
 
 
-def _change(
+def parse_event(
     resource: Resource, namespace: str, kind: object, item: Mapping[str, Any], *, full: bool
 ) -> WatchEvent | None:
     """Parse an event; None when it is not about the resource in the namespace."""

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import Forbidden, NotFound, PlanOutdated, as_problem
 from applyprune.model.events import ObjectDone, Outcome
-from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import NAMESPACE, NAMESPACES
+from applyprune.model.resources import NAMESPACES, namespace_ref
 from applyprune.planning.approval.plan_binding import (
     SYSTEM,
     is_continued,
@@ -63,7 +62,7 @@ def cluster_identity(cluster: Cluster, namespace: str) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for name in (SYSTEM, namespace):
         with suppress(Forbidden, NotFound):
-            ref = Ref(NAMESPACE.group, NAMESPACE.kind, "", name)
+            ref = namespace_ref(name)
             found[name] = cluster.get(NAMESPACES, ref).uid
     return found
 
@@ -108,7 +107,7 @@ def _is_own_namespace(
 
     The namespace is created before the inventory, so only the manager of its fields says so.
     """
-    own = Ref(NAMESPACE.group, NAMESPACE.kind, "", context.applyset.namespace)
+    own = namespace_ref(context.applyset.namespace)
     if misfit.ref != own or stage.inventory.exists or not file.options.get("create-namespace"):
         return False
     planned = {one.manifest for one in file.objects if one.ref == own and one.fate is Fate.CREATE}

@@ -102,6 +102,8 @@ class KindProofs:
         proof: Callable[[Registrations], CompleteResourceMap | MissingKinds],
     ) -> CompleteResourceMap | MissingKinds:
         """Read again until there is a proof, or the patience has ended."""
+        if self.resource_map.remembered:  # guard: proof-not-remembered
+            self.resource_map = self.cluster.resource_map()
         while True:
             registered = self._registered = self._registered or self._registrations()
             found = registered if isinstance(registered, MissingKinds) else proof(registered)
@@ -207,19 +209,25 @@ def all_labelled_objects(
 
 
 def labelled_objects(
-    cluster: Cluster, workers: WorkerPool, kinds: Iterable[Resource], applyset: ApplySetIdentity
+    cluster: Cluster,
+    workers: WorkerPool,
+    kinds: Iterable[Resource],
+    applyset: ApplySetIdentity,
+    *,
+    remembered: bool = False,
 ) -> LabelledObjects:
     """Return the objects of some kinds with the set's label and its manager's Apply entry.
 
     The label alone proves nothing: controllers copy it to the objects that they create. If
     listing the whole cluster is forbidden, list the namespace of the inventory. An object that is
-    served under two groups is returned once, by its UID.
+    served under two groups is returned once, by its UID. With ``remembered``, it may have been
+    forbidden some minutes ago.
     """
 
     def read(resource: Resource) -> tuple[Sequence[LiveObject], Unlisted | None]:
         selector = f"{PART_OF}={applyset.id}"
         try:
-            return cluster.list(resource, selector=selector), None
+            return cluster.list(resource, selector=selector, remembered=remembered), None
         except Forbidden as error:
             refused = _unlisted(resource, error)
             if not resource.namespaced:
@@ -262,7 +270,7 @@ def list_labelled(
     """
     selector = f"{PART_OF}={applyset.id}"
     try:
-        return cluster.list(resource, selector=selector, full=full)
+        return cluster.list(resource, selector=selector, full=full, remembered=True)
     except Forbidden:
         if not resource.namespaced:
             raise

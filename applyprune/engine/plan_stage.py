@@ -44,6 +44,7 @@ from applyprune.planning.checks.late_kinds import PRUNES_LATER, before_late
 from applyprune.planning.checks.missing_references import missing_keys
 from applyprune.planning.desired import Resolved, resolve
 from applyprune.planning.forecast import of_apply
+from applyprune.planning.inventory.correction import part_to_correct
 from applyprune.planning.inventory.named_options import (
     has_names,
     known_names,
@@ -58,6 +59,7 @@ from applyprune.planning.inventory.selection import (
 )
 from applyprune.planning.plan import make_plan
 from applyprune.planning.schema.kind_names import kind_names
+from applyprune.planning.schema.served_kinds import has_all_kinds
 from applyprune.planning.snapshot import (
     ClusterSnapshot,
     recovered_problem,
@@ -137,11 +139,25 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
     """
     yield from context.lock.wait(observation=request.observation)
     inventory = context.lock.inventory
-    resource_map = context.cluster.resource_map()
-    context = yield from with_exact_names(context, resource_map, [inventory], request.manifests)
+    resource_map = _served_kinds(request, inventory, context)
+    context = yield from with_exact_names(
+        context, resource_map, [inventory], request.manifests, of_bundle=bool(request.owner)
+    )
     if inventory.exists:  # otherwise it may be lost: its objects are searched first
         refuse_unlisted(context.options.select, inventory.entries, context.applyset)
     return (yield from plan_with(inventory, resource_map, request, context))
+
+
+def _served_kinds(request: RunRequest, inventory: Inventory, context: RunContext) -> ResourceMap:
+    """Return what the server serves; a list of a moment ago will do if it has all that is needed.
+
+    A kind that is gone since answers with 404, which proves nothing, so its objects are unknown.
+    """
+    found = context.cluster.resource_map(remembered=True)
+    is_enough = not found.remembered or (
+        not has_names(context.options) and has_all_kinds(found, request.manifests, inventory)
+    )
+    return found if is_enough else context.cluster.resource_map()
 
 
 def with_exact_names(
@@ -149,11 +165,14 @@ def with_exact_names(
     resource_map: ResourceMap,
     inventories: Sequence[Inventory],
     manifests: Sequence[Manifest] = (),
+    *,
+    of_bundle: bool = False,
 ) -> Generator[Event, None, RunContext]:
     """Return the context with options that name exactly one kind or object each.
 
-    Yields a warning for each name that could also match another known object. Raises UsageError
-    for a name that matches no kind: it must never allow or protect anything.
+    ``of_bundle`` says that the options are those of a Bundle, for the words of an error. Yields a
+    warning for each name that could also match another known object. Raises UsageError for a name
+    that matches no kind: it must never allow or protect anything.
     """
     if not has_names(context.options):
         return context
@@ -161,6 +180,7 @@ def with_exact_names(
         context.options,
         kind_names(resource_map, inventories, manifests),
         known_names(inventories, manifests),
+        of_bundle=of_bundle,
     )
     yield from map(WarningRaised, warnings)
     return replace(context, options=options)
@@ -180,7 +200,7 @@ def plan_with(
         applyset,
         namespace=request.namespace,
         options=options,
-        elsewhere=inventory.entries.keys() if options.apply.is_part else (),
+        elsewhere=inventory.entries.keys() if options.applies_part else (),
         allows_late=request.allows_late,
     )
     late, unknown = {ref for one in resolved.late for ref in one.refs}, resolved.unknown
@@ -192,21 +212,15 @@ def plan_with(
     makes_namespace = refuse_run(
         inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over
     )
-    if options.apply.is_part:
-        picked = [
-            *(desired.ref for desired in resolved.desired),
-            *(ref for ref, _ in unknown),
-            *late,
-        ]
-        refuse_unselected(options, picked, inventory.entries, applyset)
-        yield WarningRaised(partial_problem(options, picked, inventory.entries))
-    reader = SnapshotReader(cluster, context.workers, applyset, context.store)
-    snapshot = _read(resolved, inventory, resource_map, reader, context)
+    known = yield from _known(resolved, inventory, [*(ref for ref, _ in unknown), *late], context)
+    lists = not options.corrects
+    reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists)
+    snapshot = _read(resolved, known, resource_map, reader, context)
     dependants = DependantCounter(
         cluster, context.workers, resource_map, tuple(snapshot.live_objects)
     )
     kept = {*resolved.left_out, *late}
-    snapshot = with_cascades(snapshot, dependants, resolved, inventory, context, kept)
+    snapshot = with_cascades(snapshot, dependants, resolved, known, context, kept)
     if not inventory.exists:
         refuse_without_inventory(snapshot, applyset, options.mode)
     if options.mode is Mode.DELETE and options.is_part:
@@ -217,7 +231,7 @@ def plan_with(
     planned = partial(
         make_plan,
         resolved.desired,
-        inventory,
+        known,
         applyset=applyset,
         options=options,
         empty_inputs=request.empty_inputs,
@@ -226,17 +240,18 @@ def plan_with(
     )
     plan = planned(snapshot)
     if keeps_autoscaler(plan, snapshot):  # guard: refused-prune-of-an-autoscaler
-        snapshot = with_autoscalers(snapshot, resolved, inventory, context, reader, prunes=False)
+        snapshot = with_autoscalers(snapshot, resolved, known, context, reader, prunes=False)
         plan = planned(snapshot)
     silent = {*(ref for ref, _ in unknown), *late}
     removals = tuple(step for step in plan.removals if step.entry.ref not in silent)
     plan = replace(plan, removals=removals)
     inventory = replace(inventory, copied=plan.restored, hidden_kinds=snapshot.hidden_kinds)
-    if (stray := unlisted_problem(resolved.desired, inventory, snapshot)) is not None:
-        refuse_removal_of_set(stray, applyset, options)  # guard: unlisted-at-delete
+    if (stray := unlisted_problem(resolved.desired, known, snapshot)) is not None:
+        # guard: unlisted-at-delete
+        refuse_removal_of_set(stray, resolved.desired, inventory, snapshot, options)
         yield WarningRaised(stray)
     if options.mode is not Mode.ORPHAN and (
-        marked := to_orphan_problem(applied, inventory, snapshot, applyset)
+        marked := to_orphan_problem(applied, known, snapshot, applyset)
     ):
         yield WarningRaised(marked)
     if plan.restored:
@@ -268,6 +283,23 @@ def plan_with(
     )
 
 
+def _known(
+    resolved: Resolved, inventory: Inventory, unresolved: Sequence[Ref], context: RunContext
+) -> Generator[Event, None, Inventory]:
+    """Return the part of the inventory that the run reads; yield a warning about a part of a set.
+
+    ``unresolved`` are the selected objects of the input that are not among the resolved ones.
+    """
+    options = context.options
+    if refs := options.corrects:
+        return part_to_correct(inventory, refs, resolved.desired, resolved.kinds)
+    if options.applies_part:
+        picked = [*(desired.ref for desired in resolved.desired), *unresolved]
+        refuse_unselected(options, picked, inventory.entries, context.applyset)
+        yield WarningRaised(partial_problem(options, picked, inventory.entries))
+    return inventory
+
+
 def _read(
     resolved: Resolved,
     inventory: Inventory,
@@ -282,8 +314,10 @@ def _read(
         inventory,
         resource_map,
         prunes=options.prune.enabled
-        and not options.apply.is_part
+        and not options.applies_part
         and options.mode is not Mode.ORPHAN,
+        full=bool(options.corrects),
+        searches=not options.corrects,
         kinds=resolved.kinds,
     )
     if options.mode is Mode.APPLY:

@@ -45,8 +45,11 @@ class Cluster(Protocol):
     def server_time(self) -> datetime | None:
         """Return the time of the server's last reply, by its own clock; None if it gave none."""
 
-    def resource_map(self) -> ResourceMap:
-        """Return the resources that the server serves now."""
+    def resource_map(self, *, remembered: bool = False) -> ResourceMap:
+        """Return the resources that the server serves now.
+
+        With ``remembered``, those of a moment ago will do; the result says whether it is such.
+        """
 
     @property
     def patience(self) -> float:
@@ -63,9 +66,18 @@ class Cluster(Protocol):
         """Return whether the server says that it is ready."""
 
     def list(
-        self, resource: Resource, *, namespace: str = "", selector: str = "", full: bool = False
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        full: bool = False,
+        remembered: bool = False,
     ) -> Sequence[LiveObject]:
-        """Return all objects, never an incomplete list; metadata only unless ``full``."""
+        """Return all objects, never an incomplete list; metadata only unless ``full``.
+
+        With ``remembered``, a refusal of some minutes ago will do: it proves nothing.
+        """
 
     def list_at(
         self,

@@ -17,15 +17,17 @@ from applyprune.errors import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.resources import NAMESPACES
+from applyprune.model.resources import NAMESPACES, namespace_ref
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.desired import labels_of
 from applyprune.planning.inventory.selection import unlisted
+from applyprune.planning.snapshot import may_lose_objects
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
     from applyprune.model.manifest import Manifest
+    from applyprune.model.plan import Desired
     from applyprune.model.problem import Problem
     from applyprune.planning.snapshot import ClusterSnapshot
 
@@ -46,8 +48,8 @@ def refuse_run(
     # guard: set-owner
     refuse_owned(inventory, owner, options, takes_over=takes_over)
     refuse_empty(inventory, options, manifests)
-    if inventory.exists or options.mode is not Mode.APPLY:
-        return False
+    if inventory.exists or options.mode is not Mode.APPLY or owner:
+        return False  # a Bundle is in the namespace of its inventory
     return needs_namespace(context.cluster, context.applyset, options)
 
 
@@ -139,14 +141,20 @@ def refuse_without_inventory(
         raise no_such_set(applyset)
 
 
-def refuse_removal_of_set(unlisted: Problem, applyset: ApplySetIdentity, options: Options) -> None:
+def refuse_removal_of_set(
+    unlisted: Problem,
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    snapshot: ClusterSnapshot,
+    options: Options,
+) -> None:
     """Refuse to remove a whole set while it has, or may have, objects that are not listed.
 
     Nothing else names them.
     """
-    if options.removes_set:
+    if options.removes_set and may_lose_objects(desired, inventory, snapshot):
         raise InventoryError(
-            f"the set {applyset.name} was not removed: {unlisted.message}",
+            f"the set {inventory.name} was not removed: {unlisted.message}",
             reason=unlisted.reason,
             hint=unlisted.hint,
         )
@@ -180,7 +188,7 @@ def needs_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Optio
 def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:
     """Return whether the namespace of an inventory exists; true if it must not be read."""
     try:
-        cluster.get(NAMESPACES, Ref("", "Namespace", "", applyset.namespace))
+        cluster.get(NAMESPACES, namespace_ref(applyset.namespace))
     except NotFound:
         return False
     except Forbidden:

@@ -34,7 +34,7 @@ from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
-from applyprune.model.resources import NAMESPACE, NAMESPACES
+from applyprune.model.resources import NAMESPACES, namespace_ref
 from applyprune.planning.approval.plan_binding import refuse_other_plan
 from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
@@ -234,7 +234,7 @@ class _Run:
         """Create the namespace of the inventory; if the set has it too, decide about it again."""
         context = self.context
         context.cluster.create_namespace(context.applyset.namespace)
-        ref = Ref(NAMESPACE.group, NAMESPACE.kind, "", context.applyset.namespace)
+        ref = namespace_ref(context.applyset.namespace)
         if any(step.desired.ref == ref for step in self.plan.applies):
             live = context.cluster.get(NAMESPACES, ref)
             self.plan = with_existing(

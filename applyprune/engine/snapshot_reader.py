@@ -66,6 +66,8 @@ class SnapshotReader:
     workers: WorkerPool
     applyset: ApplySetIdentity
     store: Readable
+    lists: bool = True
+    """Read the listed objects by a LIST of each kind; otherwise by a GET each."""
 
     def read(
         self,
@@ -102,9 +104,9 @@ class SnapshotReader:
                     for entry in entries
                     if entry.plural == resource.plural  # guard: recorded-plural
                 ]
-                tasks.append(
-                    partial(self._recorded, resource, same, hidden, proves=proves, full=full)
-                )
+                read = partial(self._recorded, resource, proves=proves, full=full)
+                parts = [same] if self.lists else [[ref] for ref in same]
+                tasks.extend(partial(read, part, hidden) for part in parts)
                 recorded = set(same)
                 entries = [entry for entry in entries if entry.ref not in recorded]
             if entries:
@@ -201,7 +203,9 @@ class SnapshotReader:
             isinstance(state, LiveObject) and is_marked(state, self.applyset)
             for state in states.values()
         ):
-            found = labelled_objects(self.cluster, self.workers, own, self.applyset)
+            found = labelled_objects(
+                self.cluster, self.workers, own, self.applyset, remembered=True
+            )
             self._refuse_failed(found)
             if not found.objects:
                 return LabelledObjects()
@@ -237,8 +241,8 @@ class SnapshotReader:
         full = full or (resource.group, resource.kind) == SECRET
         try:
             places = {ref.namespace for ref in refs}.union(hidden)
-            objects = list_labelled(self.cluster, resource, self.applyset, places, full=full)
-            found = {live.ref: live for live in objects}
+            read = partial(list_labelled, self.cluster, resource, self.applyset, places, full=full)
+            found = {live.ref: live for live in (read() if self.lists else ())}
         except ApplypruneError as error:
             if not isinstance(error, Forbidden):
                 return dict.fromkeys(refs, _unread(error, resource))

@@ -10,18 +10,20 @@ from __future__ import annotations
 import contextlib
 import http.client
 import io
-import ipaddress
 import queue
 import socket
 import threading
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ConnectTimeoutError
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.util.connection import create_connection
 
 from applyprune.clock import boot_time
+from applyprune.model.addresses import AddressRules, is_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +48,10 @@ _Result = TypeVar("_Result")
 
 class Stopped(Exception):
     """The response is no longer wanted."""
+
+
+class RefusedAddress(OSError):
+    """The name of a server means an address to which no connection is made."""
 
 
 class LeaseEnded(TimeoutError):
@@ -173,6 +179,13 @@ class DeadlineHTTPConnection(HTTPConnection):
 
     response_class = _Response
 
+    def __init__(
+        self, *arguments: Any, addresses: AddressRules | None = None, **options: Any
+    ) -> None:
+        """Keep the rules for the addresses of the host; None if every address may be reached."""
+        super().__init__(*arguments, **options)
+        self._addresses = addresses
+
     def connect(self) -> None:
         """Connect; in a thread if the try can be stopped, as nothing interrupts a handshake."""
         current = _current.get()
@@ -190,15 +203,44 @@ class DeadlineHTTPConnection(HTTPConnection):
         _in_thread(work, lambda _: self.close(), limit)
 
     def _new_conn(self) -> socket.socket:
-        if _is_address(self.host):
-            return super()._new_conn()
-        return self._new_conn_to_name()
+        rules = self._addresses
+        # guard: checked-connection
+        open_one = super()._new_conn if rules is None else partial(self._new_checked_conn, rules)
+        if is_address(self.host.strip("[]")):
+            return open_one()
+        return self._in_time(open_one)
 
-    def _new_conn_to_name(self) -> socket.socket:
+    def _new_checked_conn(self, rules: AddressRules) -> socket.socket:
+        """Connect to an address that was checked; raise RefusedAddress if the host has another.
+
+        The name is resolved once: a second answer could be another one.
+        """
+        try:
+            found = socket.getaddrinfo(self.host.strip("[]"), self.port, type=socket.SOCK_STREAM)
+        except (socket.gaierror, UnicodeError) as error:
+            failed = error if isinstance(error, socket.gaierror) else socket.gaierror(str(error))
+            raise NameResolutionError(self.host, self, failed) from error
+        addresses = tuple(dict.fromkeys(str(address[4][0]) for address in found))
+        for address in addresses:
+            if fault := rules.fault(address):
+                raise RefusedAddress(fault)
+        failure = OSError("no address")
+        for address in addresses:
+            try:
+                return create_connection(
+                    (address, self.port), self.timeout, socket_options=self.socket_options
+                )
+            except OSError as error:
+                failure = error
+        if isinstance(failure, TimeoutError):
+            raise ConnectTimeoutError(self, "timed out") from failure
+        raise NewConnectionError(self, str(failure)) from failure
+
+    def _in_time(self, open_one: Callable[[], socket.socket]) -> socket.socket:
         """Connect in a thread: nothing else can limit name resolution."""
         limit = min(NAMED_CONNECT_TIMEOUT, _current.get().seconds_left())
         try:
-            return _in_thread(super()._new_conn, socket.socket.close, limit)
+            return _in_thread(open_one, socket.socket.close, limit)
         except TimeoutError:
             message = f"no connection to {self.host} in {limit:.0f} s"
             raise ConnectTimeoutError(self, message) from None
@@ -282,11 +324,3 @@ def _wait_for(outcome: queue.SimpleQueue[_Result | Exception], limit: float) -> 
         except queue.Empty:
             if boot_time() >= ends:
                 raise TimeoutError("timed out") from None
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True

@@ -137,6 +137,8 @@ def _controller_manager(layout: Layout) -> Component:
             f"--cluster-signing-key-file={layout.key('ca')}",
             # The default is 15 s: a claim whose volume comes later would wait that long.
             "--pvclaimbinder-sync-period=1s",
+            # As long would an autoscaler need to see its target.
+            "--horizontal-pod-autoscaler-sync-period=1s",
             *QUICK,
         ),
     )

@@ -13,11 +13,18 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.model.reports.bundle import BundleStatus, LogLine
+from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
-    from applyprune.model.inventory import InventoryEntry, Mismatch, Ownership, RunRecord
+    from applyprune.model.inventory import (
+        ApplyFingerprint,
+        InventoryEntry,
+        Mismatch,
+        Ownership,
+        RunRecord,
+    )
     from applyprune.model.manifest import Origin
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Fate, Plan
@@ -145,6 +152,8 @@ class ObjectDone:
     """The problem if it failed, or was skipped because of a failure."""
     rewritten: tuple[str, ...] | None = None
     """The fields that the server has stored with another value; None if nothing was sent."""
+    fingerprint: ApplyFingerprint | None = None
+    """What proves that it is as the server has stored it; None if that is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +382,7 @@ Event: TypeAlias = (
     | Explanation
     | BundleStatus
     | LogLine
+    | ArtifactPushed
     | VersionReport
     | ErrorRaised
     | Finished

@@ -32,6 +32,9 @@ class Wave(NamedTuple):
     """The depth in the chain of dependencies within the rank."""
 
 
+OF_CLUSTER = " of cluster "
+"""In the name of an owner, before the UID of the cluster with its Bundle, if that is another."""
+
 FIRST_WAVE = Wave()
 """The wave of an object before the plan puts it in order."""
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import Ownership
 
 if TYPE_CHECKING:
+    from applyprune.model.identity import Ref
     from applyprune.model.plan_values.field_writer import FieldWriter
     from applyprune.model.text.label_selector import Selector
 
@@ -214,6 +216,11 @@ class WaitOptions:
     """For whose readiness the run waits."""
     timeout: float = 300.0
     """How many seconds each wait may take: for readiness, for CRDs, for deletions."""
+    turn: float = inf
+    """How many seconds of a wait for readiness or for deletions this run may spend.
+
+    A later run continues it, so a wait holds nobody up.
+    """
     fail_fast: bool = False
     """End a wait as soon as a problem holds an object up, even if the problem can pass."""
     ready_when: tuple[tuple[str, str], ...] = ()
@@ -293,6 +300,11 @@ class Options:
     """Let a repair rebuild a lost inventory, or forget unlisted kinds, by what it could list."""
     contended: frozenset[FieldWriter] = frozenset()
     """Who keeps changing a field back: an object with such a change is left as it is."""
+    corrects: frozenset[Ref] = frozenset()
+    """Set back the drift of these listed objects, read no other, and prune nothing; empty for all
+    manifests. If more than their drift is to be decided, the run raises WholeSetNeeded."""
+    tries_rewritten: bool = False
+    """Send the objects again that the server has stored with other values than were sent."""
     actor: Actor = Actor()
     """For whom the run works; the inventory records it."""
     apply: ApplyOptions = ApplyOptions()
@@ -318,7 +330,12 @@ class Options:
     @property
     def is_part(self) -> bool:
         """Return whether the run works on a part of the set only."""
-        return bool(self.select) or self.select_labels is not None or self.apply.is_part
+        return bool(self.select) or self.select_labels is not None or self.applies_part
+
+    @property
+    def applies_part(self) -> bool:
+        """Return whether only a part of the input is applied."""
+        return self.apply.is_part or bool(self.corrects)
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -344,3 +361,16 @@ def seconds_of(text: str) -> float:
     if total <= 0:
         raise ValueError("must be greater than zero")
     return total
+
+
+def rule_of_kind(text: str) -> tuple[str, str]:
+    """Return the kind and the CEL expression of a readiness rule ``KIND.GROUP=EXPRESSION``.
+
+    Raises ValueError, worded to follow the text.
+    """
+    kind, equals, expression = text.partition("=")
+    if not (kind and equals and expression.strip()):
+        raise ValueError(
+            "must be KIND.GROUP=EXPRESSION: certificate.cert-manager.io=self.status.ready"
+        )
+    return kind, expression

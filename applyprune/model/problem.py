@@ -45,11 +45,18 @@ class ProblemKind(StrEnum):
     INVENTORY_LOCKED = "InventoryLocked"
     PLAN_OUTDATED = "PlanOutdated"
     INTERRUPTED = "Interrupted"
+    # Sources on other hosts.
+    FETCH_FAILED = "FetchFailed"
+    AUTHENTICATION_FAILED = "AuthenticationFailed"
+    VERIFICATION_FAILED = "VerificationFailed"
+    PATH_NOT_FOUND = "PathNotFound"
+    SOURCE_TOO_LARGE = "SourceTooLarge"
+    DECRYPTION_FAILED = "DecryptionFailed"
     # The controller's own errors.
     ACCOUNT_MISSING = "AccountMissing"
     INVALID_SPEC = "InvalidSpec"
     SOURCE_MISSING = "SourceMissing"
-    LEASE_LOST = "LeaseLost"
+    LIMIT_EXCEEDED = "LimitExceeded"
     # Warnings without an error class.
     IGNORED_NAMESPACE = "IgnoredNamespace"
     IGNORED_ANNOTATION = "IgnoredAnnotation"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from applyprune.model.identity import GVK, GroupKind
+from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.live import LiveObject
 
 
@@ -57,6 +57,8 @@ class ResourceMap:
 
     versions: frozenset[tuple[str, str]] = frozenset()
     """Every group version that discovery lists, also without a resource that a set may contain."""
+    remembered: bool = field(default=False, compare=False)
+    """Whether an earlier run has read it; then it may be outdated."""
 
     def find(self, gvk: GVK) -> Resource | None:
         """Return the resource of exactly this version; None if it is not served."""
@@ -90,6 +92,12 @@ class Registrations:
 CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
 
 NAMESPACE = GroupKind("", "Namespace")
+
+
+def namespace_ref(name: str) -> Ref:
+    """Return the ref of a Namespace."""
+    return Ref(NAMESPACE.group, NAMESPACE.kind, "", name)
+
 
 NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)

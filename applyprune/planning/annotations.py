@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PREFIX = "applyprune.dev/"
 
+ACCEPT_CLUSTER = "applyprune.dev/accept-cluster"
+"""On a Bundle: the UID of the cluster to which it may go, and leave its objects in another."""
 APPROVE = "applyprune.dev/approve"
 """On a Bundle: the digest that is approved, of deletions or of a whole plan."""
 CONFLICTS = "applyprune.dev/conflicts"
@@ -109,6 +111,7 @@ class _Known:
 
 _PRUNE = _Known((DISABLED,), lambda value: plain(value) == DISABLED)
 _ANNOTATIONS: Mapping[str, _Known] = {
+    ACCEPT_CLUSTER: _Known(for_bundles=True),
     APPLY: _Known((ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE)),
     APPROVE: _Known(),
     CONFLICTS: _Known(("force", "skip")),

@@ -14,7 +14,7 @@ from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired
-from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE
+from applyprune.model.resources import API_SERVICES, CRD, namespace_ref
 from applyprune.planning.checks.references import references
 from applyprune.planning.schema.crd import defined_kinds
 
@@ -56,7 +56,7 @@ def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
     """
     ref, body = desired.ref, desired.body
     if ref.namespace:
-        yield Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
+        yield namespace_ref(ref.namespace)
     if (definition := brings.get(ref.group_kind)) is not None:
         yield definition
     group, _, version = body["apiVersion"].rpartition("/")

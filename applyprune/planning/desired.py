@@ -162,7 +162,7 @@ def resolve(
             refuse_non_member(candidate, manifest, applyset, desired, override=override)
         except _Silent as error:
             likely = _likely_ref(manifest, own_namespace)
-            if is_decided and is_applied_part(options.apply, labels_of(manifest), likely):
+            if is_decided and is_applied_part(options, labels_of(manifest), likely):
                 unknown.append((likely, as_problem(error)))
             errors += faults
             continue
@@ -175,7 +175,7 @@ def resolve(
             wrong |= {likely, replace(likely, namespace="")}
             continue
         desired[candidate.ref] = candidate
-        if is_decided and is_applied_part(options.apply, labels_of(manifest), candidate.ref):
+        if is_decided and is_applied_part(options, labels_of(manifest), candidate.ref):
             selected.add(candidate.ref)
         if override and resource.namespaced:
             moved[replace(candidate.ref, namespace=manifest.namespace or namespace)] = candidate.ref
@@ -184,7 +184,7 @@ def resolve(
         hook
         for hook in found.hooks
         if is_applied_part(
-            options.apply,
+            options,
             labels_of(hook.manifest),
             _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace),
         )
@@ -239,7 +239,7 @@ def _late(
         own_namespace = options.apply.namespace_override or manifest.namespace or namespace
         likely = _likely_ref(manifest, own_namespace)
         is_selected = any(
-            is_applied_part(options.apply, labels_of(manifest), ref)
+            is_applied_part(options, labels_of(manifest), ref)
             for ref in (likely, replace(likely, namespace=""))
         )
         if not hint or (is_selected and not allows_selected):

@@ -81,7 +81,7 @@ def not_pruned(step: RemoveStep, reason: str) -> ObjectDone:
 
 def back_in_the_inventory(entry: InventoryEntry, options: Options) -> ObjectDone:
     """Return the event for an unlisted object of the set that the run records again."""
-    absent = "not selected" if options.apply.is_part else "not in the input"
+    absent = "not selected" if options.applies_part else "not in the input"
     reason = f"back in the inventory; it is {absent}"
     return ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=reason)
 

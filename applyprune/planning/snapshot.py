@@ -179,6 +179,23 @@ def unlisted_problem(
     )
 
 
+def may_lose_objects(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
+) -> bool:
+    """Return whether a removal of the whole set may lose unlisted objects that are its own.
+
+    A run lists an object, and with it the namespace, before it creates the object. In a namespace
+    that the inventory does not name, anybody else may have made one that looks like the set's. It
+    counts only if the entries of its kind were removed from the inventory.
+    """
+    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
+    places |= {inventory.namespace, ""}
+    return bool(snapshot.unseen) or any(
+        ref.namespace in places or ref.group_kind in inventory.hidden_kinds  # guard: look-alike
+        for ref in unlisted(desired, inventory, snapshot)
+    )
+
+
 def unfounded_orphan_mark(
     entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
 ) -> str:

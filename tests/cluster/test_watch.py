@@ -193,15 +193,14 @@ def test_watch_yields_events_in_order(server: KubernetesClient, maps: Maps, name
 def test_watch_request_has_a_server_timeout(
     server: KubernetesClient, proxy: FaultProxy, namespace: str
 ) -> None:
-    stopped = iter([False, True])
-    list(start(server, namespace, resource_version="1", stop=lambda: next(stopped, True)))
-    list(start(server, namespace, resource_version="1", seconds=0.3))
+    version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
+    list(start(server, namespace, resource_version=version, seconds=0.3))
 
     queries = [seen.query for seen in proxy.exchanges]
     assert queries[-1] == {
         "watch": "true",
         "allowWatchBookmarks": "true",
-        "resourceVersion": "1",
+        "resourceVersion": version,
         "timeoutSeconds": "1",
         "labelSelector": MINE,
     }

@@ -84,6 +84,10 @@ class RenewableCredentials:
         self._failure: AccessError | None = None
         self._failure_ends = 0.0
 
+    def __reduce__(self) -> tuple[type[RenewableCredentials], tuple[Callable[[], Issued]]]:
+        """Pickle the source alone: another process gets an identity of its own."""
+        return RenewableCredentials, (self._issue,)
+
     def current(self) -> Identity:
         """Return the identity, renewed if it has expired."""
         with self._lock:

@@ -6,8 +6,6 @@ and the mounted service account.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +24,7 @@ from applyprune.cluster.auth.kubeconfig_files import Entry, Kubeconfig, candidat
 from applyprune.cluster.auth.plugins import AuthProvider, ExecPlugin
 from applyprune.errors import AccessError
 from applyprune.http.pool import proxy_for
+from applyprune.model.addresses import AddressRules
 
 __all__ = ["ClusterAccess", "connect"]
 
@@ -138,7 +137,7 @@ def _server(cluster: Entry, trust: TLSTrust) -> str:
 
 
 def _trust(cluster: Entry) -> TLSTrust:
-    data = _data(cluster, "certificate-authority-data")
+    data = cluster.data("certificate-authority-data")
     path = cluster.path("certificate-authority")
     authorities = data or (read_file(path) if path else b"")
     skip_verify = cluster.flag("insecure-skip-tls-verify")
@@ -157,8 +156,8 @@ def _trust(cluster: Entry) -> TLSTrust:
 def _credentials(user: Entry, cluster: Entry, context: str, config: Kubeconfig) -> Credentials:
     """Return the source of credentials that client-go would choose for this user."""
     where = f"user {user.name!r}"
-    certificate = _data(user, "client-certificate-data")
-    key = _data(user, "client-key-data")
+    certificate = user.data("client-certificate-data")
+    key = user.data("client-key-data")
     token = user.path("tokenFile")
     certificate_file = None if certificate else user.path("client-certificate")
     key_file = None if key else user.path("client-key")
@@ -205,16 +204,6 @@ def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
         if not value.isascii() or not value.isprintable():
             raise AccessError(f"user {user.name!r}: {header} cannot be sent as a header")
     return tuple(headers)
-
-
-def _data(entry: Entry, key: str) -> bytes:
-    """Return a base64 field as bytes; empty when it is missing."""
-    try:
-        return base64.b64decode("".join(entry.text(key).split()), validate=True)
-    except (binascii.Error, ValueError):
-        raise AccessError(
-            "the kubeconfig is malformed", location=entry.name, reason=f"{key} is not base64"
-        ) from None
 
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -282,3 +271,9 @@ class ClusterAccess:
     """The URL of a proxy; empty for none."""
     impersonation: tuple[tuple[str, str], ...] = ()
     """Headers that are sent with every request."""
+    shown: str = ""
+    """What messages call the server; empty for its URL."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """Texts that no message may show, even if the server quotes them."""
+    addresses: AddressRules | None = None
+    """Which addresses the server may have; None for all."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -47,6 +49,13 @@ class Entry:
         """Return a field with the path of a file, made absolute."""
         value = self.text(key)
         return self.base / value if value else None
+
+    def data(self, key: str) -> bytes:
+        """Return a base64 field as bytes; empty when it is missing."""
+        try:
+            return base64.b64decode("".join(self.text(key).split()), validate=True)
+        except (binascii.Error, ValueError):
+            raise _malformed(self.name, f"{key} is not base64") from None
 
     def texts(self, key: str) -> list[str]:
         """Return a list of texts; empty when it is missing or null."""

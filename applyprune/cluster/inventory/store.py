@@ -70,7 +70,13 @@ class ConfigMapStore:
         self._stored_shards: tuple[Shard, ...] = ()
         self._written: Mapping[Ref, InventoryEntry] | None = None
         self._packed = pack(())
-        self._remove_strays = False
+        self._remove_strays = self._is_new = False
+
+    def read_ahead(self) -> Inventory:
+        """Return what ``read`` returns; if none exists, the next ``read`` believes that."""
+        inventory = self.read()
+        self._is_new = not inventory.exists
+        return inventory
 
     def read(self) -> Inventory:
         """Return the inventory; if none exists, an empty one whose ``exists`` is false.
@@ -78,6 +84,9 @@ class ConfigMapStore:
         Raises InventoryError if it cannot be read, ForeignParent if it is not this set's own,
         InventoryIncomplete if a shard is missing or damaged.
         """
+        if self._is_new:
+            self._is_new = False
+            return Inventory(self._applyset.name, self._applyset.namespace)
         inventory, faults, missing = self._read()
         if faults:  # guard: wrong-group-kinds
             raise InventoryError(

@@ -10,17 +10,9 @@ from applyprune.cluster.transport.message import ClientContext, Request
 from applyprune.cluster.transport.safe_message import safe_text
 from applyprune.cluster.transport.status_errors import RequestFailure
 from applyprune.errors import Unreachable
+from applyprune.http.certificates import refuses_certificate
+from applyprune.http.connection import RefusedAddress
 from applyprune.http.pool import IN_TIME, causes, describe_error
-
-# TLS alerts with which a server refuses our certificate.
-_CERTIFICATE_ALERTS = (
-    "CERTIFICATE_REQUIRED",
-    "ALERT_BAD_CERTIFICATE",
-    "ALERT_UNKNOWN_CA",
-    "ALERT_CERTIFICATE_EXPIRED",
-    "ALERT_CERTIFICATE_UNKNOWN",
-    "ALERT_CERTIFICATE_REVOKED",
-)
 
 
 def connection_failure(
@@ -46,6 +38,8 @@ def connection_failure(
 def _explained(error: HTTPError | OSError, client: ClientContext) -> tuple[str, str, bool]:
     """Return what happened, what to do, and whether a retry may help."""
     for cause in causes(error):
+        if isinstance(cause, RefusedAddress):
+            return f"the name of {client.server} means {cause}; nothing was sent", "", False
         if isinstance(cause, ProxyError):
             return _proxy(cause)
         if isinstance(cause, ssl.SSLError) and (found := _tls(cause, client)):
@@ -68,14 +62,17 @@ def _tls(error: ssl.SSLError, client: ClientContext) -> tuple[str, str, bool] | 
     """Explain a TLS error; None if it is only a broken connection."""
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message
+        if client.secret:  # guard: quoted-name
+            why = why.partition(", certificate is not valid for")[0]
         return (
-            f"the certificate of {client.server} cannot be trusted: {error.verify_message}",
+            f"the certificate of {client.server} cannot be trusted: {why}",
             "Check server and certificate-authority-data in the kubeconfig: is the cluster new?",
             False,
         )
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return None
-    if any(alert in reason for alert in _CERTIFICATE_ALERTS):
+    if refuses_certificate(error):
         who = f"user {client.user!r} of context {client.context!r}"
         return (
             f"{client.server} refused the client certificate ({reason.lower()})",

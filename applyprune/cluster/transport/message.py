@@ -231,6 +231,17 @@ class ClientContext:
     context: str
     user: str
     server: str
+    secret: bool = False
+    """Whether the kubeconfig is a Secret: then messages quote nothing of it."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """Texts that no message may show, even if the server quotes them."""
+
+    def masked(self, text: str) -> str:
+        """Return a text of the server without what no message may show."""
+        for hidden in self.hidden:
+            for told in (hidden, json.dumps(hidden)[1:-1]):
+                text = text.replace(told, "***")
+        return text
 
 
 def http_date(header: str) -> datetime | None:

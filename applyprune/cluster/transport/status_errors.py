@@ -13,7 +13,6 @@ from applyprune.cluster.transport.message import (
     StatusBody,
     json_object,
 )
-from applyprune.cluster.transport.retry import seconds_to_wait
 from applyprune.cluster.transport.safe_message import safe_text, without_values
 from applyprune.errors import (
     AccessError,
@@ -29,6 +28,7 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
+from applyprune.http.retry import seconds_to_wait
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.
 _DENIED = (
@@ -191,7 +191,7 @@ def _add_hint(error: ApiError, message: str, client: ClientContext) -> None:
     if isinstance(error, Unauthorized):
         error.hint = (
             f"The credentials of {who} are missing, wrong or expired: log in again."
-            if client.server.startswith("https://")
+            if not client.server.startswith("http://")
             else f"{client.server} is plain HTTP; credentials are not sent over it."
         )
     elif isinstance(error, Forbidden):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import ssl
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from applyprune.errors import AccessError
+from applyprune.http.certificates import show_certificate, trust_only
 from applyprune.http.pool import open_pools
 
 if TYPE_CHECKING:
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.auth.credentials import Identity
     from applyprune.cluster.auth.kubeconfig import ClusterAccess, TLSTrust
-
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def tls_context(trust: TLSTrust, identity: Identity) -> ssl.SSLContext:
@@ -47,11 +43,9 @@ def tls_context(trust: TLSTrust, identity: Identity) -> ssl.SSLContext:
 
 
 def _trust_only(context: ssl.SSLContext, authorities: str) -> None:
-    # Only the PEM blocks: ssl refuses comments that are not ASCII.
-    blocks = _CERTIFICATE.findall(authorities)
     try:
-        context.load_verify_locations(cadata="\n".join(blocks) if blocks else "none")
-    except (ssl.SSLError, ValueError):
+        trust_only(context, authorities)
+    except ValueError:
         raise AccessError(
             "the certificate authority is not a PEM certificate",
             hint="Check certificate-authority(-data) of the cluster in the kubeconfig.",
@@ -59,24 +53,14 @@ def _trust_only(context: ssl.SSLContext, authorities: str) -> None:
 
 
 def _show(context: ssl.SSLContext, identity: Identity) -> None:
-    """Load certificate and key: ssl needs a file, so write a private one for a moment."""
-    with tempfile.TemporaryDirectory(prefix="applyprune-") as folder:
-        pair = Path(folder) / "client.pem"
-        pair.touch(mode=0o600)
-        pair.write_bytes(identity.certificate + b"\n" + identity.key)
-        try:
-            # Without a password OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(pair, password=_no_password)
-        except (ssl.SSLError, ValueError):
-            raise AccessError(
-                "the client certificate and its key cannot be used",
-                reason="they are not PEM, do not belong together, or the key has a password",
-                hint="Check client-certificate(-data) and client-key(-data) in the kubeconfig.",
-            ) from None
-
-
-def _no_password() -> str:
-    raise ValueError("the key has a password")
+    try:
+        show_certificate(context, identity.certificate, identity.key)
+    except ValueError:
+        raise AccessError(
+            "the client certificate and its key cannot be used",
+            reason="they are not PEM, do not belong together, or the key has a password",
+            hint="Check client-certificate(-data) and client-key(-data) in the kubeconfig.",
+        ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,4 +87,7 @@ def open_pool(access: ClusterAccess, identity: Identity, size: int) -> ServerPoo
     # A proxy gets the whole URL of a plain HTTP server; to an HTTPS server it opens a tunnel.
     whole = bool(access.proxy) and parts.scheme == "http"
     base = access.server if whole else parts.path.rstrip("/")
-    return ServerPool(manager.connection_from_url(access.server), base)
+    pool = manager.connection_from_url(access.server)
+    if access.addresses is not None:
+        pool.conn_kw["addresses"] = access.addresses
+    return ServerPool(pool, base)

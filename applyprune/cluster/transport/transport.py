@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from urllib3 import HTTPHeaderDict
@@ -27,7 +27,6 @@ from applyprune.cluster.transport.message import (
     read_body,
     validated,
 )
-from applyprune.cluster.transport.retry import backoff
 from applyprune.cluster.transport.status_errors import (
     RequestFailure,
     response_failure,
@@ -38,6 +37,7 @@ from applyprune.cluster.transport.unanswered import OpenRequest, OpenRequests, i
 from applyprune.cluster.transport.warning_header import warning_texts
 from applyprune.errors import ApiError, Unreachable
 from applyprune.http.connection import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
+from applyprune.http.retry import backoff
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
@@ -54,6 +54,7 @@ _Outcome = TypeVar("_Outcome", Response, Stream)
 # Seconds for a server that has never answered: a longer wait rarely helps.
 FIRST_CONTACT_BUDGET = 2.0
 MAX_TRIES = 32
+_FIRST_FAILURE = 300
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _MACHINE = platform.machine().lower()
@@ -94,12 +95,14 @@ class Transport:
     ) -> None:
         """Keep the settings; the first request connects."""
         self._access = access
-        self._client = ClientContext(access.context, access.user, access.server)
+        server = access.shown or access.server
+        self._client = ClientContext(
+            access.context, access.user, server, secret=bool(access.shown), hidden=access.hidden
+        )
         self._pool_size = pool_size
         self.retry_budget = retry_budget
         self._trace = trace
-        # As kubectl does: PROGRAM/VERSION (OS/ARCHITECTURE).
-        self._user_agent = f"{_PROGRAM} ({'; '.join(filter(None, (_PLATFORM, agent)))})"
+        self._user_agent = user_agent(agent)
         self._state = _State()
         self._open_requests = OpenRequests()
         self._run = ""
@@ -112,6 +115,15 @@ class Transport:
         """
         other = copy(self)
         other._run = f" run/{run}"  # noqa: SLF001 -- its own copy
+        return other
+
+    def as_user(self, user: str) -> Transport:
+        """Return the same transport, over the same connections, for another user's requests."""
+        other = copy(self)
+        impersonation = (("Impersonate-User", user),)
+        access = replace(self._access, impersonation=impersonation, user=user)
+        other._access = access  # noqa: SLF001 -- its own copy
+        other._client = ClientContext(access.context, user, access.server)  # noqa: SLF001
         return other
 
     @property
@@ -283,7 +295,7 @@ class Transport:
         answer = self._raw_response(response, request.most)
         self._state.date = response.headers.get("Date", "")
         if request.warned is not None and (headers := response.headers.getlist("Warning")):
-            request.warned(warning_texts(headers))
+            request.warned(warning_texts(map(self._client.masked, headers)))
         return validated(request, answer) or answer
 
     def _streamed(self, request: Request, identity: Identity, current: Try) -> Stream | RawResponse:
@@ -305,7 +317,7 @@ class Transport:
             request.method,
             server.base + request.target,
             body=request.body,
-            headers=self._headers(request, identity),
+            headers=request_headers(self._access, request, identity, self._user_agent + self._run),
             retries=_NO_RETRIES,
             redirect=False,
             assert_same_host=False,
@@ -323,7 +335,11 @@ class Transport:
             raise
         finally:
             response.release_conn()
-        return RawResponse(response.status, response.headers, raw, parsed(raw, response))
+        headers: Mapping[str, str] = response.headers
+        if self._client.hidden and response.status >= _FIRST_FAILURE:  # guard: quoted-token
+            raw = self._client.masked(raw.decode("utf-8", "replace")).encode()
+            headers = HTTPHeaderDict({k: self._client.masked(v) for k, v in headers.items()})
+        return RawResponse(response.status, headers, raw, parsed(raw, response))
 
     def _server_pool(self, identity: Identity) -> ServerPool:
         """Return the pool for the identity's certificate; a new pool when that has changed."""
@@ -341,21 +357,30 @@ class Transport:
         if self._state.closed.is_set():
             raise Unreachable("the connection to the API server is closed")
 
-    def _headers(self, request: Request, identity: Identity) -> Mapping[str, str]:
-        headers = {
-            "User-Agent": self._user_agent + self._run,
-            "Accept": request.accept,
-            "Accept-Encoding": "identity",
-        }
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
-        if identity.token:
-            headers["Authorization"] = f"Bearer {identity.token}"
-        more = (*self._access.impersonation, *request.headers)
-        if not more:
-            return headers
-        # A header may repeat: each impersonated group has its own.
-        several = HTTPHeaderDict(headers)
-        for name, value in more:
-            several.add(name, value)
-        return several
+
+def user_agent(agent: str) -> str:
+    """Return the User-Agent, as kubectl writes it: PROGRAM/VERSION (OS/ARCHITECTURE)."""
+    return f"{_PROGRAM} ({'; '.join(filter(None, (_PLATFORM, agent)))})"
+
+
+def request_headers(
+    access: ClusterAccess, request: Request, identity: Identity, agent: str
+) -> Mapping[str, str]:
+    """Return the headers of a request, with the credentials."""
+    headers = {
+        "User-Agent": agent,
+        "Accept": request.accept,
+        "Accept-Encoding": "identity",
+    }
+    if request.body is not None:
+        headers["Content-Type"] = request.content_type
+    if identity.token:
+        headers["Authorization"] = f"Bearer {identity.token}"
+    more = (*access.impersonation, *request.headers)
+    if not more:
+        return headers
+    # A header may repeat: each impersonated group has its own.
+    several = HTTPHeaderDict(headers)
+    for name, value in more:
+        several.add(name, value)
+    return several

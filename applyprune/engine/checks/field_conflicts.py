@@ -37,11 +37,13 @@ def with_drift_decided(
         return plan
 
     def decided(step: ApplyStep) -> ApplyStep:
+        known = live = step.live
         try:
-            live = context.cluster.get(step.desired.resource, step.desired.ref, full=True)
+            # What is corrected alone was just read in full; its write guards that version.
+            if live is None or live.body is None or not options.corrects:
+                live = context.cluster.get(step.desired.resource, step.desired.ref, full=True)
         except ApplypruneError:
             return step  # the apply itself will report it
-        known = step.live
         if known is None or live.uid != known.uid:
             return step
         # guard: taken-before-the-revert

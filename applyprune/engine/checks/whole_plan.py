@@ -19,6 +19,7 @@ from applyprune.model.plan import Fate, Plan
 from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.approval.plan_binding import as_reviewed
 from applyprune.planning.forecast import unchecked
+from applyprune.planning.inventory.correction import refuse_beyond_drift
 from applyprune.planning.plan import completed
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.recreation import with_recreations_judged
@@ -75,6 +76,8 @@ def check_plan(
         plan = dry_run.check_removals(plan, only=only)
     if options.dry_run is DryRun.CLIENT:
         plan = unchecked(plan)
+    if options.corrects:
+        refuse_beyond_drift(plan)
     plan = completed(plan, context.applyset, options, keeps=stage.keeps)
     if stage.unknown and plan.removals and not plan.no_prune:
         plan = replace(plan, no_prune=NOT_APPLIED)

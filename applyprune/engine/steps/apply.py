@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from applyprune.engine.context import RunContext
 from applyprune.engine.inventory_lock import WRITE_MARGIN
@@ -14,7 +15,11 @@ from applyprune.engine.steps.field_transfer import transfer_fields
 from applyprune.engine.steps.readiness_rules import ReadinessRules
 from applyprune.engine.steps.recreate import Recreator
 from applyprune.engine.steps.send_apply import send_apply
-from applyprune.engine.steps.trial import check_recreation, check_replacement
+from applyprune.engine.steps.trial import (
+    check_recreation,
+    check_recreation_again,
+    check_replacement,
+)
 from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.engine.steps.wait_crds import CrdWaiter
 from applyprune.engine.steps.wait_exists import ExistenceWaiter
@@ -186,6 +191,7 @@ class Applier:
             context.cancellation,
             context.applyset,
             options.timeout,
+            options.turn,
             fail_fast=options.fail_fast,
             patient=patient,
         )
@@ -286,7 +292,8 @@ class Applier:
             deletion, _ = check_recreation(self.context, step, live, error)
         if step.fate is not Fate.RECREATE:
             self.recreator.refuse_cascade(live)  # guard: late-recreation-cascade
-        done = self._send(self.recreator.delete(step, live, deletion))
+        judge_again = partial(check_recreation_again, self.context, step, error)
+        done = self._send(self.recreator.delete(step, live, deletion, judge_again))
         return self._recreated(done, IN_PLACE)
 
     def _adopt_found(self, step: ApplyStep, live: LiveObject, error: ApplypruneError) -> ObjectDone:
@@ -309,10 +316,10 @@ class Applier:
         context.lock.record_entry(found.entry)  # guard: found-recorded
         return self._send(found)
 
-    def _replace(self, step: ApplyStep, live: LiveObject) -> ObjectDone:
+    def _replace(self, step: ApplyStep, planned: LiveObject) -> ObjectDone:
         """Recreate an object whose manifest has changed, after a dry run of its creation."""
-        live, deletion = check_replacement(self.context, step, live)
-        done = self._send(self.recreator.delete(step, live, deletion))
+        judge = partial(check_replacement, self.context, step, planned)
+        done = self._send(self.recreator.delete(step, *judge(), judge))
         return self._recreated(done, ON_CHANGE)
 
     def _recreated(self, done: ObjectDone, reason: str) -> ObjectDone:
@@ -334,7 +341,8 @@ class Applier:
         if confirmation.rewritten != step.rewritten:  # the plan has not named these fields
             self.rewritten[desired.ref] = confirmation.rewritten
         done = self._done(step, confirmation.outcome, reason=confirmation.reason)
-        return replace(done, rewritten=confirmation.rewritten)
+        fingerprint = confirmation.entry.fingerprint
+        return replace(done, rewritten=confirmation.rewritten, fingerprint=fingerprint)
 
     def _wait_for_crds(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait until the kinds of new or changed CRDs are served."""

@@ -338,7 +338,8 @@ class Pruner:
     ) -> Iterator[Event]:
         """Wait until each object is gone; yield a failure for each that is not at the timeout."""
         cancellation = self.context.cancellation
-        wait = DeletionWait(deleted, self.context.options.wait.timeout, cancellation)
+        options = self.context.options.wait
+        wait = DeletionWait(deleted, min(options.timeout, options.turn), cancellation)
         for event in wait.events(lambda left: self.context.workers.each(self._look, left)):
             yield self._done(event.ref, self._deleted()) if isinstance(event, Gone) else event
         if cancellation.requested:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
-from applyprune.errors import NotFound, NotReady, PruneRefused
+from applyprune.errors import Conflict, NotFound, NotReady, PruneRefused, RunFailed
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject, State
 from applyprune.model.request import NO_MIGRATION
@@ -22,13 +22,15 @@ from applyprune.planning.prune.recreation import cascades_of, refused_recreation
 from applyprune.planning.replies import created_by_others, refuse_false_absence
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from applyprune.engine.cascade_counter import DependantCounter
     from applyprune.engine.context import RunContext
     from applyprune.model.identity import Ref
     from applyprune.model.plan import ApplyStep, Desired
     from applyprune.model.request import DeleteRequest
+
+_TRIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,31 @@ class Recreator:
         if problem := refused_recreation_of(live.ref, cascades, options):
             raise PruneRefused(problem.message, reason=problem.reason, hint=problem.hint)
 
-    def delete(self, step: ApplyStep, live: LiveObject, request: DeleteRequest) -> ApplyStep:
+    def delete(
+        self,
+        step: ApplyStep,
+        live: LiveObject,
+        request: DeleteRequest,
+        judge_again: Callable[[], tuple[LiveObject, DeleteRequest]],
+    ) -> ApplyStep:
         """Delete the object, wait until it is gone, and return the step that creates it.
 
-        Raises NotReady if it is not gone before the timeout.
+        If the object has changed since it was read, as a Job does whenever its controller writes
+        its status, ``judge_again`` reads it and returns its delete. It raises if the object may not
+        be deleted any more. Raises NotReady if the object is not gone before the timeout.
         """
+        for _ in range(_TRIES):
+            try:
+                return self._delete(step, live, request)
+            except Conflict:  # guard: recreation-judged-again
+                live, request = judge_again()
+        raise RunFailed(
+            f"{step.desired.ref} changes faster than it can be deleted",
+            location=step.desired.origin,
+            hint="Run again.",
+        )
+
+    def _delete(self, step: ApplyStep, live: LiveObject, request: DeleteRequest) -> ApplyStep:
         context, desired = self.context, step.desired
         context.lock.record_entry(replace(step.entry, uid=live.uid, deleting=True))
         context.lock.ensure(DELETE_TIMEOUT)
@@ -88,8 +110,10 @@ class Recreator:
     def _await_gone(self, desired: Desired, live: LiveObject) -> None:
         cancellation = self.context.cancellation
         deleted = [DeletedObject(desired.resource, desired.ref, live.uid)]
-        timeout = desired.timeout or self.context.options.wait.timeout
-        wait = DeletionWait(deleted, timeout, cancellation)
+        options = self.context.options.wait
+        # What is gone later is created by a later run, as after a crash.
+        longest = min(desired.timeout or options.timeout, options.turn)
+        wait = DeletionWait(deleted, longest, cancellation)
         # This thread is a worker already.
         for event in wait.events(lambda left: map(self._look, left)):
             if isinstance(event, Gone) and event.replaced:

@@ -16,13 +16,14 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
+from applyprune.model.live import LiveObject
 from applyprune.model.plan import Fate
 from applyprune.model.request import DeleteRequest
 from applyprune.planning.adoption.decide_again import decided_again
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.ownership.conflicts import managers, settled_first
 from applyprune.planning.ownership.obstacle import name_error
-from applyprune.planning.replies import late_replacement, refused_recreation
+from applyprune.planning.replies import late_replacement, refused_guard, refused_recreation
 from applyprune.planning.requests import delete_request, dry_run_request, trial_request
 from applyprune.planning.schema.immutable import is_worth_a_trial
 from applyprune.planning.schema.server_errors import cannot_be_dry_run
@@ -30,7 +31,6 @@ from applyprune.planning.schema.server_errors import cannot_be_dry_run
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
-    from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep, Desired, RemoveStep
     from applyprune.planning.applyset import ApplySetIdentity
 
@@ -99,6 +99,22 @@ def check_recreation(
         raise error
     deletion = delete_request(step.desired.resource, live, context.options.prune.propagation)
     return deletion, body
+
+
+def check_recreation_again(
+    context: RunContext, step: ApplyStep, error: ApplypruneError
+) -> tuple[LiveObject, DeleteRequest]:
+    """Return an object that has changed since ``check_recreation``, as it is now, and its delete.
+
+    Raises what that does, and RunFailed if the object has been deleted or replaced meanwhile.
+    """
+    state = context.cluster.read(step.desired.resource, step.desired.ref, full=True)
+    live = state if isinstance(state, LiveObject) else None
+    refused_guard(step, live, error, context.applyset)
+    if live is None:
+        raise error
+    deletion, _ = check_recreation(context, step, live, error)
+    return live, deletion
 
 
 def random_name(name: str) -> str:

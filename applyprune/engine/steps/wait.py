@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING
 
 from applyprune.engine.informer import (
@@ -57,6 +58,8 @@ class ReadinessWaiter:
     applyset: ApplySetIdentity
     timeout: float
     """Seconds."""
+    turn: float = inf
+    """The seconds of the wait that this run may spend."""
     fail_fast: bool = False
     """Whether an object that is stuck counts as failed."""
     patient: bool = False
@@ -103,14 +106,14 @@ class ReadinessWaiter:
             states = {ref: self._state(awaited) for ref, awaited in pending.items()}
             yield from self._report(states, pending, elapsed)
             failed = [ref for ref in pending if states[ref].status is Status.FAILED]
-            late = [ref for ref in pending if elapsed > (pending[ref].timeout or self.timeout)]
+            late = [ref for ref in pending if elapsed > self._limit(pending[ref])]
             if ended := failed or late:
                 yield from self._report_not_ready(ended, pending, states, elapsed)
                 if not self.patient:
                     return
                 for ref in ended:
                     del pending[ref]
-            if elapsed > _WATCH_RELATED_AFTER:
+            if elapsed > min(_WATCH_RELATED_AFTER, self.turn / 2):
                 self._watch_related(pending, informer)
             if pending and elapsed - reported_at > _SAY_EVERY:
                 reported_at = elapsed
@@ -132,6 +135,9 @@ class ReadinessWaiter:
                 last, self._stuck[ref] = self._stuck.get(ref), state
                 if last is None or last.fact != state.fact:
                     yield ObjectStuck(ref, state, elapsed)
+
+    def _limit(self, awaited: Awaited) -> float:
+        return min(awaited.timeout or self.timeout, self.turn)
 
     def _note_completed(self, awaited: Awaited) -> None:
         last = self._last.get(awaited.ref)
@@ -221,6 +227,8 @@ class ReadinessWaiter:
         for ref in sorted(failed):
             state, awaited = states[ref], pending[ref]
             message = f"timed out waiting for {ref}"
+            if elapsed <= (awaited.timeout or self.timeout):
+                message = f"{ref} is not ready yet"
             if state.status is Status.FAILED:
                 message = f"{ref} will not become ready"
             hint = f"Not ready yet either: {and_more(others, _SHOWN)}" if others else ""

@@ -24,6 +24,8 @@ from applyprune.planning.summary import waiting
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0
 _SAY_AFTER = 2.0
+_TURNS = 10
+"""A kind is served within seconds; nothing of the run can go on before."""
 
 
 @dataclass(slots=True)
@@ -37,7 +39,8 @@ class CrdWaiter:
         """Yield what is waited for; return when all are served or at the timeout."""
         began = time.monotonic()
         pending = list(crds)
-        pause, timeout = _FIRST_PAUSE, self.context.options.wait.timeout
+        options = self.context.options.wait
+        pause, timeout, longest = _FIRST_PAUSE, options.timeout, options.turn * _TURNS
         reported_at = 0.0
         while pending:
             ready = dict(self.context.workers.each(self._served, pending))
@@ -46,7 +49,7 @@ class CrdWaiter:
             if not pending:
                 break
             elapsed = time.monotonic() - began
-            late = [crd for crd in pending if elapsed > (crd.timeout or timeout)]
+            late = [crd for crd in pending if elapsed > min(crd.timeout or timeout, longest)]
             for crd in late:
                 self._fail(crd, "it was not Established and served before the timeout")
             if len(late) == len(pending):

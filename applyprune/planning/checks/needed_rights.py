@@ -15,7 +15,7 @@ from applyprune.errors import Forbidden, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.request import Access, DeleteRequest, PatchRequest
-from applyprune.model.resources import CONFIG_MAPS, NAMESPACE, NAMESPACES, Resource
+from applyprune.model.resources import CONFIG_MAPS, NAMESPACE, NAMESPACES, Resource, namespace_ref
 from applyprune.planning.summary import of_object
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def needs_of(
         found.append(Need(inventory, _access("create", CONFIG_MAPS, inventory, named=False)))
     found.append(Need(inventory, _access("update", CONFIG_MAPS, inventory)))
     if makes_namespace:
-        namespace = Ref("", NAMESPACES.kind, "", applyset.namespace)
+        namespace = namespace_ref(applyset.namespace)
         found.append(Need(namespace, _access("create", NAMESPACES, namespace, named=False)))
     return found
 

@@ -15,7 +15,7 @@ from applyprune.errors import ApplypruneError
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.json_access import text
 from applyprune.model.plan import ApplyStep, Desired
-from applyprune.model.resources import CRD, NAMESPACE
+from applyprune.model.resources import CRD, namespace_ref
 from applyprune.planning.checks.references import STORAGE_CLASS, has_references, references
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.schema.server_errors import is_about, said_missing
@@ -103,7 +103,7 @@ class SetNeeds:
         if over := _OVER_QUOTA.search(message):
             yield Ref(_QUOTA.group, _QUOTA.kind, ref.namespace, over["name"])
         if _POD_SECURITY in message:
-            yield Ref(NAMESPACE.group, NAMESPACE.kind, "", ref.namespace)
+            yield namespace_ref(ref.namespace)
         if _OVER_LIMIT.search(message):
             yield from self._places.get((_LIMITS, ref.namespace), ())
         named = [found.ref for found in references(ref, desired.body)]

@@ -42,12 +42,18 @@ def known_names(
 
 
 def with_names_resolved(
-    options: Options, names: KindNames, known: Collection[tuple[GroupKind, str]]
+    options: Options,
+    names: KindNames,
+    known: Collection[tuple[GroupKind, str]],
+    *,
+    of_bundle: bool = False,
 ) -> tuple[Options, Sequence[Problem]]:
     """Return options whose names are exact, and a warning for each name that others share.
 
-    ``known`` are the objects for which an ambiguous name matters. Raises UsageError.
+    ``known`` are the objects for which an ambiguous name matters. ``of_bundle`` says that the
+    options are those of a Bundle, for the words of an error. Raises UsageError.
     """
+    rules = "spec.readyWhen" if of_bundle else "--ready-when"
     resolver = Resolver(names, known)
     prune = replace(
         options.prune,
@@ -56,8 +62,7 @@ def with_names_resolved(
         allow_kinds=frozenset(map(resolver.guarded_kind, sorted(options.prune.allow_kinds))),
     )
     ready_when = tuple(
-        (resolver.kind(kind, f"--ready-when {kind}"), rule)
-        for kind, rule in options.wait.ready_when
+        (resolver.kind(kind, f"{rules} {kind}"), rule) for kind, rule in options.wait.ready_when
     )
     resolved = replace(
         options,

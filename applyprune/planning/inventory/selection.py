@@ -15,7 +15,7 @@ from applyprune.model.text.display import and_more
 
 if TYPE_CHECKING:
     from applyprune.model.live import State
-    from applyprune.model.options import ApplyOptions, Options
+    from applyprune.model.options import Options
     from applyprune.model.text.label_selector import Selector
     from applyprune.planning.applyset import ApplySetIdentity
 
@@ -47,11 +47,14 @@ def _may_match(state: State, selector: Selector) -> bool:
     return not isinstance(state, Absent | KindDeleted)
 
 
-def is_applied_part(options: ApplyOptions, labels: Mapping[str, Any], ref: Ref) -> bool:
+def is_applied_part(options: Options, labels: Mapping[str, Any], ref: Ref) -> bool:
     """Return whether the options select a manifest, by its labels or by its name."""
-    if options.selector is not None and not options.selector.matches(labels):
+    if options.corrects:
+        return ref in options.corrects
+    selector, only = options.apply.selector, options.apply.only
+    if selector is not None and not selector.matches(labels):
         return False
-    return not options.only or ref.is_among(options.only)
+    return not only or ref.is_among(only)
 
 
 def unlisted(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:

@@ -64,7 +64,7 @@ def remove_steps(
     steps = [replace(step, cascade=cascades.roots(step)) for step in kept]
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     # Nothing has left a set of which only a part is applied, whatever that part is.
-    if not options.prune.enabled or options.apply.is_part:
+    if not options.prune.enabled or options.applies_part:
         return Removals(tuple(steps)), None
     refs = {member.ref for member in members}
     own = _own(listed, snapshot, applyset) if deleting else {}
@@ -149,7 +149,7 @@ def left_entries(
 
     An object that must exist, but does not belong to the set, leaves it too: it is orphaned.
     """
-    if options.apply.is_part:  # guard: part-of-input
+    if options.applies_part:  # guard: part-of-input
         return []
     wanted = {member.ref: member for member in desired}
     left: list[InventoryEntry] = []

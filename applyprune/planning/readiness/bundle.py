@@ -50,11 +50,13 @@ if TYPE_CHECKING:
 INLINE = "spec.source.inline"
 """The source of a Bundle that contains its manifests itself."""
 _SOURCES = (("configMapRefs", CONFIG_MAPS), ("secretRefs", SECRETS))
+_REMOTE_SOURCES = ("git", "oci", "archive")
 _TRUE = "True"
 
 ERRORS: Mapping[str, type[ApplypruneError]] = {
     "ApplyFailed": RunFailed,
     "Conflicts": ConflictsFound,
+    "InvalidKubeConfig": UsageError,
     "InvalidSource": InputError,
     "InvalidSpec": UsageError,
     "InventoryOwned": OwnedByBundle,
@@ -74,6 +76,7 @@ def bundle_status(live: LiveObject, now: datetime) -> BundleStatus:
     ready, drifted = by_type.get("Ready"), by_type.get("Drifted")
     observed = whole_number(status, "observedGeneration")
     inventory = text(status, "inventory", "name")
+    kubeconfig = text(spec, "kubeConfig", "secretRef", "name")
     return BundleStatus(
         name=live.ref.name,
         namespace=live.ref.namespace,
@@ -89,6 +92,7 @@ def bundle_status(live: LiveObject, now: datetime) -> BundleStatus:
         age=seconds_since(live.metadata.get("creationTimestamp"), now),
         source=tuple(_source(spec)),
         account=text(spec, "serviceAccountName") or "default",
+        kubeconfig=Ref("", SECRETS.kind, live.ref.namespace, kubeconfig) if kubeconfig else None,
         applyset=text(spec, "inventoryName") or live.ref.name,
         inventory=Ref("", CONFIG_MAPS.kind, live.ref.namespace, inventory) if inventory else None,
         revision=text(status, "lastAppliedRevision"),
@@ -167,6 +171,20 @@ def _source(spec: Body) -> Iterator[str]:
         for ref in map(mapping, items(source, key)):
             keys = ", ".join(str(one) for one in items(ref, "keys"))
             yield f"{resource.kind.lower()}/{text(ref, 'name')}{f' ({keys})' if keys else ''}"
+    for key in _REMOTE_SOURCES:
+        if key in source:
+            remote = mapping(source[key])
+            path = text(remote, "path")
+            yield f"{_without_secrets(text(remote, 'url'))}{f' ({path})' if path else ''}"
+
+
+def _without_secrets(url: str) -> str:
+    """Return a URL without what may be a credential, also one that no Bundle may have."""
+    bare = url.partition("?")[0].partition("#")[0]
+    scheme, separator, rest = bare.rpartition("://")
+    login, at, place = rest.rpartition("@")
+    user = f"{login.partition(':')[0]}{at}" if scheme == "ssh" else ""
+    return f"{scheme}{separator}{user}{place}"
 
 
 def _pending(status: Body, approved: str) -> BundlePlan | None:

@@ -28,6 +28,10 @@ _FORMS = "Write KIND/NAME, KIND.GROUP/NAME or NAMESPACE/KIND/NAME: deployment.ap
 _LONGEST = 3
 
 
+class UnknownKind(UsageError):
+    """A name that no kind has, neither served nor in the set nor in the input."""
+
+
 class _Words(NamedTuple):
     names: frozenset[str]
     short_names: frozenset[str]
@@ -66,14 +70,14 @@ class KindNames:
         return self._named(word, rest if dot else None)
 
     def kind(self, text: str, *, of: str) -> tuple[GroupKind, ...]:
-        """Return what ``matches`` does; raise UsageError for an unknown kind.
+        """Return what ``matches`` does; raise UnknownKind if there is none.
 
         ``of`` is the option and its value, for the message.
         """
         if found := self.matches(text):
             return found
         reason, hint = self._unknown(text)
-        raise UsageError(f"{of}: unknown kind", reason=reason, hint=hint)
+        raise UnknownKind(f"{of}: unknown kind", reason=reason, hint=hint)
 
     def object(self, text: str, *, option: str = "") -> NamedObject:
         """Return the object that a text names; raise UsageError if it names none."""

@@ -13,9 +13,10 @@ from typing import Any
 
 from applyprune.errors import Unavailable
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.inventory import InventoryEntry
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.json_access import mapping
 from applyprune.model.live import Absent, KindDeleted, LiveObject, NotListed, State, Unknown
+from applyprune.model.manifest import Manifest
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import (
     API_SERVICES,
@@ -285,4 +286,18 @@ def _unknown(entry: InventoryEntry, message: str) -> Unknown:
             location=_definition_name(entry) if entry.ref.group else entry.plural,
             hint="It stays in the inventory. See: kubectl api-resources",
         )
+    )
+
+
+def has_all_kinds(
+    found: ResourceMap, manifests: Collection[Manifest], inventory: Inventory
+) -> bool:
+    """Return whether a list of kinds names those of an input and an inventory, each as recorded."""
+    recorded = ((found.find_kind(ref.group_kind), one) for ref, one in inventory.entries.items())
+    groups = {each.gvk.group for each in manifests} | {ref.group for ref in inventory.entries}
+    return (
+        all(found.find(manifest.gvk) is not None for manifest in manifests)
+        and all(kind is not None and kind.plural == one.plural for kind, one in recorded)
+        and not groups & found.stale
+        and not inventory.hidden_kinds
     )

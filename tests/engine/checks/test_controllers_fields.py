@@ -14,6 +14,7 @@ from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import DryRun, OnDrift
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -335,6 +336,13 @@ SCALER: dict[str, Any] = {
 LEFT = "/spec/replicas is left to HorizontalPodAutoscaler web (default rule autoscaled-replicas)"
 
 
+def _is_at_rest(api: Api, path: str) -> bool:
+    """Return whether nobody has written an object for a moment: a write during a run changes it."""
+    before = api.get(path)["metadata"]["resourceVersion"]
+    time.sleep(0.5)
+    return bool(api.get(path)["metadata"]["resourceVersion"] == before)
+
+
 @pytest.mark.parametrize("is_in_input", [True, False])
 def test_replicas_are_left_to_an_autoscaler(stage: Stage, api: Api, is_in_input: bool) -> None:
     """They keep their value where only the set owns them, and never fall back to 1."""
@@ -359,6 +367,7 @@ def test_replicas_are_left_to_an_autoscaler(stage: Stage, api: Api, is_in_input:
     )
     assert status == 200, reply
     assert stage.run(_deployment("web:3", 4), *others).outcomes[name] is Outcome.CONFIGURED
+    eventually(lambda: _is_at_rest(api, path), "its controllers are done")
     for options in AGAIN:
         again = stage.run(_deployment("web:3", 4), *others, **options)
         assert set(again.outcomes.values()) == {Outcome.UNCHANGED}

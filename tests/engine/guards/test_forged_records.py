@@ -198,6 +198,33 @@ def test_entries_removed_by_hand_are_reported(stage: Stage, api: Api) -> None:
     assert stage.run(mode=Mode.DELETE).exit_code == 0
 
 
+def test_look_alikes_elsewhere_do_not_hold_up_a_removal(stage: Stage, api: Api) -> None:
+    """Anybody may make them in a namespace that the set has never used; they are named, and stay.
+
+    In a namespace of the set they may be its own, and nothing is removed.
+    """
+    stage.run(A)
+    target = stage.target
+    marks: dict[str, Any] = {
+        "labels": {PART_OF: target.id},
+        "annotations": {OWNED_BY: target.id},
+    }
+    with temporary_namespace(api) as place:
+        path = f"/api/v1/namespaces/{place}/configmaps/look-alike"
+        applied = f"{path}?fieldManager={quote(target.manager, safe='')}"
+        kind = "application/apply-patch+yaml"
+        body = config_map("look-alike", namespace=place, **marks)
+        assert api("PATCH", applied, body, content_type=kind)[0] == 201
+        stage.run(A, config_map("b", namespace=place))
+        with pytest.raises(InventoryError, match="the set web was not removed"):
+            stage.run(mode=Mode.DELETE)
+        stage.run(A)
+        story = stage.run(mode=Mode.DELETE)
+        assert story.exit_code == 0
+        assert "configmap/look-alike" in story.warnings[0]
+        assert (api.exists(path), api.exists(_path(stage, "a"))) == (True, False)
+
+
 def test_removed_entries_are_found_where_the_cluster_may_not_be_listed(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:

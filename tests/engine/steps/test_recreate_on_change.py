@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+from itertools import count
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.planning.applyset import MANIFEST_DIGEST
@@ -91,3 +94,46 @@ def test_recreation_that_others_were_faster_than_is_not_reported_as_done(
     assert done.outcome is Outcome.FAILED
     assert done.problem is not None
     assert api.get(f"{path}/c")["data"] == {"key": "theirs"}
+
+
+@pytest.mark.parametrize("way", ["in place", "on change"])
+@pytest.mark.parametrize("change", ["a value", "a mark", "always"])
+def test_object_that_changes_before_its_delete_is_judged_again(
+    spoiled: Stage, stage: Stage, proxy: FaultProxy, api: Api, way: str, change: str
+) -> None:
+    """A controller writes to it, somebody protects it, or it never stays as it is."""
+    old, new = (
+        config_map("c", value, annotations=MARK)
+        if way == "on change"
+        else {**config_map("c", value), "immutable": True}
+        for value in "ab"
+    )
+    stage.run(old)
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/c"
+    uid = api.get(path)["metadata"]["uid"]
+    deletes = count(1)
+
+    def before(seen: Exchange) -> None:
+        is_delete = seen.method == "DELETE" and seen.path == path and "dryRun" not in seen.query
+        if not is_delete or ((number := next(deletes)) > 1 and change != "always"):
+            return
+        marks = {"applyprune.dev/prune": "disabled"} if change == "a mark" else {"n": str(number)}
+        patch = {"metadata": {"annotations": marks}}
+        kind = "application/merge-patch+json"
+        assert (
+            api("PATCH", f"{path}?fieldManager=job-controller", patch, content_type=kind)[0] == 200
+        )
+
+    proxy.before_forward = before
+    story = spoiled.run(new, recreate=True)
+    if change == "a value":
+        assert story.outcomes == {"configmap/c": Outcome.RECREATED}, story.events
+        assert (api.get(path)["metadata"]["uid"] != uid, next(deletes)) == (True, 3)
+        return
+    expected = {
+        "a mark": "applyprune.dev/prune",
+        "always": "changes faster than it can be deleted",
+    }
+    assert (story.exit_code, story.outcomes) == (3, {"configmap/c": Outcome.FAILED})
+    assert expected[change] in story.problem("configmap/c")
+    assert (api.get(path)["metadata"]["uid"], api.get(path)["data"]) == (uid, {"key": "a"})

@@ -52,8 +52,13 @@ def _deleted(audit: AuditTrail) -> list[str]:
     return [
         f"{event['objectRef']['resource']}/{event['objectRef']['name']}"
         for event in ours(audit)
-        if event["verb"] in {"delete", "deletecollection"}
+        if event["verb"] in {"delete", "deletecollection"} and _succeeded(event)
     ]
+
+
+def _succeeded(event: dict[str, Any]) -> bool:
+    """Return whether the server did it: it refuses a delete of a version that has just changed."""
+    return int(event["responseStatus"]["code"]) < 300
 
 
 def _reasons(story: Story) -> dict[str, str]:

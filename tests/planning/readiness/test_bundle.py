@@ -54,6 +54,22 @@ def test_source_is_named_and_never_shown() -> None:
     assert read({"spec": {"source": {"secretRefs": [{"name": "s"}]}}}).source == ("secret/s",)
 
 
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ({"git": {"url": "https://h.example/a.git", "path": "b"}}, "https://h.example/a.git (b)"),
+        ({"git": {"url": "ssh://git:pw@h.example/a.git"}}, "ssh://git@h.example/a.git"),
+        ({"git": {"url": "https://me:pw@h.example/a.git"}}, "https://h.example/a.git"),
+        ({"oci": {"url": "oci://h.example/a"}}, "oci://h.example/a"),
+        ({"archive": {"url": "https://h.example/a.tgz?key=pw"}}, "https://h.example/a.tgz"),
+        ({"git": {}}, ""),
+    ],
+)
+def test_remote_source_is_shown_without_its_secrets(source: dict[str, Any], shown: str) -> None:
+    """Neither a password in the URL nor its query."""
+    assert read({"spec": {"source": source}}).source == (shown,)
+
+
 def test_new_bundle_is_unknown() -> None:
     """The controller has not seen it; defaults are those of the CRD."""
     found = read({"spec": {"source": {"inline": ""}}})
@@ -89,7 +105,14 @@ def test_whole_status_is_read() -> None:
         "lastChange": {"time": "2026-11-23T05:00:00Z", "seconds": 1, "created": 2},
     }
     found = read(
-        {"spec": {"suspend": True, "inventoryName": "shop", "serviceAccountName": "x"}}
+        {
+            "spec": {
+                "suspend": True,
+                "inventoryName": "shop",
+                "serviceAccountName": "x",
+                "kubeConfig": {"secretRef": {"name": "prod"}},
+            }
+        }
         | {"status": status},
         annotations={"applyprune.dev/approve": digest, "applyprune.dev/reconcile-now": "t2"},
         creationTimestamp="2026-11-23T06:59:00Z",
@@ -99,6 +122,7 @@ def test_whole_status_is_read() -> None:
     assert (found.suspended, found.deleting, found.age) == (True, True, 60.0)
     assert (found.applyset, found.account) == ("shop", "x")
     assert found.inventory == Ref("", "ConfigMap", "shop", "applyprune-web")
+    assert found.kubeconfig == Ref("", "Secret", "shop", "prod")
     assert (found.requested_at, found.reconciled_at) == ("t2", "t")
     assert (found.objects, found.failing_count, found.failing[0].message) == (3, 1, "why")
     assert found.pending is not None

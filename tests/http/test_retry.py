@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from applyprune.cluster.transport.retry import LONGEST_WAIT, backoff, seconds_to_wait
+from applyprune.http.retry import LONGEST_WAIT, backoff, seconds_to_wait
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Many watches of one API server on one thread."""

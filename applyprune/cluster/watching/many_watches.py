@@ -1,0 +1,394 @@
+"""Watch the metadata of many collections at a time, all on one thread.
+
+A watch on a thread of its own costs a thread and a poll. Here one event loop reads all connections,
+so hundreds of watches that see nothing cost nothing. What comes is a hint: whoever acts on it
+reads again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import ssl
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import SplitResult, unquote, urlsplit
+
+import h11
+
+from applyprune.cluster.object_requests import for_collection, selection
+from applyprune.cluster.objects import METADATA
+from applyprune.cluster.transport.message import Request
+from applyprune.cluster.transport.tls import tls_context
+from applyprune.cluster.transport.transport import request_headers, user_agent
+from applyprune.cluster.watch import parse_event
+from applyprune.cluster.watching.tls_stream import TLSStream
+from applyprune.cluster.watching.watch_stream import (
+    BrokenReply,
+    RefusedReply,
+    parsed_line,
+    reply_lines,
+)
+from applyprune.model.live import LiveObject, WatchEventType
+from applyprune.model.resources import Resource
+
+if TYPE_CHECKING:
+    from applyprune.cluster.auth.credentials import Identity
+    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.model.identity import Ref
+
+# Seconds after which the server ends a watch. A little randomness spreads the new connections.
+_SESSION = (300, 600)
+_GRACE = 30.0
+_CONNECT_TIMEOUT = 10.0
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_FORBIDDEN_PAUSE = 300.0
+"""Seconds until the next try where the account may not watch."""
+_OPENING = 16
+"""How many watches connect at a time."""
+_LASTS = 5.0
+"""Seconds after which a session that is cut off counts as one that has worked."""
+_BETWEEN = 0.2
+_READ = 64 * 1024
+_LONGEST_REASON = 300
+_UNAUTHORIZED = 401
+_RENEWALS = 2
+"""How often new credentials are tried soon."""
+_GONE = 410
+_ABORTING = 0.01
+"""Seconds until the loop has closed the connections of ended watches."""
+_SETTLED = 0.5
+"""Seconds without an event after which a watch has shown what it begins with."""
+_FORBIDDEN = frozenset({401, 403, 404, 405})
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """The objects that one watch covers, and the user that watches them."""
+
+    user: str
+    """The user to impersonate; empty for none."""
+    resource: Resource
+    namespace: str = ""
+    """The namespace to watch; empty for all namespaces."""
+    selector: str = ""
+    """The label selector; empty for all objects."""
+    name: str = ""
+    """The name of a single object; empty for all objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An object that exists or has changed, by its metadata; or that is gone."""
+
+    watched: Watched
+    live: LiveObject
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """A watch that fails; it is tried again."""
+
+    watched: Watched
+    code: int
+    """The status code of the reply; 0 without a reply."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllSeen:
+    """All objects that a watch has begun with; what was deleted before is not among them."""
+
+    watched: Watched
+    refs: frozenset[Ref]
+
+
+News: TypeAlias = Seen | Blind | AllSeen
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a watch has come."""
+
+    version: str = ""
+    """The resourceVersion that it has seen last."""
+    refused: Identity | None = None
+    """The credentials that the server has refused last."""
+    is_listed: bool = False
+    """Whether it has shown all objects since it has missed any change."""
+    goes_on: bool = False
+    """Whether the server has answered a session that misses nothing."""
+    found: set[Ref] = field(default_factory=set)
+    """The objects that it has shown until then."""
+    changed: float = 0.0
+    """When it has shown one, by the clock of the loop."""
+    listing: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True)
+class ManyWatches:
+    """Watches of one API server; ``found`` is called with what they see, on their thread."""
+
+    access: ClusterAccess
+    agent: str
+    found: Callable[[News], None]
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    _tasks: dict[Watched, asyncio.Task[None]] = field(default_factory=dict)
+    _opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OPENING))
+    _thread: threading.Thread | None = None
+    _tls: tuple[bytes, ssl.SSLContext] | None = None
+    _closed: bool = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="applyprune-watches", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def watch(self, watched: Watched) -> None:
+        """Start a watch, unless it is there; thread-safe."""
+        self._call(self._open, watched)
+
+    def end(self, watched: Watched) -> None:
+        """End a watch; thread-safe."""
+        self._call(self._end, watched)
+
+    def close(self) -> None:
+        """End all watches and the thread."""
+        self._closed = True
+        if self._thread is None:
+            self._loop.close()
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_GRACE)
+
+    def _call(self, call: Callable[[Watched], None], watched: Watched) -> None:
+        # At the end of the process, a reconcile may still ask for a watch.
+        with suppress(RuntimeError):
+            if not self._closed:
+                self._loop.call_soon_threadsafe(call, watched)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        for task in self._tasks.values():
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*self._tasks.values(), return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(_ABORTING))
+        self._loop.close()
+
+    def _open(self, watched: Watched) -> None:
+        if watched not in self._tasks:
+            task = self._tasks[watched] = self._loop.create_task(self._keep(watched))
+            task.add_done_callback(self._on_end)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        """End the thread with a watch that ends by itself: nobody would miss that watch."""
+        if not task.cancelled():
+            self._loop.stop()
+
+    def _end(self, watched: Watched) -> None:
+        task = self._tasks.pop(watched, None)
+        if task is not None:
+            task.cancel()
+
+    async def _keep(self, watched: Watched) -> None:
+        """Watch until the task is cancelled, one session after the other."""
+        place, failures = _Place(), 0
+        while True:
+            began, code, place.goes_on = time.monotonic(), 0, False
+            if not place.is_listed:
+                place.version = ""
+            try:
+                await self._session(watched, place)
+            except Exception as error:  # noqa: BLE001
+                # One answer that nobody expected must not end the watch without a word.
+                code = error.code if isinstance(error, RefusedReply) else 0
+                if code == _GONE:  # guard: expired-watch
+                    place.is_listed = False
+                reason = str(error) or type(error).__name__
+                self.found(Blind(watched, code, reason[:_LONGEST_REASON]))
+            # Where every session is cut off after a while, these failures do not add up.
+            failures = 0 if place.goes_on else failures
+            failures = 0 if time.monotonic() - began > _LASTS else failures + 1
+            pause = _BETWEEN if not failures else _pause(code, failures)
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 -- no secret
+
+    async def _session(self, watched: Watched, place: _Place) -> None:
+        """Report the changes since a resourceVersion; without one, all objects first."""
+        seconds = random.randint(*_SESSION)  # noqa: S311 -- no secret
+        request = _request(watched, place.version, seconds)
+        identity = await asyncio.to_thread(self._identity, place.refused)
+        async with self._opening:
+            reader, writer = await asyncio.wait_for(self._connect(identity), _CONNECT_TIMEOUT)
+        try:
+            connection = h11.Connection(h11.CLIENT)
+            writer.write(self._sent(connection, request, watched, identity))
+            async with (
+                asyncio.timeout(seconds + _GRACE),
+                aclosing(reply_lines(connection, reader)) as lines,
+            ):
+                async for line in lines:
+                    if not line:
+                        self._opened(watched, place)
+                        continue
+                    live, kind = _change(watched, line)
+                    place.version = live.resource_version or place.version
+                    if kind is WatchEventType.BOOKMARK:
+                        continue
+                    gone = kind is WatchEventType.DELETED
+                    if not place.is_listed:
+                        place.changed = self._loop.time()
+                        (place.found.discard if gone else place.found.add)(live.ref)
+                    self.found(Seen(watched, live, gone=gone))
+        except RefusedReply as error:
+            # Perhaps the credentials have expired; if there are no newer ones, it waits.
+            place.refused = identity if error.code == _UNAUTHORIZED else None
+            raise
+        finally:
+            # At once: a watch has nothing to say at its end.
+            writer.transport.abort()
+            if place.listing is not None:
+                place.listing.cancel()
+
+    def _opened(self, watched: Watched, place: _Place) -> None:
+        """Take note that the server has answered with a watch."""
+        place.goes_on = bool(place.version)
+        if not place.goes_on:
+            place.found, place.changed = set(), self._loop.time()
+            self._list(watched, place)
+
+    def _list(self, watched: Watched, place: _Place) -> None:
+        """Report all objects that a watch begins with, once nothing more comes."""
+        left = place.changed + _SETTLED - self._loop.time()
+        if left > 0:
+            place.listing = self._loop.call_later(left, self._list, watched, place)
+            return
+        found, place.found = frozenset(place.found), set()
+        place.is_listed = True
+        self.found(AllSeen(watched, found))
+
+    def _identity(self, refused: Identity | None) -> Identity:
+        credentials = self.access.credentials
+        return credentials.current() if refused is None else credentials.renewed(refused)
+
+    async def _connect(
+        self, identity: Identity
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter | TLSStream]:
+        server = urlsplit(self.access.server)
+        first = urlsplit(self.access.proxy) if self.access.proxy else server
+        secure, host = server.scheme == "https", server.hostname or ""
+        if self.access.proxy and (first.scheme != "http" or not secure):
+            raise BrokenReply("a watch needs an http:// proxy and an https:// server")
+        reader, writer = await asyncio.open_connection(
+            first.hostname or "",
+            first.port or (443 if first.scheme == "https" else 80),
+            limit=_READ,
+        )
+        _keep_alive(writer.get_extra_info("socket"))
+        if not secure:
+            return reader, writer
+        try:
+            if self.access.proxy:
+                await _tunnel(reader, writer, f"{host}:{server.port or 443}", first)
+            name = self.access.trust.server_name or host
+            stream = TLSStream(reader, writer, self._context(identity), name)
+            await stream.handshake()
+        except BaseException:
+            writer.close()
+            raise
+        return stream, stream
+
+    def _context(self, identity: Identity) -> ssl.SSLContext:
+        """Return the context for the identity's certificate; made once for each."""
+        if self._tls is None or self._tls[0] != identity.certificate:
+            self._tls = (identity.certificate, tls_context(self.access.trust, identity))
+        return self._tls[1]
+
+    def _sent(
+        self, connection: h11.Connection, request: Request, watched: Watched, identity: Identity
+    ) -> bytes:
+        """Return the bytes of a request."""
+        impersonation = self.access.impersonation
+        if watched.user:
+            impersonation = (("Impersonate-User", watched.user),)
+        access = replace(self.access, impersonation=impersonation)
+        parts = urlsplit(self.access.server)
+        headers = request_headers(access, request, identity, user_agent(self.agent))
+        event = h11.Request(
+            method=request.method,
+            target=parts.path.rstrip("/") + request.target,
+            headers=[("Host", parts.netloc), *headers.items()],
+        )
+        return (connection.send(event) or b"") + (connection.send(h11.EndOfMessage()) or b"")
+
+
+def _request(watched: Watched, version: str, seconds: int) -> Request:
+    query = (
+        ("watch", "true"),
+        ("allowWatchBookmarks", "true"),
+        ("timeoutSeconds", str(seconds)),
+        *((("resourceVersion", version),) if version else ()),
+        *selection(watched.selector, watched.name),
+    )
+    return for_collection(
+        "GET", watched.resource, watched.namespace, query=query, accept=METADATA.format(list="")
+    )
+
+
+def _change(watched: Watched, line: bytes) -> tuple[LiveObject, WatchEventType]:
+    """Return an event; raises RefusedReply for an error, BrokenReply for anything else."""
+    item = parsed_line(line)
+    body = item.get("object")
+    if not isinstance(body, dict):
+        raise BrokenReply("it sent an invalid event")
+    if item.get("type") == "ERROR":
+        code = body.get("code")
+        raise RefusedReply(code if isinstance(code, int) else 500)
+    namespace = watched.namespace if watched.resource.namespaced else ""
+    change = parse_event(watched.resource, namespace, item.get("type"), body, full=False)
+    if change is None:
+        raise BrokenReply("an event is about something else")
+    return change.live, change.kind
+
+
+def _pause(code: int, failures: int) -> float:
+    """Return the seconds until the next try after so many short sessions in a row."""
+    if code in _FORBIDDEN and (code != _UNAUTHORIZED or failures > _RENEWALS):
+        return _FORBIDDEN_PAUSE
+    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)
+
+
+async def _tunnel(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str, proxy: SplitResult
+) -> None:
+    """Let a proxy connect to a server; raises BrokenReply if it does not."""
+    headers = {"Host": target}
+    if proxy.username:
+        login = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}"
+        headers["Proxy-Authorization"] = f"Basic {b64encode(login.encode()).decode()}"
+    lines = [f"CONNECT {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    writer.write("\r\n".join((*lines, "", "")).encode())
+    reply = await reader.readuntil(b"\r\n\r\n")
+    if reply.split(b" ", 2)[1:2] != [b"200"]:
+        raise BrokenReply("the proxy refused the connection")
+
+
+def _keep_alive(raw: socket.socket) -> None:
+    """Let the kernel find out that the other end is gone."""
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if (option := getattr(socket, name, None)) is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,0 +1,96 @@
+"""The drift of single objects: their own requests only, and the rest of the set stays as it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.identity import Ref
+from applyprune.model.options import OnDrift
+from applyprune.planning.inventory.correction import WholeSetNeeded
+from tests.support.api import writes
+from tests.support.objects import config_map
+
+if TYPE_CHECKING:
+    from tests.support.api import Api, AuditTrail
+    from tests.support.stage import Stage
+
+MERGE = "application/merge-patch+json"
+SIZE = 100
+
+
+def path(stage: Stage, name: str) -> str:
+    """Return the path of a ConfigMap."""
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def changed(stage: Stage, api: Api, name: str, **body: Any) -> None:
+    """Change a ConfigMap as the field manager ``opponent``."""
+    query = f"{path(stage, name)}?fieldManager=opponent"
+    status, reply = api("PATCH", query, body or {"data": {"key": "2"}}, content_type=MERGE)
+    assert status == 200, reply
+
+
+def options(stage: Stage, *names: str) -> dict[str, Any]:
+    """Return the options of a run that corrects these ConfigMaps alone."""
+    refs = frozenset(Ref("", "ConfigMap", stage.namespace, name) for name in names)
+    return {"on_drift": OnDrift.REVERT, "corrects": refs}
+
+
+def test_drift_of_one_object_costs_requests_about_it_only(
+    stage: Stage, api: Api, audit: AuditTrail
+) -> None:
+    """Of a hundred, and nothing is listed; what has left the input stays, and stays listed."""
+    bodies = [config_map(f"n{number}") for number in range(SIZE)]
+    stage.run(*bodies)
+    changed(stage, api, "n7")
+    assert api("DELETE", path(stage, "n8"))[0] == 200
+    audit.restart()
+    story = stage.run(*bodies[:-1], **options(stage, "n7", "n8"))
+    assert story.outcomes == {
+        "configmap/n7": Outcome.CONFIGURED,
+        "configmap/n8": Outcome.CREATED,
+    }
+    assert api.get(path(stage, "n7"))["data"] == {"key": "v"}
+    ours = [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
+    objects = [one for one in ours if (one.get("objectRef") or {}).get("resource") == "configmaps"]
+    names = [one["objectRef"]["name"] for one in objects if "name" in one["objectRef"]]
+    assert {one["verb"] for one in objects} == {"get", "patch", "update"}
+    assert sorted(name for name in names if name.startswith("n")) == ["n7"] * 2 + ["n8"] * 2
+    assert len(ours) <= 12
+    assert len(stage.listed()) == SIZE
+    assert api.exists(path(stage, f"n{SIZE - 1}"))
+    # The record is complete: the next run of all has nothing to do.
+    audit.restart()
+    assert stage.run(*bodies).exit_code == 0
+    assert writes(audit) == []
+
+
+def test_more_than_drift_writes_nothing(stage: Stage, api: Api, audit: AuditTrail) -> None:
+    """The caller plans the whole set instead."""
+    stage.run(config_map("a"), config_map("b"), config_map("c"))
+    changed(stage, api, "a")
+    assert api("DELETE", path(stage, "b"))[0] == 200
+    assert api("POST", path(stage, ""), config_map("b"))[0] == 201
+    applied = {**config_map("c"), "data": {"key": "theirs"}}
+    query = f"{path(stage, 'c')}?fieldManager=pipeline&force=true"
+    kind = "application/apply-patch+yaml"
+    assert api("PATCH", query, applied, content_type=kind)[0] == 200
+    audit.restart()
+    given = (config_map("a"), config_map("b"), config_map("c"))
+    refused: dict[str, tuple[tuple[dict[str, Any], ...], tuple[str, ...]]] = {
+        "a changed manifest": ((config_map("a", "new"), *given[1:]), ("a",)),
+        "an object that somebody has created again": (given, ("a", "b")),
+        "a conflict": (given, ("a", "c")),
+        "an object that has left the input": (given[1:], ("a",)),
+        "an object that was never listed": ((*given, config_map("d")), ("d",)),
+    }
+    for what, (bodies, names) in refused.items():
+        with pytest.raises(WholeSetNeeded):
+            stage.run(*bodies, **options(stage, *names))
+        assert writes(audit) == [], what
+    api("DELETE", path(stage, stage.target.inventory.name))
+    with pytest.raises(WholeSetNeeded):
+        stage.run(*given, **options(stage, "a"))

@@ -1,0 +1,43 @@
+"""Which objects that look like a set's, and that no inventory lists, hold up its removal."""
+
+from __future__ import annotations
+
+import pytest
+
+from applyprune.model.identity import Ref
+from applyprune.planning.snapshot import ClusterSnapshot, may_lose_objects
+from tests.support.planning import desired, inventory, live, recorded
+
+ONE = desired()
+LISTED = recorded(ONE, live(ONE.ref))
+PLACES = {
+    "the namespace of the inventory": ("home", True),
+    "a namespace that the inventory names": ("hinted", True),
+    "no namespace": ("", True),
+    "another namespace": ("elsewhere", False),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_unlisted_object_holds_up_a_removal_where_the_set_has_been(name: str) -> None:
+    """Elsewhere anybody may have made it."""
+    place, holds = PLACES[name]
+    stray = live(Ref("", "ConfigMap", place, "stray"), uid="u2")
+    found = inventory(LISTED, hinted_namespaces=frozenset({"hinted"}))
+    states = {ONE.ref: live(ONE.ref), stray.ref: stray}
+    assert may_lose_objects((), found, ClusterSnapshot(states)) is holds
+
+
+def test_unlisted_object_of_a_kind_without_entries_holds_up_a_removal() -> None:
+    """Its entry was removed: the kind is still named."""
+    stray = live(Ref("", "ConfigMap", "elsewhere", "stray"), uid="u2")
+    found = inventory(LISTED, hidden_kinds=frozenset({stray.ref.group_kind}))
+    assert may_lose_objects((), found, ClusterSnapshot({stray.ref: stray}))
+
+
+def test_listed_objects_hold_up_nothing_and_unread_ones_do() -> None:
+    """What could not be searched may be anywhere."""
+    states = {ONE.ref: live(ONE.ref)}
+    found = inventory(LISTED)
+    assert not may_lose_objects((), found, ClusterSnapshot(states))
+    assert may_lose_objects((), found, ClusterSnapshot(states, unseen=("secrets: forbidden",)))
