@@ -1,43 +1,46 @@
-"""Read the input that the command line names: files, folders, patterns, URLs, builds.
+"""Read the input that the command line names: files, folders, patterns, URLs, builds, addresses.
 
-A folder is read recursively, sorted by name: every file that ends in .yaml, .yml or .json, also
-hidden files (a skipped file would one day prune the objects in it). Links are followed. Each file
-and folder is read once. A folder with a kustomization at its top is built instead. A kustomization
-further down is an error, because its intent is unclear. What cannot be read never counts as empty.
+What is read in a folder, and what is an error there, is said in ``folder_rules``. Links are
+followed. Each file and folder is read once. What cannot be read never counts as empty.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem
-from applyprune.sources.config_file import is_configuration, is_schema
+from applyprune.sources.fetch_address import fetch
+from applyprune.sources.fetched.tree_input import tree_sources
+from applyprune.sources.folder_rules import (
+    Found,
+    FoundKustomization,
+    Kind,
+    find,
+    manifests_in,
+    unreadable,
+)
 from applyprune.sources.glob import expand, is_pattern
-from applyprune.sources.https import check_url, download, is_url, shown_url
-from applyprune.sources.kustomize import NAMES, Overlay, build, kustomization_in
+from applyprune.sources.https import check_url, download, is_url
+from applyprune.sources.kustomize import Overlay, build, kustomization_in
+from applyprune.sources.remote.address import (
+    Address,
+    is_address,
+    parse_address,
+    shown_address,
+    source_key,
+)
+from applyprune.sources.remote.url import shown_url
 from applyprune.sources.source import MAX_BYTES, Source, shown_path, too_much
-
-SUFFIXES = (".yaml", ".yml", ".json")
-"""The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""
 
 STDIN = "-"
 _STDIN_SHOWN = "<stdin>"
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A file to read."""
-
-    path: Path
-    named: bool
-    """Whether the user named it; otherwise it was found in a folder or by a pattern."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,16 @@ class _Url:
     url: str
 
 
-_Place: TypeAlias = _File | _Url | Overlay | None
+@dataclass(frozen=True, slots=True)
+class _Remote:
+    """A source on another host."""
+
+    address: Address
+    must_build: bool
+    """Whether ``-k`` names it."""
+
+
+_Place: TypeAlias = "Found[Path] | _Url | Overlay | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +66,13 @@ class Given:
 
     path: str | Overlay
     """The path on the command line."""
-    place: str
-    """The identity of the source: two sources with the same place are the same."""
+    place: str = field(repr=False)
+    """The identity of the source: two sources with the same place are the same. It may have a
+    credential."""
     source: Source | InputError | None
     """The content or the error; None for a repeated source, and for our own configuration file."""
+    revision: str = ""
+    """What was read of a source on another host: ``main@sha1:…``; empty for other sources."""
 
 
 def ignore(problem: Problem) -> None:
@@ -76,21 +91,9 @@ def read_sources(
     unsupported URL. ``warn`` receives the warnings about sources that could be read.
     """
     _check(paths, stdin)
-    seen: set[str] = set()
-    left = MAX_BYTES
+    reader = _Reader(stdin, warn)
     for path in paths:
-        for place in _places(path):
-            if isinstance(place, InputError):
-                yield Given(path, "", place)
-                continue
-            if (identity := _identity(place)) in seen:
-                yield Given(path, identity, None)
-                continue
-            seen.add(identity)
-            source = _read(place, stdin, left, warn)
-            if isinstance(source, Source):
-                left -= len(source.data)
-            yield Given(path, identity, source)
+        yield from reader.read(path)
 
 
 def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
@@ -102,21 +105,112 @@ def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
     if STDIN in paths and stdin is None:
         raise UsageError("standard input is not available")
     for path in paths:
-        if isinstance(path, str) and is_url(path):
+        if _remote(path) is None and isinstance(path, str) and is_url(path):
             check_url(path)
+
+
+def _remote(path: str | Overlay) -> _Remote | None:
+    """Return the source on another host that a path names; None if it names none.
+
+    Raises UsageError for an invalid address.
+    """
+    address = parse_address(path.folder if isinstance(path, Overlay) else path)
+    return None if address is None else _Remote(address, isinstance(path, Overlay))
+
+
+class _Reader:
+    """Reads paths one after the other, each file and folder once."""
+
+    def __init__(self, stdin: BinaryIO | None, warn: Callable[[Problem], None]) -> None:
+        self._stdin = stdin
+        self._warn = warn
+        self._left = MAX_BYTES
+        self._seen: set[str] = set()
+        self._named: dict[str, list[Address]] = {}
+
+    def read(self, path: str | Overlay) -> Iterator[Given]:
+        """Yield the sources of one path."""
+        for place in _places(path):
+            if isinstance(place, InputError):
+                yield Given(path, "", place)
+            elif isinstance(place, _Remote):
+                yield from self._fetched(path, place)
+            elif self._is_new(identity := _identity(place)):
+                source = _read(place, self._stdin, self._left, self._warn)
+                yield self._given(path, identity, source)
+            else:
+                yield Given(path, identity, None)
+
+    def _fetched(self, path: str | Overlay, remote: _Remote) -> Iterator[Given]:
+        """Yield the sources of an address; what an earlier address has given is not new."""
+        address = remote.address
+        try:
+            tree = fetch(address)
+        except InputError as error:
+            yield Given(path, "", error)
+            return
+        # Not its repr: that lacks what must not be shown.
+        of = str(astuple(source_key(address)))
+        found = tree_sources(
+            tree,
+            address.path,
+            shown=self._name(address),
+            limit=self._left,
+            warn=self._warn,
+            refuses_remote_bases=False,
+            must_build=remote.must_build,
+        )
+        for source in found:
+            identity = f"{of} {source.path}" if isinstance(source, Source) else ""
+            if not identity or self._is_new(identity):
+                yield self._given(path, identity, source, tree.revision)
+            else:
+                yield Given(path, identity, None, tree.revision)
+
+    def _given(
+        self,
+        path: str | Overlay,
+        identity: str,
+        source: Source | InputError | None,
+        revision: str = "",
+    ) -> Given:
+        if isinstance(source, Source):
+            self._left -= len(source.data)
+        return Given(path, identity, source, revision)
+
+    def _is_new(self, identity: str) -> bool:
+        is_new = identity not in self._seen
+        self._seen.add(identity)
+        return is_new
+
+    def _name(self, address: Address) -> str:
+        """Return the shown form of a source; another version of it gets a number, as a name."""
+        keys = self._named.setdefault(address.shown, [])
+        if (key := source_key(address)) not in keys:
+            keys.append(key)
+        number = keys.index(key) + 1
+        return address.shown if number == 1 else f"{address.shown} ({number})"
 
 
 def shown_given(path: str | Overlay) -> str:
     """Return one of the paths, safe to print."""
     if isinstance(path, Overlay):
-        return shown_path(path.folder)
+        return _shown_folder(path.folder)
     if path == STDIN:
         return _STDIN_SHOWN
+    if is_address(path):
+        return shown_address(path)
     return shown_url(path) if is_url(path) else shown_path(path)
 
 
-def _places(path: str | Overlay) -> Iterator[_Place | InputError]:
-    if isinstance(path, Overlay):
+def _shown_folder(folder: str) -> str:
+    return shown_address(folder) if is_address(folder) else shown_path(folder)
+
+
+def _places(path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
+    if (remote := _remote(path)) is not None:
+        yield remote
+    elif isinstance(path, Overlay):
         yield path
     elif path == STDIN:
         yield None
@@ -131,7 +225,7 @@ def _places(path: str | Overlay) -> Iterator[_Place | InputError]:
 def _identity(place: _Place) -> str:
     """Return the identity of a place: equal for two places that are the same."""
     match place:
-        case _File(path=path):
+        case Found(path=path):
             return os.path.realpath(path)
         case Overlay(folder=folder):
             return f"{os.path.realpath(folder)} built"
@@ -144,7 +238,7 @@ def _expand(pattern: str) -> Iterator[_Place | InputError]:
     try:
         found = expand(pattern)
     except OSError as error:
-        yield _unreadable(str(error.filename or pattern), error)
+        yield unreadable(shown_path(str(error.filename or pattern)), error)
         return
     if not found:
         yield InputError(
@@ -153,77 +247,47 @@ def _expand(pattern: str) -> Iterator[_Place | InputError]:
             hint="** matches any number of folders; to match a hidden name, begin with a dot.",
         )
     for path in found:
-        yield from _find(path, named=False)
+        yield from _find(path, is_named=False)
 
 
-def _find(path: str, *, named: bool = True) -> Iterator[_Place | InputError]:
-    top = Path(path)
-    try:
-        mode = top.stat().st_mode
-        is_directory = stat.S_ISDIR(mode)
-        if is_directory and kustomization_in(top) is not None:
-            yield Overlay(path)
-            return
-    except (OSError, ValueError) as error:
-        yield _unreadable(path, error)
-        return
-    if is_directory:
-        yield from _walk(top)
-    elif top.name in NAMES:
-        folder = shown_path(str(top.parent))
-        yield InputError(
-            "a kustomization is not a manifest",
-            location=Origin(shown_path(path)),
-            hint=f"Build its folder: -k {folder}",
+def _find(path: str, *, is_named: bool = True) -> Iterator[_Place | InputError]:
+    for found in find(_LOCAL, Path(path), is_named=is_named):
+        # As the user wrote the folder.
+        yield Overlay(path) if isinstance(found, FoundKustomization) else found
+
+
+class _LocalFolders:
+    """The files of this machine; links are followed."""
+
+    def kind(self, path: Path) -> Kind:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return Kind.FOLDER
+        return Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER
+
+    def children(self, folder: Path) -> Iterable[Path]:
+        return folder.iterdir()
+
+    def kustomization(self, folder: Path) -> Path | None:
+        return kustomization_in(folder)
+
+    def identity(self, folder: Path) -> str:
+        return os.path.realpath(folder)
+
+    def shown(self, path: Path) -> str:
+        return shown_path(str(path))
+
+    def build_hint(self, folder: Path) -> str:
+        return f"Build its folder: -k {self.shown(folder)}"
+
+    def nested_hint(self, folder: Path) -> str:
+        return (
+            f"Use -k {self.shown(folder)} to build it, or -f with paths that contain no "
+            "kustomization."
         )
-    elif named or stat.S_ISREG(mode):
-        yield _File(top, named)
-    else:
-        yield _irregular(top)
 
 
-def _walk(top: Path) -> Iterator[_Place | InputError]:
-    """Yield the manifests in a folder and below it, sorted by name within each folder."""
-    entered: set[str] = set()
-    waiting = [top]
-    while waiting:
-        path = waiting.pop()
-        try:
-            mode = path.stat().st_mode
-            if stat.S_ISDIR(mode):
-                if (real := os.path.realpath(path)) in entered:
-                    continue
-                entered.add(real)
-                if (kustomization := kustomization_in(path)) is not None:
-                    yield _nested(kustomization, top)
-                    continue
-                waiting += sorted(path.iterdir(), key=lambda entry: entry.name, reverse=True)
-                continue
-        except OSError as error:
-            # A broken link may have led to a manifest, or to a folder of manifests.
-            yield _unreadable(str(path), error)
-            continue
-        if not path.name.endswith(SUFFIXES):
-            continue
-        if stat.S_ISREG(mode):
-            yield _File(path, named=False)
-        else:
-            yield _irregular(path)
-
-
-def _irregular(path: Path) -> InputError:
-    # Reading a pipe without a writer would never end.
-    return InputError("not a regular file", location=Origin(shown_path(str(path))))
-
-
-def _nested(kustomization: Path, top: Path) -> InputError:
-    folder = shown_path(str(kustomization.parent))
-    return InputError(
-        f"found a kustomization in a subfolder of {shown_path(str(top))}",
-        location=Origin(shown_path(str(kustomization))),
-        reason="it may be meant to be built, or to be the base of another build",
-        hint=f"Use -k {folder} to build it, or -f with paths that contain no kustomization.",
-    )
+_LOCAL = _LocalFolders()
 
 
 def _read(
@@ -243,22 +307,9 @@ def _read(
         else:
             data = stdin.read(left + 1) if stdin else b""
     except (OSError, ValueError) as error:
-        return _unreadable(path, error)
+        return unreadable(path, error)
     if len(data) > left:
         return too_much(path)
-    if is_schema(data) and place is not None and not place.named:
-        return None
-    if is_configuration(data):
-        if place is not None and not place.named:
-            return None
-        return InputError(
-            "an applyprune configuration is not a manifest",
-            location=Origin(path),
-            hint=f"Pass it as configuration: --config {path}",
-        )
-    return Source(path, data)
-
-
-def _unreadable(path: str, error: OSError | ValueError) -> InputError:
-    reason = error.strerror if isinstance(error, OSError) else None
-    return InputError("cannot be read", location=Origin(shown_path(path)), reason=reason or "")
+    is_named = place is None or place.is_named
+    config_hint = f"Pass it as configuration: --config {path}"
+    return manifests_in(path, data, is_named=is_named, config_hint=config_hint)

@@ -11,11 +11,11 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from applyprune.errors import InputError
 from applyprune.model.json_access import one_line
@@ -45,6 +45,32 @@ _QUOTED = re.compile(
 _PREFIX = re.compile(r'\A(?:Error: |error: |.*?"command failed" err=)')
 
 
+class Guard(Protocol):
+    """Ends a process when this one ends, even by SIGKILL."""
+
+    def add(self, group: int) -> None:
+        """Remember a process group."""
+
+    def end(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill the group of a process that was added."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRules:
+    """How a folder is built that is not the user's own."""
+
+    shown_text: Callable[[str], str] = str
+    """Makes what the program writes fit to be shown."""
+    environ: Mapping[str, str] | None = field(default=None, repr=False)
+    """The program's whole environment; None for that of this process."""
+    within: Sequence[str] = ()
+    """The beginning of a command that limits the program."""
+    guard: Guard | None = None
+
+
+_OWN = BuildRules()
+
+
 @dataclass(frozen=True, slots=True)
 class Overlay:
     """A folder to build, as ``-k`` names it."""
@@ -62,11 +88,21 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> Source | InputError:
 
     ``limit`` is in bytes. ``warn`` receives what the program writes to standard error.
     """
-    where = Origin(f"{shown_path(overlay.folder)} (kustomize)")
     try:
         _check(overlay.folder)
-        command = _command(overlay.folder)
-        code, out, err = _run(command, limit)
+    except InputError as error:
+        return error
+    return build_folder(overlay.folder, shown_path(overlay.folder), limit, warn)
+
+
+def build_folder(
+    folder: str, shown: str, limit: int, warn: Warn, rules: BuildRules = _OWN
+) -> Source | InputError:
+    """Build a folder that has a kustomization; messages call it ``shown``."""
+    where = Origin(f"{shown} (kustomize)")
+    try:
+        command = _command(folder, shown)
+        code, out, err = _run(command, limit, rules)
     except InputError as error:
         return error
     except TimeoutError:
@@ -76,14 +112,15 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> Source | InputError:
         return InputError("cannot be built", location=where, reason=reason or "")
     if len(out) > limit:
         return too_much(where.path)
+    message = _message(rules.shown_text(err))
     if code:
-        reason = _message(err) or f"{' '.join(command[:-1])} exited with code {code}"
+        reason = message or f"{' '.join(command[:-1])} exited with code {code}"
         return InputError("the build failed", location=where, reason=reason)
     if not out.strip():
         return InputError(
             "the build is empty", location=where, hint="Check that it lists resources."
         )
-    if message := _message(err):
+    if message:
         warn(Problem(ProblemKind.KUSTOMIZE, message, str(where)))
     return Source(where.path, out)
 
@@ -92,18 +129,23 @@ def _check(folder: str) -> None:
     where = Origin(shown_path(folder))
     if "://" in folder:
         raise InputError(
-            "-k needs a folder",
+            "-k needs a folder, or the address of one",
             location=where,
-            hint="Clone it and build the folder, or pipe the build in: "
+            hint="Write git+https://HOST/REPO.git//PATH?ref=BRANCH, or pipe the build in: "
             "kustomize build URL | applyprune … -f -",
         )
     if not Path(folder).is_dir():
         raise InputError("no such folder", location=where)
     if kustomization_in(Path(folder)) is None:
-        raise InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", location=where)
+        raise no_kustomization(where)
 
 
-def _command(folder: str) -> Sequence[str]:
+def no_kustomization(where: Origin) -> InputError:
+    """Return the error for a folder that is to be built, and has no kustomization."""
+    return InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", location=where)
+
+
+def _command(folder: str, shown: str) -> Sequence[str]:
     # An absolute path: kustomize treats some relative paths as the address of a repository.
     path = os.path.abspath(folder)  # noqa: PTH100 -- links in it stay as they are
     if program := shutil.which("kustomize"):
@@ -112,29 +154,32 @@ def _command(folder: str) -> Sequence[str]:
         return (program, "kustomize", path)
     raise InputError(
         "kustomize or kubectl is needed to build a kustomization, and neither is installed",
-        location=Origin(shown_path(folder)),
+        location=Origin(shown),
         hint="Install either (https://kubectl.docs.kubernetes.io/installation/kustomize/), "
         "or build it on another machine and pipe it in: kustomize build DIR | applyprune … -f -",
     )
 
 
-def _run(command: Sequence[str], limit: int) -> tuple[int, bytes, str]:
+def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, bytes, str]:
     """Return the exit code, up to ``limit`` + 1 bytes of output, and the end of standard error.
 
     Raises TimeoutError. In every case, no process that was started is left running.
     """
+    environ = os.environ if rules.environ is None else rules.environ
     with (
         subprocess.Popen(
-            command,
+            [*rules.within, *command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             # In a session of its own it cannot prompt on the terminal, and git is killed with it.
             start_new_session=True,
-            env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
+            env={**environ, "GIT_TERMINAL_PROMPT": "0"},
         ) as process,
         ThreadPoolExecutor(2) as readers,
     ):
+        if rules.guard is not None:
+            rules.guard.add(process.pid)
         out = readers.submit(_first, process, limit + 1)
         err = readers.submit(_last, process.stderr)
         try:
@@ -143,6 +188,8 @@ def _run(command: Sequence[str], limit: int) -> tuple[int, bytes, str]:
             raise TimeoutError from None
         finally:
             _kill(process)
+            if rules.guard is not None:
+                rules.guard.end(process)
         return process.returncode, out.result(), err.result()
 
 

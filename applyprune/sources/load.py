@@ -40,8 +40,9 @@ def read(
 ) -> Input:
     """Return every manifest that ``paths`` hold, in order, and the texts; ``-`` is ``stdin``.
 
-    A path may be a file, a folder, a pattern, an HTTPS URL, or an Overlay to build. ``warn``
-    receives redirects, and what a build writes to standard error.
+    A path may be a file, a folder, a pattern, an HTTPS URL, the address of a Git repository, an OCI
+    artifact or an archive, or an Overlay to build. ``warn`` receives redirects, and what a build
+    writes to standard error.
 
     An input without manifests is not an error here: the run decides what it means. Raises
     InputError, or InputErrors with all errors, for what cannot be read or is not a manifest, and
@@ -52,6 +53,7 @@ def read(
     texts: dict[str, str] = {}
     full: set[str] = set()
     filled: set[str | Overlay] = set()
+    revisions: set[str] = set()
     allowance = Allowance()
     with _without_collector():
         for given in read_sources(paths, stdin, warn):
@@ -59,6 +61,7 @@ def read(
             if isinstance(source, InputError):
                 errors.append(source)
                 continue
+            revisions.add(given.revision)
             if source is not None:
                 text = texts[source.path] = text_of(source)
                 for found in read_source(source, text, allowance):
@@ -71,7 +74,7 @@ def read(
                 filled.add(given.path)
     raise_all(errors)
     empty = tuple(shown_given(path) for path in dict.fromkeys(paths) if path not in filled)
-    return Input(tuple(manifests), texts, empty)
+    return Input(tuple(manifests), texts, empty, tuple(sorted(revisions)))
 
 
 def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
@@ -252,6 +255,7 @@ def _typed(item: Any, body: dict[str, Any], kind: str) -> Any:
 
 _LONGEST = 50_000
 """How many lines of an object are searched for a field; the longest CRDs have half as many."""
+_COMMIT = re.compile(r"(?:.*@)?sha1:([0-9a-f]{40})")
 _BEGIN = re.compile(r"(?:---)?[ \t]*(?:-[ \t]+)*")
 
 
@@ -264,6 +268,15 @@ class Input(Sequence[Manifest]):
     """The text of each source, by the path of its origins."""
     empty: tuple[str, ...] = ()
     """The paths that hold no manifest, safe to print."""
+    revisions: tuple[str, ...] = ()
+    """What was read, sorted: ``main@sha1:…`` or ``1.4.0@sha256:…`` for a source on another host,
+    and an empty text if any of it was read from somewhere else."""
+
+    @property
+    def commit(self) -> str:
+        """Return the commit of a Git repository that is the whole input; empty if none is."""
+        found = _COMMIT.fullmatch(self.revisions[0]) if len(self.revisions) == 1 else None
+        return found[1] if found else ""
 
     @overload
     def __getitem__(self, index: int) -> Manifest: ...

@@ -1,0 +1,1 @@
+"""Archives of manifests: where they are, and what is in them."""

@@ -1,0 +1,113 @@
+"""Fetch what an address names, as the user who runs the command: with that user's credentials."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from applyprune.errors import InputError
+from applyprune.model.manifest import Origin
+from applyprune.sources.remote.address import ArchiveAddress, GitAddress, OciAddress
+from applyprune.sources.remote.fetch_errors import PathNotFound
+from applyprune.sources.source import shown_path
+
+if TYPE_CHECKING:
+    from applyprune.sources.git.git_ref import GitRef
+    from applyprune.sources.git.git_source import GitSource
+    from applyprune.sources.oci.artifact import OciSource
+    from applyprune.sources.remote.address import Address
+    from applyprune.sources.remote.file_tree import FileTree
+
+_COMMIT = re.compile(r"[0-9a-fA-F]{40}")
+
+
+def fetch(address: Address) -> FileTree:
+    """Return the files of a source, by their paths from its root.
+
+    Of a Git repository, these are the files of the address's path, and for a kustomization all
+    files that it names. Raises InputError, which names the address, if the source was not
+    completely read, and UsageError for a range of versions that is invalid.
+    """
+    try:
+        match address:
+            case GitAddress():
+                return _fetch_git(address)
+            case OciAddress():
+                return _fetch_artifact(address)
+            case ArchiveAddress():
+                return _fetch_archive(address)
+    except InputError as error:
+        error.origin = Origin(address.shown)
+        error.location = str(error.origin)
+        raise
+
+
+def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSource:
+    """Return an artifact, with the user's credentials for its registry.
+
+    Raises AuthenticationFailed if the credentials cannot be read.
+    """
+    from applyprune.sources.oci.artifact import OciRef, OciSource
+    from applyprune.sources.oci.registry_login import registry_login
+
+    ref = OciRef(address.tag, address.semver, address.digest)
+    return OciSource(address.name, ref, registry_login(address.host, environ, address.shown))
+
+
+def _fetch_archive(address: ArchiveAddress) -> FileTree:
+    from applyprune.sources.archives.archive import ArchiveSource, fetch_archive
+
+    return fetch_archive(ArchiveSource(address.url, address.digest))
+
+
+def _fetch_artifact(address: OciAddress) -> FileTree:
+    from applyprune.sources.oci.artifact import fetch_artifact
+
+    return fetch_artifact(artifact_source(address, os.environ))
+
+
+def _fetch_git(address: GitAddress) -> FileTree:
+    from applyprune.sources.git.fetch_git import fetch_git
+    from applyprune.sources.git.git_source import GitSource
+    from applyprune.sources.remote.process_guard import ProcessGuard
+
+    source = GitSource(address.url, _ref(address), uses_own=True)
+    if address.ref:
+        source = _with_named(source, address.ref)
+    # A store of its own: another command may fetch the same at this moment.
+    with TemporaryDirectory(prefix="applyprune-") as folder, ProcessGuard(Path(folder)):
+        return fetch_git(source, address.path, Path(folder) / "store")
+
+
+def _ref(address: GitAddress) -> GitRef:
+    from applyprune.sources.git.git_ref import GitRef
+
+    return GitRef(
+        branch=address.branch, tag=address.tag, semver=address.semver, commit=address.commit
+    )
+
+
+def _with_named(source: GitSource, name: str) -> GitSource:
+    """Return a source with what a name means: a commit ID, a branch, or else a tag."""
+    from applyprune.sources.git.git_ref import GitRef
+    from applyprune.sources.git.ref_lookup import find_ref
+
+    if _COMMIT.fullmatch(name):
+        return replace(source, ref=GitRef(commit=name.lower()))
+    if name.startswith("refs/"):
+        return replace(source, ref=GitRef(name=name))
+    for ref in (GitRef(branch=name), GitRef(tag=name)):
+        named = replace(source, ref=ref)
+        with suppress(PathNotFound):
+            find_ref(named)
+            return named
+    raise PathNotFound(
+        f"the repository has no branch and no tag {shown_path(name)}",
+        hint="It may have been deleted or renamed, or the repository is empty.",
+    )

@@ -1,0 +1,1 @@
+"""Artifacts in OCI registries: pull and push over HTTPS, every digest checked."""

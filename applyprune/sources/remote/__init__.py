@@ -1,0 +1,1 @@
+"""Sources on other hosts: what all kinds of them share."""

@@ -1,0 +1,169 @@
+"""Run a program on input that is not trusted: with limits, and never longer than its caller.
+
+Used for sops and for builds; git has the same limits. They are those of util-linux: where
+``prlimit`` or ``setpriv`` is missing, as on macOS, only time and output are limited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_STDERR = 16 * 1024
+_CHUNK = 64 * 1024
+
+
+class TooMuchOutput(Exception):
+    """The program has written more than it may; it was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """What one process may use."""
+
+    memory: int = 2**30
+    """Bytes that it may allocate."""
+    cpu: int = 60
+    """Seconds of computing, of all its threads together."""
+    file_size: int = 0
+    """Bytes of one file that it writes; pipes are not counted."""
+    files: int = 64
+    """How many files it may have open."""
+    address_space: int = 0
+    """Bytes of addresses; 0 for no limit: a program in Go reserves gigabytes that it never uses."""
+
+    def command(self) -> Sequence[str]:
+        """Return the beginning of a command that limits the rest; empty where no program can.
+
+        The rest dies with the thread that starts it. What the rest starts does not.
+        """
+        command: list[str] = []
+        if program := shutil.which("setpriv"):
+            command += [program, "--pdeathsig", "KILL", "--"]
+        if program := shutil.which("prlimit"):
+            limits = {
+                "data": (resource.RLIMIT_DATA, self.memory),
+                "cpu": (resource.RLIMIT_CPU, self.cpu),
+                "fsize": (resource.RLIMIT_FSIZE, self.file_size),
+                "nofile": (resource.RLIMIT_NOFILE, self.files),
+                "core": (resource.RLIMIT_CORE, 0),
+            }
+            if self.address_space:
+                limits["as"] = (resource.RLIMIT_AS, self.address_space)
+            command += [program]
+            for name, (number, wanted) in limits.items():
+                most = resource.getrlimit(number)[1]
+                allowed = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+                command.append(f"--{name}={allowed}:{allowed}")
+            command.append("--")
+        return command
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How a program has ended."""
+
+    code: int
+    """Its exit code; the negative number of the signal that has killed it."""
+    stdout: bytes
+    stderr: str
+    """The end of it. It may contain parts of the input: never show it."""
+
+
+def run(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    deadline: float,
+    max_output: int,
+    limits: ProcessLimits | None = None,
+    pass_fds: Sequence[int] = (),
+) -> Finished:
+    """Run a program, without a shell and with no other environment, and return how it has ended.
+
+    ``deadline`` is an instant of ``time.monotonic()``; ``max_output`` is in bytes. Raises
+    TimeoutError, TooMuchOutput, and OSError if it cannot be started. In every case, its process
+    group is killed before this function returns.
+    """
+    with subprocess.Popen(
+        [*(limits or ProcessLimits()).command(), *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Without a terminal to ask at; and what it starts is killed with it.
+        start_new_session=True,
+        cwd="/",
+        env=dict(env),
+        pass_fds=pass_fds,
+        bufsize=0,
+    ) as process:
+        try:
+            out, err = _exchange(process, stdin, deadline, max_output)
+            code = process.wait(_left(deadline))
+        except subprocess.TimeoutExpired:
+            raise TimeoutError from None
+        finally:
+            # Its number is taken until it was waited for; then the group may still have others.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return Finished(code, out, err)
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, max_output: int
+) -> tuple[bytes, str]:
+    """Write the input while the output is read; return the output and the end of the errors."""
+    out, err, rest = bytearray(), b"", memoryview(stdin)
+    with selectors.DefaultSelector() as waiting:
+        if process.stdin is not None:
+            os.set_blocking(process.stdin.fileno(), False)
+            waiting.register(process.stdin, selectors.EVENT_WRITE)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                waiting.register(stream, selectors.EVENT_READ)
+        while waiting.get_map():
+            for key, _ in waiting.select(_left(deadline)):
+                if key.fileobj is process.stdin:
+                    rest = _written(key.fd, rest)
+                    if not rest:
+                        waiting.unregister(process.stdin)
+                        process.stdin.close()
+                    continue
+                data = os.read(key.fd, _CHUNK)
+                if not data:
+                    waiting.unregister(key.fileobj)
+                elif key.fileobj is process.stderr:
+                    err = (err + data)[-_STDERR:]
+                else:
+                    out += data
+            if len(out) > max_output:
+                raise TooMuchOutput
+    return bytes(out), err.decode("utf-8", "replace")
+
+
+def _written(fd: int, rest: memoryview) -> memoryview:
+    """Write a part of the input; return what is left: nothing if nobody reads it any more."""
+    try:
+        return rest[os.write(fd, rest[:_CHUNK]) :]
+    except BrokenPipeError:
+        return rest[:0]
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds until the deadline; raise TimeoutError if it has passed."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left

@@ -1,0 +1,1 @@
+"""What SOPS encrypts, and with which keys it decrypts. This package runs nothing."""

@@ -1,0 +1,279 @@
+"""Find the files that SOPS has encrypted, and leave out the keys for which it would use a network.
+
+The MAC of a file does not protect the list of its keys, so parts of it may be removed. SOPS would
+ask each service that the file names, also one that somebody else has written into it.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from ruamel.yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+
+from applyprune.sources.yaml.allowance import Allowance
+from applyprune.sources.yaml.documents import read_documents
+from applyprune.sources.yaml.error import YAMLFault
+from applyprune.sources.yaml.libyaml import events
+
+_METADATA = "sops"
+_MINE = frozenset({"age", "pgp"})
+# What sops writes beside keys; anything else, such as a key in other capitals, is left out.
+_PLAIN = frozenset(
+    {
+        "encrypted_comment_regex",
+        "encrypted_regex",
+        "encrypted_suffix",
+        "lastmodified",
+        "mac",
+        "mac_only_encrypted",
+        "shamir_threshold",
+        "unencrypted_comment_regex",
+        "unencrypted_regex",
+        "unencrypted_suffix",
+        "version",
+    }
+)
+_GROUPS = "key_groups"
+_KEPT = _MINE | _PLAIN | {_GROUPS}
+_SIGNS = _MINE | {"mac", "lastmodified", "version", "kms", "gcp_kms", "azure_kv", "hc_vault"}
+_SEPARATOR = re.compile(r"^(?=---)", re.MULTILINE)
+_FLAT_GROUP = re.compile(r"list_\d+__map_([a-z]+)__")
+_DOTENV_LINE = re.compile(r"[ \t]*sops_(?P<name>[^=\s]*)[ \t]*=")
+_DOTENV_SIGN = re.compile(r"^[ \t]*sops_(?:mac|version|lastmodified|age__|pgp__)", re.MULTILINE)
+_INI_LINE = re.compile(r"(?P<name>\w+)[ \t]*=")
+_INI_SECTION = re.compile(r"^[ \t]*\[[^\n]*sops[^\n]*$", re.MULTILINE)
+_BINARY = re.compile(r'\s*\{\s*"data":\s*"ENC\[[^"]*",\s*"sops":')
+_YAML_SIGN = re.compile(r"^sops:", re.MULTILINE)
+
+_MEMORY = 128 << 20
+"""Bytes for the values of one file, by the measure of an Allowance."""
+
+_OTHER_KEYS = "it names no age or OpenPGP key; keys of a cloud or of Vault are not supported"
+_OTHER_GROUPS = "one of its key groups names other keys than age and OpenPGP"
+_NOT_BY_SOPS = "its metadata is not written as sops writes it"
+
+
+class SopsFormat(enum.StrEnum):
+    """What sops calls the format of a file."""
+
+    YAML = "yaml"
+    JSON = "json"
+    DOTENV = "dotenv"
+    INI = "ini"
+    BINARY = "binary"
+
+
+_SUFFIXES = {
+    ".yaml": SopsFormat.YAML,
+    ".yml": SopsFormat.YAML,
+    ".json": SopsFormat.JSON,
+    ".env": SopsFormat.DOTENV,
+    ".ini": SopsFormat.INI,
+}
+
+
+class Undecryptable(Exception):
+    """A file is encrypted, and is not given to sops; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a file: one input of sops, or text that is not encrypted."""
+
+    content: bytes
+    format: SopsFormat | None
+    """None if it is not encrypted."""
+
+
+def is_encrypted(path: str, data: bytes) -> bool:
+    """Return whether SOPS has encrypted a file, or a document in it; also if it is broken."""
+    try:
+        return any(part.format for part in parts_of(path, data))
+    except Undecryptable:
+        return True
+
+
+def parts_of(path: str, data: bytes) -> tuple[Part, ...]:
+    """Return the parts of a file in order; raise Undecryptable.
+
+    Only a YAML file has several: its documents may be encrypted one by one, or all at once.
+    """
+    plain = (Part(data, None),)
+    if b"sops" not in data or b"ENC[" not in data:
+        return plain
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return plain
+    known = _SUFFIXES.get(path[path.rfind(".") :].lower())
+    kind = known or _guess(text)
+    if kind is SopsFormat.DOTENV:
+        return (_flat(text, kind, _DOTENV_LINE),) if _DOTENV_SIGN.search(text) else plain
+    if kind is SopsFormat.INI:
+        return (_ini(text),) if _INI_SECTION.search(text) else plain
+    if kind is None:
+        return plain
+    pieces = [text] if kind is SopsFormat.JSON else _SEPARATOR.split(text.replace("\r\n", "\n"))
+    allowance = Allowance(_MEMORY)
+    parts = [_part(piece, kind, allowance) for piece in pieces]
+    if known is None and kind is SopsFormat.JSON and _BINARY.match(text):
+        parts = [(text, SopsFormat.BINARY if mac else None, mac) for text, _, mac in parts]
+    return tuple(
+        Part("".join(text for text, _, _ in group).encode(), key[0])
+        for key, group in groupby(parts, key=lambda part: part[1:])
+    )
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """Return the parts of a YAML file as one file, after their decryption."""
+    text = b""
+    for part in parts:
+        if text and not part.startswith(b"---"):
+            text += b"---\n" if text.endswith(b"\n") else b"\n---\n"
+        text += part
+    return text
+
+
+def _guess(text: str) -> SopsFormat | None:
+    """Return the format of a file whose name does not say it."""
+    if text.lstrip().startswith("{"):
+        return SopsFormat.JSON
+    if _INI_SECTION.search(text):
+        return SopsFormat.INI
+    if _DOTENV_SIGN.search(text):
+        return SopsFormat.DOTENV
+    return SopsFormat.YAML if _YAML_SIGN.search(text) else None
+
+
+def _part(text: str, kind: SopsFormat, allowance: Allowance) -> tuple[str, SopsFormat | None, str]:
+    """Return a document as sops may read it, its format, and its MAC: "" if it is not encrypted.
+
+    Documents that were encrypted at once have the same MAC.
+    """
+    if "sops" not in text or "ENC[" not in text:
+        return text, None, ""
+    documents = [one.content for one in read_documents(text.encode(), allowance)]
+    values = [one.value for one in documents if not isinstance(one, YAMLFault)]
+    if len(values) < len(documents):
+        raise Undecryptable(f"it looks encrypted, and cannot be read as {kind.upper()}")
+    found = [value for value in values if _has_metadata(value)]
+    if not found:
+        return text, None, ""
+    if len(values) > 1:
+        raise Undecryptable("it is one of several documents without a line --- between them")
+    metadata = found[0][_METADATA]
+    mac = str(metadata.get("mac"))
+    foreign = _foreign(metadata)
+    kept = {key: value for key, value in metadata.items() if key not in foreign}
+    wanted = found[0] | {_METADATA: kept}
+    if text.lstrip("-").lstrip().startswith("{"):
+        # JSON is YAML as well, and its lines cannot be told apart.
+        is_json = kind is SopsFormat.JSON
+        return text if is_json and not foreign else json.dumps(wanted), SopsFormat.JSON, mac
+    if foreign:
+        text = _without_lines(text)
+        again = [one.content for one in read_documents(text.encode(), allowance)]
+        if [getattr(one, "value", None) for one in again] != [wanted]:
+            raise Undecryptable(_NOT_BY_SOPS)
+    return text, kind, mac
+
+
+def _has_metadata(value: Any) -> bool:
+    """Return whether a document has what sops adds to it; its MAC may be lost."""
+    metadata = value.get(_METADATA) if isinstance(value, Mapping) else None
+    return isinstance(metadata, Mapping) and not _SIGNS.isdisjoint(metadata)
+
+
+def _foreign(metadata: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names to leave out; raise Undecryptable if no key would be left."""
+    groups = metadata.get(_GROUPS) or []
+    for group in groups if isinstance(groups, list) else [groups]:
+        if not isinstance(group, Mapping) or any(group[name] for name in set(group) - _MINE):
+            raise Undecryptable(_OTHER_GROUPS)
+    if not groups and not any(metadata.get(name) for name in _MINE):
+        raise Undecryptable(_OTHER_KEYS)
+    return frozenset(metadata) - _KEPT
+
+
+def _without_lines(text: str) -> str:
+    """Return a YAML document without foreign names in its metadata, and the lines of their values.
+
+    Raises Undecryptable where that cannot be done line by line; sops writes no such file.
+    """
+    starts, end = _lines_of_names(text)
+    lines = text.split("\n")
+    spans = zip(starts, [*(line for _, line in starts[1:]), end], strict=True)
+    for (name, first), after in reversed(list(spans)):
+        if name not in _KEPT:
+            del lines[first:after]
+    return "\n".join(lines)
+
+
+def _lines_of_names(text: str) -> tuple[list[tuple[str, int]], int]:
+    """Return each name of the metadata with its line, from 0, and the line after the metadata."""
+    starts: list[tuple[str, int]] = []
+    nodes: list[int] = []  # how many each open mapping or list has so far: names are the even ones
+    is_metadata, previous = False, ""
+    take = events(text)
+    while (event := take()) is not None:
+        is_start = isinstance(event, MappingStartEvent | SequenceStartEvent)
+        if nodes and (is_start or isinstance(event, ScalarEvent | AliasEvent)):
+            is_name = nodes[-1] % 2 == 0
+            value = str(getattr(event, "value", ""))
+            if len(nodes) == 1:
+                is_block = isinstance(event, MappingStartEvent) and not event.flow_style
+                is_metadata = not is_name and previous == _METADATA and is_block
+                previous = value
+            elif is_metadata and is_name and len(nodes) == 2:
+                starts.append((value, event.start_mark.line))
+            nodes[-1] += 1
+        if is_start:
+            nodes.append(0)
+        elif isinstance(event, MappingEndEvent | SequenceEndEvent):
+            nodes.pop()
+            if is_metadata and len(nodes) == 1:
+                return starts, event.start_mark.line
+    raise Undecryptable(_NOT_BY_SOPS)
+
+
+def _flat(text: str, kind: SopsFormat, pattern: re.Pattern[str]) -> Part:
+    """Return a file whose metadata is lines of names and values, without those to leave out."""
+    kept: list[str] = []
+    names: set[str] = set()
+    for line in text.splitlines(keepends=True):
+        found = pattern.match(line)
+        name, _, rest = found["name"].partition("__") if found else ("", "", "")
+        group = _FLAT_GROUP.match(rest) if name == _GROUPS else None
+        if name == _GROUPS and (group is None or group[1] not in _MINE):
+            raise Undecryptable(_OTHER_GROUPS)
+        names.add(name)
+        if not name or name in _KEPT:
+            kept.append(line)
+    if names.isdisjoint({*_MINE, _GROUPS}):
+        raise Undecryptable(_OTHER_KEYS)
+    return Part("".join(kept).encode(), kind)
+
+
+def _ini(text: str) -> Part:
+    """Return an INI file whose last section is that of sops, without names to leave out."""
+    sections = list(_INI_SECTION.finditer(text))
+    if len(sections) > 1:
+        raise Undecryptable(_NOT_BY_SOPS)
+    start = sections[0].end()
+    lines = [line for line in text[start:].splitlines(keepends=True) if line.strip()]
+    known = [line for line in lines if _INI_LINE.match(line)]
+    metadata = _flat("".join(known), SopsFormat.INI, _INI_LINE)
+    return Part(f"{text[:start]}\n".encode() + metadata.content, SopsFormat.INI)

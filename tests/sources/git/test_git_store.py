@@ -1,0 +1,319 @@
+"""What a store fetches, how often, and what it reads, from a real server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.errors import UsageError
+from applyprune.sources.git.fetch_git import fetch_git
+from applyprune.sources.git.git_ref import FoundRef, GitRef
+from applyprune.sources.git.git_store import GitStore
+from applyprune.sources.git.ref_lookup import find_ref
+from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound
+from tests.support.git_servers import HttpsSite
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+FILES = {
+    "README.md": "read me",
+    "apps/api/a.yaml": "api",
+    "apps/web/a.yaml": "web",
+    "apps/web/more/b.yaml": "more",
+    "base/kustomization.yaml": "resources: [c.yaml]\n",
+    "base/c.yaml": "c",
+    "over/kustomization.yaml": "resources: [../mid]\n",
+    "mid/kustomization.yaml": "resources: [../base]\n",
+    "large/x.bin": "x" * 100_000,
+}
+WEB = {"apps/web/a.yaml": b"web", "apps/web/more/b.yaml": b"more"}
+BUILT = {name: FILES[name].encode() for name in FILES if name.startswith(("base", "mid", "over"))}
+
+
+def fetched(site: HttpsSite, store: GitStore, *paths: str) -> FoundRef:
+    found = find_ref(site.source())
+    store.fetch(site.source(), found, paths or ("",))
+    return found
+
+
+def objects(store: GitStore) -> set[str]:
+    """Return the contents of all blobs in the store."""
+    with store.opened() as (program, repository):
+        listed = program.run(
+            *("cat-file", "--batch-check=%(objecttype) %(objectname)", "--batch-all-objects"),
+            repository=repository,
+        )
+        oids = [line.split()[1] for line in listed.decode().splitlines() if line[:4] == "blob"]
+        return {
+            program.run("cat-file", "blob", oid, repository=repository).decode() for oid in oids
+        }
+
+
+def posts(site: HttpsSite) -> int:
+    return sum(path.startswith("POST") for path in site.paths())
+
+
+def test_whole_commit_is_one_request(site: HttpsSite, store: GitStore) -> None:
+    site.repository().commit(FILES)
+    found = find_ref(site.source())
+    before = posts(site)
+    store.fetch(site.source(), found)
+    assert posts(site) - before == 1
+    assert store.read(found.commit, "") == {name: text.encode() for name, text in FILES.items()}
+    assert store.read(found.commit, "apps/web") == WEB
+    assert store.read(found.commit, "./apps/web/") == WEB
+
+
+def test_path_is_fetched_without_the_other_files(site: HttpsSite, store: GitStore) -> None:
+    """One request for the folders, and one for all files of the path."""
+    site.repository().commit(FILES)
+    found = find_ref(site.source())
+    before = posts(site)
+    store.fetch(site.source(), found, ["apps/web"])
+    assert posts(site) - before == 2
+    assert objects(store) == {"web", "more"}
+    assert store.read(found.commit, "apps/web") == WEB
+    with pytest.raises(FetchFailed, match="was not fetched"):
+        store.read(found.commit, "apps/api")
+    store.fetch(site.source(), found, ["apps/api", "apps/web"])
+    assert posts(site) - before == 3
+    assert store.read(found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
+
+
+def test_commit_is_not_fetched_again(site: HttpsSite, store: GitStore) -> None:
+    site.repository().commit(FILES)
+    found = fetched(site, store, "apps/web")
+    whole = GitStore(store._folder.with_name("whole"))
+    fetched(site, whole)
+    before = len(site.requests)
+    store.fetch(site.source(), found, ["apps/web"])
+    whole.fetch(site.source(), found, ["apps/web", "over", ""])
+    assert len(site.requests) == before
+    assert store.has(found.commit)
+    assert not store.has("0" * 40)
+
+
+def test_next_commit_brings_only_what_changed(site: HttpsSite, store: GitStore) -> None:
+    """Also a deleted file, and also for a store of whole commits."""
+    repository = site.repository()
+    repository.commit(FILES)
+    fetched(site, store)
+    site.sent = 0
+    repository.commit({"apps/web/a.yaml": "new", "apps/web/more/b.yaml": None})
+    found = fetched(site, store)
+    assert site.sent < 5_000
+    assert store.read(found.commit, "apps/web") == {"apps/web/a.yaml": b"new"}
+    assert store.read(found.commit, "apps/api") == {"apps/api/a.yaml": b"api"}
+
+
+@pytest.mark.parametrize(("filters", "commits"), [("true", 13), ("false", 3)])
+def test_many_commits_stay_complete(
+    site: HttpsSite, store: GitStore, filters: str, commits: int
+) -> None:
+    """Whichever paths were read at which commit, and after the packs became one."""
+    repository = site.repository()
+    repository.set("uploadpack.allowFilter", filters)
+    repository.commit(FILES)
+    first = fetched(site, store, "apps/web")
+    for number in range(commits):
+        commit = repository.commit(
+            {f"apps/{name}/a.yaml": f"{name} {number}" for name in ("api", "web")}
+        )
+        found = FoundRef("refs/heads/main", commit, commit, "main")
+        path = ("apps/web", "apps/api")[number % 2]
+        store.fetch(site.source(), found, [path])
+        assert store.read(commit, path)[f"{path}/a.yaml"] == f"{path[5:]} {number}".encode()
+    store.fetch(site.source(), found, ["over"])
+    assert store.read(found.commit, "over") == BUILT
+    assert len(list((store._folder / "repository/objects/pack").glob("*.pack"))) < 10
+    assert store.has(first.commit) is (commits < 10)
+    store.fetch(site.source(), first, ["apps/web"])
+    assert store.read(first.commit, "apps/web") == WEB
+
+
+def test_server_without_filters_sends_the_commit(site: HttpsSite, store: GitStore) -> None:
+    repository = site.repository()
+    repository.set("uploadpack.allowFilter", "false")
+    repository.commit(FILES)
+    found = find_ref(site.source())
+    before = posts(site)
+    store.fetch(site.source(), found, ["apps/web"])
+    assert posts(site) - before == 1
+    assert store.read(found.commit, "apps/web") == WEB
+
+
+def test_old_server_sends_what_a_reference_names(site: HttpsSite, store: GitStore) -> None:
+    """It knows neither filters nor the second protocol, and sends no commit by its ID."""
+    repository = site.repository()
+    repository.set("uploadpack.allowFilter", "false")
+    repository.set("uploadpack.allowAnySHA1InWant", "false")
+    repository.set("protocol.version", "0")
+    site.protocol = ""
+    first = repository.commit(FILES)
+    found = fetched(site, store, "apps/web")
+    assert store.read(found.commit, "apps/web") == WEB
+    repository.commit({"apps/web/a.yaml": "new"})
+    other = GitStore(store._folder.with_name("other"))
+    gone = FoundRef("refs/heads/main", first, first, "main")
+    with pytest.raises(FetchFailed, match="moved while it was fetched"):
+        other.fetch(site.source(), gone, ["apps/web"])
+    assert not other.has(first)
+
+
+def test_kustomization_is_all_that_it_names(site: HttpsSite, store: GitStore) -> None:
+    repository = site.repository()
+    repository.commit(FILES)
+    found = fetched(site, store, "over")
+    assert store.read(found.commit, "over") == BUILT
+    assert store.included(found.commit, "over") == ("base", "mid", "over")
+    assert store.included(found.commit, "apps/web") == ("apps/web",)
+    assert objects(store) == {text.decode() for text in BUILT.values()}
+
+
+def test_remote_bases_are_named(site: HttpsSite, store: GitStore) -> None:
+    site.repository().commit({"a/kustomization.yaml": "resources:\n- https://h.example/x?ref=y\n"})
+    found = fetched(site, store, "a")
+    (what,) = store.all_included(found.commit, ["a"]).values()
+    assert what.remote == ("a/kustomization.yaml: https://h.example/x",)
+
+
+def test_ids_change_with_the_content_of_the_path_only(site: HttpsSite, store: GitStore) -> None:
+    repository = site.repository()
+    repository.commit(
+        {**FILES, "link": "apps/web", "sub": "1" * 40}, modes={"link": "120000", "sub": "160000"}
+    )
+    paths = ["apps/web", "apps/api", "apps/", "", "README.md", "none", "README.md/x", "link/a.yaml"]
+    first = fetched(site, store, "apps/web")
+    before = store.ids(first.commit, paths)
+    assert {path: one and one[0] for path, one in before.items()} == {
+        "apps/web": "tree",
+        "apps/api": "tree",
+        "apps/": "tree",
+        "": "tree",
+        "README.md": "blob",
+        "none": None,
+        "README.md/x": None,
+        "link/a.yaml": None,
+    }
+    repository.commit({"apps/api/a.yaml": "changed"})
+    second = fetched(site, store, "apps/web")
+    after = store.ids(second.commit, paths)
+    assert [path for path in paths if before[path] != after[path]] == ["apps/api", "apps/", ""]
+    assert after[""] == ("tree", repository.oid("main^{tree}"))
+    assert store.ids(second.commit, ["sub", "link"]) == {
+        "sub": ("commit", "1" * 40),
+        "link": ("blob", repository.oid("main:link")),
+    }
+
+
+def test_force_push_is_followed(site: HttpsSite, store: GitStore) -> None:
+    """The commit before it stays readable."""
+    repository = site.repository()
+    repository.commit(FILES)
+    first = fetched(site, store, "apps/web")
+    repository.commit({"apps/web/a.yaml": "other"}, keeps=False)
+    second = fetched(site, store, "apps/web")
+    assert store.read(second.commit, "apps/web") == {"apps/web/a.yaml": b"other"}
+    assert store.read(first.commit, "apps/web") == WEB
+
+
+def test_removed_commit_is_not_found(site: HttpsSite, store: GitStore) -> None:
+    repository = site.repository()
+    commit = repository.commit(FILES)
+    repository.commit({"a.yaml": ""}, keeps=False)
+    repository.git("-c", "gc.reflogExpire=now", "gc", "--quiet", "--prune=now")
+    source = site.source(ref=GitRef(commit=commit))
+    with pytest.raises(PathNotFound, match="no such commit"):
+        store.fetch(source, find_ref(source))
+
+
+def test_path_may_be_a_file(site: HttpsSite, store: GitStore) -> None:
+    site.repository().commit(FILES)
+    found = fetched(site, store, "apps/web/a.yaml")
+    assert objects(store) == {"web"}
+    assert store.read(found.commit, "apps/web/a.yaml") == {"apps/web/a.yaml": b"web"}
+
+
+@pytest.mark.parametrize("path", ["none", "apps/Web", "README.md/x", "apps/web/a.yam"])
+def test_missing_path_is_not_found(site: HttpsSite, store: GitStore, path: str) -> None:
+    site.repository().commit(FILES)
+    found = fetched(site, store, path)
+    with pytest.raises(PathNotFound, match=f"no path {path}"):
+        store.read(found.commit, path)
+
+
+@pytest.mark.parametrize("path", ["", "a"])
+def test_commit_without_files_has_no_path(site: HttpsSite, store: GitStore, path: str) -> None:
+    site.repository().commit({})
+    found = fetched(site, store, path)
+    with pytest.raises(PathNotFound):
+        store.read(found.commit, path)
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc", "a/../b", "a//b", "a\nb", "a\0b", "a/./b"])
+def test_path_out_of_the_tree_is_refused(site: HttpsSite, store: GitStore, path: str) -> None:
+    commit = site.repository().commit(FILES)
+    found = FoundRef("refs/heads/main", commit, commit, "main")
+    with pytest.raises(UsageError, match="invalid path of the source"):
+        store.fetch(site.source(), found, [path])
+    assert site.requests == []
+
+
+@pytest.mark.parametrize(
+    "path", ["-x", "--all", ":(top)", ":x", "*", "a b", "'", "é", "^HEAD", "{}"]
+)
+def test_strange_paths_are_plain_names(site: HttpsSite, store: GitStore, path: str) -> None:
+    site.repository().commit({**FILES, f"{path}/a.yaml": "strange"})
+    found = fetched(site, store, path)
+    assert store.read(found.commit, path) == {f"{path}/a.yaml": b"strange"}
+    assert objects(store) == {"strange"}
+    assert store.ids(found.commit, [path]) != {path: None}
+
+
+def test_command_reads_a_path_in_one_call(site: HttpsSite, tmp_path: Path) -> None:
+    repository = site.repository()
+    commit = repository.commit(FILES)
+    tree = fetch_git(site.source(), "over", tmp_path / "store")
+    assert (tree.files, tree.revision) == (BUILT, f"main@sha1:{commit}")
+    pinned = fetch_git(site.source(ref=GitRef(commit=commit)), "over", tmp_path / "store")
+    assert (pinned.files, pinned.revision) == (BUILT, f"sha1:{commit}")
+
+
+def test_store_runs_no_program_of_a_repository(
+    site: HttpsSite, store: GitStore, tmp_path: Path
+) -> None:
+    """No hook, no filter, no driver, and no configuration that a repository brings."""
+    mark = tmp_path / "ran"
+    evil: Mapping[str, str] = {
+        ".gitattributes": "* filter=evil diff=evil merge=evil\n",
+        ".gitconfig": f'[filter "evil"]\n\tsmudge = touch {mark}\n',
+        ".lfsconfig": f"[lfs]\n\turl = file://{mark}\n",
+        "a.yaml": "a",
+        "hooks/post-checkout": f"#!/bin/sh\ntouch {mark}\n",
+    }
+    site.repository().commit(evil)
+    found = fetched(site, store)
+    assert store.read(found.commit, "a.yaml") == {"a.yaml": b"a"}
+    assert not mark.exists()
+    assert not list((store._folder / "repository").glob("hooks/*"))
+
+
+def test_environment_of_the_caller_changes_nothing(
+    site: HttpsSite, store: GitStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Settings, traces and a repository around it are not those of the source."""
+    site.repository().commit(FILES)
+    (tmp_path / ".gitconfig").write_text("[http]\n\tproxy = http://127.0.0.1:1\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "protocol.https.allow")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "never")
+    monkeypatch.setenv("GIT_TRACE", str(tmp_path / "trace"))
+    monkeypatch.setenv("GIT_SSL_NO_VERIFY", "1")
+    found = fetched(site, store, "apps/web")
+    assert store.read(found.commit, "apps/web") == WEB
+    assert not (tmp_path / "trace").exists()

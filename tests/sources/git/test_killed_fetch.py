@@ -1,0 +1,265 @@
+"""A killed git, or a killed caller, leaves no process, no credential and no partial content."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.sources.git.git_ref import FoundRef
+from applyprune.sources.git.git_store import GitStore
+from applyprune.sources.git.program.deadline import Deadline
+from applyprune.sources.git.program.git_program import MEMORY, GitProgram
+from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
+from applyprune.sources.remote.guarded_process import ProcessLimits
+from tests.support.git_servers import HttpsSite
+from tests.support.processes import family, is_running, name_of
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES = {"a/x.yaml": "x", "b/y.yaml": "".join(f"{number}\n" for number in range(5000))}
+# The program of a caller, which has nothing but a fetch to do.
+CALLER = textwrap.dedent(
+    """
+    import sys
+    from pathlib import Path
+    from applyprune.sources.git.git_ref import FoundRef, GitRef
+    from applyprune.sources.git.git_source import GitSource
+    from applyprune.sources.git.git_store import GitStore
+    from applyprune.sources.remote.source_credentials import Credentials
+    url, commit, store, path, ca = sys.argv[1:]
+    credentials = Credentials(ca=Path(ca).read_bytes(), username="me", password="hunter2")
+    source = GitSource(url, GitRef(commit=commit), credentials)
+    GitStore(Path(store)).fetch(source, FoundRef("", commit, commit), [path])
+    """
+)
+
+
+@pytest.fixture
+def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the private folders are made: nobody else's are in it."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def start(site: HttpsSite, commit: str, store: Path, path: str) -> subprocess.Popen[bytes]:
+    ca = store.with_name("ca.pem")
+    ca.write_bytes(site.ca)
+    return subprocess.Popen(
+        [sys.executable, "-c", CALLER, site.url("web"), commit, str(store), path, str(ca)],
+        stderr=subprocess.PIPE,
+    )
+
+
+def has_ended(process: int) -> bool:
+    return not is_running(process)
+
+
+def left_in(folder: Path) -> list[int]:
+    """Return the processes that work in a folder, or have it as an argument."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and int(process.name) != os.getpid():
+                place = str((process / "cwd").readlink())
+                words = (process / "cmdline").read_text()
+                if place.startswith(str(folder)) or str(folder) in words:
+                    found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("path", ["", "a"])
+def test_killed_caller_leaves_nothing(
+    site: HttpsSite, tmp_path: Path, private: Path, path: str
+) -> None:
+    """In each request of a fetch, while the server has sent half of its reply."""
+    commit = site.repository().commit(FILES)
+    store = GitStore(tmp_path / "store")
+    for request in range(1, 9):
+        site.hold, site.hold_at, site.held = threading.Event(), request, threading.Event()
+        site.replies = 0
+        with start(site, commit, tmp_path / "store", path) as caller:
+            eventually(
+                lambda: site.held.is_set() or caller.poll() is not None, "half a reply", pause=0.01
+            )
+            if caller.poll() is not None:
+                assert caller.returncode == 0, caller.stderr and caller.stderr.read()
+                break
+            started = family(caller.pid)
+            assert any("git-remote-https" in name_of(one) for one in started)
+            # The caller has it in its program; nothing that it has started has it.
+            assert not any("hunter2" in name_of(one) for one in started[1:])
+            assert any(private.iterdir())
+            caller.kill()
+            caller.wait()
+            eventually(lambda: not left_in(private), "the end of all processes", pause=0.01)
+            for one in started:
+                eventually(partial(has_ended, one), "its end", pause=0.01)
+            # What was private is removed too.
+            eventually(lambda: not any(private.iterdir()), "an empty folder", pause=0.01)
+            site.hold.set()
+            # The next one begins with nothing, or with what is whole.
+            if store.has(commit):
+                with pytest.raises(FetchFailed):
+                    store.read(commit, path)
+    else:
+        pytest.fail("it never ended")
+    assert request > 2
+    assert store.read(commit, path)["a/x.yaml"] == b"x"
+    assert [one.name for one in (tmp_path / "store").rglob("*") if "tmp_" in one.name] == []
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("path", ["", "a"])
+def test_git_killed_at_any_moment_leaves_nothing_partial(
+    site: HttpsSite, tmp_path: Path, private: Path, path: str
+) -> None:
+    """SIGKILL of every git at each hundredth of a second of a fetch."""
+    commit = site.repository().commit(FILES)
+    for number in range(100):
+        folder = tmp_path / f"store-{number}"
+        with start(site, commit, folder, path) as caller:
+            until = time.monotonic() + number / 100
+            while time.monotonic() < until and caller.poll() is None:
+                time.sleep(0.002)
+            for one in left_in(private):
+                try:
+                    if "git" in name_of(one).split()[0]:
+                        os.kill(one, signal.SIGKILL)
+                except (OSError, IndexError):
+                    continue
+            caller.wait(60)
+        assert left_in(private) == []
+        assert list(private.iterdir()) == []
+        store = GitStore(folder)
+        found = FoundRef("refs/heads/main", commit, commit, "main")
+        if not caller.returncode:
+            assert store.read(commit, path)["a/x.yaml"] == b"x"
+        store.fetch(site.source(), found, [path])
+        assert store.read(commit, path)["a/x.yaml"] == b"x"
+        assert [one.name for one in folder.rglob("*") if one.name.startswith("tmp_")] == []
+
+
+def test_leftovers_of_a_killed_git_are_removed(site: HttpsSite, store: GitStore) -> None:
+    """Also locks, which would hold up every later fetch."""
+    repository = site.repository()
+    commit = repository.commit(FILES)
+    store.fetch(site.source(), FoundRef("", commit, commit))
+    inside = store._folder / "repository"
+    leftovers = [
+        *("shallow.lock", "config.lock", "HEAD.lock", f"refs/full/{commit}.lock", "shallow_x1"),
+        *("objects/pack/tmp_pack_x1", "objects/pack/pack-0123.pack", "objects/12/tmp_obj_x"),
+        *("objects/pack/pack-0123.keep", "objects/tmp_objdir-incoming-x/pack/x.pack"),
+    ]
+    for name in leftovers:
+        (inside / name).parent.mkdir(parents=True, exist_ok=True)
+        (inside / name).write_text("x")
+    commit = repository.commit({"a/x.yaml": "new"})
+    store.fetch(site.source(), FoundRef("", commit, commit))
+    assert store.read(commit, "a") == {"a/x.yaml": b"new"}
+    assert [name for name in leftovers if (inside / name).exists()] == []
+
+
+def test_half_created_repository_is_created_again(site: HttpsSite, store: GitStore) -> None:
+    commit = site.repository().commit(FILES)
+    (store._folder / "repository/refs").mkdir(parents=True)
+    (store._folder / "repository/HEAD").write_text("")
+    with pytest.raises(FetchFailed, match="nothing was fetched yet"):
+        store.read(commit, "a")
+    store.fetch(site.source(), FoundRef("", commit, commit))
+    assert store.read(commit, "a") == {"a/x.yaml": b"x"}
+
+
+def test_store_is_used_by_one_writer(site: HttpsSite, store: GitStore) -> None:
+    """The others wait, and find that nothing is left to do."""
+    commit = site.repository().commit(FILES)
+    found = FoundRef("", commit, commit)
+    threads = [
+        threading.Thread(target=store.fetch, args=(site.source(), found, ["a"])) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.read(commit, "a") == {"a/x.yaml": b"x"}
+    assert len(site.requests) == 4
+
+
+def test_writer_is_waited_for_in_time_only(site: HttpsSite, store: GitStore) -> None:
+    commit = site.repository().commit(FILES)
+    site.hold = threading.Event()
+    found = FoundRef("", commit, commit)
+    first = threading.Thread(target=store.fetch, args=(site.source(), found, ["a"]))
+    first.start()
+    assert site.held.wait(30)
+    with pytest.raises(FetchFailed, match="not read in time"):
+        store.fetch(site.source(timeout=0.3), found, ["a"])
+    site.hold.set()
+    first.join()
+
+
+@pytest.fixture
+def program(private: Path) -> Iterator[GitProgram]:
+    with GitProgram("place", Deadline(30.0), 1_000_000) as running:
+        yield running
+
+
+def test_processes_have_limits(program: GitProgram) -> None:
+    """Of memory, time and file size, and without core files."""
+    shown = program.run("/proc/self/limits", program="cat").decode()
+    found = {line[:26].strip(): line[26:].split()[:2] for line in shown.splitlines()}
+    assert found["Max address space"] == [str(MEMORY)] * 2
+    assert found["Max file size"] == ["1000000"] * 2
+    assert found["Max core file size"] == ["0"] * 2
+    assert int(found["Max cpu time"][1]) <= 62
+
+
+def test_private_folder_is_private(program: GitProgram, private: Path) -> None:
+    (folder,) = private.iterdir()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert program.write("x", b"x").stat().st_mode & 0o777 == 0o600
+    environ = program.run("-0", program="env").decode().split("\0")
+    assert f"HOME={folder.resolve()}/home" in environ
+    assert not any(line.startswith(("PWD=", "USER=", "SSH_")) for line in environ)
+
+
+@pytest.mark.parametrize("end", ["exception", "deadline", "limit"])
+def test_ended_run_leaves_no_process(private: Path, end: str) -> None:
+    """Nor what its process has started."""
+    script = "sleep 300 & sleep 300 & yes" if end == "limit" else "sleep 300 & sleep 300"
+    seconds = 0.5 if end == "deadline" else 30.0
+    expected = {"deadline": FetchFailed, "limit": SourceTooLarge}.get(end, KeyboardInterrupt)
+    if end == "exception":
+        main = threading.main_thread().ident
+        threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT]).start()
+    with (
+        pytest.raises(expected),
+        GitProgram("place", Deadline(seconds), 1_000_000) as program,
+    ):
+        program.run("-c", script, program="sh", limit=1000)
+    assert left_in(private) == []
+    assert list(private.iterdir()) == []
+
+
+def test_machine_without_the_programs_runs_without_limits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ProcessLimits().command() == []

@@ -1,0 +1,131 @@
+"""Over SSH: the real client of OpenSSH, which trusts one host key and shows one key."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import asyncssh
+import pytest
+
+from applyprune.sources.git.fetch_git import fetch_git
+from applyprune.sources.git.ref_lookup import find_ref
+from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
+from tests.support.git_servers import SshSite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILES = {"a/x.yaml": "x", "b/y.yaml": "y"}
+SECRET = "hunter2"
+
+
+def test_path_is_read(ssh: SshSite, tmp_path: Path) -> None:
+    """With the second protocol, so that references and files are filtered."""
+    commit = ssh.repository().commit(FILES)
+    tree = fetch_git(ssh.source(), "a", tmp_path / "store")
+    assert (tree.files, tree.revision) == ({"a/x.yaml": b"x"}, f"main@sha1:{commit}")
+    assert set(ssh.protocols) == {"version=2"}
+    assert set(ssh.commands) == {"git-upload-pack '/web.git'"}
+
+
+def test_path_in_a_url_is_no_command(ssh: SshSite, tmp_path: Path) -> None:
+    """The server's shell gets it as one word."""
+    mark = tmp_path / "ran"
+    source = replace(ssh.source(), url=f"{ssh.url('web')}$(touch%20{mark})`touch '{mark}'`;'")
+    with pytest.raises(FetchFailed):
+        find_ref(source)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("kind", ["openssh", "pkcs8-pem", "pkcs1-pem"])
+def test_passphrase_decrypts_the_identity(ssh: SshSite, kind: str) -> None:
+    ssh.repository().commit(FILES)
+    if kind == "pkcs1-pem":
+        ssh.authorize(asyncssh.generate_private_key("ssh-rsa"))
+    key = ssh.client_key.export_private_key(kind, passphrase=SECRET)
+    source = ssh.source(credentials=replace(ssh.credentials, identity=key, password=SECRET))
+    assert find_ref(source).name == "refs/heads/main"
+    for password in ("wrong", ""):
+        wrong = replace(source.credentials, password=password)
+        with pytest.raises(AuthenticationFailed) as caught:
+            find_ref(replace(source, credentials=wrong))
+        assert SECRET not in str(caught.value)
+
+
+def test_password_beside_a_plain_identity_is_ignored(ssh: SshSite) -> None:
+    ssh.repository().commit(FILES)
+    assert find_ref(ssh.source(credentials=replace(ssh.credentials, password=SECRET))).commit
+
+
+def test_other_host_key_is_refused(ssh: SshSite) -> None:
+    """Nothing is sent to such a server."""
+    ssh.repository().commit(FILES)
+    other = ssh.known_hosts(asyncssh.generate_private_key("ssh-ed25519"))
+    for known in (other, other.replace(b"localhost", b"elsewhere")):
+        with pytest.raises(AuthenticationFailed, match="no host key that known_hosts names"):
+            find_ref(ssh.source(credentials=replace(ssh.credentials, known_hosts=known)))
+    assert ssh.commands == []
+
+
+def test_missing_credentials_are_named(ssh: SshSite) -> None:
+    ssh.repository().commit(FILES)
+    with pytest.raises(AuthenticationFailed, match="needs known_hosts"):
+        find_ref(ssh.source(credentials=replace(ssh.credentials, known_hosts=b"")))
+    with pytest.raises(AuthenticationFailed, match="needs a private key"):
+        find_ref(ssh.source(credentials=replace(ssh.credentials, identity=b"")))
+
+
+@pytest.mark.parametrize("identity", [b"none", b"-----BEGIN OPENSSH PRIVATE KEY-----\nx\n"])
+def test_unusable_identity_is_refused(ssh: SshSite, identity: bytes) -> None:
+    ssh.repository().commit(FILES)
+    for password in ("", SECRET):
+        credentials = replace(ssh.credentials, identity=identity, password=password)
+        with pytest.raises(AuthenticationFailed):
+            find_ref(ssh.source(credentials=credentials))
+
+
+def test_foreign_identity_is_refused(ssh: SshSite) -> None:
+    ssh.repository().commit(FILES)
+    key = asyncssh.generate_private_key("ssh-ed25519").export_private_key()
+    with pytest.raises(AuthenticationFailed, match="refuses the credentials"):
+        find_ref(ssh.source(credentials=replace(ssh.credentials, identity=key)))
+
+
+def test_missing_repository_is_reported(ssh: SshSite) -> None:
+    with pytest.raises(FetchFailed, match="no such repository"):
+        find_ref(ssh.source("none"))
+
+
+def test_unreachable_server_is_reported(ssh: SshSite) -> None:
+    for host, message in (("localhost:1", "cannot be reached"), ("none.invalid", "resolved")):
+        source = replace(ssh.source(), url=f"ssh://git@{host}/web.git")
+        with pytest.raises(FetchFailed, match=message):
+            find_ref(source)
+
+
+def test_own_agent_is_used_by_commands_only(
+    ssh: SshSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ssh.repository().commit(FILES)
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_bytes(ssh.identity())
+    socket = str(tmp_path / "agent")
+    with subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL) as agent:
+        try:
+            monkeypatch.setenv("SSH_AUTH_SOCK", socket)
+            while subprocess.run(
+                ["ssh-add", "-q", key], capture_output=True, check=False
+            ).returncode:
+                assert agent.poll() is None
+            own = replace(ssh.credentials, identity=b"")
+            assert find_ref(ssh.source(uses_own=True, credentials=own)).commit
+            with pytest.raises(AuthenticationFailed):
+                find_ref(ssh.source(credentials=own))
+            foreign = asyncssh.generate_private_key("ssh-ed25519").export_private_key()
+            with pytest.raises(AuthenticationFailed, match="refuses the credentials"):
+                find_ref(ssh.source(credentials=replace(own, identity=foreign)))
+        finally:
+            agent.terminate()

@@ -1,0 +1,1 @@
+"""What all sources on other hosts share."""

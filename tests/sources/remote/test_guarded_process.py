@@ -1,0 +1,123 @@
+"""Programs on input that is not trusted: their limits, and their end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.sources.remote.guarded_process import ProcessLimits, TooMuchOutput, run
+from tests.support.home import processes_with
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ENV = {"PATH": os.environ["PATH"]}
+PYTHON = (sys.executable, "-I", "-S", "-c")
+
+
+def soon(seconds: float = 30) -> float:
+    return time.monotonic() + seconds
+
+
+def test_output_errors_and_code_are_returned_and_the_environment_is_only_what_was_given() -> None:
+    done = run(
+        ["sh", "-c", "cat; pwd; env; echo bad >&2; exit 3"],
+        env=ENV | {"KEY": "value"},
+        stdin=b"input\n",
+        deadline=soon(),
+        max_output=10_000,
+    )
+    lines = done.stdout.decode().splitlines()
+    assert (done.code, done.stderr, lines[:2]) == (3, "bad\n", ["input", "/"])
+    # A shell sets its own.
+    assert {one.partition("=")[0] for one in lines[2:]} <= {"PATH", "KEY", "PWD", "_", "SHLVL"}
+
+
+def test_input_larger_than_a_pipe_flows_through() -> None:
+    data = os.urandom(3 << 20)
+    done = run(["cat"], env=ENV, stdin=data, deadline=soon(), max_output=4 << 20)
+    assert (done.code, done.stdout == data) == (0, True)
+
+
+def test_program_that_does_not_read_its_input_is_no_failure() -> None:
+    done = run(["true"], env=ENV, stdin=b"x" * (3 << 20), deadline=soon(), max_output=10)
+    assert (done.code, done.stdout) == (0, b"")
+
+
+def test_errors_are_cut() -> None:
+    script = "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo end >&2"
+    done = run(["sh", "-c", script], env=ENV, deadline=soon(), max_output=10)
+    assert done.stderr.endswith("xxxend\n")
+    assert len(done.stderr) == 16 * 1024
+
+
+@pytest.mark.parametrize("script", ["sleep 99", "exec >&- 2>&-; sleep 99", "sleep 99 & echo"])
+def test_deadline_ends_the_program_and_what_it_has_started(tmp_path: Path, script: str) -> None:
+    begun = time.monotonic()
+    command = ["sh", "-c", f"{script}; true", str(tmp_path)]
+    with pytest.raises(TimeoutError):
+        run(command, env=ENV, deadline=soon(0.3), max_output=10)
+    assert time.monotonic() - begun < 10
+    eventually(lambda: processes_with(tmp_path) == {}, "the end of the program", pause=0.01)
+
+
+def test_too_much_output_ends_the_program() -> None:
+    with pytest.raises(TooMuchOutput):
+        run(["cat", "/dev/zero"], env=ENV, deadline=soon(), max_output=100_000)
+
+
+def test_missing_program_is_an_error_of_the_system() -> None:
+    """Either Popen says it, or the program that sets the limits ends with its own code."""
+    done = run(["/nonexistent/program"], env=ENV, deadline=soon(), max_output=100)
+    assert done.code == 127
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
+@pytest.mark.parametrize(
+    ("script", "limits"),
+    [
+        ("bytes(300_000_000)", ProcessLimits(memory=100_000_000)),
+        ("while True: pass", ProcessLimits(cpu=1)),
+        (
+            "open('FILE', 'wb', 0).write(bytes(5000)) == 5000 or exit(1)",
+            ProcessLimits(file_size=4000),
+        ),
+        ("files = [open('/dev/null') for _ in range(20)]", ProcessLimits(files=16)),
+    ],
+    ids=["memory", "cpu", "file-size", "files"],
+)
+def test_limits_end_the_program(tmp_path: Path, script: str, limits: ProcessLimits) -> None:
+    file = tmp_path / "file"
+    script = script.replace("FILE", str(file))
+    within = run([*PYTHON, script[:0]], env=ENV, deadline=soon(), max_output=10, limits=limits)
+    assert within.code == 0
+    beyond = run([*PYTHON, script], env=ENV, deadline=soon(), max_output=10, limits=limits)
+    assert beyond.code != 0
+    assert not file.exists() or file.stat().st_size <= 4000
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv")
+def test_program_dies_with_a_caller_that_is_killed(tmp_path: Path) -> None:
+    script = (
+        "import sys, time\n"
+        "from applyprune.sources.remote.guarded_process import run\n"
+        "run([sys.executable, '-c', 'import time; time.sleep(99)', sys.argv[1]],"
+        " env={}, deadline=time.monotonic() + 99, max_output=10)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) as caller:
+        eventually(lambda: len(_running(tmp_path)) == 2, "the program", pause=0.01)
+        caller.send_signal(signal.SIGKILL)
+    eventually(lambda: processes_with(tmp_path) == {}, "its end", pause=0.01)
+
+
+def _running(folder: Path) -> list[str]:
+    """Return the commands with the folder, without those that only set limits."""
+    return [one for one in processes_with(folder).values() if "pdeathsig" not in one]

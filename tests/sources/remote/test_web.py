@@ -1,0 +1,287 @@
+"""One deadline, credentials for one host, and no address that is forbidden: on real connections."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+
+from applyprune.errors import InputError
+from applyprune.model.addresses import AddressRules
+from applyprune.sources.remote.fetch_errors import (
+    AuthenticationFailed,
+    FetchFailed,
+)
+from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.remote.web import open_web
+from tests.support.tls_site import Answer, files_of, site
+
+if TYPE_CHECKING:
+    from tests.support.tls_site import Call, Site
+
+LOOPBACK = AddressRules((ipaddress.ip_network("127.0.0.1/32"),))
+
+
+def get(
+    url: str,
+    ca: bytes,
+    *,
+    authorization: str = "",
+    credentials: Credentials | None = None,
+    addresses: AddressRules | None = None,
+    timeout: float = 10.0,
+) -> bytes:
+    with (
+        open_web(
+            url,
+            timeout=timeout,
+            credentials=credentials or Credentials(ca=ca),
+            addresses=addresses,
+        ) as web,
+        web.request("GET", url, authorization=authorization) as reply,
+    ):
+        assert reply.status == 200, reply.status
+        return reply.read(2**20)
+
+
+def failure(url: str, ca: bytes, **options: object) -> InputError:
+    with pytest.raises(InputError) as caught:
+        get(url, ca, **options)  # type: ignore[arg-type]
+    return caught.value
+
+
+def moved(to: str) -> Answer:
+    return Answer(302, headers={"Location": to})
+
+
+def test_authorization_goes_to_its_host_only(web_site: Site) -> None:
+    """Not to another name of the same machine, and again to its own."""
+    web_site.answers |= {
+        "/a": lambda _: moved("/b"),
+        "/b": lambda _: moved(f"{web_site.other_url}/c"),
+        "/c": lambda _: moved(f"{web_site.url.upper().replace('HTTPS', 'https')}/d"),
+        "/d": lambda _: Answer(body=b"x"),
+    }
+    assert get(f"{web_site.url}/a", web_site.ca, authorization="Bearer x") == b"x"
+    sent = [call.headers.get("Authorization", "") for call in web_site.calls]
+    assert sent == ["Bearer x", "Bearer x", "", "Bearer x"]
+
+
+def test_authorization_goes_to_its_port_only(web_site: Site, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    with site(files_of(tmp_path), authority=web_site.authority) as other:
+        web_site.answers["/a"] = lambda _: moved(f"{other.url}/a")
+        assert get(f"{web_site.url}/a", web_site.ca, authorization="Bearer x") == b"x"
+        assert "Authorization" not in other.calls[0].headers
+
+
+def test_login_in_a_redirect_is_not_used(web_site: Site) -> None:
+    """A server cannot make us send what it wants to another one."""
+    web_site.answers |= {
+        "/a": lambda _: moved(web_site.other_url.replace("//", "//me:hunter2@") + "/b"),
+        "/b": lambda _: Answer(body=b"x"),
+    }
+    assert get(f"{web_site.url}/a", web_site.ca) == b"x"
+    assert "Authorization" not in web_site.calls[1].headers
+
+
+def test_cookies_are_never_sent_back(web_site: Site) -> None:
+    web_site.answers |= {
+        "/a": lambda _: Answer(302, headers={"Location": "/b", "Set-Cookie": "a=b"}),
+        "/b": lambda _: Answer(body=b"x"),
+    }
+    get(f"{web_site.url}/a", web_site.ca)
+    assert "Cookie" not in web_site.calls[1].headers
+
+
+def test_five_redirects_are_followed_and_no_more(web_site: Site) -> None:
+    for number in range(6):
+        web_site.answers[f"/{number}"] = lambda call: moved(f"/{int(call.path[1:]) + 1}")
+    web_site.answers["/6"] = lambda _: Answer(body=b"x")
+    assert get(f"{web_site.url}/1", web_site.ca) == b"x"
+    assert failure(f"{web_site.url}/0", web_site.ca).message == "more than 5 redirects"
+
+
+def test_only_reading_requests_follow_redirects(web_site: Site) -> None:
+    web_site.answers["/a"] = lambda _: moved("/b")
+    url = f"{web_site.url}/a"
+    with (
+        open_web(url, timeout=10, credentials=Credentials(ca=web_site.ca)) as web,
+        web.request("PUT", url, body=b"x") as reply,
+    ):
+        assert reply.status == 302
+    assert len(web_site.calls) == 1
+
+
+def test_client_certificate_is_shown_to_its_host_only(tmp_path: Path) -> None:
+    clients = trustme.CA()
+    issued = clients.issue_cert("client.example")
+    (tmp_path / "a").write_bytes(b"x")
+    with site(files_of(tmp_path), clients=clients) as one:
+        credentials = Credentials(
+            ca=one.ca,
+            certificate=issued.cert_chain_pems[0].bytes(),
+            key=issued.private_key_pem.bytes(),
+        )
+        one.answers["/r"] = lambda _: moved(f"{one.other_url}/a")
+        assert get(f"{one.url}/r", b"", credentials=credentials) == b"x"
+        assert [call.certificate for call in one.calls] == ["client.example", ""]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (Credentials(ca=b"no PEM"), "the source's CA is not a PEM certificate"),
+        (Credentials(certificate=b"hunter2", key=b"hunter2"), "client certificate and its key"),
+    ],
+)
+def test_unusable_certificates_are_reported(
+    web_site: Site, wrong: Credentials, expected: str
+) -> None:
+    error = failure(f"{web_site.url}/a", b"", credentials=wrong)
+    assert isinstance(error, AuthenticationFailed)
+    assert expected in error.message
+    assert "hunter2" not in str(error)
+
+
+def test_expired_certificate_is_refused(tmp_path: Path) -> None:
+    with site(files_of(tmp_path), expired=True) as one:
+        error = failure(f"{one.url}/a", one.ca)
+        assert one.calls == []
+    assert isinstance(error, FetchFailed)
+    assert error.message == f"the certificate of {one.host} is not trusted"
+    assert error.reason == "certificate has expired"
+
+
+def test_own_ca_replaces_those_of_the_system(web_site: Site) -> None:
+    error = failure(f"{web_site.url}/a", trustme.CA().cert_pem.bytes())
+    assert error.message == f"the certificate of {web_site.host} is not trusted"
+    assert "SSL_CERT_FILE" in error.hint
+    assert web_site.calls == []
+
+
+def test_busy_server_is_asked_again(web_site: Site) -> None:
+    answers = [Answer(status) for status in (429, 502, 503, 504)]
+    web_site.answers["/a"] = lambda _: answers.pop(0) if answers else Answer(body=b"x")
+    assert get(f"{web_site.url}/a", web_site.ca) == b"x"
+    assert len(web_site.calls) == 5
+
+
+def test_retry_after_is_obeyed(web_site: Site) -> None:
+    answers = [Answer(429, headers={"Retry-After": "1"}), Answer(body=b"x")]
+    web_site.answers["/a"] = lambda _: answers.pop(0)
+    began = time.monotonic()
+    assert get(f"{web_site.url}/a", web_site.ca) == b"x"
+    assert time.monotonic() - began >= 1
+
+
+def test_longer_wait_than_the_deadline_is_an_error_at_once(web_site: Site) -> None:
+    web_site.answers["/a"] = lambda _: Answer(503, headers={"Retry-After": "3600"})
+    began = time.monotonic()
+    error = failure(f"{web_site.url}/a", web_site.ca)
+    assert error.message == "the server answered 503 Service Unavailable"
+    assert "it asks to wait 3600 s, and 10 s are left" in error.reason
+    assert time.monotonic() - began < 5
+    assert len(web_site.calls) == 1
+
+
+def test_server_that_stays_busy_ends_in_time(web_site: Site) -> None:
+    web_site.answers["/a"] = lambda _: Answer(503)
+    with (
+        open_web(web_site.url, timeout=0.5, credentials=Credentials(ca=web_site.ca)) as web,
+        web.request("GET", f"{web_site.url}/a") as reply,
+    ):
+        assert reply.status == 503
+    assert len(web_site.calls) < 8
+
+
+def test_dripping_server_times_out(web_site: Site) -> None:
+    """The time is for all requests: a byte now and then does not restart it."""
+    web_site.answers["/a"] = lambda _: Answer(body=bytes(1000), pause=0.05)
+    began = time.monotonic()
+    error = failure(f"{web_site.url}/a", web_site.ca, timeout=0.5)
+    assert "sent no complete response in 0.5 s" in error.reason
+    assert time.monotonic() - began < 3
+
+
+def test_connection_is_kept_for_the_next_request(web_site: Site) -> None:
+    """Also after a reply that nobody has read; a long one is not read for that."""
+    clients: list[str] = []
+    sizes = iter((10, 2**22, 10, 10))
+
+    def answer(call: Call) -> Answer:
+        clients.append(call.headers["User-Agent"])
+        return Answer(404, bytes(next(sizes)))
+
+    web_site.answers["/a"] = answer
+    with open_web(web_site.url, timeout=10, credentials=Credentials(ca=web_site.ca)) as web:
+        for _ in range(4):
+            with web.request("GET", f"{web_site.url}/a") as reply:
+                assert reply.status == 404
+        (pool,) = web._pools.values()
+        assert (pool.num_connections, pool.num_requests) == (2, 4)
+    assert clients[0].startswith("applyprune/")
+
+
+def test_full_disk_is_an_error_of_the_source(web_site: Site) -> None:
+    """The kernel's own: every write to this device fails so."""
+    web_site.answers["/a"] = lambda _: Answer(body=b"x")
+    with (
+        open_web(web_site.url, timeout=10, credentials=Credentials(ca=web_site.ca)) as web,
+        web.request("GET", f"{web_site.url}/a") as reply,
+        Path("/dev/full").open("wb", buffering=0) as full,
+        pytest.raises(FetchFailed) as caught,
+    ):
+        reply.save(full, 100)
+    assert caught.value.message == "what was fetched cannot be stored"
+    assert caught.value.reason == "No space left on device"
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.1", "2130706433", "0x7f000001"])
+def test_refused_address_is_not_connected_to(web_site: Site, host: str) -> None:
+    """However it is written; the message names the flag."""
+    port = web_site.host.rpartition(":")[2]
+    error = failure(f"https://{host}:{port}/a", web_site.ca, addresses=AddressRules())
+    assert isinstance(error, FetchFailed)
+    assert error.message == f"the name {host}:{port} means a loopback address"
+    assert error.reason == "nothing was sent"
+    assert "--allow-source-cidr" in error.hint
+    assert web_site.calls == []
+
+
+def test_redirect_to_a_refused_address_is_not_followed(web_site: Site) -> None:
+    """Each host is checked, not only the first one."""
+    port = web_site.host.rpartition(":")[2]
+    web_site.answers["/a"] = lambda _: moved(f"https://127.0.0.2:{port}/b")
+    error = failure(f"{web_site.other_url}/a", web_site.ca, addresses=LOOPBACK)
+    assert error.message == f"the name 127.0.0.2:{port} means a loopback address"
+    assert [call.path for call in web_site.calls] == ["/a"]
+
+
+def test_allowed_address_is_connected_to(web_site: Site) -> None:
+    web_site.answers["/a"] = lambda _: Answer(body=b"x")
+    assert get(f"{web_site.other_url}/a", web_site.ca, addresses=LOOPBACK) == b"x"
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[fe80::1]"])
+def test_proxy_is_not_asked_for_a_refused_address(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy resolves names itself, but an address needs no resolver."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
+    error = failure(f"https://{host}/a", b"", credentials=Credentials(), addresses=AddressRules())
+    assert "means a link-local address" in error.message
+
+
+def test_proxy_of_the_environment_may_be_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator has chosen it: the rules are for what others name."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
+    error = failure(
+        "https://manifests.example/a", b"", credentials=Credentials(), addresses=AddressRules()
+    )
+    assert "the proxy failed" in error.reason
+    assert "HTTPS_PROXY" in error.hint
