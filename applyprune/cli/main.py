@@ -81,6 +81,12 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
             "Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.",
         ),
     },
+    "Publish": {
+        "push": ListedCommand(
+            "applyprune.cli.commands.publish.push:push",
+            "Publish manifests as an artifact in an OCI registry, and print its digest.",
+        ),
+    },
     "Continuous": {
         "bundle": ListedCommand(
             "applyprune.cli.commands.bundles.bundle:bundle",

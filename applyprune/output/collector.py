@@ -32,6 +32,7 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.model.readiness_state import Readiness, Status
 from applyprune.model.reports.bundle import BundleStatus, LogLine
+from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
 from applyprune.planning.summary import verdict
 
@@ -91,8 +92,8 @@ class RunReport:
     """The result of a run.
 
     ``objects`` has a report for each object, ``plan`` is the plan, ``bundles`` and ``logs`` are
-    what was listed of Bundles, and ``warnings`` is what the user should know and fails nothing.
-    ``finished`` is None until the run has ended.
+    what was listed of Bundles, ``artifact`` is what was pushed, and ``warnings`` is what the user
+    should know and fails nothing. ``finished`` is None until the run has ended.
     """
 
     started: Started | None = None
@@ -102,6 +103,7 @@ class RunReport:
     runs: list[RunListed] = field(default_factory=list)
     bundles: list[BundleStatus] = field(default_factory=list)
     logs: list[LogLine] = field(default_factory=list)
+    artifact: ArtifactPushed | None = None
     warnings: list[Problem] = field(default_factory=list)
     mismatches: list[Mismatch] = field(default_factory=list)
     versions: VersionReport | None = None
@@ -187,6 +189,8 @@ class RunReport:
                 self._listed(event)
             case VersionReport():
                 self.versions = event
+            case ArtifactPushed():
+                self.artifact = event
             case Finished():
                 self.finished = event
             case _:

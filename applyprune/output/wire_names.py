@@ -48,6 +48,7 @@ from applyprune.model.reports.bundle import (
     LogLine,
     PendingObject,
 )
+from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
@@ -71,6 +72,7 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
         Explanation: "explanation",
         BundleStatus: "bundle",
         LogLine: "logLine",
+        ArtifactPushed: "artifact",
         VersionReport: "version",
         ErrorRaised: "error",
         Finished: "finished",
@@ -100,6 +102,8 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "problem": "problem",
             # A warning of the run names them.
             "rewritten": None,
+            # For the controller only: it tells its own writes from those of others.
+            "fingerprint": None,
         },
         ReadinessReported: {
             "ref": "ref",
@@ -264,6 +268,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "age": "age",
             "source": "source",
             "account": "serviceAccountName",
+            "kubeconfig": "kubeConfig",
             "applyset": "applySet",
             "inventory": "inventory",
             "revision": "lastAppliedRevision",
@@ -308,6 +313,12 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
             "level": "level",
             "message": "message",
             "fields": "fields",
+        },
+        ArtifactPushed: {
+            "artifact": "artifact",
+            "digest": "digest",
+            "objects": "objects",
+            "dry_run": "dryRun",
         },
         VersionReport: {
             "client": "client",

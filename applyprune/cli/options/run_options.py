@@ -101,7 +101,8 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             type=FILE,
             multiple=True,
             metavar="DIR",
-            help="A kustomization, built with kustomize or kubectl. Repeatable.",
+            help="A kustomization, built with kustomize or kubectl, or the address of one. "
+            "Repeatable.",
         ),
         click.option(
             "-f",
@@ -111,8 +112,9 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="PATH",
             help="A file, a folder (with everything below it, or built if it is a "
-            "kustomization), a quoted pattern with *, ? or **, an https:// URL, or -"
-            " for standard input. Repeatable.",
+            "kustomization), a quoted pattern with *, ? or **, an https:// URL of a document or "
+            "archive, git+https://HOST/REPO.git//PATH?ref=REF, git+ssh://…, oci://HOST/NAME:TAG, "
+            "or - for standard input. Repeatable.",
         ),
     )
 

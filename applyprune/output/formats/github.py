@@ -32,6 +32,7 @@ from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem
+from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
 from applyprune.model.text.display import shown, visible
 from applyprune.output.collector import UNREADY, RunReport
@@ -123,6 +124,8 @@ class GitHubPrinter:
                 self._line(f"{name} in namespace {namespace}: {objects} objects")
             case VersionReport(client=client, server=server):
                 self._line(f"applyprune {client}{f', server {server}' if server else ''}")
+            case ArtifactPushed(artifact=artifact):
+                self._line(artifact)
             case Explanation(ref=ref, verdict=verdict, reasons=reasons):
                 self._line(f"{ref}: {verdict}")
                 for reason in reasons:

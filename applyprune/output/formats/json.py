@@ -100,6 +100,7 @@ def document(report: RunReport) -> dict[str, Any]:
         "runs": [data(listed.run) for listed in report.runs],
         "bundles": [data(bundle) for bundle in report.bundles],
         "logs": [data(line) for line in report.logs],
+        "artifact": data(report.artifact),
         "warnings": data(report.warnings),
         "mismatches": data(report.mismatches),
         "pruneBlocked": data(report.prune_blocked),

@@ -32,6 +32,7 @@ from applyprune.model.identity import Ref, called
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.reports.bundle import BundleStatus, LogLine
+from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
 from applyprune.model.text.display import and_more
 from applyprune.output.printers import OutputTarget
@@ -104,6 +105,7 @@ class TextPrinter:
             RunListed: self._runs.append,
             BundleStatus: self._bundles.append,
             LogLine: self._log_line,
+            ArtifactPushed: self._pushed,
             ErrorRaised: self._error,
             Finished: self._finished,
         }
@@ -125,6 +127,9 @@ class TextPrinter:
 
     def _log_line(self, event: LogLine) -> None:
         self._target.out(log_text(event))
+
+    def _pushed(self, event: ArtifactPushed) -> None:
+        self._out(event.artifact)
 
     def _out(self, line: str) -> None:
         """Write one line; escape line ends in it."""

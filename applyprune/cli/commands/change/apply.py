@@ -19,7 +19,7 @@ from applyprune.cli.options.run_options import (
     yes_option,
 )
 from applyprune.errors import UsageError
-from applyprune.model.options import Mode, WaitMode
+from applyprune.model.options import Mode, WaitMode, rule_of_kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,10 +145,7 @@ def apply(
 
 
 def _rule(text: str) -> tuple[str, str]:
-    kind, equals, rule = text.partition("=")
-    if not (kind and equals and rule.strip()):
-        raise UsageError(
-            f"invalid rule --ready-when {text!r}",
-            hint="Write KIND.GROUP=EXPRESSION: certificate.cert-manager.io=self.status.ready",
-        )
-    return kind, rule
+    try:
+        return rule_of_kind(text)
+    except ValueError as error:
+        raise UsageError(f"invalid rule --ready-when {text!r}", hint=f"It {error}") from None

@@ -134,6 +134,15 @@ _IMAGE_NAME = re.compile(r"[A-Za-z0-9][\w./:@-]*", re.ASCII)
 _GRACE = re.compile(r"^( +- )--grace=.*$", re.MULTILINE)
 _NAMESPACE = "\nkind: Namespace\n"
 _BINDING = "kind: ClusterRoleBinding\nmetadata:\n  name: applyprune-controller\n"
+_EVERYWHERE = "kind: ClusterRole\nmetadata:\n  name: applyprune-controller-crd\n"
+"""The role whose binding stays one for the whole cluster."""
+_HOME = """\
+  # Read the UID of this cluster: in another one, it names the owner of a set.
+  - apiGroups: [""]
+    resources: [namespaces]
+    resourceNames: [kube-system]
+    verbs: [get]
+"""
 
 
 def installation(
@@ -181,6 +190,9 @@ def _documents(path: Path) -> list[str]:
 
 def _limited_to(document: str, watched_namespaces: Sequence[str]) -> Iterator[str]:
     """Yield a document, changed for a controller that handles some namespaces only."""
+    if _EVERYWHERE in document:
+        yield document + _HOME
+        return
     if _BINDING not in document:
         argument = f"--watch-namespaces={','.join(watched_namespaces)}"
         yield _GRACE.sub(rf"\g<0>\n\g<1>{argument}", document)

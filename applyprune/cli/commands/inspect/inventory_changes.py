@@ -294,12 +294,18 @@ def release(
 
 
 def _is_active(cluster: KubernetesClient, owner: str) -> bool:
-    """Return whether a Bundle exists and is not suspended; raises NotServed if nobody can know."""
+    """Return whether a Bundle exists and is not suspended; raises NotServed if nobody can know.
+
+    A Bundle of another cluster cannot be asked for, and does not take a set over again.
+    """
     from applyprune.errors import NotFound, NotServed
     from applyprune.model.identity import Ref
+    from applyprune.model.inventory import OF_CLUSTER
     from applyprune.model.live import LiveObject
     from applyprune.model.resources import BUNDLES, DEFINITIONS
 
+    if OF_CLUSTER in owner:
+        return False
     namespace, _, bundle = owner.removeprefix(f"{BUNDLES.kind} ").partition("/")
     try:
         live = cluster.get(BUNDLES, Ref(BUNDLES.group, BUNDLES.kind, namespace, bundle), full=True)

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,6 +102,8 @@ _KINDS_OF_SHOP = (
     "deployments,services,pdb,networkpolicies,ingresses,cronjobs,configmaps,serviceaccounts"
 )
 _GET_OBJECTS = f"kubectl get {_KINDS_OF_SHOP} -n shop -l applyset.kubernetes.io/part-of"
+_URL = "http://catalogue:8080"
+_PATCH = """kubectl patch configmap storefront -n shop -p '{{"data":{{"CATALOGUE_URL":"{}"}}}}'"""
 _WAIT_READY = "kubectl wait bundle/shop -n shop --for=condition=Ready --timeout=60s"
 
 
@@ -137,6 +140,30 @@ def _bundle_life(shell: Shell) -> None:
     shell.run("kubectl get bundles -n shop", contains="Applied")
     shell.run(_GET_OBJECTS, contains="cronjob.batch/nightly-report")
 
+    shell.comment("Somebody changes an object: the controller sets it back at once.")
+    shell.run(_PATCH.format("http://elsewhere"))
+    back = f"--for=jsonpath={{.data.CATALOGUE_URL}}={_URL} --timeout=10s"
+    shell.run(f"kubectl wait configmap/storefront -n shop {back}", contains="condition met")
+    reverted = "kubectl get events -n shop --field-selector involvedObject.kind=Bundle"
+    shell.run(reverted, contains="reverted 1 field that kubectl-patch had changed")
+
+    shell.comment(
+        "A script changes it again and again: after five reverts the controller gives way, leaves "
+        "that object alone, and says what would end this."
+    )
+    with shell.again_and_again(_PATCH.format("http://fight-{}")):
+        contended = "--for=jsonpath={.status.contention[0].theirs} --timeout=60s"
+        shell.run(f"kubectl wait bundle/shop -n shop {contended}")
+    shell.run("kubectl get bundle shop -n shop", contains="Contended")
+    condition = '{.status.conditions[?(@.type=="Drifted")].message}'
+    message = shell.output_of(f"kubectl get bundle shop -n shop -o 'jsonpath={condition}'")
+    if "ignoreFields" not in message:
+        raise demo_failed("the condition Drifted", "it does not say what would end this")
+
+    shell.comment("The script is stopped. Ask for the manifest's value again.")
+    shell.run("applyprune bundle reconcile shop -n shop --wait", contains="ready")
+    shell.run(f"kubectl wait configmap/storefront -n shop {back}", contains="condition met")
+
     shell.comment("Change it: a new image, and no CronJob, which is pruned.")
     shell.run("kubectl apply -f v2.yaml")
     shell.run("kubectl wait cronjob/nightly-report -n shop --for=delete --timeout=60s")
@@ -148,7 +175,7 @@ def _bundle_life(shell: Shell) -> None:
     )
     shell.run("kubectl apply -f v3.yaml")
     shell.run("kubectl wait bundle/shop -n shop --for=condition=PruneBlocked --timeout=60s")
-    shell.run("kubectl get bundle shop -n shop -o wide", contains="it would delete 6 objects")
+    shell.run("kubectl get bundle shop -n shop -o wide", contains="6 to prune")
     shell.run("kubectl get deployment storefront -n shop", contains="2/2")
 
     shell.comment("The command line cannot interfere: the set belongs to the Bundle.")
@@ -181,6 +208,8 @@ class Shell:
 
     plane: Plane
     folder: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """What the commands have in their environment beside that of this process."""
 
     def comment(self, text: str) -> None:
         """Print a comment."""
@@ -243,6 +272,32 @@ class Shell:
                 command, f"its exit code is {reply.returncode}, or it printed nothing"
             )
         return reply.stdout.strip()
+
+    @contextmanager
+    def again_and_again(self, command: str) -> Iterator[None]:
+        """Run a command each second, with another number in place of ``{}``, until the end."""
+        self.echo_command(f"while sleep 1; do {command.replace('{}', '$RANDOM')}; done &")
+        ended = Event()
+
+        def repeat() -> None:
+            number = 0
+            while not ended.wait(1.0):
+                number += 1
+                subprocess.run(
+                    self._arguments(command.replace("{}", str(number))),
+                    env=self._environment(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    check=False,
+                )
+
+        thread = Thread(target=repeat, name="applyprune-demo")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     @contextmanager
     def in_the_background(self, command: str, *, user: str, log: Path) -> Iterator[None]:
@@ -315,7 +370,9 @@ class Shell:
         program, *arguments = shlex.split(command)
         if program == "applyprune":
             return [sys.executable, "-m", "applyprune", *arguments]
-        return [str(self.plane.kubectl), *arguments]
+        if program == "kubectl":
+            return [str(self.plane.kubectl), *arguments]
+        return [program, *arguments]
 
     def _environment(self) -> dict[str, str]:
         # Without the user's own variables for clusters and kubectl. The caches are in the plane's
@@ -327,6 +384,7 @@ class Shell:
             "KUBECONFIG": str(self.plane.kubeconfig),
             "KUBECACHEDIR": caches,
             "XDG_CACHE_HOME": caches,
+            **self.environ,
         }
 
 

@@ -107,6 +107,8 @@ def _fields(bundle: BundleStatus) -> Iterator[str]:
     if attempted not in {"", applied}:
         yield f"attempted revision: {attempted}"
     yield f"account: serviceaccount/{bundle.account}"
+    if bundle.kubeconfig is not None:
+        yield f"cluster: that of {bundle.kubeconfig.short}"
     inventory = bundle.inventory
     yield f"inventory: {inventory.short if inventory is not None else '-'}, set {bundle.applyset}"
     if bundle.objects is not None:
