@@ -6,17 +6,27 @@ generates the schema that a test compares with the CRD (``deploy/crd.yaml``) in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from pydantic import StrictBool, TypeAdapter, ValidationError, model_validator
+from pydantic import StrictBool, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from applyprune.controller.drift.drift_spec import ON_DRIFT, DriftPolicy, DriftSpec
-from applyprune.controller.spec_types import CAMEL, Label, MaxPrune, Name, Pointer, Seconds
-from applyprune.errors import ApplypruneError, UsageError
-from applyprune.model.inventory import Ownership
+from applyprune.controller.source_spec import Decryption, Source
+from applyprune.controller.spec_types import (
+    CAMEL,
+    Expression,
+    KindRule,
+    Label,
+    MaxPrune,
+    Name,
+    Pointer,
+    Seconds,
+)
+from applyprune.errors import UsageError
+from applyprune.model.inventory import OF_CLUSTER, Ownership
 from applyprune.model.live import LiveObject
 from applyprune.model.options import (
     Adopt,
@@ -28,6 +38,7 @@ from applyprune.model.options import (
     PruneOptions,
     WaitMode,
     WaitOptions,
+    rule_of_kind,
 )
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
@@ -35,14 +46,16 @@ from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.ownership.default_rules import DefaultRule
-from applyprune.planning.readiness.cel import compile_rule
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+    from applyprune.model.identity import Ref
     from applyprune.model.plan_values.field_writer import FieldWriter
 
 _CONCURRENCY = 8
+_TURN = 1.0
+"""Seconds that a reconcile may wait; then its worker serves another Bundle."""
 _MESSAGES = {
     "bool_type": "must be true or false",
     "dataclass_type": "must be an object",
@@ -71,27 +84,19 @@ class DeletionPolicy(StrEnum):
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
-class SourceRef:
-    """A ConfigMap or Secret whose values are manifests; without ``keys``, all values."""
+class SecretKeyRef:
+    """A Secret of the Bundle's namespace, and a key of it."""
 
     name: Name
-    keys: tuple[str, ...] = ()
+    key: str = ""
+    """Empty for ``value`` or, if that is missing, ``value.yaml``."""
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
-class Source:
-    """The source of the manifests: exactly one of the three fields is set."""
+class KubeConfig:
+    """How to reach another cluster."""
 
-    inline: str | None = field(default=None, repr=False)
-    config_map_refs: tuple[SourceRef, ...] = ()
-    secret_refs: tuple[SourceRef, ...] = ()
-
-    @model_validator(mode="after")
-    def _is_one(self) -> Self:
-        given = (self.inline is not None, bool(self.config_map_refs), bool(self.secret_refs))
-        if sum(given) != 1:
-            raise ValueError("give exactly one of inline, configMapRefs and secretRefs")
-        return self
+    secret_ref: SecretKeyRef
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -108,7 +113,7 @@ class Dependency:
     """A Bundle of the same namespace that must be ready first."""
 
     name: Name
-    ready_when: str = ""
+    ready_when: Expression = ""
     """A CEL expression; if it is empty, the condition Ready must be true."""
 
 
@@ -127,6 +132,7 @@ class Spec:
     """The spec of a Bundle; times are in seconds."""
 
     source: Source
+    decryption: Decryption | None = None
     interval: Seconds = 600.0
     retry_interval: Seconds = 30.0
     timeout: Seconds = 300.0
@@ -136,12 +142,15 @@ class Spec:
     approval: Approval = Approval.AUTOMATIC
     wait: StrictBool = False
     fail_fast: StrictBool = False
+    ready_when: tuple[KindRule, ...] = ()
     force_conflicts: StrictBool = False
     adopt: Adopt = Adopt.UNOWNED
     adopt_as: Ownership = Ownership.ADOPTED
     recreate: StrictBool = False
     helm_hooks: HelmHooks = HelmHooks.REFUSE
     target_namespace: Label = ""
+    kube_config: KubeConfig | None = None
+    """The cluster of the objects; None for that of the Bundle."""
     service_account_name: Name = "default"
     depends_on: tuple[Dependency, ...] = ()
     deletion_policy: DeletionPolicy = DeletionPolicy.MIRROR
@@ -165,11 +174,13 @@ class Bundle:
     """How many seconds each wait of this reconcile may take."""
     generation: int = 0
     """The number of changes of its spec."""
+    home: str = ""
+    """The UID of its cluster, if its objects are in another one."""
 
     @property
     def owner(self) -> str:
         """Return the Bundle's name as the owner in an inventory."""
-        return owner_name(self.namespace, self.name)
+        return owner_name(self.namespace, self.name) + (self.home and f"{OF_CLUSTER}{self.home}")
 
     @property
     def deletion_policy(self) -> DeletionPolicy:
@@ -181,8 +192,11 @@ class Bundle:
 
     @property
     def has_secret_source(self) -> bool:
-        """Return whether the manifests come from a Secret: no message may show a value of them."""
-        return bool(self.spec.source.secret_refs)
+        """Return whether the manifests are confidential: no message may show a value of them.
+
+        They come from a Secret, or are decrypted.
+        """
+        return bool(self.spec.source.secret_refs) or self.spec.decryption is not None
 
     @property
     def target(self) -> ApplySetIdentity:
@@ -205,11 +219,15 @@ class Bundle:
         approved: str = "",
         source: str = "",
         contended: frozenset[FieldWriter] = frozenset(),
+        corrects: frozenset[Ref] = frozenset(),
+        tries_rewritten: bool = False,
     ) -> Options:
         """Return the options of a run.
 
         ``approved`` is the value of the annotation, and ``source`` the version of the source.
-        ``contended`` are the managers that win if they have changed their fields again.
+        ``contended`` are the managers that win if they have changed their fields again. With
+        ``corrects``, the run is about the drift of these objects only. With ``tries_rewritten``,
+        it sends again what admission has rewritten.
         """
         spec = self.spec
         approved = approved if is_digest(approved) else ""
@@ -227,6 +245,8 @@ class Bundle:
             approved_plan=approved,
             source=source,
             contended=contended if spec.drift.policy is DriftPolicy.CORRECT else frozenset(),
+            corrects=corrects,
+            tries_rewritten=tries_rewritten,
             apply=ApplyOptions(
                 adopt=spec.adopt,
                 on_drift=ON_DRIFT[spec.drift.policy],
@@ -246,7 +266,10 @@ class Bundle:
             wait=WaitOptions(
                 WaitMode.ALL if spec.wait else WaitMode.AUTO,
                 timeout=self.timeout,
+                turn=_TURN,
                 fail_fast=spec.fail_fast,
+                # A removal waits for nothing to be ready, and their kinds may be gone.
+                ready_when=() if removes else tuple(map(rule_of_kind, spec.ready_when)),
             ),
         )
 
@@ -301,19 +324,6 @@ def _faults(bundle: Bundle) -> list[str]:
         _ = bundle.target
     except UsageError as error:
         faults.append(f"{error.message}: {error.reason}")
-    for dependency in bundle.spec.depends_on:
-        if dependency.name == bundle.name:
-            faults.append("spec.dependsOn: a Bundle cannot depend on itself")
-        if dependency.ready_when:
-            faults += _rule_fault(dependency)
+    if any(dependency.name == bundle.name for dependency in bundle.spec.depends_on):
+        faults.append("spec.dependsOn: a Bundle cannot depend on itself")
     return faults
-
-
-def _rule_fault(dependency: Dependency) -> list[str]:
-    try:
-        compile_rule(dependency.ready_when, where=f"spec.dependsOn {dependency.name}")
-    except ApplypruneError as error:
-        return [
-            f"{error.location}: {error.message}" + (f": {error.reason}" if error.reason else "")
-        ]
-    return []

@@ -8,7 +8,7 @@ from typing import Any
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.constants import FINALIZER, Key
-from applyprune.errors import Conflict, NotFound
+from applyprune.errors import Conflict, Interrupted, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES
@@ -46,8 +46,9 @@ class BundleObjects:
     def write_status(self, live: LiveObject, status: Mapping[str, Any]) -> LiveObject | None:
         """Store a Bundle's status and return the Bundle as stored; None when it is gone.
 
-        Nothing is sent when the status has not changed. Only the controller writes the status, so
-        after a conflict it is sent again on top of the other change.
+        Nothing is sent when the status has not changed. After a conflict it is sent again on top of
+        the other change. Raises Interrupted when that was a change of the status: then another
+        replica has reconciled the Bundle meanwhile, and knows more.
         """
         current: LiveObject | None = live
         for _ in range(_TRIES):
@@ -55,6 +56,8 @@ class BundleObjects:
                 return None
             if status_of(current) == status:
                 return current
+            if status_of(current) != status_of(live):  # guard: status-overtaken
+                raise Interrupted(0)
             body = {**(current.body or {}), "status": status}
             try:
                 return self.client.replace(BUNDLES, live.ref, body, subresource="status")

@@ -1,4 +1,4 @@
-"""Names in the API: the finalizer, conditions and reasons.
+"""Names in the API: the finalizer, conditions and reasons; and what all clients share.
 
 Reasons are part of the API: alerts and scripts compare them.
 """
@@ -14,10 +14,12 @@ Key: TypeAlias = tuple[str, str]
 FINALIZER = "applyprune.dev/finalizer"
 """On a Bundle: the controller has not yet removed the Bundle's objects."""
 COMPONENT = "applyprune-controller"
-"""The controller's name in Events, and the name of its Lease."""
+"""The controller's name in Events."""
 
 RUN = "applyprune.dev/run"
 """On an Event: the ID of the run that it is about."""
+RETRY_BUDGET = 10.0
+"""Seconds after its first failure in which a request may be sent again."""
 
 
 class Condition(StrEnum):
@@ -36,16 +38,28 @@ class Reason(StrEnum):
     APPLIED = "Applied"
     NOTHING_TO_DO = "NothingToDo"
     PROGRESSING = "Progressing"
+    FETCHING = "Fetching"
     RETRYING = "Retrying"
     SUSPENDED = "Suspended"
     INVALID_SPEC = "InvalidSpec"
     INVALID_SOURCE = "InvalidSource"
     SOURCE_NOT_FOUND = "SourceNotFound"
+    FETCH_FAILED = "FetchFailed"
+    AUTHENTICATION_FAILED = "AuthenticationFailed"
+    VERIFICATION_FAILED = "VerificationFailed"
+    PATH_NOT_FOUND = "PathNotFound"
+    SOURCE_TOO_LARGE = "SourceTooLarge"
+    DECRYPTION_FAILED = "DecryptionFailed"
     SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound"
     KIND_NOT_FOUND = "KindNotFound"
     DEPENDENCY_NOT_READY = "DependencyNotReady"
     FORBIDDEN = "Forbidden"
     UNREACHABLE = "Unreachable"
+    INVALID_KUBE_CONFIG = "InvalidKubeConfig"
+    KUBE_CONFIG_NOT_FOUND = "KubeConfigNotFound"
+    CLUSTER_UNREACHABLE = "ClusterUnreachable"
+    CLUSTER_CHANGED = "ClusterChanged"
+    NAMESPACE_NOT_FOUND = "NamespaceNotFound"
     API_ERROR = "ApiError"
     APPLY_FAILED = "ApplyFailed"
     CONFLICTS = "Conflicts"
@@ -59,6 +73,7 @@ class Reason(StrEnum):
     REMOVED = "Removed"
     REMOVAL_INCOMPLETE = "RemovalIncomplete"
     SERVER_WARNING = "ServerWarning"
+    RECONCILE_LIMIT_EXCEEDED = "ReconcileLimitExceeded"
     NO_DRIFT = "NoDrift"
     DRIFT_DETECTED = "DriftDetected"
     DRIFT_IGNORED = "DriftIgnored"
@@ -66,10 +81,22 @@ class Reason(StrEnum):
     CHANGED_BY_ADMISSION = "ChangedByAdmission"
 
 
+class Limit(StrEnum):
+    """A limit of one reconcile; its value is the word in conditions and metrics."""
+
+    MEMORY = "memory"
+    CPU = "cpu"
+    TIME = "time"
+    CRASH = "crash"
+    """No limit of the controller: its process has ended, and nobody knows why."""
+
+
 STALLING = frozenset(
     {
         Reason.INVALID_SPEC,
         Reason.INVALID_SOURCE,
+        Reason.INVALID_KUBE_CONFIG,
+        Reason.CLUSTER_CHANGED,
         Reason.PRUNE_REFUSED,
         Reason.INVENTORY_OWNED,
         Reason.INVENTORY_UNREADABLE,
@@ -83,6 +110,27 @@ MISSING = frozenset(
         Reason.SERVICE_ACCOUNT_NOT_FOUND,
         Reason.KIND_NOT_FOUND,
         Reason.FORBIDDEN,
+        Reason.KUBE_CONFIG_NOT_FOUND,
+        Reason.CLUSTER_UNREACHABLE,
+        Reason.NAMESPACE_NOT_FOUND,
     }
 )
 """The reasons that end when somebody creates what is missing, perhaps where no watch shows it."""
+NO_CLUSTER = frozenset(
+    {
+        Reason.INVALID_KUBE_CONFIG,
+        Reason.KUBE_CONFIG_NOT_FOUND,
+        Reason.CLUSTER_UNREACHABLE,
+        Reason.CLUSTER_CHANGED,
+        Reason.NAMESPACE_NOT_FOUND,
+    }
+)
+"""The reasons for which nobody reaches the objects of a Bundle in another cluster."""
+
+
+class DriftPolicy(StrEnum):
+    """What happens to what others have changed since the last apply."""
+
+    CORRECT = "Correct"
+    REPORT = "Report"
+    IGNORE = "Ignore"

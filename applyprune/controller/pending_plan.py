@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
-from applyprune.controller.bundle import Bundle
 from applyprune.controller.constants import Reason
 from applyprune.controller.result import RunResult
 from applyprune.model.identity import Ref
@@ -20,6 +19,9 @@ from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
 from applyprune.planning.annotations import APPROVE
 from applyprune.planning.approval.digests import is_digest
+
+if TYPE_CHECKING:
+    from applyprune.controller.bundle import Bundle
 
 SHOWN = 20
 _DIGITS = len("sha256:") + 12

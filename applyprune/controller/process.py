@@ -1,51 +1,57 @@
-"""The controller process: leader election, watches, workers and shutdown."""
+"""The controller's main process: its share of the Bundles, watches, queue, health and shutdown.
+
+It reads no manifest. Worker processes reconcile the Bundles.
+"""
 
 from __future__ import annotations
 
-import os
 import platform
-import tempfile
+import re
+import secrets
 import threading
 import time
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport.transport import Transport
 from applyprune.controller.bundle_client import BundleObjects
-from applyprune.controller.constants import COMPONENT
-from applyprune.controller.reconcile.reconciler import Reconciler
+from applyprune.controller.constants import RETRY_BUDGET
+from applyprune.controller.dispatcher import Dispatcher
+from applyprune.controller.fetch_dispatcher import FetchDispatcher
+from applyprune.controller.fetching.cache_folder import cache_folder
+from applyprune.controller.fetching.source_settings import SourceSettings
 from applyprune.controller.reconcile.report import Reporter
-from applyprune.controller.result import error_message
+from applyprune.controller.replicas.membership import Membership
+from applyprune.controller.replicas.own_lease import OwnLease
+from applyprune.controller.replicas.rendezvous import Replica
+from applyprune.controller.replicas.share import Share
 from applyprune.controller.runtime.event_recorder import EventRecorder
 from applyprune.controller.runtime.health import Health
-from applyprune.controller.runtime.impersonation import Impersonation, refuse_impersonated
-from applyprune.controller.runtime.leader_election import LeaderElection
+from applyprune.controller.runtime.impersonation import refuse_impersonated
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.runtime.metrics import Metrics
 from applyprune.controller.runtime.server import Probes, serving
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.controller.workers.limits import Limits
+from applyprune.controller.workers.worker import WorkerSettings
+from applyprune.controller.workers.worker_handle import WorkerHandle, worker_context
 from applyprune.engine.cancellation import Cancellation
-from applyprune.errors import (
-    ApplypruneError,
-    Interrupted,
-    LeaseLost,
-    NotServed,
-    UsageError,
-    problems_of,
-)
-from applyprune.model.identity import Ref
-from applyprune.model.resources import BUNDLES, LEASES
+from applyprune.errors import NotServed, UsageError
+from applyprune.model.addresses import AddressRules
+from applyprune.model.resources import BUNDLES
 
 if TYPE_CHECKING:
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
 
-_BUDGET = 10.0
 _LONG = 3600.0
+_LONGEST_LOOK = 660.0
+"""Seconds for one look at a source; what the source itself may take is less."""
+_LONGEST_NODE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,50 +63,62 @@ class Settings:
     listen: tuple[str, int]
     """The address and port of the probes and metrics."""
     lease_namespace: str
-    """The namespace of the Lease."""
+    """The namespace of the replicas' Leases."""
     namespaces: tuple[str, ...] = ()
     """The namespaces of the Bundles; empty for all namespaces."""
-    workers: int = 8
-    """The number of Bundles to reconcile in parallel."""
+    workers: int = 4
+    """The number of worker processes."""
+    limits: Limits = field(default_factory=Limits)
+    """What one reconcile may use."""
     lease: float = 15.0
-    """The duration of the Lease; 0 means no leader election."""
+    """The duration of this replica's Lease; 0 means that it serves all Bundles alone."""
     grace: float = 25.0
     """How long a shutdown may take."""
+    log_level: str = "info"
+    addresses: AddressRules = field(default_factory=AddressRules)
+    """Which addresses other clusters may have."""
+    source_addresses: AddressRules = field(default_factory=AddressRules)
+    """Which addresses the hosts of sources may have."""
+    source_cache: int = 1 << 30
+    """Bytes on the disk for fetched sources."""
+    fetch_workers: int = 4
+    """The number of worker processes that read sources on other hosts."""
 
 
 def serve(settings: Settings, cancellation: Cancellation) -> int:
-    """Run until the process is cancelled or the Lease is lost; return the exit code.
+    """Run until the process is cancelled; return the exit code.
 
-    Raises AccessError without a server or without the right to its Bundles, UsageError without the
-    CRD, and LeaseLost when another replica has taken over.
+    Raises AccessError without a server or without the right to its Bundles, and UsageError without
+    the CRD.
     """
     refuse_impersonated(settings.access)
     metrics = Metrics()
-    identity = f"{platform.node()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+    identity = new_identity(platform.node())
     with ExitStack() as ends:
         transport = Transport(
             settings.access,
             pool_size=settings.workers + 4,
-            retry_budget=_BUDGET,
+            retry_budget=RETRY_BUDGET,
             trace=metrics.traced,
             agent=identity,
         )
         ends.callback(transport.close)
-        cache = _cache(ends)
+        cache = ends.enter_context(cache_folder())  # without it, only time is lost
         client = KubernetesClient(transport, settings.access.server, cache=cache)
         _check_crd(client, settings)
         service = _Process(settings, identity, cancellation, metrics, client, cache)
+        # Whatever ends this process: Python waits for the processes that it has started.
+        ends.callback(service.dispatcher.kill)
         address = ends.enter_context(serving(settings.listen, metrics, service.probes))
-        LOG.info("controller started", extra=fields(listen=f"{address[0]}:{address[1]}"))
+        listens = f"{address[0]}:{address[1]}"
+        LOG.info("controller started", extra=fields(listen=listens, replica=identity))
         return service.run()
 
 
-def _cache(ends: ExitStack) -> Path | None:
-    """Return a folder for discovery documents; None if none can be written."""
-    try:
-        return Path(ends.enter_context(tempfile.TemporaryDirectory(prefix="applyprune-")))
-    except OSError:
-        return None  # without a cache, only time is lost
+def new_identity(node: str) -> str:
+    """Return a new name for this replica, as a Lease may have it; it begins with the Pod's name."""
+    words = re.sub(r"[^a-z0-9]+", "-", node.lower())[:_LONGEST_NODE].strip("-")
+    return f"{words or 'replica'}-{uuid.uuid4().hex[:8]}"
 
 
 def _check_crd(client: KubernetesClient, settings: Settings) -> None:
@@ -123,31 +141,67 @@ class _Process:
     metrics: Metrics
     client: KubernetesClient
     cache: Path | None
-    queue: WorkQueue = field(default_factory=WorkQueue)
+    queue: WorkQueue = field(init=False)
     watches: Watches = field(init=False)
-    reconciler: Reconciler = field(init=False)
-    leading: bool = False
+    dispatcher: Dispatcher = field(init=False)
+    share: Share = field(init=False)
+    membership: Membership | None = field(init=False)
     threads: list[threading.Thread] = field(default_factory=list)
     health: Health = field(init=False)
 
     def __post_init__(self) -> None:
-        impersonation = Impersonation(
-            self.settings.access, self.client, self.cache, self.metrics.traced, self.identity
-        )
+        settings = self.settings
+        self.share = Share(Replica(self.identity, settings.namespaces))
+        self.queue = WorkQueue(settings.workers)
         self.watches = Watches(
-            self.queue, self.client, impersonation.connect, self.settings.namespaces
+            self.queue, self.client, settings.access, self.identity, settings.namespaces
         )
-        self.health = Health(self.queue, self.watches)
         bundles = BundleObjects(self.client)
-        self.reconciler = Reconciler(
-            bundles=bundles,
-            impersonation=impersonation,
-            watches=self.watches,
-            reporter=Reporter(bundles, EventRecorder(self.client), self.metrics),
-            stop=self.cancellation,
+        context = worker_context()
+        worker = WorkerSettings(
+            settings.access,
+            self.cache,
+            self.identity,
+            settings.log_level,
+            settings.limits,
+            settings.addresses,
+            self._sources(),
         )
-        self.watches.moved = self.reconciler.cut_off
+        # A look at a source has a deadline of its own.
+        fetcher = replace(worker, limits=replace(settings.limits, time=_LONGEST_LOOK))
+        fetches = FetchDispatcher(
+            self.queue, tuple(WorkerHandle(context, fetcher) for _ in range(settings.fetch_workers))
+        )
+        self.dispatcher = Dispatcher(
+            self.queue,
+            self.watches,
+            self.metrics,
+            bundles,
+            Reporter(bundles, EventRecorder(self.client), self.identity),
+            tuple(WorkerHandle(context, worker) for _ in range(settings.workers)),
+            self.share,
+            fetches,
+        )
+        self.health = Health(self.queue, self.watches, busy_since=self.dispatcher.busy_since)
+        self.membership = self._membership()
+        if self.membership is not None:
+            self.health.idle = self.membership.idle
+        self.watches.serves = self.share.serves
+        self.watches.moved = self.dispatcher.cut_off
+        self.metrics.watch_health(self.health.unserved)
         self.metrics.watch_queue(self.queue)
+        self.metrics.watch_share(lambda: len(self.share.replicas), lambda: self.watches.served)
+
+    def _sources(self) -> SourceSettings | None:
+        """Return how sources on other hosts are read; None if nothing can be written."""
+        if self.cache is None:
+            return None
+        return SourceSettings(
+            self.cache / "sources",
+            self.settings.source_cache,
+            secrets.token_bytes(32),
+            self.settings.source_addresses,
+        )
 
     @property
     def probes(self) -> Probes:
@@ -156,47 +210,38 @@ class _Process:
         return {"/livez": health.broken, "/healthz": health.unserved, "/readyz": self.unready}
 
     def unready(self) -> str:
-        """Return why it neither works nor waits to become the leader; empty if it does."""
+        """Return why it cannot serve its share of the Bundles now; empty if it can."""
         if self.cancellation.requested:
             return "it is stopping"
-        return "the Bundles are not listed yet" if self.leading and not self.watches.synced else ""
+        if not self.watches.synced:
+            return "the Bundles are not listed yet"
+        return self.health.idle(0.0)
 
     def run(self) -> int:
-        """Wait for leadership, work, and shut down in order."""
-        election = self._election()
-        if election is not None and not election.acquire(self.cancellation, _log_lease_error):
-            return 0
-        self.leading = True
-        self.metrics.leader.set(1)
-        LOG.info("leading", extra=fields(identity=self.identity))
+        """Serve Bundles, and shut down in order."""
+        if self.membership is None:
+            self.share.divide([self.share.replica])
         self._start()
-        try:
-            if election is None:
-                while not self.cancellation.wait(_LONG):
-                    pass
-            else:
-                election.keep(self.cancellation, _log_lease_error)
-        except LeaseLost as error:
-            LOG.error("leadership lost", extra=fields(error=error.message))
-            self.cancellation.request(0)
-            self._end()
-            raise
-        if self._end() and election is not None:
-            election.release()
+        if self.membership is None:
+            while not self.cancellation.wait(_LONG):
+                pass
+        else:
+            self.membership.keep(self.cancellation)
+        if self._end() and self.membership is not None:
+            self.membership.leave()
         LOG.info("controller stopped")
         return 0
 
-    def _election(self) -> LeaderElection | None:
-        if not self.settings.lease:
+    def _membership(self) -> Membership | None:
+        duration = self.settings.lease
+        if not duration:
             return None
-        ref = Ref(LEASES.group, LEASES.kind, self.settings.lease_namespace, COMPONENT)
         # A separate transport: a renewal must not wait for a connection that a reconcile uses.
         access = self.settings.access
-        transport = Transport(
-            access, pool_size=2, retry_budget=self.settings.lease / 3, agent=self.identity
-        )
+        transport = Transport(access, pool_size=2, retry_budget=duration / 3, agent=self.identity)
         client = KubernetesClient(transport, access.server)
-        return LeaderElection(client, ref, self.identity, self.settings.lease)
+        own = OwnLease(client, self.share.replica, self.settings.lease_namespace, duration)
+        return Membership(own, self.share, self.dispatcher.divide, self.health.can_serve)
 
     def _start(self) -> None:
         self.watches.open()
@@ -206,18 +251,17 @@ class _Process:
             name="applyprune-news",
             daemon=True,
         )
-        workers = [
-            threading.Thread(target=self._work, name=f"applyprune-worker-{number}", daemon=True)
-            for number in range(self.settings.workers)
+        self.threads = self.health.threads = [
+            attend,
+            *self.dispatcher.threads(),
+            *self.dispatcher.fetches.threads(),
         ]
-        self.threads = self.health.threads = [attend, *workers]
         for thread in self.threads:
             thread.start()
 
     def _end(self) -> bool:
         """Let running work finish; return whether all of it did within the grace period."""
-        self.queue.close()
-        self.reconciler.end()
+        self.dispatcher.end()
         until = time.monotonic() + self.settings.grace
         for thread in self.threads:
             thread.join(max(0.0, until - time.monotonic()))
@@ -226,36 +270,6 @@ class _Process:
             LOG.warning(
                 "stopped before all work had finished", extra=fields(grace=self.settings.grace)
             )
+        self.dispatcher.kill()
         self.watches.close()
         return ended
-
-    def _work(self) -> None:
-        thread = threading.current_thread().name
-        while (key := self.queue.get()) is not None:
-            self.health.busy_since[thread] = time.monotonic()
-            delay: float | None = None
-            try:
-                delay = self.reconciler.reconcile(key)
-            except Interrupted:
-                return
-            except ApplypruneError as error:
-                LOG.warning(
-                    "reconcile failed",
-                    extra=fields(
-                        namespace=key[0], bundle=key[1], error=error_message(problems_of(error))
-                    ),
-                )
-                delay = self.reconciler.failed(key)
-            except Exception:  # noqa: BLE001
-                # A bug that one Bundle triggers must not stop the work on all others.
-                LOG.exception("reconcile crashed", extra=fields(namespace=key[0], bundle=key[1]))
-                delay = self.reconciler.failed(key)
-            finally:
-                self.health.busy_since.pop(thread, None)
-                self.queue.done(key)
-            if delay is not None:
-                self.queue.add(key, delay)
-
-
-def _log_lease_error(error: ApplypruneError) -> None:
-    LOG.warning("the Lease cannot be reached", extra=fields(error=error.message))

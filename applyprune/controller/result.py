@@ -6,6 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from applyprune.controller.clusters.cluster_errors import (
+    ClusterChanged,
+    ClusterUnreached,
+    KubeConfigMissing,
+    NamespaceMissing,
+)
 from applyprune.controller.constants import Reason
 from applyprune.controller.secret_source import shown_parts
 from applyprune.errors import (
@@ -14,6 +20,7 @@ from applyprune.errors import (
     Forbidden,
     InputError,
     InputErrors,
+    InvalidKubeConfig,
     InventoryError,
     InventoryLocked,
     OwnedByBundle,
@@ -33,16 +40,29 @@ from applyprune.model.events import (
 )
 from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import ApplyFingerprint
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.readiness_state import Status
 from applyprune.model.text.display import and_more
 from applyprune.planning.desired import KindNotServed
+from applyprune.planning.schema.kind_names import UnknownKind
 
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
 )
 CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
+_PASSING = frozenset(
+    {
+        ProblemKind.API_ERROR,
+        ProblemKind.CONFLICT,
+        ProblemKind.EXPIRED,
+        ProblemKind.UNAVAILABLE,
+        ProblemKind.UNREACHABLE,
+    }
+)
 _MAX_MESSAGE = 400
+_EXIT_NOT_READY = 5
 _MAX_WARNINGS = 10
 _MAX_ERRORS = 900
 _NAMED = 3
@@ -56,6 +76,15 @@ class FailedObject:
     message: str
     kind: ProblemKind
     skipped: bool = False
+    hopeless: bool = False
+    """Whether more waiting cannot help."""
+    passing: bool = False
+    """Whether it may end without anybody: the server was busy, or somebody wrote in between."""
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it is only not ready, or not gone, yet."""
+        return self.kind is ProblemKind.NOT_READY and not self.hopeless
 
 
 @dataclass(slots=True)
@@ -64,6 +93,8 @@ class RunResult:
 
     secret: bool = False
     """Whether the source is a Secret: then no message shows a value of it."""
+    set_size: int | None = None
+    """How many objects the set has, if the run is about a part of it; None if about all of it."""
     run: str = ""
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     failing: dict[Ref, FailedObject] = field(default_factory=dict)
@@ -76,12 +107,16 @@ class RunResult:
     """The objects that the run has created or changed."""
     rewritten: dict[Ref, tuple[str, ...]] = field(default_factory=dict)
     """Of each object that was sent, the fields that are stored with another value."""
+    stored: dict[Ref, ApplyFingerprint] = field(default_factory=dict)
+    """Of each object that was sent, what proves that it is as the server has stored it."""
     server_warnings: list[str] = field(default_factory=list)
     """The first few warnings of the API server."""
 
     @property
     def total(self) -> int:
         """Return how many objects the set has after the run."""
+        if self.set_size is not None:
+            return self.set_size
         if self.plan is None:
             return 0
         refs = {step.desired.ref for step in self.plan.applies}
@@ -107,6 +142,21 @@ class RunResult:
         of = f"of {self.total} objects" if self.total else f"object{'s' * (len(failed) != 1)}"
         names = and_more([one.ref.short for one in failed], _NAMED)
         return f"{len(failed)} {of} failed: {names}"
+
+    @property
+    def waiting(self) -> Sequence[FailedObject]:
+        """Return what the run waits for; nothing if anything has failed.
+
+        What is skipped until it is ready is not among it.
+        """
+        failed = [one for one in self.failed if not one.skipped]
+        is_wait = self.exit_code == _EXIT_NOT_READY and all(one.waits for one in failed)
+        return failed if is_wait else ()
+
+    @property
+    def waiting_summary(self) -> str:
+        """Return in short what the run waits for."""
+        return f"waiting for {and_more([one.ref.short for one in self.waiting], _NAMED)}"
 
     @property
     def deleted(self) -> int:
@@ -139,9 +189,10 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
                 result.plan = plan
             case ObjectDone():
                 _take(event, result)
-            case ReadinessReported(ref=ref, problem=problem) if problem is not None:
+            case ReadinessReported(ref=ref, readiness=state, problem=problem) if problem:
                 message = problem_message(problem, secret=result.secret)
-                result.failing[ref] = FailedObject(ref, message, problem.kind)
+                hopeless = state.status is Status.FAILED
+                result.failing[ref] = FailedObject(ref, message, problem.kind, hopeless=hopeless)
             case WarningRaised(problem=problem) if problem.kind is ProblemKind.SERVER_WARNING:
                 if len(result.server_warnings) < _MAX_WARNINGS:
                     message = problem_message(problem, secret=result.secret)
@@ -165,10 +216,16 @@ def _take(done: ObjectDone, result: RunResult) -> None:
         result.written.add(ref)
     if done.rewritten is not None:
         result.rewritten[ref] = done.rewritten
+    if done.fingerprint is not None:
+        result.stored[ref] = done.fingerprint
     if done.problem is not None:
         skipped = outcome is Outcome.SKIPPED
         message = problem_message(done.problem, secret=result.secret)
-        result.failing[ref] = FailedObject(ref, message, done.problem.kind, skipped)
+        # Another manager's field is in conflict until somebody decides.
+        passing = done.problem.kind in _PASSING and not done.problem.conflicts
+        result.failing[ref] = FailedObject(
+            ref, message, done.problem.kind, skipped, passing=passing
+        )
 
 
 def problem_message(problem: Problem, *, secret: bool = False) -> str:
@@ -209,11 +266,32 @@ def reason_of_exit(code: int) -> Reason:
     return _EXITS.get(code, Reason.APPLY_FAILED)
 
 
+_SOURCES = {
+    kind: Reason(kind)
+    for kind in (
+        ProblemKind.FETCH_FAILED,
+        ProblemKind.AUTHENTICATION_FAILED,
+        ProblemKind.VERIFICATION_FAILED,
+        ProblemKind.PATH_NOT_FOUND,
+        ProblemKind.SOURCE_TOO_LARGE,
+        ProblemKind.DECRYPTION_FAILED,
+    )
+}
+"""The kinds of problems of sources on other hosts; their words are those of the reasons."""
+
+
 def reason_of(error: ApplypruneError) -> Reason:
     """Return the reason for an error that ended a whole run."""
     if _lacks_kinds(error):
         return Reason.KIND_NOT_FOUND
+    if error.kind in _SOURCES:
+        return _SOURCES[error.kind]
     reasons: tuple[tuple[type[ApplypruneError], Reason], ...] = (
+        (InvalidKubeConfig, Reason.INVALID_KUBE_CONFIG),
+        (KubeConfigMissing, Reason.KUBE_CONFIG_NOT_FOUND),
+        (ClusterUnreached, Reason.CLUSTER_UNREACHABLE),
+        (ClusterChanged, Reason.CLUSTER_CHANGED),
+        (NamespaceMissing, Reason.NAMESPACE_NOT_FOUND),
         (OwnedByBundle, Reason.INVENTORY_OWNED),
         (InputError, Reason.INVALID_SOURCE),
         (UsageError, Reason.INVALID_SPEC),
@@ -230,6 +308,8 @@ def reason_of(error: ApplypruneError) -> Reason:
 
 def _lacks_kinds(error: ApplypruneError) -> bool:
     """Return whether the input waits only for its kinds: nothing in it must be changed."""
+    if isinstance(error, UnknownKind):
+        return True
     errors = error.errors if isinstance(error, InputErrors) else (error,)
     faults = [one for one in errors if isinstance(one, InputError)]
     return bool(faults) and all(isinstance(one, KindNotServed) for one in faults)

@@ -27,6 +27,12 @@ _FIELDS = re.compile(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
 _WHOLE = frozenset(
     {
         ProblemKind.ACCOUNT_MISSING,
+        ProblemKind.AUTHENTICATION_FAILED,
+        ProblemKind.DECRYPTION_FAILED,
+        ProblemKind.FETCH_FAILED,
+        ProblemKind.PATH_NOT_FOUND,
+        ProblemKind.SOURCE_TOO_LARGE,
+        ProblemKind.VERIFICATION_FAILED,
         ProblemKind.EMPTY_INPUT,
         ProblemKind.INTERRUPTED,
         ProblemKind.INVALID_SPEC,
@@ -90,6 +96,17 @@ def shown_parts(problem: Problem) -> tuple[str, ...]:
             return where, text
     what = _WORDS.get(problem.kind, f"the API server refuses it ({problem.kind})")
     return where, f"{what}{_at(problem)}; {_NOT_SHOWN}"
+
+
+def shown_field(path: str) -> str:
+    """Return a field, ``.a.b`` or ``/a/b``, as far as its path has names of fields of the schema.
+
+    The keys of maps and of list items are content. Nothing is left of a path without such a name
+    but its first sign.
+    """
+    sign = path[:1]
+    shown = _shown([path.partition("[")[0].replace(sign, ".")]) if path else ()
+    return shown[0].replace(".", sign) if shown else sign
 
 
 def _conflict(problem: Problem) -> str:

@@ -7,9 +7,11 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
-from applyprune.model.options import PruneLimit, seconds_of
+from applyprune.errors import ApplypruneError
+from applyprune.model.options import PruneLimit, rule_of_kind, seconds_of
 from applyprune.model.text.names import is_dns_label, is_dns_subdomain
 from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
+from applyprune.planning.readiness.cel import compile_rule
 
 _LONGEST = 30 * 24 * 3600.0
 CAMEL = ConfigDict(alias_generator=to_camel, hide_input_in_errors=True)
@@ -36,14 +38,14 @@ def _max_prune(value: object) -> PruneLimit:
 
 
 def _label(text: str) -> str:
-    if not is_dns_label(text):
+    if not is_dns_label(text):  # guard: name-of-one-namespace
         raise ValueError(f"{text!r} is not a DNS label")
     return text
 
 
 def _name(text: str) -> str:
-    # It becomes part of a URL path.
-    if not is_dns_subdomain(text):
+    # It becomes part of a URL path, and of the name of a user.
+    if not is_dns_subdomain(text):  # guard: name-of-one-object
         raise ValueError(f"{text!r} is not a valid name")
     return text
 
@@ -58,6 +60,24 @@ def _pointer(text: str) -> str:
     return text
 
 
+def _expression(text: str) -> str:
+    if text:
+        try:
+            compile_rule(text, where="")
+        except ApplypruneError as error:
+            raise ValueError(f"{error.message}: {error.reason}") from None
+    return text
+
+
+def _kind_rule(text: str) -> str:
+    try:
+        _, expression = rule_of_kind(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} {error}") from None
+    _expression(expression)
+    return text
+
+
 Seconds = Annotated[float, BeforeValidator(_seconds), WithJsonSchema({"type": "string"})]
 MaxPrune = Annotated[
     PruneLimit | None,
@@ -67,3 +87,7 @@ MaxPrune = Annotated[
 Label = Annotated[str, AfterValidator(_label)]
 Name = Annotated[str, AfterValidator(_name)]
 Pointer = Annotated[str, AfterValidator(_pointer)]
+Expression = Annotated[str, AfterValidator(_expression)]
+"""A CEL expression that returns a bool, or nothing."""
+KindRule = Annotated[str, AfterValidator(_kind_rule)]
+"""``KIND.GROUP=EXPRESSION``."""

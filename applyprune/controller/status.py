@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from applyprune.controller.constants import STALLING, Condition, Reason
-from applyprune.controller.drift.drift_report import DriftReport
-from applyprune.controller.pending_plan import PendingPlan
 from applyprune.controller.result import RunResult
 from applyprune.model.events import Outcome
 from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.problem import ProblemKind
+
+if TYPE_CHECKING:
+    from applyprune.controller.drift.drift_report import DriftReport
+    from applyprune.controller.pending_plan import PendingPlan
 
 Status = dict[str, Any]
 
@@ -32,6 +34,7 @@ class ConditionStatus(StrEnum):
 
     READY = "True"
     NOT_READY = "False"
+    WAITING = "Unknown"
     SAME = ""
 
 
@@ -61,10 +64,13 @@ class ReconcileResult:
     """What an Event and the log say beyond the message."""
 
 
-def progressing(before: Mapping[str, Any], generation: int, now: str) -> Status:
+def progressing(
+    before: Mapping[str, Any], generation: int, now: str, *, replica: str = ""
+) -> Status:
     """Return the status while a new generation is being applied."""
     # observedGeneration does not change: the new generation has not been applied yet.
     status = {"observedGeneration": UNOBSERVED, **before}
+    _put(status, "replica", replica)
     applies = f"generation {generation} is being applied"
     status["conditions"] = _conditions(
         before,
@@ -87,17 +93,20 @@ def after(
     now: str,
     requested: str = "",
     inventory: tuple[str, str] | None = None,
+    replica: str = "",
 ) -> Status:
     """Return the status after a reconcile.
 
     ``requested`` is the value of the annotation that requested it. ``inventory`` is the
-    ConfigMap's name and the set's id. ``now`` is the time of changes, RFC 3339 in UTC.
+    ConfigMap's name and the set's id. ``replica`` is who has reconciled it: a Bundle that another
+    replica has taken over changes once. ``now`` is the time of changes, RFC 3339 in UTC.
     """
     status = {"observedGeneration": UNOBSERVED, **before}
     # A suspended Bundle shows the last generation that was tried, as in Flux: otherwise a change of
     # the spec and of suspend in one edit would be ready without an apply.
     if result.ready is not ConditionStatus.SAME:  # guard: suspended-generation
         status["observedGeneration"] = generation
+    _put(status, "replica", replica)
     if requested:
         status["lastHandledReconcileAt"] = requested
     if inventory is not None:
@@ -127,8 +136,11 @@ def _wanted(result: ReconcileResult) -> dict[Condition, tuple[str, Reason, str]]
     stalled = reason in STALLING
     retries = result.retries and not stalled
     suspended = result.ready is ConditionStatus.SAME
+    waits = result.ready is ConditionStatus.WAITING
     wanted = {
-        Condition.RECONCILING: ("True", Reason.RETRYING, f"it is retried after {reason}")
+        Condition.RECONCILING: ("True", reason, _waits_for(result))
+        if waits
+        else ("True", Reason.RETRYING, f"it is retried after {reason}")
         if retries
         else ("False", reason, result.message if suspended else "no run is under way"),
         Condition.STALLED: ("True", reason, f"{reason} needs a change: a retry would not help")
@@ -142,6 +154,10 @@ def _wanted(result: ReconcileResult) -> dict[Condition, tuple[str, Reason, str]]
     if result.drift is not None and result.drift.condition is not None:
         wanted[Condition.DRIFTED] = result.drift.condition
     return wanted
+
+
+def _waits_for(result: ReconcileResult) -> str:
+    return result.message if result.run_result is None else "its objects are not ready yet"
 
 
 def _blocked(run: RunResult, pending: PendingPlan | None) -> tuple[str, Reason, str]:
@@ -254,3 +270,13 @@ def _put(status: Status, key: str, value: object) -> None:
 
 def _cut(message: str) -> str:
     return message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
+
+
+def has_waited(status: Mapping[str, Any], revision: str, generation: int | None) -> bool:
+    """Return whether the status says that the wait for this revision has ended without success."""
+    ready = condition_of(status, Condition.READY)
+    return (
+        status.get("observedGeneration") == generation
+        and status.get("lastAttemptedRevision") == revision
+        and (ready.get("status"), ready.get("reason")) == ("False", Reason.NOT_READY)
+    )

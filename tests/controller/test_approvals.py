@@ -269,7 +269,8 @@ def test_waiting_bundles_are_counted(tenant: Tenant, running: Controller) -> Non
     plan = pending(tenant)
     assert waiting() > 0
     eventually(is_counted, "the count with it")
-    assert running.metric('applyprune_reconciles_total{reason="PendingApproval"}') > 0
+    counted = 'applyprune_reconciles_total{reason="PendingApproval"}'
+    eventually(lambda: running.metric(counted) > 0)
     approve(tenant, plan["digest"])
     tenant.ready("web")
     assert "pendingPlan" not in tenant.get("web")["status"]

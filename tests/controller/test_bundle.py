@@ -12,9 +12,9 @@ from applyprune.controller.bundle import (
     Dependency,
     IgnoreFields,
     InvalidSpec,
-    SourceRef,
     read_bundle,
 )
+from applyprune.controller.source_spec import SourceRef
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
@@ -45,6 +45,7 @@ def test_full_spec_is_read() -> None:
             "approval": "Prune",
             "wait": True,
             "failFast": True,
+            "readyWhen": ["widget.x.io=self.status.a == 'b'"],
             "forceConflicts": True,
             "adopt": "all",
             "adoptAs": "owned",
@@ -87,6 +88,8 @@ def test_full_spec_is_read() -> None:
     assert options.apply.no_default_ignore == {"ca-bundle"}
     assert (options.prune.allow_empty, options.wait.timeout) == (True, 90)
     assert options.wait.fail_fast
+    assert options.wait.ready_when == (("widget.x.io", "self.status.a == 'b'"),)
+    assert found.options(Mode.DELETE).wait.ready_when == ()
     assert options.prune.max_prune == PruneLimit(0, 40)
     assert not options.apply.reapply_all
 
@@ -176,7 +179,27 @@ WRONG: dict[str, tuple[Any, str]] = {
     "depends on itself": ({**INLINE, "dependsOn": [{"name": "web"}]}, "depend on itself"),
     "a rule that is none": (
         {**INLINE, "dependsOn": [{"name": "db", "readyWhen": "self."}]},
-        "spec.dependsOn db: the rule",
+        "spec.dependsOn[0].readyWhen: the rule “self.” is not a CEL expression",
+    ),
+    "a rule without a kind": (
+        {**INLINE, "readyWhen": ["widget=true", "=true"]},
+        "spec.readyWhen[1]: '=true' must be KIND.GROUP=EXPRESSION",
+    ),
+    "a kind without a rule": (
+        {**INLINE, "readyWhen": ["widget= "]},
+        "spec.readyWhen[0]: 'widget= ' must be KIND.GROUP=EXPRESSION",
+    ),
+    "a rule for a kind that is none": (
+        {**INLINE, "readyWhen": ["widget=true", "gadget=self.status.("]},
+        "spec.readyWhen[1]: the rule “self.status.(” is not a CEL expression",
+    ),
+    "a rule that returns no bool": (
+        {**INLINE, "readyWhen": ["widget='x'"]},
+        "the rule “'x'” is not a CEL expression that returns a bool: it returns a string, not",
+    ),
+    "rules that are no list": (
+        {**INLINE, "readyWhen": "widget=true"},
+        "spec.readyWhen: must be a list",
     ),
     "a pointer that is none": ({**INLINE, "ignoreFields": [{"fields": ["x"]}]}, "JSON pointer"),
     "a pointer that is not closed": (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.controller.bundle import SPEC
+from applyprune.controller.clusters.cluster_identity import ClusterIdentity
 from applyprune.controller.constants import Condition, Reason
 from applyprune.controller.drift.contention import MOST, Count
 from applyprune.controller.drift.drift_report import SHOWN as SHOWN_REWRITTEN
@@ -159,8 +160,9 @@ def test_status_fields_are_all_in_the_schema() -> None:
         (Count(writer, (now,), now, "1", "2"),),
         ({"object": "configmap/b", "namespace": "shop", "fields": [".data.key"]},),
     )
+    # It is recorded before the run.
     status = after(
-        {},
+        {"cluster": ClusterIdentity("uid", "kube-system").status},
         ReconcileResult(
             ConditionStatus.READY,
             Reason.APPLIED,
@@ -174,6 +176,7 @@ def test_status_fields_are_all_in_the_schema() -> None:
         now="2026-01-01T00:00:00Z",
         requested="x",
         inventory=("applyprune-web", "id"),
+        replica="r",
     )
     assert status.keys() == schema("status")["properties"].keys()
     assert {one["type"] for one in status["conditions"]} == {str(one) for one in Condition}

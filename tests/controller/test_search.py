@@ -40,7 +40,7 @@ def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
     eventually(lambda: site_api("GET", foos)[0] == 200, "the kind")
     with (
         FaultProxy(site) as proxy,
-        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", "--no-leader-elect"),
+        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", "--no-lease"),
     ):
         tenant.bundle("web", custom_resource("f"))
         tenant.ready("web")
@@ -73,7 +73,7 @@ def test_finalizer_stays_just_after_a_start(
     with (
         SecondServer(site, binaries) as second,
         FaultProxy(site) as proxy,
-        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", "--no-leader-elect"),
+        controller(proxy.kubeconfig(tmp_path), tmp_path / "log", "--no-lease"),
     ):
         for turn in range(_STARTS):
             name, replies = f"web-{turn}", list[bytes]()
@@ -119,7 +119,7 @@ def test_silent_api_group_does_not_hold_every_bundle(
     service = api_service("silent.example.com")
     assert site_api("POST", SERVICES, service)[0] == 201
     log = tmp_path / "log"
-    with controller(site.kubeconfig, log, "--no-leader-elect") as running:
+    with controller(site.kubeconfig, log, "--no-lease") as running:
         tenant.bundle("applied", config_map("a"))
         tenant.ready("applied")
         # It was held for its first run, which has applied nothing.

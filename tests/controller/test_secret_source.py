@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.controller.result import error_message, problem_message
-from applyprune.controller.secret_source import shown_parts
+from applyprune.controller.secret_source import shown_field, shown_parts
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import (
     ContestedField,
@@ -27,6 +27,12 @@ WHOLE = {
     ProblemKind.OWNED_BY_BUNDLE,
     ProblemKind.SOURCE_MISSING,
     ProblemKind.UNREACHABLE,
+    ProblemKind.FETCH_FAILED,
+    ProblemKind.AUTHENTICATION_FAILED,
+    ProblemKind.VERIFICATION_FAILED,
+    ProblemKind.PATH_NOT_FOUND,
+    ProblemKind.SOURCE_TOO_LARGE,
+    ProblemKind.DECRYPTION_FAILED,
 }
 """None of these is about an object."""
 OURS = {
@@ -125,3 +131,22 @@ def test_path_is_shown_as_far_as_it_is_of_the_schema(path: tuple[str | int, ...]
     problem = Problem(ProblemKind.INVALID, VALUE, field=path)
     shown = shown_parts(problem)[1]
     assert shown == f"the API server refuses it (Invalid){PATHS[path]}; {HIDDEN}"
+
+
+SHOWN = {
+    "": "",
+    "/data/key": "/data",
+    ".data.key": ".data",
+    "/spec/replicas": "/spec/replicas",
+    ".spec.template.spec.containers[0].image": ".spec.template.spec.containers",
+    f"/spec/containers[name={VALUE}]/image": "/spec/containers",
+    f"/metadata/annotations/{VALUE}.io~1a.b": "/metadata/annotations",
+    f"/spec/{VALUE}/x": "/spec",
+    f"/{VALUE}": "/",
+}
+
+
+@pytest.mark.parametrize("path", SHOWN)
+def test_field_is_shown_as_far_as_it_is_of_the_schema(path: str) -> None:
+    """The pointer of a drifted field as the path of a rewritten one."""
+    assert shown_field(path) == SHOWN[path]

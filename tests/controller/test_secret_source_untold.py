@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from applyprune.planning.fields.normalize import digest
@@ -13,9 +15,13 @@ from tests.support.canaries import (
     OTHER,
     REFUSED,
     TOKEN,
+    annotated,
     encoded,
+    forged_refusal,
+    secret,
     untold,
 )
+from tests.support.controller import served, told
 from tests.support.objects import CRON_JOB, DEPLOYMENT, SERVICE, config_map, text
 from tests.support.waiting import eventually
 from tests.support.webhook import Webhook
@@ -99,20 +105,6 @@ def put_source(tenant: Tenant, name: str, content: str) -> str:
     return str(stored["metadata"]["resourceVersion"])
 
 
-def told(tenant: Tenant, running: Controller) -> str:
-    """Return everything that the controller says anywhere."""
-    bundles = tenant.api.get(tenant.bundle_path())["items"]
-    events = [
-        one
-        for one in tenant.api.get(tenant.path("events"))["items"]
-        if one["involvedObject"]["kind"] == "Bundle"
-    ]
-    statuses = [bundle.get("status") for bundle in bundles]
-    return "\n".join(
-        [json.dumps([statuses, events]), running.log.read_text(), running.ask("/metrics")[1]]
-    )
-
-
 def test_content_of_a_secret_source_is_untold(tenant: Tenant, running: Controller) -> None:
     """In every field, of every kind, readable or not: in status, Events, log and metrics."""
     cases = _cases()
@@ -130,15 +122,7 @@ def test_content_of_a_secret_source_is_untold(tenant: Tenant, running: Controlle
             retryInterval="10m",
         )
 
-    def pending() -> list[str]:
-        bundles = tenant.api.get(tenant.bundle_path())["items"]
-        return [
-            bundle["metadata"]["name"]
-            for bundle in bundles
-            if bundle["status"]["observedGeneration"] != bundle["metadata"]["generation"]
-        ]
-
-    eventually(lambda: not pending(), "every Bundle is tried", within=60)
+    eventually(lambda: not _untried(tenant), "every Bundle is tried", within=60)
     untold(told(tenant, running))
     # Where it is wrong is told nevertheless.
     for name in BROKEN_TEXTS:
@@ -149,6 +133,24 @@ def test_content_of_a_secret_source_is_untold(tenant: Tenant, running: Controlle
     failures = tenant.failures(names["a schedule"])["cronjob.batch/c"]
     assert "at spec.schedule" in failures
     assert tenant.condition(names["nothing is wrong"])[0] == "True"
+
+
+def test_secret_in_a_source_for_all_is_untold(tenant: Tenant, running: Controller) -> None:
+    """A source that is not a Secret may contain one: its values are told nowhere either."""
+    objects = {**BROKEN_OBJECTS, **REFUSED}
+    del objects["too large"]
+    cases = {**BROKEN_TEXTS, **{name: json.dumps(body) for name, body in objects.items()}}
+    for number, content in enumerate(cases.values()):
+        own = content.replace('"name": "key"', f'"name": "key-{number}"')
+        tenant.bundle(
+            f"b-{number}", source={"inline": own}, wait=True, timeout="1s", retryInterval="10m"
+        )
+    eventually(lambda: not _untried(tenant), "every Bundle is tried")
+    untold(told(tenant, running))
+    for number in range(len(BROKEN_TEXTS)):
+        status, reason, message = tenant.condition(f"b-{number}")
+        assert (status, reason) == ("False", "InvalidSource"), number
+        assert message.startswith("spec.source.inline:"), number
 
 
 def _quoting(request: dict[str, Any]) -> dict[str, Any] | None:
@@ -204,6 +206,200 @@ def test_refusals_and_conflicts_of_a_secret_source_are_untold(
         untold(told(tenant, running))
         assert {"CREATE denied", "DELETE kept"} <= set(webhook.refused)
     tenant.gone("web", within=30)
+
+
+CODES = (400, 401, 403, 409, 410, 422, 500)
+"""What a webhook may answer with."""
+RULES = ["configmap=int(self.data.key) > 0", "secret=self.data[self.data.encoded] == 'a'"]
+Then = Callable[["Tenant", str], None]
+
+
+def _forging(request: dict[str, Any]) -> dict[str, Any] | None:
+    """Refuse an object with the code in its name; put values wherever an answer has a place."""
+    name, _, code = str(request["name"]).rpartition("-")
+    return forged_refusal(int(code)) if name == "code" else None
+
+
+def _rewriting(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Change the value of one object, and add another one whose key is a value."""
+    if request["name"] != "rewritten" or request["operation"] != "CREATE":
+        return []
+    return [
+        {"op": "replace", "path": "/data/key", "value": OTHER},
+        {"op": "add", "path": f"/data/{OTHER}", "value": OTHER},
+    ]
+
+
+def _source(*bodies: dict[str, Any]) -> Then:
+    """Return what changes the source of a Bundle."""
+
+    def change(tenant: Tenant, name: str) -> None:
+        put_source(tenant, f"from-{name}", text(*bodies))
+
+    return change
+
+
+def _merged(tenant: Tenant, path: str, patch: dict[str, Any]) -> None:
+    assert tenant.api("PATCH", path, patch, content_type="application/merge-patch+json")[0] == 200
+
+
+def _changed(tenant: Tenant, name: str) -> None:
+    """Change a value, and add one whose key is a value."""
+    _merged(tenant, tenant.path("configmaps", name), {"data": {"key": OTHER, OTHER: OTHER}})
+
+
+def _fought(tenant: Tenant, name: str) -> None:
+    """Change a value, and again when it was set back."""
+    for _ in range(2):
+        _changed(tenant, name)
+        eventually(lambda: tenant.get_map(name)["data"]["key"] == TOKEN or _contended(tenant, name))
+
+
+def _contended(tenant: Tenant, name: str) -> bool:
+    return tenant.condition(name, "Drifted")[1] == "Contended"
+
+
+def _lost(tenant: Tenant, name: str) -> None:
+    """Delete the inventory."""
+    assert tenant.api("DELETE", tenant.path("configmaps", f"applyprune-{name}"))[0] == 200
+
+
+def _deleted(tenant: Tenant, name: str) -> None:
+    assert tenant.api("DELETE", tenant.path("configmaps", name))[0] == 200
+
+
+FIXED = {"immutable": True}
+REPORT = {"drift": {"policy": "Report"}}
+STORIES: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any], Then | None, str]] = {
+    "changed": (
+        (config_map("changed", TOKEN), secret("changed-too")),
+        {},
+        _source(config_map("changed", OTHER), secret("changed-too", data={"a": encoded(OTHER)})),
+        "Applied",
+    ),
+    "immutable": (
+        ({**config_map("immutable", TOKEN), **FIXED},),
+        {},
+        _source({**config_map("immutable", OTHER), **FIXED}),
+        "ApplyFailed",
+    ),
+    "recreated": (
+        ({**config_map("recreated", TOKEN), **FIXED},),
+        {"recreate": True, "prune": {"maxPrune": "100%"}},
+        _source({**config_map("recreated", OTHER), **FIXED}),
+        "Applied",
+    ),
+    "retyped": (
+        (secret("retyped"),),
+        {},
+        _source(secret("retyped", type="example.com/x", data={"a": encoded(OTHER)})),
+        "ApplyFailed",
+    ),
+    "of-another": (
+        (config_map("of-another", TOKEN),),
+        {},
+        _source(config_map("of-another", TOKEN), config_map("changed", OTHER)),
+        "ApplyFailed",
+    ),
+    "adopted": (
+        (secret("adopted", stringData={"plain": OTHER}),),
+        {"forceConflicts": True},
+        None,
+        "Applied",
+    ),
+    "lost": ((config_map("lost", TOKEN),), {}, _lost, ""),
+    "drifted": ((config_map("drifted", TOKEN),), REPORT, _changed, "Applied"),
+    "deleted": ((config_map("deleted", TOKEN),), REPORT, _deleted, "Applied"),
+    "contended": (
+        (config_map("contended", TOKEN),),
+        {"drift": {"contention": {"reverts": 1}}, "interval": "1s"},
+        _fought,
+        "",
+    ),
+    "rewritten": ((config_map("rewritten", TOKEN),), {}, None, "Applied"),
+    "pending": ((config_map("pending", TOKEN),), {"approval": "Always"}, None, "PendingApproval"),
+    "refused": (
+        (config_map("refused", TOKEN),),
+        {"prune": {"maxPrune": 0}},
+        _source(config_map("refused-now", TOKEN)),
+        "PruneRefused",
+    ),
+    "ruled": (
+        (config_map("ruled", TOKEN), secret("ruled-too")),
+        {"readyWhen": RULES, "wait": True, "timeout": "1s"},
+        None,
+        "NotReady",
+    ),
+    **{f"code-{code}": ((config_map(f"code-{code}", TOKEN),), {}, None, "") for code in CODES},
+}
+"""What is applied, the spec, what happens then, and why the Bundle is or is not ready after it."""
+
+
+def test_whole_story_of_a_secret_source_is_untold(
+    tenant: Tenant,
+    new_tenant: Callable[[], Tenant],
+    running: Controller,
+    site: Plane,
+    site_api: Api,
+) -> None:
+    """Every fact is told by names: what has changed, who has changed it, what is refused."""
+    existing = annotated("adopted")
+    existing["data"] = {"encoded": encoded(OTHER)}
+    path = f"{tenant.path('secrets')}?fieldManager=kubectl-client-side-apply"
+    assert tenant.api("POST", path, existing)[0] == 201
+    place = (site, site_api, tenant.namespace, ("CREATE", "UPDATE"))
+    maps = ("configmaps",)
+    with Webhook(*place, change=_rewriting, resources=maps):
+        _begin(tenant, "rewritten")
+        tenant.ready("rewritten")
+    with Webhook(*place, _forging, resources=maps) as webhook:
+        for name in STORIES.keys() - {"rewritten"}:
+            _begin(tenant, name)
+        eventually(lambda: not _untried(tenant), "every Bundle is tried")
+        later = {name: then for name, (_, _, then, _) in STORIES.items() if then is not None}
+        for name, then in later.items():
+            then(tenant, name)
+        eventually(lambda: _contended(tenant, "contended"), "a fight that was given up")
+        for name in later.keys() - {"contended"}:
+            tenant.annotate(name, reconcile_now="again")
+        for name in later.keys() - {"contended"}:
+            eventually(partial(_handled, tenant, name), f"{name} is tried again")
+        tenant.failed("ruled", "NotReady")  # a wait goes on after the first reconcile
+        untold(told(tenant, running))
+        served(new_tenant(), running, "beside")
+        reasons = {name: tenant.condition(name)[1] for name in STORIES}
+        wanted = {name: reason for name, (*_, reason) in STORIES.items() if reason}
+        assert {name: reasons[name] for name in wanted} == wanted
+        for name, word in (
+            ("drifted", "configmap/drifted /data ("),
+            ("deleted", "configmap/deleted was deleted"),
+            ("contended", "configmap/contended /data: "),
+            ("rewritten", "configmap/rewritten .data"),
+        ):
+            assert word in tenant.condition(name, "Drifted")[2], name
+        assert {f"CREATE code-{code}" for code in CODES} <= set(webhook.refused)
+
+
+def _begin(tenant: Tenant, name: str) -> None:
+    """Create the Bundle of a story, and its source."""
+    bodies, spec, _, _ = STORIES[name]
+    put_source(tenant, f"from-{name}", text(*bodies))
+    source = {"secretRefs": [{"name": f"from-{name}"}]}
+    tenant.bundle(name, source=source, retryInterval="1h", **spec)
+
+
+def _handled(tenant: Tenant, name: str) -> bool:
+    """Return whether a request to reconcile was handled."""
+    return bool(tenant.get(name)["status"].get("lastHandledReconcileAt") == "again")
+
+
+def _untried(tenant: Tenant) -> list[str]:
+    """Return the Bundles whose last change was not tried yet."""
+    return [
+        bundle["metadata"]["name"]
+        for bundle in tenant.api.get(tenant.bundle_path())["items"]
+        if bundle["status"]["observedGeneration"] != bundle["metadata"]["generation"]
+    ]
 
 
 def test_revision_has_no_value(tenant: Tenant) -> None:

@@ -32,7 +32,7 @@ def test_deleting_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: P
     eventually(lambda: api("GET", "/apis/applyprune.dev/v1alpha1/bundles")[0] == 200, "the CRD")
     tenant = Tenant(api, "default")
     tenant.account("default")
-    with controller(plane.kubeconfig, tmp_path / "log", "--no-leader-elect"):
+    with controller(plane.kubeconfig, tmp_path / "log", "--no-lease"):
         for name in ("a", "b"):
             tenant.bundle(name, config_map(f"of-{name}"))
             tenant.ready(name)

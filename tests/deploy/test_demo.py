@@ -1,7 +1,10 @@
-"""``applyprune demo --controller``, which checks itself what it tells."""
+"""The demos of Bundles, which check themselves what they tell."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,5 +22,31 @@ def test_demo_shows_the_life_of_a_bundle(binaries: Binaries) -> None:
     told = applyprune("demo", "--controller", kubeconfig="/nowhere")
     assert told.code == 0, told
     assert "Demo finished." in told.out
-    for word in ("Change it", "refused", "approve", "Delete the Bundle"):
+    stops = ("sets it back", "gives way", "Change it", "refused", "approve", "Delete the Bundle")
+    for word in stops:
         assert word in told.out
+
+
+@pytest.mark.sweep
+def test_demo_shows_what_commits_do(binaries: Binaries) -> None:
+    """``make demo-gitops``: each commit is applied, pruned or refused, and drift is set back."""
+    assert binaries.program.exists()
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.demos.gitops"],
+        cwd=Path(__file__).parents[2],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert told.returncode == 0, told
+    assert "Demo finished." in told.stdout
+    for word in (
+        "it is applied",
+        "is pruned",
+        "the prune is blocked",
+        "all is well",
+        "sets it back",
+    ):
+        assert word in told.stdout

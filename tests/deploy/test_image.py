@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
 CONTEXT = (ROOT / "deploy/Dockerfile.dockerignore").read_text(encoding="utf-8").split()
+COMPONENTS = (ROOT / "tests/components/gomodule/go.mod").read_text(encoding="utf-8")
 OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|Network is unreachable|ProxyError")
 BIGGEST = 200 * 2**20
 """Bytes that may be added to Python's own image."""
@@ -22,9 +23,16 @@ BIGGEST = 200 * 2**20
 pytestmark = pytest.mark.installs
 
 
-def instructions(word: str) -> list[str]:
-    """Return what stands after each instruction of one kind, in order."""
-    return re.findall(rf"^{word} (.*)$", DOCKERFILE, re.MULTILINE)
+def stages() -> dict[str, str]:
+    """Return the instructions of each stage, each on one line, by its name; the last has none."""
+    joined = DOCKERFILE.replace("\\\n", " ")
+    parts = re.split(r"^FROM (?:\S+?)(?: AS (\S+))?$", joined, flags=re.MULTILINE)[1:]
+    return {name or "": text for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def instructions(word: str, stage: str) -> list[str]:
+    """Return what stands after each instruction of one kind in a stage, in order."""
+    return re.findall(rf"^{word} (.*)$", stages()[stage], re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +56,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
         **{key: value for key, value in os.environ.items() if fnmatch(key.upper(), "PIP_*")},
         **{key: value for key, value in os.environ.items() if fnmatch(key.upper(), "*_PROXY")},
     }
-    for command in instructions("RUN"):
+    for command in instructions("RUN", "build"):
         reply = subprocess.run(
             ["/bin/sh", "-c", command],
             cwd=context,
@@ -65,7 +73,7 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_image_runs_without_a_home(prefix: Path, tmp_path: Path) -> None:
     """By the entry point, with the image's own variables, in a folder that cannot be written."""
-    (entry,) = instructions("ENTRYPOINT")
+    (entry,) = instructions("ENTRYPOINT", "")
     assert entry == '["applyprune"]'
     tmp_path.chmod(0o555)
     for arguments, expected in (
@@ -99,7 +107,20 @@ def test_image_is_small(prefix: Path) -> None:
 
 def test_image_runs_as_nobody() -> None:
     """By number, so that Kubernetes can tell that it is not root."""
-    (user,) = instructions("USER")
+    (user,) = instructions("USER", "")
     assert re.fullmatch(r"[1-9]\d+:[1-9]\d+", user)
-    last = DOCKERFILE.rpartition("\nFROM ")[2]
-    assert "RUN" not in last, "what the last stage holds was built in another"
+
+
+def test_image_has_the_programs_that_read_sources() -> None:
+    """Debian's packages, and two in Go of pinned versions: the tests have the same sops."""
+    (packages,) = instructions("RUN", "")
+    installed = packages.partition(" --no-install-recommends ")[2].partition("&&")[0].split()
+    assert installed == ["git", "gpg", "gpg-agent", "openssh-client"]
+    assert packages.endswith("rm -rf /var/lib/apt/lists/*")
+    built = [command.split()[-1] for command in instructions("RUN", "programs")]
+    names = [module.partition("@")[0].removesuffix("/v5").rpartition("/")[2] for module in built]
+    assert names == ["kustomize", "sops"]
+    assert all(re.search(r"@v\d+\.\d+\.\d+$", module) for module in built)
+    (version,) = re.findall(r"github.com/getsops/sops/v3 (v\S+)", COMPONENTS)
+    assert built[1].endswith(f"@{version}")
+    assert "COPY --from=programs /programs /usr/local/bin" in stages()[""]

@@ -110,6 +110,9 @@ def test_namespace_and_image_can_be_chosen() -> None:
     assert sorted(["Namespace", *kinds]) == sorted(one.gvk.kind for one in chosen())
 
 
+CRD_ROLE = f"{CONTROLLER}-crd"
+
+
 def test_bundle_namespaces_can_be_chosen() -> None:
     """The controller looks after no others, and has no rights in others."""
     found = chosen(watched_namespaces=["shop", "blog"])
@@ -120,6 +123,12 @@ def test_bundle_namespaces_can_be_chosen() -> None:
     bound = [(one.namespace, one.body) for one in found if one.gvk.kind == "RoleBinding"]
     assert [namespace for namespace, _ in bound] == ["shop", "blog", SYSTEM_NAMESPACE]
     assert [body["roleRef"]["kind"] for _, body in bound] == ["ClusterRole", "ClusterRole", "Role"]
+    before, role = (
+        next(one.body["rules"] for one in each if one.name == CRD_ROLE and "rules" in one.body)
+        for each in (chosen(), found)
+    )
+    home = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]}
+    assert role == [*before, {**home, "resourceNames": ["kube-system"]}]
 
 
 def test_invalid_image_is_refused() -> None:
@@ -275,11 +284,15 @@ def test_controller_can_be_limited_to_namespaces(
     with controller(as_itself, tmp_path / "log", *only) as running:
         tenant.bundle("web", config_map("a"))
         tenant.ready("web")
-        tenant.delete("web")
-        tenant.gone("web")
+        # It knows the name of its own cluster.
+        tenant.bundle("eu", config_map("a"), kubeConfig={"secretRef": {"name": "eu"}})
+        tenant.failed("eu", "KubeConfigNotFound")
+        for name in ("web", "eu"):
+            tenant.delete(name)
+            tenant.gone(name)
         assert tenant.exists("a") == [False]
         assert f"{SYSTEM_NAMESPACE}:{CONTROLLER}" not in running.log.read_text()
-    elsewhere = ("--no-leader-elect", "--watch-namespaces", other.namespace)
+    elsewhere = ("--no-lease", "--watch-namespaces", other.namespace)
     with controller(as_itself, tmp_path / "other", *elsewhere) as running:
         assert running.process.wait(20) == 7
     assert 'cannot list resource "bundles"' in (tmp_path / "other").read_text()

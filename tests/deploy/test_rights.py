@@ -1,11 +1,15 @@
-"""Each right of the controller, taken away: who looks at it sees at once which one is missing."""
+"""Each right of the deployment, taken away: something fails, and says which right is missing.
+
+So the roles are the minimum. The rights are read from ``deploy/``: a new one fails here until its
+use is named.
+"""
 
 from __future__ import annotations
 
 import json
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from io import BytesIO
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +26,29 @@ if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.controller import Controller
 
-RBAC = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 WHO = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{CONTROLLER}"
+EDITOR = "editor-of-bundles"
+APPROVER = "approver-of-bundles"
+GROUP = "rbac.authorization.k8s.io"
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One verb of one rule; ``path`` is that of the role which has it, ``rules`` are all of its."""
+    """One verb of one resource of one rule of a role, which has all ``rules``."""
 
     path: str
+    """Where the role is."""
     rules: tuple[dict[str, Any], ...]
     index: int
+    resource: str
     verb: str
+
+    @property
+    def role(self) -> str:
+        """Return the name of the role."""
+        return self.path.rpartition("/")[2]
 
     @property
     def rule(self) -> dict[str, Any]:
@@ -44,68 +58,87 @@ class Right:
     @property
     def name(self) -> str:
         """Return the right as a person would say it."""
-        return f"{self.verb} {self.rule['resources'][0]}"
+        return f"{self.verb} {self.resource}"
 
     @property
     def fewer(self) -> list[dict[str, Any]]:
         """Return the rules without it."""
+        others = [one for one in self.rule["resources"] if one != self.resource]
         verbs = [one for one in self.rule["verbs"] if one != self.verb]
-        without = {**self.rule, "verbs": verbs}
-        rules = [without if one is self.rule else one for one in self.rules]
-        return [one for one in rules if one["verbs"]]
+        less = [
+            {**self.rule, "resources": [self.resource], "verbs": verbs},
+            {**self.rule, "resources": others},
+        ]
+        rules = [one for one in self.rules if one is not self.rule]
+        return [*rules, *(one for one in less if one["resources"] and one["verbs"])]
 
 
-def rights() -> list[Right]:
-    """Return every right that ``deploy/rbac.yaml`` gives to the controller."""
+def rights(*, of_people: bool = False) -> list[Right]:
+    """Return every right that ``deploy/`` gives to the controller, or to people."""
     found = []
-    for one in read(("-",), stdin=BytesIO(RBAC.read_bytes())):
-        if one.gvk.kind in {"ClusterRole", "Role"} and one.name.startswith(CONTROLLER):
-            scope = f"namespaces/{one.namespace}/roles" if one.namespace else "clusterroles"
-            path = f"/apis/rbac.authorization.k8s.io/v1/{scope}/{one.name}"
-            rules = tuple(one.body["rules"])
-            found += [
-                Right(path, rules, index, verb)
-                for index, rule in enumerate(rules)
-                for verb in rule["verbs"]
-            ]
+    for one in read([str(path) for path in sorted(DEPLOY.glob("*.yaml")) if path.name != FOLDER]):
+        if one.gvk.kind not in {"ClusterRole", "Role"}:
+            continue
+        if one.name.startswith(CONTROLLER) is of_people:
+            continue
+        scope = f"namespaces/{one.namespace}/roles" if one.namespace else "clusterroles"
+        rules = tuple(one.body["rules"])
+        found += [
+            Right(f"/apis/{GROUP}/v1/{scope}/{one.name}", rules, index, resource, verb)
+            for index, rule in enumerate(rules)
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        ]
     return found
 
 
-def set_rules(api: Api, right: Right, rules: list[dict[str, Any]], *, may: bool) -> None:
+FOLDER = "kustomization.yaml"
+
+
+def set_rules(
+    api: Api,
+    right: Right,
+    rules: list[dict[str, Any]],
+    *,
+    may: bool,
+    who: str,
+    namespace: str,
+) -> None:
     """Give a role its rules, and wait until the server goes by them."""
     kind = "application/merge-patch+json"
     assert api("PATCH", right.path, {"rules": rules}, content_type=kind)[0] == 200
-    resource, _, subresource = right.rule["resources"][0].partition("/")
+    resource, _, subresource = right.resource.partition("/")
     asked = {
         "verb": right.verb,
         "group": right.rule["apiGroups"][0],
         "resource": resource,
         "subresource": subresource,
-        "namespace": SYSTEM_NAMESPACE,
+        "namespace": namespace,
         "name": "".join(right.rule.get("resourceNames", ())),
     }
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": WHO, "resourceAttributes": asked},
+        "spec": {"user": who, "resourceAttributes": asked},
     }
     eventually(lambda: api("POST", REVIEWS, review)[1]["status"]["allowed"] is may, right.name)
 
 
 @contextmanager
-def without(api: Api, right: Right) -> Iterator[None]:
-    """Take a right away meanwhile."""
-    set_rules(api, right, right.fewer, may=False)
+def without(
+    api: Api, right: Right, who: str = WHO, namespace: str = SYSTEM_NAMESPACE
+) -> Iterator[None]:
+    """Take a right away from somebody in a namespace meanwhile."""
+    set_rules(api, right, right.fewer, may=False, who=who, namespace=namespace)
     try:
         yield
     finally:
-        set_rules(api, right, list(right.rules), may=True)
+        set_rules(api, right, list(right.rules), may=True, who=who, namespace=namespace)
 
 
 def missed(right: Right, tenant: Tenant, log: Path) -> None:
     """Wait until the log, or a condition, has the server's own words for what is missing."""
-    resource = right.rule["resources"][0]
-    words = f'cannot {right.verb} resource "{resource}"'
+    words = f'cannot {right.verb} resource "{right.resource}"'
 
     def told() -> bool:
         conditions = [
@@ -171,7 +204,34 @@ AT_WORK: dict[str, Callable[[Tenant, str], None]] = {
 """What shows that a right is missing while the controller runs."""
 AT_START = {"list bundles": 7, "watch bundles": None}
 """What shows when it starts, and the exit code with which it ends, if it does."""
-FOR_THE_LEASE = ("create leases", "get leases", "update leases")
+FOR_THE_LEASE = ("create leases", "list leases", "update leases")
+AT_THE_END = ("delete leases",)
+
+
+def a_bundle(**metadata: Any) -> dict[str, Any]:
+    """Return a Bundle that does nothing."""
+    return {
+        "apiVersion": "applyprune.dev/v1alpha1",
+        "kind": "Bundle",
+        "metadata": {"name": "web", **metadata},
+        "spec": {"source": {"inline": ""}, "suspend": True},
+    }
+
+
+APPROVED = {"metadata": {"annotations": {"applyprune.dev/approve": f"sha256:{'0' * 64}"}}}
+BY_PEOPLE: dict[str, tuple[str, str, dict[str, Any] | None]] = {
+    "get bundles": ("GET", "/web", None),
+    "list bundles": ("GET", "", None),
+    "watch bundles": ("GET", "?watch=1&timeoutSeconds=1", None),
+    "create bundles": ("POST", "?dryRun=All", a_bundle(name="new")),
+    "update bundles": ("PUT", "/web?dryRun=All", None),
+    "patch bundles": ("PATCH", "/web?dryRun=All", {"spec": {"interval": "7m"}}),
+    "delete bundles": ("DELETE", "/web?dryRun=All", None),
+    "approve bundles": ("PATCH", "/web?dryRun=All", APPROVED),
+}
+"""What somebody cannot do any more without a right: method, path and body of a request."""
+ROLES = {"applyprune-edit-bundles": (EDITOR, "edit"), "applyprune-approver": (APPROVER, "")}
+"""Who has each role of people, and the ClusterRole that it is aggregated into, if any."""
 
 
 def named(names: Any) -> list[Right]:
@@ -181,8 +241,50 @@ def named(names: Any) -> list[Right]:
 
 def test_permission_cases_cover_every_permission() -> None:
     """No right without a test here, and no test for a right that is not given."""
-    tested = [*AT_WORK, *AT_START, *FOR_THE_LEASE]
+    tested = [*AT_WORK, *AT_START, *FOR_THE_LEASE, *AT_THE_END]
     assert sorted(one.name for one in rights()) == sorted(tested)
+    of_people = rights(of_people=True)
+    assert {one.role for one in of_people} == ROLES.keys()
+    assert {one.name for one in of_people} == BY_PEOPLE.keys()
+    assert len({(one.role, one.name) for one in of_people}) == len(of_people)
+
+
+def _answer(tenant: Tenant, user: str, method: str, path: str, body: dict[str, Any] | None) -> int:
+    """Return the status of the reply to a request of a user about Bundles."""
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    headers = {"Impersonate-User": user}
+    path = f"{tenant.bundle_path()}{path}"
+    if method == "PUT":
+        body = tenant.get("web")  # a replacement needs the resourceVersion
+    return tenant.api(method, path, body, content_type=kind, headers=headers)[0]
+
+
+def _is_done(ask: Callable[[], int]) -> bool:
+    return ask() in {200, 201}
+
+
+def test_role_of_people_is_the_minimum(as_itself: Path, tenant: Tenant) -> None:
+    """Without each of its rights a request is refused that is allowed with it.
+
+    Those who may edit a namespace have it by aggregation.
+    """
+    assert as_itself.exists(), "applyprune is installed"
+    tenant.put("bundles", a_bundle(), "applyprune.dev/v1alpha1")
+    for role, (user, into) in ROLES.items():
+        binding = {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": into or role},
+            "subjects": [{"apiGroup": GROUP, "kind": "User", "name": user}],
+        }
+        tenant.put("rolebindings", binding, f"{GROUP}/v1")
+    for right in rights(of_people=True):
+        user = ROLES[right.role][0]
+        ask = partial(_answer, tenant, user, *BY_PEOPLE[right.name])
+        eventually(partial(_is_done, ask), f"{user}: {right.name}")
+        with without(tenant.api, right, user, tenant.namespace):
+            assert ask() == 403, (user, right.name)
 
 
 @pytest.fixture
@@ -192,8 +294,8 @@ def tenant(new_tenant: Callable[[], Tenant]) -> Tenant:
 
 
 def running_alone(as_itself: Path, tenant: Tenant, log: Path) -> Any:
-    """Return a controller that leads without a Lease."""
-    return controller(as_itself, log, "--no-leader-elect", "--watch-namespaces", tenant.namespace)
+    """Return a controller that serves all Bundles, without a Lease."""
+    return controller(as_itself, log, "--no-lease", "--watch-namespaces", tenant.namespace)
 
 
 def test_missing_permission_is_named_while_running(
@@ -248,23 +350,33 @@ def test_missing_permission_is_named_at_the_start(
 
 
 @pytest.mark.parametrize("name", FOR_THE_LEASE)
-def test_missing_permission_is_named_at_leader_election(
+def test_missing_permission_is_named_while_it_serves_nothing(
     as_itself: Path, tenant: Tenant, tmp_path: Path, name: str
 ) -> None:
-    """It stands by, says why, and leads as soon as it may."""
+    """It says why, also when it is asked whether it is ready, and serves as soon as it may."""
     (right,) = named([name])
-    log = tmp_path / "log"
-    lease = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{CONTROLLER}"
-    tenant.api("DELETE", lease)
-    if name != "create leases":
-        body = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": CONTROLLER, "namespace": SYSTEM_NAMESPACE},
-        }
-        assert tenant.api("POST", lease.rpartition("/")[0], body)[0] == 201
+    log, arguments = tmp_path / "log", ("--lease-duration", "2s", "-n", SYSTEM_NAMESPACE)
     with ExitStack() as ends:
         with without(tenant.api, right):
-            running = ends.enter_context(controller(as_itself, log, "--lease-duration", "2s"))
+            running = ends.enter_context(controller(as_itself, log, *arguments))
             missed(right, tenant, log)
-        eventually(lambda: any(one["message"] == "leading" for one in running.lines), "the leader")
+            eventually(lambda: running.metric("applyprune_live_replicas") == 0, "it serves nothing")
+            code, told = running.ask("/readyz")
+            assert (code, f"cannot {right.verb}" in told) == (503, True), told
+        eventually(lambda: running.metric("applyprune_live_replicas") == 1, "it serves")
+        assert running.ask("/readyz") == (200, "ok\n")
+        assert running.stop() == 0
+
+
+def test_missing_permission_is_named_at_the_end(
+    as_itself: Path, tenant: Tenant, tmp_path: Path
+) -> None:
+    """The Lease stays, and the others wait until it is over."""
+    (right,) = named(AT_THE_END)
+    log = tmp_path / "log"
+    arguments = ("--lease-duration", "2s", "-n", SYSTEM_NAMESPACE)
+    with controller(as_itself, log, *arguments) as running:
+        eventually(lambda: running.ask("/readyz")[0] == 200, "its Lease")
+        with without(tenant.api, right):
+            assert running.stop() == 0
+            missed(right, tenant, log)

@@ -18,6 +18,8 @@ from applyprune.model.text.display import time_of
 
 MOST = 50
 """How many fields are counted at once."""
+_PLAUSIBLE = (datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC))
+"""No clock is before or after these: whoever may write a status may write any time."""
 _GRAIN = 10
 """A later change of a contended field counts as news after this part of the period."""
 
@@ -157,14 +159,21 @@ def read_counts(status: Mapping[str, Any]) -> tuple[Count, ...]:
 
 def _read(stored: Mapping[str, Any]) -> Count:
     names = ("object", "namespace", "field", "manager")
-    times = (time_of(text) for text in stored.get("reverted") or ())
+    times = (_plausible(text) for text in stored.get("reverted") or ())
     return Count(
         FieldWriter(*(str(stored.get(name, "")) for name in names)),
         tuple(time for time in times if time is not None),
-        time_of(stored["changed"]) if "changed" in stored else None,
+        _plausible(stored.get("changed")),
         str(stored.get("ours", "")),
         str(stored.get("theirs", "")),
     )
+
+
+def _plausible(text: object) -> datetime | None:
+    """Return a time with which can be calculated; None for any other text."""
+    time, (first, last) = time_of(text), _PLAUSIBLE
+    # guard: forged-time
+    return time if time is not None and first < time < last else None
 
 
 def written_count(count: Count) -> dict[str, Any]:

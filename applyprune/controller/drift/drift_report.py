@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from applyprune.controller.constants import Reason
+from applyprune.controller.bundle_client import status_of
+from applyprune.controller.constants import DriftPolicy, Reason
 from applyprune.controller.drift.contention import (
     Count,
     Limits,
@@ -20,7 +21,7 @@ from applyprune.controller.drift.contention import (
     read_counts,
     written_count,
 )
-from applyprune.controller.drift.drift_spec import DriftPolicy
+from applyprune.controller.secret_source import shown_field
 from applyprune.model.identity import called
 from applyprune.model.plan_values.field_writer import FieldWriter
 from applyprune.model.text.display import and_more, time_of
@@ -70,20 +71,25 @@ def limits_of(bundle: Bundle) -> Limits:
     return Limits(contention.reverts, timedelta(seconds=contention.within))
 
 
-def counts_before(live: LiveObject, revision: str) -> tuple[Count, ...]:
-    """Return the counts of a Bundle at the begin of a reconcile.
+def begins_anew(live: LiveObject, revision: str) -> bool:
+    """Return whether the spec or the source has changed since the last reconcile, or one is asked.
 
-    They start again with a change of its spec or its source, and with each request to reconcile.
+    What was given up before is tried again then.
     """
-    status: Mapping[str, Any] = (live.body or {}).get("status") or {}
+    status = status_of(live)
     requested = live.annotations.get(RECONCILE_NOW, "")
-    if (
+    return bool(
         status.get("observedGeneration") != live.generation
         or status.get("lastHandledReconcileAt", "") != requested
         or (revision and status.get("lastAttemptedRevision") != revision)
-    ):
+    )
+
+
+def counts_before(live: LiveObject, revision: str) -> tuple[Count, ...]:
+    """Return the counts of a Bundle at the begin of a reconcile."""
+    if begins_anew(live, revision):
         return ()
-    return read_counts(status)
+    return read_counts(status_of(live))
 
 
 def drift_report(
@@ -104,26 +110,36 @@ def drift_report(
     limits = limits_of(bundle)
     refs = [step.desired.ref for step in run.plan.applies]
     seen = {(ref.short, ref.namespace) for ref in refs}
+    is_secret = run.secret or bundle.has_secret_source
     found = [
-        _Found(bundle, step, drift, step.desired.ref in run.written)
+        _Found(bundle, step, drift, step.desired.ref in run.written, is_secret)
         for step in run.plan.applies
         for drift in step.drift
+        if not _is_rewriting(step, drift, run)
     ]
     left = [one for one in found if one.is_contended]
     remaining = [one for one in found if not (one.is_reverted or one.is_conflict)]
     sightings = [one.sighting for one in found if one.is_contended or one.is_reverted]
     after = counted(counts, sightings, seen, limits, now)
-    rewritten = _rewritten(bundle, status, run, None if is_part else seen)
+    rewritten = _rewritten(status, run, None if is_part else seen, is_secret=is_secret)
     contended = and_more(sorted({one.object for one in left}), SHOWN)
     quiet = [at for count in after if (at := count.quiet_at(limits)) is not None]
     condition = _condition(bundle, left, remaining, rewritten, limits)
+    fresh = any(run.rewritten.values())
     return DriftReport(
-        None if is_part and not remaining else condition,
+        condition if left or remaining or fresh or not is_part else None,
         after,
         rewritten,
         contended,
         min(quiet, default=None),
     )
+
+
+def _is_rewriting(step: ApplyStep, drift: Drift, run: RunResult) -> bool:
+    """Return whether a field is only as admission has rewritten it: the write changed nothing."""
+    ref = step.desired.ref
+    is_sent = bool(run.rewritten.get(ref))
+    return is_sent and ref not in run.written and not drift.manager  # guard: rewritten-no-drift
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +150,8 @@ class _Found:
     step: ApplyStep
     drift: Drift
     is_reverted: bool
+    is_secret: bool
+    """Whether a value may come from a Secret: then so may the key of a list's item."""
 
     @property
     def is_contended(self) -> bool:
@@ -154,7 +172,7 @@ class _Found:
     @property
     def field(self) -> str:
         """Return its path; the key of an item is a value too."""
-        path = _shown_path(self.drift.path, self.bundle)
+        path = _shown_path(self.drift.path, is_secret=self.is_secret)
         while len(path) > _LONGEST_POINTER:
             path = path.rpartition("/")[0]
         return path
@@ -174,7 +192,7 @@ class _Found:
     def sighting(self) -> Sighting:
         """Return it as the counts need it."""
         drift = self.drift
-        values = ("", "") if _is_secret(self.bundle) else (drift.wanted, drift.found)
+        values = ("", "") if self.is_secret else (drift.wanted, drift.found)
         writer = FieldWriter.of(self.step.desired.ref, self.field, drift.manager)
         return Sighting(writer, self.is_reverted, time_of(drift.time), *values)
 
@@ -187,7 +205,7 @@ class _Found:
                 f"{self.object}: somebody has deleted it again after it was created again "
                 f"{limits.reverts} times. To end this: remove it from the source."
             )
-        values = "" if _is_secret(self.bundle) else f" (ours {drift.wanted}, theirs {drift.found})"
+        values = "" if self.is_secret else f" (ours {drift.wanted}, theirs {drift.found})"
         kind = f"{ref.kind}.{ref.group}" if ref.group else ref.kind
         return (
             f"{self.object} {_cut(self.field)}: {who} has changed it again after {limits.reverts} "
@@ -219,10 +237,11 @@ def _condition(
 
 
 def _rewritten(
-    bundle: Bundle,
     status: Mapping[str, Any],
     run: RunResult,
     listed: Collection[tuple[str, str]] | None,
+    *,
+    is_secret: bool,
 ) -> tuple[dict[str, Any], ...]:
     """Return the objects that admission has rewritten: of this run, and the known ones.
 
@@ -233,7 +252,9 @@ def _rewritten(
         place: {
             "object": place[0],
             **({"namespace": place[1]} if place[1] else {}),
-            "fields": [_cut(_shown_path(field, bundle)) for field in fields[:_FIELDS_SHOWN]],
+            "fields": [
+                _cut(_shown_path(field, is_secret=is_secret)) for field in fields[:_FIELDS_SHOWN]
+            ],
         }
         for place, fields in sorted(sent.items())
         if fields
@@ -251,6 +272,17 @@ def _rewritten(
     return tuple(both[place] for place in sorted(both))[:SHOWN]
 
 
+def reverted_fields(run: RunResult) -> int:
+    """Return how many fields, and deleted objects, a run has set back that others had changed."""
+    plan = run.plan
+    return sum(
+        drift.operation != "Apply"
+        for step in (plan.applies if plan is not None else ())
+        if step.desired.ref in run.written
+        for drift in step.drift
+    )
+
+
 def reverted_words(run: RunResult) -> str:
     """Return what a run has set back: ``reverted 2 fields that kubectl-patch had changed``."""
     plan = run.plan
@@ -263,14 +295,9 @@ def reverted_words(run: RunResult) -> str:
     return f"reverted {drifted_fields(reverts)}" if reverts else ""
 
 
-def _is_secret(bundle: Bundle) -> bool:
-    """Return whether a value may come from a Secret: then so may the key of a list's item."""
-    return bool(bundle.spec.source.secret_refs)
-
-
-def _shown_path(path: str, bundle: Bundle) -> str:
-    if _is_secret(bundle):  # guard: secret-source-keys
-        return path.partition("[")[0]
+def _shown_path(path: str, *, is_secret: bool) -> str:
+    if is_secret:  # guard: secret-source-keys
+        return shown_field(path)
     return path
 
 

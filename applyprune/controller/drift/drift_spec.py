@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, StrictInt
 from pydantic.dataclasses import dataclass as checked
 
+from applyprune.controller.constants import DriftPolicy
 from applyprune.controller.spec_types import CAMEL, Seconds
 from applyprune.model.options import OnDrift
 
-
-class DriftPolicy(StrEnum):
-    """What happens to what others have changed since the last apply."""
-
-    CORRECT = "Correct"
-    REPORT = "Report"
-    IGNORE = "Ignore"
-
+__all__ = ["ON_DRIFT", "DriftPolicy", "DriftSpec"]
 
 ON_DRIFT = {
     DriftPolicy.CORRECT: OnDrift.REVERT,

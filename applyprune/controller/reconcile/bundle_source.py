@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from applyprune.controller.bundle import Bundle, SourceRef
-from applyprune.errors import ApplypruneError, InputError, NotFound, raise_all
+from applyprune.controller.bundle import Bundle
+from applyprune.controller.clusters.kubeconfig_secret import kubeconfig_ref
+from applyprune.controller.fetching.source_request import SourceMissing, secret_refs
+from applyprune.controller.source_spec import SourceRef
+from applyprune.errors import InputError, NotFound, raise_all
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Manifest
-from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import CONFIG_MAPS, SECRETS, Resource
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.fields.normalize import digest, manifest_digest
@@ -35,12 +37,6 @@ MOST_ERRORS = 100
 Uses = dict[Ref, str]
 
 
-class SourceMissing(ApplypruneError):
-    """A ConfigMap or Secret of the source does not exist, or lacks a key."""
-
-    kind = ProblemKind.SOURCE_MISSING
-
-
 @dataclass(frozen=True, slots=True)
 class LoadedSource:
     """The content of a source: its manifests and their revision."""
@@ -54,6 +50,16 @@ class LoadedSource:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class FetchedTexts:
+    """The texts of a source on another host."""
+
+    texts: Sequence[Text]
+    revision: str
+    content: str
+    """What changes with the content."""
+
+
 def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
     """Return the ConfigMaps and Secrets that a Bundle's source is read from."""
     source = bundle.spec.source
@@ -65,20 +71,36 @@ def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
     )
 
 
-def load_source(bundle: Bundle, cluster: Cluster, uses: Uses) -> LoadedSource:
+def watched_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
+    """Return what a Bundle is read from in its own cluster: its source, Secrets and kubeconfig."""
+    kubeconfig = kubeconfig_ref(bundle)
+    secrets = (*secret_refs(bundle), *(() if kubeconfig is None else (kubeconfig,)))
+    return (*used_refs(bundle), *((SECRETS, ref) for ref in secrets))
+
+
+def load_source(
+    bundle: Bundle, cluster: Cluster, uses: Uses, fetched: FetchedTexts | None
+) -> LoadedSource:
     """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
 
-    It is empty for an object that does not exist. Raises SourceMissing, InputError for an invalid
+    It is empty for an object that does not exist. ``fetched`` is what was read from another host;
+    None if the manifests are in the cluster. Raises SourceMissing, InputError for an invalid
     manifest, and AccessError.
     """
     source = bundle.spec.source
-    if source.inline is not None:
+    if fetched is not None:
+        texts = fetched.texts
+    elif source.inline is not None:
         texts = [Text("spec.source.inline", source.inline.encode("utf-8", "replace"))]
     else:
         lives = _lives(bundle, cluster, uses)
         refs = (*source.config_map_refs, *source.secret_refs)
         texts = [text for ref, live in zip(refs, lives, strict=True) for text in _texts(ref, live)]
     manifests = _manifests(texts, bundle.ignore_rules)
+    if fetched is not None:
+        version = digest([bundle.generation, fetched.content])
+        is_secret = any(one.gvk.group_kind == SECRETS.group_kind for one in manifests)
+        return LoadedSource(manifests, fetched.revision, version if is_secret else "")
     if bundle.has_secret_source:  # guard: secret-revision
         content: object = sorted((ref.name, version) for ref, version in uses.items())
     else:

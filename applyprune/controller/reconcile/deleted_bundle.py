@@ -5,7 +5,7 @@ An invalid field must neither block the removal, nor decide that anything is del
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,23 @@ from pydantic import ValidationError
 from applyprune.controller.bundle import SPEC, Bundle, DeletionPolicy, fault_text, without_nulls
 from applyprune.controller.bundle_client import status_of
 from applyprune.errors import UsageError
+from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping, text, whole_number
 from applyprune.model.live import LiveObject, deleted_at
+from applyprune.model.text.names import is_dns_subdomain
 from applyprune.planning.annotations import ORPHAN
 from applyprune.planning.applyset import set_name
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-_DECIDES = frozenset({"deletionPolicy", "inventoryName", "serviceAccountName", "suspend"})
-"""The fields that decide which objects are deleted, by whom, and whether at all."""
+_DECIDES = frozenset(
+    {"deletionPolicy", "inventoryName", "kubeConfig", "serviceAccountName", "suspend"}
+)
+"""The fields that decide which objects are deleted, where, by whom, and whether at all."""
 _MIRRORED = frozenset({"prune", "prune.enabled"})
 """The fields that decide it with the policy ``MirrorPrune``."""
+_NAMED = 3
 _NO_SOURCE = {"inline": ""}
 _SECRET_SOURCE = {"secretRefs": [{"name": "secret"}]}
 
@@ -73,15 +78,29 @@ class DeletedBundle:
         left = self.left(total)
         if not (name := set_name(self._inventory_name)):
             return left
-        where = f"{name} -n {self.bundle.namespace}"
+        where = self.at(name)
         release = f"applyprune inventory release {where}"
         return f"{left}. To delete that: {release}, then applyprune delete {where}"
 
+    def outlook(self, total: int | None) -> str:
+        """Return what is left, and when the removal ends without it."""
+        return f"{self.left(total)}; the Bundle goes at {self.ends:%Y-%m-%dT%H:%M:%SZ}"
+
+    def at(self, name: str) -> str:
+        """Return the arguments of a command about a set where the objects are."""
+        elsewhere = " --kubeconfig FILE" if self.bundle.spec.kube_config is not None else ""
+        return f"{name} -n {self.bundle.namespace}{elsewhere}"
+
     @property
     def _inventory_name(self) -> str:
-        """Return the name of the inventory's ConfigMap; empty if it is unknown."""
+        """Return the name of the inventory's ConfigMap; empty if it is unknown.
+
+        Whoever may write a status may write any text, and people run the command with the name.
+        """
+        if not self.faults:  # guard: forged-inventory-name
+            return self.bundle.target.inventory.name
         known = text(status_of(self.live), "inventory", "name")
-        return known or ("" if self.faults else self.bundle.target.inventory.name)
+        return known if is_dns_subdomain(known) else ""  # guard: forged-inventory-text
 
 
 def read_deleted(live: LiveObject) -> DeletedBundle:
@@ -89,7 +108,9 @@ def read_deleted(live: LiveObject) -> DeletedBundle:
     raw = (live.body or {}).get("spec")
     if not isinstance(raw, Mapping):
         return _read(live, {}, ("spec: must be an object",))
-    is_secret = bool(mapping(raw.get("source")).get("secretRefs"))  # guard: secret-removal
+    is_encrypted = raw.get("decryption") is not None
+    # guard: secret-removal
+    is_secret = is_encrypted or bool(mapping(raw.get("source")).get("secretRefs"))
     source = _SECRET_SOURCE if is_secret else _NO_SOURCE
     spec: dict[str, Any] = {**without_nulls(dict(raw)), "source": source}
     faults: dict[str, str] = {}
@@ -110,7 +131,8 @@ def _drop(spec: dict[str, Any], fault: ErrorDetails) -> str:
     """Remove the field with a fault, so that it gets its default; return its path."""
     top, *below = map(str, fault["loc"])
     inner = spec.get(top)
-    if below and isinstance(inner, Mapping):
+    # Of what another part needs, nothing is left.
+    if below and isinstance(inner, Mapping) and top != "kubeConfig":
         spec[top] = {key: value for key, value in inner.items() if key != below[0]}
         return f"{top}.{below[0]}"
     spec.pop(top, None)
@@ -130,6 +152,14 @@ def _name_fault(bundle: Bundle) -> tuple[str, ...]:
     except UsageError as error:
         return (f"{error.message}: {error.reason}",)
     return ()
+
+
+def named(refs: Collection[Ref]) -> str:
+    """Return ``2 objects (configmap/a, service/web)``, with the first three."""
+    objects = counted(len(refs))
+    shown = ", ".join(ref.short for ref in sorted(refs)[:_NAMED])
+    more = ", …" if len(refs) > _NAMED else ""
+    return f"{objects} ({shown}{more})" if shown else objects
 
 
 def counted(count: int) -> str:

@@ -7,14 +7,18 @@ the rights for it, the removal ends after ``spec.timeout``: then its inventory k
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from applyprune.controller.bundle import Bundle, DeletionPolicy
 from applyprune.controller.bundle_client import BundleObjects, status_of
-from applyprune.controller.constants import FINALIZER, Reason
+from applyprune.controller.clusters.kubeconfig_secret import read_kubeconfig
+from applyprune.controller.clusters.other_clusters import OtherClusters
+from applyprune.controller.constants import FINALIZER, NO_CLUSTER, Reason
 from applyprune.controller.pending_plan import PendingPlan, pending_plan
-from applyprune.controller.reconcile.deleted_bundle import DeletedBundle, counted
+from applyprune.controller.reconcile.deleted_bundle import DeletedBundle, named
+from applyprune.controller.reconcile.report import log_event
 from applyprune.controller.result import (
     RunResult,
     follow,
@@ -30,6 +34,7 @@ from applyprune.controller.runtime.impersonation import (
     ServiceAccountClient,
 )
 from applyprune.controller.status import ConditionStatus, ReconcileResult
+from applyprune.controller.task import Past
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import KindProofs, all_labelled_objects
@@ -37,8 +42,7 @@ from applyprune.engine.operations.release import release
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
-from applyprune.model.holder_observation import SETTLE, HolderObservation
-from applyprune.model.identity import Ref
+from applyprune.model.holder_observation import SETTLE
 from applyprune.model.inventory import LONGEST_LEASE
 from applyprune.model.live import LiveObject, deleted_at
 from applyprune.model.options import Mode
@@ -46,7 +50,7 @@ from applyprune.model.problem import ProblemKind
 from applyprune.planning.annotations import APPROVE, ORPHAN
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 
-_NO_RIGHTS = frozenset({Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN})
+_NO_RIGHTS = NO_CLUSTER | {Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN}
 """Why nobody may remove the objects; what the inventory lists is safe there."""
 _NAMED = 3
 
@@ -57,10 +61,10 @@ class Finalizer:
 
     bundles: BundleObjects
     impersonation: Impersonation
+    clusters: OtherClusters
     recorder: EventRecorder
     stop: Cancellation
-    observation: HolderObservation | None = None
-    """What the last reconcile has seen of another run that holds the inventory."""
+    past: Past = field(default_factory=Past)
 
     def of(self, deleted: DeletedBundle) -> ReconcileResult:
         """Remove the objects, then the finalizer; ``done`` in the result says whether both are.
@@ -85,12 +89,25 @@ class Finalizer:
             # What the controller itself could not read proves nothing.
             return self._failed(error)
         result = result or self._removed(deleted, terminating=terminating)
+        # It may have begun long after the deletion: the Bundle was suspended, or nobody served it.
+        waited = self.past.has_waited(bundle.timeout)
+        may_wait = deleted.seconds_left > 0 if terminating else not waited
+        if may_wait and result.run_result and result.run_result.waiting:
+            # What is deleted, and not gone yet, is looked at again: a wait holds no worker.
+            return replace(
+                result,
+                ready=ConditionStatus.WAITING,
+                reason=Reason.PROGRESSING,
+                message=result.run_result.waiting_summary,
+            )
         if result.done:
             return self._ended(live, result, terminating=terminating)
         if self._ends(deleted, result.reason, terminating=terminating):
             return self._leave(deleted, result.message, terminating=terminating, before=result)
         if result.reason in _NO_RIGHTS and not terminating and not bundle.spec.suspend:
-            result = replace(result, message=f"{result.message}; {_outlook(deleted, result)}")
+            result = replace(
+                result, message=f"{result.message}; {deleted.outlook(_total(result.run_result))}"
+            )
         return result
 
     def _obstacle(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult | None:
@@ -115,12 +132,23 @@ class Finalizer:
     def _removed(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult:
         bundle = deleted.bundle
         try:
-            with self.impersonation.as_account(
-                bundle.namespace, bundle.spec.service_account_name, must_exist=False
-            ) as account_client:
+            with self._target(deleted, must_exist=False) as account_client:
                 return self._remove(account_client, deleted.live, bundle, terminating=terminating)
         except ApplypruneError as error:
             return self._failed(error, secret=bundle.has_secret_source)
+
+    @contextmanager
+    def _target(
+        self, deleted: DeletedBundle, *, must_exist: bool
+    ) -> Iterator[ServiceAccountClient]:
+        """Yield a client for the cluster that has the objects."""
+        bundle = deleted.bundle
+        with self.impersonation.as_account(
+            bundle.namespace, bundle.spec.service_account_name, must_exist=must_exist
+        ) as own:
+            kubeconfig = read_kubeconfig(bundle, own.cluster, {})
+            with self.clusters.target(deleted.live, bundle, own, kubeconfig, self.past) as target:
+                yield target.client
 
     def _ends(self, deleted: DeletedBundle, reason: Reason, *, terminating: bool) -> bool:
         """Return whether the removal ends here, although objects are left.
@@ -188,7 +216,8 @@ class Finalizer:
                 f"before all of its objects elsewhere could be removed: {why}"
             )
             if not deleted.faults:
-                message += f". See: {_search(bundle.target)}"
+                there = ", in the other cluster" if bundle.spec.kube_config is not None else ""
+                message += f". See{there}: {_search(bundle.target)}"
             self.recorder.namespace_event(bundle.namespace, Reason.REMOVAL_INCOMPLETE, message)
         else:
             # Only finalizers of others hold the rest. A new Bundle of the same name continues.
@@ -216,9 +245,7 @@ class Finalizer:
             return deleted.left_unreleased()
         bundle, target = deleted.bundle, deleted.bundle.target
         try:
-            with self.impersonation.as_account(
-                bundle.namespace, bundle.spec.service_account_name, must_exist=True
-            ) as account_client:
+            with self._target(deleted, must_exist=True) as account_client:
                 inventory = account_client.store(target).read()
                 if not inventory.exists:
                     return f"there is no inventory. See: {_search(target)}"
@@ -227,8 +254,8 @@ class Finalizer:
             return problem_message(problems_of(error)[0])
         except ApplypruneError:
             return deleted.left_unreleased()
-        left = f"left in the inventory {target.inventory.name}: {_named(inventory.entries)}"
-        return f"{left}. To delete that: applyprune delete {target.arguments}"
+        left = f"left in the inventory {target.inventory.name}: {named(inventory.entries)}"
+        return f"{left}. To delete that: applyprune delete {deleted.at(target.name)}"
 
     def _release(self, account_client: ServiceAccountClient, bundle: Bundle) -> None:
         # There is no second try: wait for a holder that has crashed.
@@ -276,13 +303,13 @@ class Finalizer:
             options,
             who=bundle.owner,
             owner=bundle.owner,
-            observation=self.observation,
+            observation=self.past.observation,
         )
         run_result = RunResult(secret=bundle.has_secret_source)
         events = run(
             request, account_client.cluster, account_client.store(bundle.target), self.stop
         )
-        follow(events, run_result, lambda _: None)
+        follow(events, run_result, lambda event: log_event(request, run_result, event))
         self.stop.check()
         pending = pending_plan(run_result, bundle, live.annotations.get(APPROVE, ""))
         return self._result(bundle, run_result, pending)
@@ -365,20 +392,6 @@ def _reason(run_result: RunResult, policy: DeletionPolicy) -> Reason:
 def _total(run_result: RunResult | None) -> int | None:
     """Return how many objects a run has left in the inventory; None if it has not come so far."""
     return run_result.total if run_result is not None and run_result.plan is not None else None
-
-
-def _outlook(deleted: DeletedBundle, result: ReconcileResult) -> str:
-    """Return what is left, and when the removal ends without it."""
-    left = deleted.left(_total(result.run_result))
-    return f"{left}; the Bundle goes at {deleted.ends:%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _named(refs: Collection[Ref]) -> str:
-    """Return ``2 objects (configmap/a, service/web)``, with the first three."""
-    objects = counted(len(refs))
-    shown = ", ".join(ref.short for ref in sorted(refs)[:_NAMED])
-    more = ", …" if len(refs) > _NAMED else ""
-    return f"{objects} ({shown}{more})" if shown else objects
 
 
 def _search(target: ApplySetIdentity) -> str:

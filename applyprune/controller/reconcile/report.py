@@ -1,20 +1,19 @@
-"""Report the result of a reconcile: in the Bundle's status, Events, metrics and the log."""
+"""Report the result of a reconcile: in the Bundle's status, in Events and in the log."""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from applyprune.controller.bundle import Bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.constants import Condition, Key, Reason
-from applyprune.controller.drift.drift_report import reverted_words
+from applyprune.controller.drift.drift_report import reverted_fields, reverted_words
 from applyprune.controller.result import RunResult, problem_message
 from applyprune.controller.runtime.event_recorder import EventRecorder, EventType, utc_now
 from applyprune.controller.runtime.logging import LOG, fields
-from applyprune.controller.runtime.metrics import Metrics
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
@@ -22,10 +21,19 @@ from applyprune.controller.status import (
     condition_of,
     state_of,
 )
-from applyprune.engine.plan_stage import RunRequest
+from applyprune.controller.task import BundleSample, Measured
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject
+from applyprune.model.problem import ProblemKind
 from applyprune.planning.annotations import RECONCILE_NOW
+from applyprune.planning.approval.digests import is_digest
+
+if TYPE_CHECKING:
+    from applyprune.controller.bundle import Bundle
+    from applyprune.engine.plan_stage import RunRequest
+
+
+_REVISION = re.compile(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,8 @@ class Reporter:
 
     bundles: BundleObjects
     recorder: EventRecorder
-    metrics: Metrics
+    replica: str
+    """The name of this replica."""
 
     def report(
         self,
@@ -42,7 +51,7 @@ class Reporter:
         result: ReconcileResult,
         seconds: float,
         bundle: Bundle | None = None,
-    ) -> None:
+    ) -> Measured:
         """Write the status if it has changed, and report the result everywhere else.
 
         ``bundle`` is None if its spec is invalid.
@@ -58,28 +67,35 @@ class Reporter:
             now=utc_now(),
             requested=live.annotations.get(RECONCILE_NOW, ""),
             inventory=inventory,
+            replica=self.replica,
         )
         stored = self.bundles.write_status(live, status)
-        key = (live.ref.namespace, live.ref.name)
-        self.metrics.passed(key, result, seconds, status)
-        self._log(key, result, seconds)
-        self._events(stored or live, result, before, is_news=state_of(before) != state_of(status))
+        self._log((live.ref.namespace, live.ref.name), result, seconds)
+        moved = _moved(before, result, bundle)
+        is_news = state_of(before) != state_of(status)
+        self._events(stored or live, result, before, moved, is_news=is_news)
+        return measured(result, seconds, status)
 
     def _events(
         self,
         live: LiveObject,
         result: ReconcileResult,
         before: Mapping[str, Any],
+        moved: str,
         *,
         is_news: bool,
     ) -> None:
-        """Write an Event for a change of the objects, or of the Bundle's state; not for a retry."""
+        """Write an Event for a change of the objects, or of the Bundle's state; not for a retry.
+
+        ``moved`` is the change of the revision in words; empty if it has not changed.
+        """
         run_result = result.run_result or RunResult()
         run = run_result.run
         if result.ready is ConditionStatus.READY:
             was_ready = condition_of(before, Condition.READY).get("status") == "True"
-            if run_result.changed or not was_ready:
-                self.recorder.event(live, EventType.NORMAL, result.reason, _summary(result), run)
+            if run_result.changed or moved or not was_ready:
+                told = "; ".join(filter(None, (moved, _summary(result))))
+                self.recorder.event(live, EventType.NORMAL, result.reason, told, run)
         elif result.ready is ConditionStatus.NOT_READY and is_news:
             waits = result.reason is Reason.PENDING_APPROVAL
             kind = EventType.NORMAL if waits else EventType.WARNING
@@ -88,14 +104,18 @@ class Reporter:
             for warning in run_result.server_warnings:
                 self.recorder.event(live, EventType.WARNING, Reason.SERVER_WARNING, warning, run)
 
-    def removed(self, key: Key, result: ReconcileResult, seconds: float) -> None:
+    def left_cluster(self, live: LiveObject, uid: str) -> None:
+        """Report that a Bundle goes on elsewhere, and leaves its objects in a cluster."""
+        message = (
+            f"it goes on in another cluster; what it has applied in the cluster {uid} is kept "
+            "there, and listed in its inventory there"
+        )
+        self.recorder.event(live, EventType.WARNING, Reason.CLUSTER_CHANGED, message)
+
+    def removed(self, key: Key, result: ReconcileResult, seconds: float) -> Measured:
         """Report that a Bundle is gone: it has no status any more."""
         self._log(key, result, seconds)
-        self.metrics.passed(key, result, seconds, {})
-
-    def forget(self, key: Key) -> None:
-        """Forget a Bundle that is gone."""
-        self.metrics.forget(key)
+        return measured(result, seconds, {})
 
     def _log(self, key: Key, result: ReconcileResult, seconds: float) -> None:
         run_result = result.run_result
@@ -127,6 +147,17 @@ class Reporter:
                 outcomes=counts or None,
             ),
         )
+
+
+def _moved(before: Mapping[str, Any], result: ReconcileResult, bundle: Bundle | None) -> str:
+    """Return from which revision a source on another host has gone to which; empty if it has not.
+
+    Other revisions are digests, which tell a reader nothing.
+    """
+    old, new = str(before.get("lastAppliedRevision") or ""), result.revision
+    if bundle is None or bundle.spec.source.remote is None or not old or old == new:
+        return ""
+    return f"{old} → {new}" if is_revision(old) else new
 
 
 def _explained(result: ReconcileResult) -> str:
@@ -164,3 +195,38 @@ def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
             error=told,
         ),
     )
+
+
+def measured(result: ReconcileResult, seconds: float, status: Mapping[str, Any]) -> Measured:
+    """Return what the metrics say about a reconcile, and about a Bundle with this status."""
+    run = result.run_result
+    refusal = run.refusal if run is not None else None
+    objects = status.get("objects") or {}
+    failing = int(objects.get("failing") or 0)
+    sample = BundleSample(
+        conditions={one["type"]: one["status"] for one in status.get("conditions") or ()},
+        suspended=result.reason is Reason.SUSPENDED,
+        revision=_revision(status),
+        applied=max(int(objects.get("total") or 0) - failing, 0),
+        failing=failing,
+        pending="pendingPlan" in status,
+        seconds=seconds,
+        reverted=reverted_fields(run) if run is not None else 0,
+    )
+    return Measured(
+        result.reason,
+        pruned=run.deleted if run is not None else 0,
+        refused=refusal is not None and refusal.kind is ProblemKind.PRUNE_REFUSED,
+        sample=sample,
+    )
+
+
+def _revision(status: Mapping[str, Any]) -> str:
+    """Return the revision that was applied last; whoever may write a status may write any text."""
+    revision = str(status.get("lastAppliedRevision") or "")
+    return revision if is_revision(revision) else ""  # guard: forged-revision
+
+
+def is_revision(text: str) -> bool:
+    """Return whether a text is a revision of a source, as this program writes them."""
+    return is_digest(text) or _REVISION.fullmatch(text) is not None

@@ -1,1 +1,1 @@
-"""What any controller needs: queue, watches, leader election, metrics, Events."""
+"""What any controller needs: queue, watches, health, metrics, Events."""

@@ -11,35 +11,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from applyprune.controller.constants import Condition, Key
+from applyprune.controller.task import READY, BundleSample
 
-READY = ("True", "False", "Unknown")
 STATES = ("applied", "failing")
 _VALUES = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
 _LABELS = ("namespace", "bundle")
-
-
-@dataclass(frozen=True, slots=True)
-class BundleSample:
-    """What the metrics say about one Bundle."""
-
-    conditions: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """The status of each condition."""
-    suspended: bool = False
-    revision: str = ""
-    """The revision that was applied last; empty before the first."""
-    applied: int = 0
-    failing: int = 0
-    pending: bool = False
-    seconds: float = 0.0
-    """How long the last reconcile took."""
-    reverted: int = 0
-    """How many fields were set back that others had changed."""
-
-    @property
-    def ready(self) -> str:
-        """Return the status of the condition Ready."""
-        found = self.conditions.get(Condition.READY, "")
-        return found if found in READY else "Unknown"
 
 
 @dataclass(slots=True, eq=False)

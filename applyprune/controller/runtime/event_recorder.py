@@ -81,7 +81,7 @@ class EventRecorder:
     ) -> None:
         message = message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
         now = utc_now()
-        # The same Event has the same name, so this process or the next leader finds the first one.
+        # The same Event has the same name, so this process or the next replica finds the first one.
         mark = digest([involved.get("uid", ""), str(reason), message])[:16]
         name = f"{involved['name'][:_NAME]}.{mark}"
         body: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Thread
 
@@ -18,26 +18,34 @@ _LONGEST = 300
 
 @dataclass(slots=True)
 class Health:
-    """What the probes of a controller that leads are answered."""
+    """What the probes of a controller are answered."""
 
     queue: WorkQueue
     watches: Watches
     patience: float = PATIENCE
     threads: Sequence[Thread] = ()
-    """The threads that must live as long as the process; empty before it leads."""
+    """The threads that must live as long as the process; empty before they are started."""
     busy_since: dict[str, float] = field(default_factory=dict)
     """When each worker began with its Bundle, by ``time.monotonic()``."""
+    idle: Callable[[float], str] = lambda _: ""
+    """Why this replica has no share of the Bundles, for so many seconds; empty if it has one."""
 
     def broken(self) -> str:
         """Return what only a restart can repair; empty if nothing is broken."""
         dead = [thread.name for thread in self.threads if not thread.is_alive()]
         if dead:  # guard: dead-thread
             return f"a thread has ended: {', '.join(dead)}"
+        if not self.watches.is_alive:
+            return "the thread of the watches has ended"
         now = time.monotonic()
         longest = max((now - since for since in list(self.busy_since.values())), default=0.0)
         if longest > _STUCK:
             return f"a worker has been busy with one Bundle for {longest:.0f} s"
         return ""
+
+    def can_serve(self) -> bool:
+        """Return whether it sees Bundles and can reconcile them: otherwise another replica must."""
+        return self.watches.synced and not (self.broken() or self.watches.unseen(self.patience))
 
     def unserved(self) -> str:
         """Return why no Bundle has been served for a minute; empty if that is not so."""
@@ -45,6 +53,8 @@ class Health:
             return broken
         if not self.threads:
             return ""
+        if idle := self.idle(self.patience):  # guard: idle-replica
+            return idle[:_LONGEST]
         if unseen := self.watches.unseen(self.patience):  # guard: unseen-bundles
             return unseen[:_LONGEST]
         overdue, quiet = self.queue.overdue, self.queue.quiet

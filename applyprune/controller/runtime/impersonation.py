@@ -5,30 +5,33 @@ The controller impersonates that account, so it can do no more for a tenant than
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.remembering_client import RememberingClient
+from applyprune.controller.known_bundle import OnlyLooks
 from applyprune.errors import AccessError, ApplypruneError, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import deleted_at
 from applyprune.model.problem import ProblemKind
 from applyprune.model.request import Access
-from applyprune.model.resources import BUNDLES, DEFINITIONS, NAMESPACES, SERVICE_ACCOUNTS
+from applyprune.model.resources import (
+    BUNDLES,
+    DEFINITIONS,
+    NAMESPACES,
+    SERVICE_ACCOUNTS,
+    namespace_ref,
+)
 from applyprune.planning.applyset import ApplySetIdentity
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
-
-_POOL = 8
-_BUDGET = 10.0
 
 
 class AccountMissing(ApplypruneError):
@@ -39,29 +42,27 @@ class AccountMissing(ApplypruneError):
 
 @dataclass(frozen=True, slots=True)
 class ServiceAccountClient:
-    """A client that impersonates one ServiceAccount; ``close`` closes its connections."""
+    """A client that acts for one Bundle: as a ServiceAccount, or as the user of a kubeconfig."""
 
-    transport: Transport
     cluster: KubernetesClient
+
+    def only_looking(self) -> ServiceAccountClient:
+        """Return the same client; every write ends with MustReadAgain."""
+        return ServiceAccountClient(self.cluster.under_lease(OnlyLooks()))
 
     def store(self, target: ApplySetIdentity) -> ConfigMapStore:
         """Return the store of one set's inventory."""
         return ConfigMapStore(self.cluster, target)
 
-    def close(self) -> None:
-        """Close the connections."""
-        self.transport.close()
-
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """The controller's own client, and the clients that impersonate ServiceAccounts."""
+    """The controller's own client, and the clients that impersonate ServiceAccounts.
 
-    access: ClusterAccess
-    own: KubernetesClient
-    cache: Path | None
-    trace: Callable[[str], None] | None = None
-    agent: str = ""
+    They share connections: who is impersonated stands in each request.
+    """
+
+    own: RememberingClient
 
     def connect(self, namespace: str, account: str) -> ServiceAccountClient:
         """Return a client for a ServiceAccount without checking that it exists; sends nothing.
@@ -69,20 +70,8 @@ class Impersonation:
         If no group is given, the API server adds the groups of ServiceAccounts itself, so the
         right to impersonate groups is not needed.
         """
-        user = f"system:serviceaccount:{namespace}:{account}"
-        access = replace(self.access, impersonation=(("Impersonate-User", user),), user=user)
-        transport = Transport(
-            access,
-            pool_size=_POOL,
-            retry_budget=_BUDGET,
-            trace=self.trace,
-            agent=self.agent,
-        )
-        return ServiceAccountClient(
-            transport,
-            # To read the CRDs and APIServices is a right of the controller's own.
-            KubernetesClient(transport, access.server, cache=self.cache, registry=self.own),
-        )
+        # To read the CRDs and APIServices is a right of the controller's own.
+        return ServiceAccountClient(self.own.as_user(account_user(namespace, account)))
 
     @contextmanager
     def as_account(
@@ -92,13 +81,13 @@ class Impersonation:
 
         Impersonating an account that does not exist succeeds, with all rights bound to its name.
         """
-        if must_exist:
+        if must_exist:  # guard: account-exists
             self.look_up(namespace, account)
-        account_client = self.connect(namespace, account)
-        try:
-            yield account_client
-        finally:
-            account_client.close()
+        yield self.connect(namespace, account)
+
+    def forget(self) -> None:
+        """Forget what is remembered of the server's kinds: something has failed."""
+        self.own.memory.forget_kinds()
 
     def look_up(self, namespace: str, account: str) -> None:
         """Raise AccountMissing unless the ServiceAccount exists."""
@@ -122,7 +111,7 @@ class Impersonation:
     def is_terminating(self, namespace: str) -> bool:
         """Return whether a namespace is being deleted or is gone."""
         try:
-            return self.own.get(NAMESPACES, Ref("", NAMESPACES.kind, "", namespace)).terminating
+            return self.own.get(NAMESPACES, namespace_ref(namespace)).terminating
         except NotFound:
             return True
 
@@ -130,6 +119,11 @@ class Impersonation:
         """Return when the Bundle CRD was deleted; None when it was not."""
         ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
         return deleted_at(self.own.get(DEFINITIONS, ref))
+
+
+def account_user(namespace: str, account: str) -> str:
+    """Return the name of a ServiceAccount as a user."""
+    return f"system:serviceaccount:{namespace}:{account}"
 
 
 def refuse_impersonated(access: ClusterAccess) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from applyprune.controller.constants import Key, Reason
-from applyprune.controller.runtime.bundle_metrics import BundleMetrics, BundleSample
+from applyprune.controller.constants import Key, Limit, Reason
+from applyprune.controller.runtime.bundle_metrics import BundleMetrics
+from applyprune.controller.runtime.sent_requests import CODES, METHODS, labels_of
 from applyprune.controller.runtime.workqueue import WorkQueue
-from applyprune.controller.status import ReconcileResult
-from applyprune.model.problem import ProblemKind
+from applyprune.controller.task import Measured
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-CODES = ("2xx", "3xx", "4xx", "5xx", "none")
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
@@ -29,7 +26,10 @@ class Metrics:
     pruned: Counter = field(init=False)
     refused: Counter = field(init=False)
     calls: Counter = field(init=False)
-    leader: Gauge = field(init=False)
+    ended: Counter = field(init=False)
+    _healthy: Gauge = field(init=False)
+    _replicas: Gauge = field(init=False)
+    _served: Gauge = field(init=False)
     _depth: Gauge = field(init=False)
     _busy: Gauge = field(init=False)
     _bundles: BundleMetrics = field(default_factory=BundleMetrics)
@@ -60,8 +60,22 @@ class Metrics:
             ["method", "code"],
             registry=registry,
         )
-        self.leader = Gauge(
-            "applyprune_leader", "Whether this replica is the leader.", registry=registry
+        self.ended = Counter(
+            "applyprune_ended_reconciles",
+            "Reconciles whose worker process was ended at a limit.",
+            ["limit"],
+            registry=registry,
+        )
+        self._healthy = Gauge(
+            "applyprune_healthy", "1 if /healthz says that all is well.", registry=registry
+        )
+        self._replicas = Gauge(
+            "applyprune_live_replicas",
+            "Replicas that share the Bundles, as this one sees them; 0 while it serves none.",
+            registry=registry,
+        )
+        self._served = Gauge(
+            "applyprune_served_bundles", "Bundles that this replica serves.", registry=registry
         )
         registry.register(self._bundles)
         self._depth = Gauge(
@@ -70,6 +84,8 @@ class Metrics:
         self._busy = Gauge(
             "applyprune_workers_busy", "Bundles that are being reconciled.", registry=registry
         )
+        for limit in Limit:
+            self.ended.labels(str(limit))
         for reason in Reason:
             self.reconciles.labels(str(reason))
         for method in METHODS:
@@ -81,53 +97,37 @@ class Metrics:
         self._depth.set_function(lambda: queue.waiting)
         self._busy.set_function(lambda: queue.busy)
 
-    def traced(self, line: str) -> None:
-        """Count one try of a request, from the transport's trace line."""
-        method, _, rest = line.partition(" ")
-        code = rest.partition(" ")[2][:1]
-        if method in METHODS:
-            self.calls.labels(method, f"{code}xx" if f"{code}xx" in CODES else "none").inc()
+    def watch_health(self, unserved: Callable[[], str]) -> None:
+        """Ask why no Bundle is served whenever the metrics are scraped."""
+        self._healthy.set_function(lambda: not unserved())
 
-    def passed(
-        self, key: Key, result: ReconcileResult, seconds: float, status: Mapping[str, object]
-    ) -> None:
-        """Count one reconcile, and record the Bundle's status after it."""
-        self.reconciles.labels(str(result.reason)).inc()
-        self.seconds.observe(seconds)
-        if (run := result.run_result) is not None:
-            self.pruned.inc(run.deleted)
-            if run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED:
-                self.refused.inc()
-        self._bundles.record(key, _sample(result, seconds, status))
+    def watch_share(self, replicas: Callable[[], int], served: Callable[[], int]) -> None:
+        """Read this replica's share of the Bundles whenever the metrics are scraped."""
+        self._replicas.set_function(replicas)
+        self._served.set_function(served)
+
+    def traced(self, line: str) -> None:
+        """Count one try of a request of this process, from the transport's trace line."""
+        for method, code in labels_of(line):
+            self.sent(method, code, 1)
+
+    def sent(self, method: str, code: str, tries: int) -> None:
+        """Count so many tries of requests."""
+        self.calls.labels(method, code).inc(tries)
+
+    def exceeded(self, limit: Limit) -> None:
+        """Count a reconcile that was ended at a limit."""
+        self.ended.labels(str(limit)).inc()
+
+    def passed(self, key: Key, measured: Measured) -> None:
+        """Count one reconcile, and record the Bundle's state after it."""
+        self.reconciles.labels(str(measured.reason)).inc()
+        self.seconds.observe(measured.sample.seconds)
+        self.pruned.inc(measured.pruned)
+        if measured.refused:
+            self.refused.inc()
+        self._bundles.record(key, measured.sample)
 
     def forget(self, key: Key) -> None:
         """Forget a Bundle that is gone."""
         self._bundles.forget(key)
-
-
-def _sample(result: ReconcileResult, seconds: float, status: Mapping[str, Any]) -> BundleSample:
-    """Return what the metrics say about a Bundle with this status."""
-    objects = status.get("objects") or {}
-    failing = int(objects.get("failing") or 0)
-    return BundleSample(
-        conditions={one["type"]: one["status"] for one in status.get("conditions") or ()},
-        suspended=result.reason is Reason.SUSPENDED,
-        revision=str(status.get("lastAppliedRevision") or ""),
-        applied=max(int(objects.get("total") or 0) - failing, 0),
-        failing=failing,
-        pending="pendingPlan" in status,
-        seconds=seconds,
-        reverted=_reverted(result),
-    )
-
-
-def _reverted(result: ReconcileResult) -> int:
-    """Return how many fields a reconcile has set back that others had changed."""
-    run = result.run_result
-    if run is None or run.plan is None or not run.changed:
-        return 0
-    return sum(
-        len(step.reverts)
-        for step in run.plan.applies
-        if not step.is_skipped and step.desired.ref not in run.failing
-    )

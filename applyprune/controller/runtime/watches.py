@@ -1,4 +1,4 @@
-"""Watch what triggers a reconcile: a Bundle, its source, and the Bundles and CRDs it waits for.
+"""Watch what triggers a reconcile: Bundles, their sources, their objects, and CRDs.
 
 Watch events are only hints: a reconcile reads everything again. Events for resourceVersions that
 the last reconcile has already read are ignored.
@@ -7,84 +7,103 @@ the last reconcile has already read are ignored.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from applyprune.cluster.watching.many_watches import AllSeen, ManyWatches, Watched
 from applyprune.controller.constants import Key
-from applyprune.controller.runtime.impersonation import ServiceAccountClient
+from applyprune.controller.known_bundle import KnownBundle
+from applyprune.controller.runtime.impersonation import account_user
 from applyprune.controller.runtime.logging import LOG, fields
+from applyprune.controller.runtime.object_hints import ObjectHints, is_in
+from applyprune.controller.runtime.shared_watches import SharedWatches
+from applyprune.controller.runtime.waiting_bundles import WaitingBundles
 from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.controller.task import AppliedObjects, SourceObjects
 from applyprune.engine.informer import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
-from applyprune.errors import Forbidden
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.resources import BUNDLES, DEFINITIONS, Resource
-from applyprune.planning.annotations import APPROVE, ORPHAN, RECONCILE_NOW
+from applyprune.model.resources import BUNDLES, DEFINITIONS
+from applyprune.planning.annotations import ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW
+from applyprune.planning.applyset import PART_OF
 
 if TYPE_CHECKING:
+    from applyprune.cluster.auth.kubeconfig import ClusterAccess
     from applyprune.engine.ports import Cluster
 
-MOST_WATCHES = 500
-"""How many objects of sources are watched; beyond that, only the interval triggers."""
 _TICK = 0.5
-_UNTIL_SERVED = 1.0
-"""Seconds from a change of a CRD until its kind is served."""
-_WAKING = (APPROVE, ORPHAN, RECONCILE_NOW)
+_SOON = 1.0
+"""Seconds from a change of a CRD until its kind is served, or until another look."""
+_WAKING = (ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW)
 """The annotations of a Bundle whose change needs a reconcile."""
 _KEPT_METADATA = ("name", "namespace", "generation", "deletionTimestamp")
+_NARROW = 3600.0
+"""Seconds until a whole namespace is tried again that may not be watched."""
+_GONE = ("gone",)
 _LONGEST_KEPT = 256
 """Characters of an annotation's value; of a longer one, its digest is enough."""
 
 
 @dataclass(slots=True)
-class _Followed:
-    """The objects of one Bundle's source, their watches, and the versions read last."""
-
-    account: str
-    account_client: ServiceAccountClient
-    feeds: Informer
-    refs: frozenset[Ref]
-    versions: Mapping[Ref, str]
-    blind: bool = False
-
-
-def _ignore(key: Key, generation: int | None) -> None:
-    """Do nothing."""
-
-
-@dataclass(slots=True)
 class Watches:
-    """Every watch of the controller; ``attend`` turns their events into keys of the queue.
+    """Every watch of the controller; it turns their events into keys of the queue.
 
-    ``moved`` is called with the generation of every Bundle that has changed.
+    ``serves`` says which Bundles this replica serves. All Bundles are watched, because it may serve
+    another one later. ``moved`` is called with the generation of one of its own that has changed.
     """
 
     queue: WorkQueue
     cluster: Cluster
-    connect: Callable[[str, str], ServiceAccountClient]
+    access: ClusterAccess
+    agent: str
     namespaces: tuple[str, ...] = ()
-    moved: Callable[[Key, int | None], None] = _ignore
+    serves: Callable[[Key], bool] = lambda _: True
+    moved: Callable[[Key, int | None], None] = lambda *_: None
     _news: SimpleQueue[Change] = field(default_factory=SimpleQueue)
     _bundles: Informer | None = None
     _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
-    _sources: dict[Key, _Followed] = field(default_factory=dict)
+    _versions: dict[Key, str] = field(default_factory=dict)
+    _hinted: set[Key] = field(default_factory=set)
+    """The Bundles for which there is probably something to do."""
+    _served: set[Key] = field(default_factory=set)
+    _sources: dict[Key, SourceObjects] = field(default_factory=dict)
     _users: dict[Ref, set[Key]] = field(default_factory=dict)
-    _waiting: dict[Key, frozenset[str]] = field(default_factory=dict)
+    _narrow: dict[Watched, float] = field(default_factory=dict)
+    """The namespaces that may not be watched as a whole, and when that was seen."""
+    _hints: ObjectHints = field(default_factory=ObjectHints)
+    _waiting: WaitingBundles = field(default_factory=WaitingBundles)
     _lack_kinds: set[Key] = field(default_factory=set)
     _definitions: dict[Ref, str] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
     _failures: dict[WatchScope, tuple[str, float]] = field(default_factory=dict)
     _opened: float = 0.0
     _lock: Lock = field(default_factory=Lock)
+    _shared: SharedWatches = field(init=False)
+    _hub: ManyWatches = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Connect the parts."""
+        self._shared = SharedWatches(self._on_object, self._on_lost, self._on_listed)
+        self._hub = self._shared.hub = ManyWatches(self.access, self.agent, self._shared.on_news)
 
     @property
     def synced(self) -> bool:
         """Return whether every existing Bundle has been listed."""
         return len(self._listed) == len(self.namespaces or ("",))
+
+    @property
+    def served(self) -> int:
+        """Return how many existing Bundles this replica serves."""
+        return len(self._served)
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the thread of the shared watches runs, once it was started."""
+        return not self._opened or self._hub.is_alive
 
     def unseen(self, patience: float) -> str:
         """Return why Bundles have not been seen for so many seconds; empty if they have been."""
@@ -99,6 +118,7 @@ class Watches:
     def open(self) -> None:
         """Start to watch the Bundles."""
         self._opened = time.monotonic()
+        self._hub.start()
         self._bundles = Informer(self.cluster, self._news, keep=_slim)
         for namespace in self.namespaces or ("",):
             # A Bundle may be as large as a megabyte; a reconcile reads it itself.
@@ -108,61 +128,77 @@ class Watches:
         """Stop every watch."""
         if self._bundles is not None:
             self._bundles.close(0)
-        with self._lock:
-            found = list(self._sources.values())
-            self._sources.clear()
-        for followed in found:
-            _end(followed)
+        self._hub.close()
 
     def attend(self, is_over: Callable[[], bool]) -> None:
-        """Turn watch events into keys of the queue until ``is_over``."""
+        """Turn events of Bundles into keys of the queue until ``is_over``."""
         feeds = Informer(self.cluster, self._news)
         while not is_over():
             for news in feeds.changes(_TICK):
                 self._on_news(news)
 
-    def follow(
-        self,
-        key: Key,
-        account: str,
-        refs: Iterable[tuple[Resource, Ref]],
-        versions: Mapping[Ref, str],
-    ) -> None:
-        """Watch, as a ServiceAccount, the objects of a Bundle's source.
-
-        ``versions`` are the resourceVersions that its last reconcile has read. The reconcile at
-        the interval covers what cannot be watched.
-        """
-        wanted = {ref: resource for resource, ref in refs}
+    def divide(self) -> tuple[set[Key], set[Key]]:
+        """Return which Bundles this replica serves from now on, and which it no longer serves."""
         with self._lock:
-            known = self._sources.get(key)
-            if known is not None:
-                known.versions = dict(versions)
-                if known.refs == wanted.keys() and known.account == account and not known.blind:
-                    return
-            old = self._drop(key)
-            room = sum(len(other.refs) for other in self._sources.values()) + len(wanted)
-            if wanted and room <= MOST_WATCHES:
-                account_client = self.connect(key[0], account)
-                feeds = Informer(account_client.cluster, self._news, keep=_slim)
-                self._sources[key] = _Followed(
-                    account, account_client, feeds, frozenset(wanted), dict(versions)
-                )
-                for ref, resource in wanted.items():
-                    self._users.setdefault(ref, set()).add(key)
-                    feeds.open(WatchScope(resource, ref.namespace, name=ref.name, full=False))
-            elif wanted:
-                LOG.warning("too many sources to watch", extra=fields(limit=MOST_WATCHES))
-        if old is not None:
-            _end(old)
+            before, served = self._served, set(filter(self.serves, self._marks))
+            self._served = served
+            for key in [
+                one for one, mark in self._marks.items() if mark == _GONE and one not in served
+            ]:
+                del self._marks[key], self._versions[key]
+            return served - before, before - served
+
+    def unless_changed(self, key: Key, known: KnownBundle | None) -> KnownBundle | None:
+        """Return a Bundle that was read earlier, unless it has changed or nobody can know."""
+        with self._lock:
+            hinted = key in self._hinted
+            self._hinted.discard(key)
+            is_same = known is not None and self._versions.get(key) == known.version
+        is_seen = not any(scope.resource == BUNDLES for scope in tuple(self._failures))
+        return known if is_same and is_seen and not hinted else None
+
+    def follow_source(self, key: Key, source: SourceObjects) -> None:
+        """Watch, as its ServiceAccount, the objects of a Bundle's source."""
+        with self._lock:
+            self._leave_source(key)
+            self._sources[key] = source
+            for ref in source.resources:
+                self._users.setdefault(ref, set()).add(key)
+            wanted = [*self._wanted(key)]
+        user = account_user(key[0], source.account)
+        if self._shared.want(key, wanted) and any(
+            self._shared.recent(user, ref) not in {None, version}
+            for ref, version in source.versions.items()
+        ):
+            # It has changed since this reconcile has read it, before this Bundle was watching.
+            self.queue.add(key, news=True)
+
+    def follow_objects(self, key: Key, objects: AppliedObjects) -> None:
+        """Watch, as its ServiceAccount, what a Bundle has applied."""
+        with self._lock:
+            self._hints.follow(key, objects)
+            wanted = [*self._wanted(key)]
+        self._shared.want(key, wanted)
+
+    def drifted(self, key: Key) -> frozenset[Ref]:
+        """Return the objects of a Bundle that may have drifted and are due."""
+        with self._lock:
+            return self._hints.drifted(key)
+
+    def queue_drifted(self, key: Key) -> None:
+        """Queue a Bundle for what may still have drifted, or has again."""
+        with self._lock:
+            seconds = self._hints.next_due(key)
+        if seconds is not None:
+            self.queue.add(key, seconds, news=True, is_part=True)
 
     def wait_for(self, key: Key, names: Iterable[str]) -> None:
         """Reconcile a Bundle when one of these Bundles of its namespace changes."""
         with self._lock:
-            if found := frozenset(names):
-                self._waiting[key] = found
-            else:
-                self._waiting.pop(key, None)
+            is_new = self._waiting.wait(key, frozenset((key[0], name) for name in names))
+        if is_new:  # guard: dependency-seen-late
+            # One of them may have changed after it was read, while nobody waited for it.
+            self.queue.add(key, _SOON)
 
     def wait_for_kinds(self, key: Key, *, waits: bool) -> None:
         """Reconcile a Bundle when a CRD changes; the first one that waits opens the watch."""
@@ -176,35 +212,109 @@ class Watches:
 
     def forget(self, key: Key) -> None:
         """Forget a Bundle that is gone."""
+        self.leave(key)
+        with self._lock:
+            self._marks.pop(key, None)
+            self._versions.pop(key, None)
+            self._served.discard(key)
+
+    def leave(self, key: Key) -> None:
+        """Watch nothing for a Bundle but the Bundle itself."""
         self.wait_for_kinds(key, waits=False)
         with self._lock:
-            old = self._drop(key)
-            self._marks.pop(key, None)
-            self._waiting.pop(key, None)
-        if old is not None:
-            _end(old)
+            self._leave_source(key)
+            self._hints.forget(key)
+            self._hinted.discard(key)
+            self._waiting.wait(key, frozenset())
+        self._shared.want(key, ())
+
+    def _wanted(self, key: Key) -> Iterator[Watched]:
+        """Yield the watches of a Bundle; whole namespaces, which Bundles can share, if allowed."""
+        source = self._sources.get(key)
+        if source is not None:
+            user = account_user(key[0], source.account)
+            for ref, resource in source.resources.items():
+                whole = Watched(user, resource, ref.namespace)
+                alone = Watched(user, resource, ref.namespace, name=ref.name)
+                is_refused = time.monotonic() - self._narrow.get(whole, -_NARROW) < _NARROW
+                yield alone if is_refused else whole
+        objects = self._hints.of(key)
+        if objects is not None:
+            user = account_user(key[0], objects.account)
+            for resource, namespace in objects.kinds:
+                yield Watched(user, resource, namespace, PART_OF)
+
+    def _on_object(self, users: Container[Key], live: LiveObject, gone: bool) -> None:
+        version = "" if gone else live.resource_version
+        with self._lock:
+            woken = [
+                key
+                for key in self._users.get(live.ref, ())
+                if key in users and self._sources[key].versions.get(live.ref) != version
+            ]
+            looks = self._hints.take_note(live, gone=gone, users=users)
+            self._hinted.update(woken, (look.key for look in looks))
+        for key in woken:
+            self.queue.add(key, news=True)
+        for look in looks:
+            self.queue.add(look.key, look.seconds, news=True, is_part=not look.is_whole)
+
+    def _on_lost(self, users: Iterable[Key], watched: Watched) -> None:
+        """Watch single objects where the whole namespace may not be watched."""
+        if watched.selector or watched.name:
+            return
+        now = time.monotonic()
+        with self._lock:
+            recent = {one: since for one, since in self._narrow.items() if now - since < _NARROW}
+            self._narrow = {**recent, watched: now}
+            wanted = {key: [*self._wanted(key)] for key in users}
+        for key, watches in wanted.items():
+            self._shared.want(key, watches)
+
+    def _on_listed(self, users: Iterable[Key], listed: AllSeen) -> None:
+        """Queue the Bundles of which an object is missing: its deletion was not seen."""
+        with self._lock:
+            lost = [
+                key
+                for key in users
+                if (source := self._sources.get(key)) is not None
+                and any(
+                    source.versions.get(ref) and is_in(ref, listed.watched)
+                    for ref in source.resources.keys() - listed.refs
+                )
+            ]
+            hints = [(key, self._hints.miss(key, listed)) for key in users]
+            self._hinted.update(lost, (key for key, seconds in hints if seconds is not None))
+        for key in lost:
+            self.queue.add(key, news=True)
+        for key, seconds in hints:
+            if seconds is not None:
+                self.queue.add(key, seconds, news=True, is_part=True)
+
+    def _leave_source(self, key: Key) -> None:
+        old = self._sources.pop(key, None)
+        for ref in old.resources if old is not None else ():
+            users = self._users.get(ref, set())
+            users.discard(key)
+            if not users:
+                self._users.pop(ref, None)
 
     def _on_news(self, news: Change) -> None:
         if isinstance(news, WatchFailed):
             self._on_failure(news)
             return
         self._failures.pop(news.source, None)
-        if news.source.resource == BUNDLES:
-            self._on_bundles(news)
-        elif news.source.resource == DEFINITIONS:
+        if news.source.resource == DEFINITIONS:
             self._on_definitions(news)
-        elif isinstance(news, Listed):
-            for ref in [ref for ref in self._users if _is_of(ref, news.source)]:
-                self._on_source(ref, news.objects.get(ref))
         else:
-            self._on_source(news.ref, news.live)
+            self._on_bundles(news)
 
     def _on_bundles(self, news: Listed | Upserted) -> None:
         if isinstance(news, Upserted):
             self._on_bundle((news.ref.namespace, news.ref.name), news.live)
             return
         for ref, live in news.objects.items():
-            self._on_bundle((ref.namespace, ref.name), live)
+            self._on_bundle((ref.namespace, ref.name), live, listed=True)
         existing = {(ref.namespace, ref.name) for ref in news.objects}
         with self._lock:
             namespace = news.source.namespace
@@ -213,25 +323,29 @@ class Watches:
         for key in gone:
             self._on_bundle(key, None)
 
-    def _on_bundle(self, key: Key, live: LiveObject | None) -> None:
+    def _on_bundle(self, key: Key, live: LiveObject | None, *, listed: bool = False) -> None:
         """Queue the Bundles that wait for it, and itself if more than its status has changed."""
-        mark = _mark(live) if live is not None else ("gone",)
+        mark = _mark(live) if live is not None else _GONE
         with self._lock:
-            moved = self._marks.get(key) != mark
+            serves = self.serves(key)
+            # Its mark may be known from before it came into the share.
+            moved = serves and (self._marks.get(key) != mark or key not in self._served)
             self._marks[key] = mark
-            waiting = [
-                other
-                for other, names in self._waiting.items()
-                if other[0] == key[0] and key[1] in names
-            ]
+            self._versions[key] = live.resource_version if live is not None else ""
+            if serves:
+                self._served.add(key)
+            elif live is None:
+                del self._marks[key], self._versions[key]
+            waiting = self._waiting.waiting_for(key)
         if moved:
-            self.queue.add(key)
             if live is not None:
+                # First of all, or it would end the reconcile that the change itself starts.
                 # What somebody has orphaned is not worked on any longer.
                 is_orphaned = live.terminating and ORPHAN in live.annotations
                 self.moved(key, None if is_orphaned else live.generation)
+            self.queue.add(key, news=not listed)
         for other in waiting:
-            self.queue.add(other)
+            self.queue.add(other, news=True)
 
     def _on_definitions(self, news: Listed | Upserted) -> None:
         """Queue the Bundles that wait for kinds, if a CRD has changed since it was last seen."""
@@ -244,19 +358,7 @@ class Watches:
         with self._lock:
             waiting = list(self._lack_kinds)
         for key in waiting:
-            self.queue.add(key, _UNTIL_SERVED)
-
-    def _on_source(self, ref: Ref, live: LiveObject | None) -> None:
-        version = live.resource_version if live is not None else ""
-        with self._lock:
-            woken = [
-                key
-                for key in self._users.get(ref, ())
-                if (followed := self._sources.get(key)) is not None
-                and followed.versions.get(ref) != version
-            ]
-        for key in woken:
-            self.queue.add(key)
+            self.queue.add(key, _SOON)
 
     def _on_failure(self, news: WatchFailed) -> None:
         source = news.source
@@ -272,27 +374,6 @@ class Watches:
                     error=news.error.message,
                 ),
             )
-        if source.resource == BUNDLES or not isinstance(news.error, Forbidden):
-            return
-        with self._lock:
-            users = [
-                key for ref, keys in self._users.items() if _is_of(ref, source) for key in keys
-            ]
-            for key in users:
-                # Try once per reconcile: do not repeat a forbidden watch every few seconds.
-                if (followed := self._sources.get(key)) is not None:
-                    followed.blind = True
-                    followed.feeds.close(0)
-
-    def _drop(self, key: Key) -> _Followed | None:
-        old = self._sources.pop(key, None)
-        if old is not None:
-            for ref in old.refs:
-                users = self._users.get(ref, set())
-                users.discard(key)
-                if not users:
-                    self._users.pop(ref, None)
-        return old
 
 
 def _slim(live: LiveObject) -> LiveObject:
@@ -316,17 +397,3 @@ def _mark(live: LiveObject) -> tuple[object, ...]:
     """Return the parts of a Bundle whose change needs a reconcile."""
     requests = (live.annotations.get(key) for key in _WAKING)
     return (live.uid, live.generation, live.terminating, *requests)
-
-
-def _is_of(ref: Ref, source: WatchScope) -> bool:
-    return (ref.namespace, ref.name, ref.group, ref.kind) == (
-        source.namespace,
-        source.name,
-        source.resource.group,
-        source.resource.kind,
-    )
-
-
-def _end(followed: _Followed) -> None:
-    followed.feeds.close(0)
-    followed.account_client.close()

@@ -9,14 +9,20 @@ import heapq
 import math
 import random
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition
 
 from applyprune.controller.constants import Key
+from applyprune.controller.runtime.turns import Turns
 
 MIN_GAP = 0.25
 """Seconds between the end of one reconcile of a Bundle and the next, whatever triggers it."""
+# While both wait, changes get three turns of four.
+_NEWS_PER_ROUTINE = 3
+_MANY_RESTS = 1000
 
 
 @dataclass(slots=True)
@@ -24,29 +30,57 @@ class WorkQueue:
     """Keys with the time at which each is due; thread-safe.
 
     A key that is added while a worker holds it is due again when that worker is done. A key that is
-    added twice is due once, at the earlier time.
+    added twice is due once, at the earlier time. Only what is due for a part of a Bundle leaves the
+    time at which all of it is due.
+
+    Namespaces take turns. A change goes before a retry and a periodic reconcile. The last free one
+    of ``workers`` is kept for a namespace that no worker serves, so that no tenant holds all. Each
+    other cluster gets a quarter of them, and all together leave one: they may hang.
     """
 
+    workers: int = 64
     min_gap: float = MIN_GAP
-    _due: dict[Key, float] = field(default_factory=dict)
+    _due: dict[Key, tuple[float, bool]] = field(default_factory=dict)
+    _whole: dict[Key, float] = field(default_factory=dict)
     _heap: list[tuple[float, int, Key]] = field(default_factory=list)
-    _busy: set[Key] = field(default_factory=set)
+    _ready: dict[Key, bool] = field(default_factory=dict)
+    _ready_since: dict[Key, float] = field(default_factory=dict)
+    _lines: dict[bool, Turns] = field(default_factory=lambda: {True: Turns(), False: Turns()})
+    _busy: dict[str, int] = field(default_factory=Counter)
+    _held: dict[Key, bool] = field(default_factory=dict)
+    _clusters: dict[Key, str] = field(default_factory=dict)
+    _used: dict[Key, str] = field(default_factory=dict)
     _rests: dict[Key, float] = field(default_factory=dict)
     _tickets: count[int] = field(default_factory=count)
+    _turn: int = 0
     _changed: Condition = field(default_factory=Condition)
     _last_done: float = field(default_factory=time.monotonic)
     _closed: bool = False
 
-    def add(self, key: Key, delay: float = 0.0) -> None:
-        """Make a key due in ``delay`` seconds, unless it is already due earlier."""
+    def add(
+        self, key: Key, delay: float = 0.0, *, news: bool = False, is_part: bool = False
+    ) -> None:
+        """Make a key due in ``delay`` seconds, unless it is already due earlier.
+
+        ``news`` says that something has changed, and ``is_part`` that only a part of the Bundle is
+        due.
+        """
         with self._changed:
-            now = time.monotonic()
-            self._rests = {known: rest for known, rest in self._rests.items() if rest > now}
-            due = max(now + delay, self._rests.get(key, 0.0))
-            if self._closed or self._due.get(key, due + 1) <= due:
+            if self._closed:
                 return
-            self._due[key] = due
-            heapq.heappush(self._heap, (due, next(self._tickets), key))
+            now = time.monotonic()
+            if not is_part:
+                self._whole[key] = min(now + delay, self._whole.get(key, math.inf))
+            if key in self._ready:
+                if news and not self._ready[key]:
+                    self._lines[False].remove(key)
+                    self._put(key, news=True)
+                return
+            due = max(now + delay, self._rests.get(key, 0.0))
+            known, was_news = self._due.get(key, (due + 1, False))
+            self._due[key] = (min(due, known), news or was_news)
+            if due < known:
+                heapq.heappush(self._heap, (due, next(self._tickets), key))
             self._changed.notify()
 
     def get(self) -> Key | None:
@@ -54,30 +88,55 @@ class WorkQueue:
         with self._changed:
             while not self._closed:
                 wait = self._settle()
-                if wait is not None and wait <= 0:
-                    key = heapq.heappop(self._heap)[2]
-                    del self._due[key]
-                    self._busy.add(key)
+                if (key := self._take()) is not None:
                     return key
                 self._changed.wait(wait)
             return None
 
+    def takes_whole(self, key: Key) -> bool:
+        """Return whether all of a Bundle was due when the worker that holds it got its key."""
+        with self._changed:
+            return self._held[key]
+
     def done(self, key: Key) -> None:
         """Release a key after its work is done."""
         with self._changed:
-            self._busy.discard(key)
-            self._last_done = time.monotonic()
-            rest = self._last_done + self.min_gap
+            self._held.pop(key, None)
+            self._used.pop(key, None)
+            self._busy[key[0]] -= 1
+            if not self._busy[key[0]]:
+                del self._busy[key[0]]
+            self._last_done = now = time.monotonic()
+            rest = now + self.min_gap
+            if len(self._rests) >= _MANY_RESTS:
+                self._rests = {known: ends for known, ends in self._rests.items() if ends > now}
             self._rests[key] = rest
+            if key in self._whole:
+                due, news = self._due.get(key, (math.inf, False))
+                self._due[key] = (min(due, self._whole[key]), news)
             if key in self._due:
-                self._due[key] = max(self._due[key], rest)
-                heapq.heappush(self._heap, (self._due[key], next(self._tickets), key))
-            self._changed.notify()
+                due, news = self._due[key]
+                self._due[key] = (max(due, rest), news)
+                heapq.heappush(self._heap, (self._due[key][0], next(self._tickets), key))
+            self._changed.notify_all()
 
     def forget(self, key: Key) -> None:
         """Remove the key of a Bundle that no longer exists."""
         with self._changed:
             self._due.pop(key, None)
+            self._whole.pop(key, None)
+            self._clusters.pop(key, None)
+            if key in self._ready:
+                self._lines[self._ready.pop(key)].remove(key)
+                del self._ready_since[key]
+
+    def place(self, key: Key, cluster: str) -> None:
+        """Say which other cluster a Bundle needs a worker for; empty for none."""
+        with self._changed:
+            if cluster:
+                self._clusters[key] = cluster
+            else:
+                self._clusters.pop(key, None)
 
     def close(self) -> None:
         """Return no more keys, and wake every waiting worker."""
@@ -90,14 +149,18 @@ class WorkQueue:
         """Return how many keys are due and not held by a worker."""
         with self._changed:
             now = time.monotonic()
-            return sum(due <= now for due in self._due.values())
+            return len(self._ready) + sum(due <= now for due, _ in self._due.values())
 
     @property
     def overdue(self) -> float:
-        """Return for how many seconds the first key that no worker holds has been due."""
+        """Return for how many seconds the first key that a worker may hold has been due."""
         with self._changed:
-            due = (due for key, due in self._due.items() if key not in self._busy)
-            return max(0.0, time.monotonic() - min(due, default=math.inf))
+            fits = self._fitting()
+            since = {key: due for key, (due, _) in self._due.items() if key not in self._held}
+            since |= self._ready_since
+            served = (due for key, due in since.items() if fits(key))
+            first = min(served, default=math.inf)
+            return max(0.0, time.monotonic() - first)
 
     @property
     def quiet(self) -> float:
@@ -107,18 +170,57 @@ class WorkQueue:
     @property
     def busy(self) -> int:
         """Return how many keys workers hold now."""
-        return len(self._busy)
+        return len(self._held)
 
     def _settle(self) -> float | None:
-        """Drop outdated heap items; return the seconds until the first key is due."""
+        """Move what is due into the lines; return the seconds until the next key is due."""
+        now = time.monotonic()
         while self._heap:
             due, _, key = self._heap[0]
             # A key that a worker holds is added again by `done`.
-            if self._due.get(key) != due or key in self._busy:
-                heapq.heappop(self._heap)
-                continue
-            return due - time.monotonic()
+            outdated = self._due.get(key, (None,))[0] != due or key in self._held
+            if not outdated and due > now:
+                return due - now
+            heapq.heappop(self._heap)
+            if not outdated:
+                self._put(key, news=self._due.pop(key)[1])
         return None
+
+    def _put(self, key: Key, *, news: bool) -> None:
+        self._ready[key] = news
+        self._ready_since.setdefault(key, time.monotonic())
+        self._lines[news].add(key)
+
+    def _take(self) -> Key | None:
+        """Return the key whose turn it is; None if there is none."""
+        fits = self._fitting()
+        news_first = self._turn % (_NEWS_PER_ROUTINE + 1) != _NEWS_PER_ROUTINE
+        for news in (news_first, not news_first):
+            key = self._lines[news].take(self._may_have, fits)
+            if key is not None:
+                self._turn += 1
+                del self._ready[key], self._ready_since[key]
+                self._held[key] = self._whole.get(key, math.inf) <= time.monotonic()
+                if self._held[key]:
+                    del self._whole[key]
+                if cluster := self._clusters.get(key):
+                    self._used[key] = cluster
+                self._busy[key[0]] += 1
+                return key
+        return None
+
+    def _may_have(self, namespace: str) -> bool:
+        """Return whether a namespace may have another worker."""
+        # guard: kept-worker
+        return self.workers - len(self._held) > 1 or namespace not in self._busy
+
+    def _fitting(self) -> Callable[[Key], bool]:
+        """Return what says whether the other cluster of a Bundle may have another worker."""
+        if len(self._used) >= max(1, self.workers - 1):
+            return lambda key: key not in self._clusters
+        used = Counter(self._used.values())
+        full = {one for one, count in used.items() if count >= max(1, self.workers // 4)}
+        return lambda key: self._clusters.get(key) not in full  # guard: share-of-a-cluster
 
 
 _JITTER = 0.1

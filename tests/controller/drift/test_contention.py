@@ -182,3 +182,13 @@ def test_counts_survive_the_status() -> None:
         "object": "configmap/a",
         "reverted": ["2026-01-01T00:00:00Z"],
     }
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "x", ""])
+def test_forged_time_is_ignored(time: str) -> None:
+    """Whoever may write the status may write one with which nothing can be calculated."""
+    stored = {**written_count(Count(FIELD, (at(0),))), "reverted": [time], "changed": time}
+    counts = read_counts({"contention": [stored]})
+    assert counts == (Count(FIELD),)
+    assert to_leave(counts, LIMITS, at(0)) == frozenset()
+    assert counted(counts, [left(None)], ALL, LIMITS, at(0))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.support.controller import controller
 from tests.support.fights import DRIFT, changed, contended
+from tests.support.namespaces import pod
 from tests.support.objects import config_map
 from tests.support.waiting import eventually
 
@@ -28,14 +29,15 @@ def test_counts_survive_a_killed_replica(
 ) -> None:
     """Two reverts by one process, then none by the next."""
     tenant = new_tenant()
-    tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1s")
-    with controller(site.kubeconfig, tmp_path / "one", "--lease-duration", "4s") as one:
+    tenant.bundle("web", config_map("a", "ours"), drift=DRIFT, interval="1h")
+    lease, within = ("--lease-duration", "4s"), pod(proof=False)
+    with controller(site.kubeconfig, tmp_path / "one", *lease, within=within) as one:
         tenant.ready("web")
         for number in range(2):
             changed(tenant, f"theirs-{number}")
             eventually(partial(_has_counted, tenant, number + 1), "the count")
         one.kill()
     changed(tenant, "theirs")
-    with controller(site.kubeconfig, tmp_path / "two", "--lease-duration", "4s"):
+    with controller(site.kubeconfig, tmp_path / "two", *lease):
         assert "configmap/a /data/key: kubectl-patch" in contended(tenant)
     assert tenant.value("a") == "theirs"

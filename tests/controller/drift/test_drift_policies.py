@@ -11,8 +11,11 @@ import pytest
 from tests.support.api import WRITES
 from tests.support.kinds_of_drift import KINDS, Opponent, manifests
 from tests.support.objects import config_map, text
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from applyprune.localplane import Plane
     from tests.support.api import AuditTrail
     from tests.support.controller import Tenant
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
 
 BROKEN = {**config_map("broken"), "data": {"not a key!": "v"}}
 """The server refuses it at the apply, and nothing does before."""
+SECONDS = 10.0
+"""In which drift is seen, on a busy machine; the interval is an hour."""
 TWO_WRITES = frozenset({"managedFields cleared"})
 """Before the apply the set's own entry is restored, by a guarded patch of managedFields."""
 
@@ -42,43 +47,79 @@ def written(audit: AuditTrail, namespace: str) -> Counter[str]:
     return found
 
 
+def change_all(opponent: Opponent, bodies: Mapping[str, dict[str, Any]]) -> None:
+    """Change every object in its own way."""
+    for kind, (_, change) in KINDS.items():
+        change(opponent, bodies[kind])
+
+
 def drifted(opponent: Opponent, bodies: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Change every object, and return each as it is then."""
     before = {kind: opponent.said(body) for kind, body in bodies.items()}
-    for kind, (_, change) in KINDS.items():
-        change(opponent, bodies[kind])
+    change_all(opponent, bodies)
     after = {kind: opponent.said(body) for kind, body in bodies.items()}
     assert [kind for kind in KINDS if before[kind] == after[kind]] == [], "these took no effect"
+    assert len(KINDS) == 23
     return after
 
 
-def test_correct_sets_back_every_kind_of_drift(
+def wait_until_seen(tenant: Tenant) -> None:
+    """Wait until the condition says that something has drifted; nobody asks for a reconcile."""
+    is_seen = ("True", "DriftDetected")
+    eventually(lambda: tenant.condition("web", "Drifted")[:2] == is_seen, within=SECONDS)
+
+
+def _fields(tenant: Tenant) -> int:
+    """Return how many drifted fields the condition shows."""
+    return tenant.condition("web", "Drifted")[2].count(";") + 1
+
+
+def assert_left(
+    opponent: Opponent,
+    bodies: dict[str, dict[str, Any]],
+    after: dict[str, Any],
+    audit: AuditTrail,
+) -> None:
+    """Check that every object is as its opponent has left it, and that nothing was written."""
+    found = {kind: opponent.said(body) for kind, body in bodies.items()}
+    assert [kind for kind in KINDS if found[kind] != after[kind]] == []
+    assert written(audit, opponent.namespace) == {}
+
+
+def test_correct_sets_back_every_kind_of_drift_in_seconds(
     tenant: Tenant, opponent: Opponent, site_audit: AuditTrail
 ) -> None:
-    """By one write for each object, before and in a reconcile that fails, and says who it was."""
+    """By one write for each object, which only a watch explains; also while the Bundle fails."""
     bodies = dict(manifests())
+    names = {kind: body["metadata"]["name"] for kind, body in bodies.items()}
+    most = {kind: 2 if kind in TWO_WRITES else 1 for kind in KINDS}
     tenant.bundle("web", *bodies.values(), retryInterval="1h", interval="1h")
     tenant.ready("web")
     assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
     applied = {kind: opponent.said(body) for kind, body in bodies.items()}
-    for request in ("before", "after"):
-        drifted(opponent, bodies)
+
+    def other() -> list[str]:
+        """Return what is not as it was applied."""
+        return [kind for kind, body in bodies.items() if opponent.said(body) != applied[kind]]
+
+    for ready in (True, False):
         site_audit.restart()
-        tenant.reconciled("web", request)
-        found = {kind: opponent.said(body) for kind, body in bodies.items()}
-        assert [kind for kind in KINDS if found[kind] != applied[kind]] == []
+        change_all(opponent, bodies)
+        eventually(lambda: not other(), "the reverts", within=SECONDS)
+        eventually(lambda: written(site_audit, tenant.namespace).keys() == {*names.values()})
         counts = written(site_audit, tenant.namespace)
-        names = {kind: body["metadata"]["name"] for kind, body in bodies.items()}
-        most = {kind: 2 if kind in TWO_WRITES else 1 for kind in KINDS}
         assert {kind: counts[name] for kind, name in names.items()} == most
+        assert (tenant.condition("web")[0] == "True") is ready
         assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
-        if request == "before":
+        assert tenant.get("web")["status"]["objects"]["total"] == len(KINDS) + (not ready)
+        if ready:
             tenant.patch("web", source={"inline": text(*bodies.values(), BROKEN)})
             tenant.failed("web", "ApplyFailed")
     # Nothing is left to do.
     site_audit.restart()
     tenant.reconciled("web", "idle")
     assert written(site_audit, tenant.namespace) == {}
+    assert other() == []
     told = [message for _, _, message in tenant.events("web") if "reverted" in message]
     assert any("opponent" in message for message in told)
 
@@ -95,14 +136,11 @@ def test_other_policies_leave_every_kind_of_drift(
     after = drifted(opponent, bodies)
     site_audit.restart()
 
-    def is_left() -> None:
-        found = {kind: opponent.said(body) for kind, body in bodies.items()}
-        assert [kind for kind in KINDS if found[kind] != after[kind]] == []
-        assert written(site_audit, tenant.namespace) == {}
-
+    if policy == "Report":
+        wait_until_seen(tenant)
     tenant.reconciled("web", "1")
     assert tenant.condition("web")[0] == "True"
-    is_left()
+    assert_left(opponent, bodies, after, site_audit)
     status, reason, message = tenant.condition("web", "Drifted")
     if policy == "Ignore":
         assert (status, reason) == ("Unknown", "DriftIgnored")
@@ -119,7 +157,7 @@ def test_other_policies_leave_every_kind_of_drift(
     tenant.patch("web", source={"inline": text(*bodies.values(), BROKEN)})
     tenant.failed("web", "ApplyFailed")
     tenant.reconciled("web", "3")
-    is_left()
+    assert_left(opponent, bodies, after, site_audit)
     # Whose manifest changes is applied as a whole; the others stay.
     changed = {**bodies["merge patch"], "data": {"key": "mine", "other": "new"}}
     again = {**bodies, "merge patch": changed}
@@ -129,6 +167,26 @@ def test_other_policies_leave_every_kind_of_drift(
     assert live is not None
     assert live["data"] == changed["data"]
     assert set(written(site_audit, tenant.namespace)) == {changed["metadata"]["name"]}
+
+
+@pytest.mark.parametrize("policy", ["Report", "Ignore"])
+def test_other_policies_leave_drift_that_begins_after_a_failure(
+    policy: str, tenant: Tenant, opponent: Opponent, site_audit: AuditTrail
+) -> None:
+    """Report says what has drifted although the Bundle fails, and asks for no reconcile first."""
+    bodies = dict(manifests())
+    spec: dict[str, Any] = {"drift": {"policy": policy}, "retryInterval": "1h", "interval": "1h"}
+    tenant.bundle("web", *bodies.values(), BROKEN, **spec)
+    tenant.failed("web", "ApplyFailed")
+    after = drifted(opponent, bodies)
+    site_audit.restart()
+    if policy == "Report":
+        wait_until_seen(tenant)
+        # It may be told before every change has been seen.
+        eventually(lambda: _fields(tenant) == 10, "ten fields", within=SECONDS)
+    tenant.reconciled("web", "1")
+    assert tenant.condition("web")[:2] == ("False", "ApplyFailed")
+    assert_left(opponent, bodies, after, site_audit)
 
 
 def test_secret_values_of_a_changed_source_are_applied_under_report(

@@ -11,6 +11,7 @@ import pytest
 from applyprune.controller.bundle import SPEC, Bundle
 from applyprune.controller.drift.contention import Count
 from applyprune.controller.drift.drift_report import counts_before, drift_report, reverted_words
+from applyprune.controller.drift.give_way import tries_rewritten
 from applyprune.controller.result import RunResult
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
@@ -116,11 +117,12 @@ def test_contended_field_comes_with_values_and_what_resolves_it() -> None:
 
 
 def test_nothing_of_a_secret_source_is_shown_but_names() -> None:
-    """Neither a value nor the key of a list's item."""
+    """Neither a value nor the key of a map or of a list's item."""
     about = bundle(source=SECRET)
     for reason in (CONTENDED, DRIFTED):
         found = run(step("a", drift(KEYED), reason=reason))
-        found.rewritten = {step("a").desired.ref: ('.spec.containers[name="canary"].image',)}
+        fields = ('.spec.containers[name="canary"].image', ".data.canary")
+        found.rewritten = {step("a").desired.ref: fields}
         report = drift_report(about, (), {}, found, NOW)
         assert "canary" not in str((report.condition, report.fields))
     assert report.condition is not None
@@ -201,6 +203,50 @@ def test_counts_begin_again_with_each_change_of_the_bundle(name: str) -> None:
     ref = desired(body(name="web")).ref
     found = counts_before(LiveObject(ref, "u", "1", metadata, {"status": STATUS}), revision)
     assert len(found) == (0 if again else 1)
+
+
+def test_value_that_admission_rewrites_again_is_no_drift() -> None:
+    """The object was sent again and is as before; what somebody has changed is drift beside it."""
+    one = step("a", drift(manager=""))
+    found = run(one)
+    found.rewritten[one.desired.ref] = (".data.key",)
+    assert condition(found)[1] == "ChangedByAdmission"
+    report = drift_report(bundle(), (), {}, found, NOW)
+    assert report.counts == ()
+    both = run(replace(one, drift=(drift(manager=""), drift("/data/other"))))
+    both.rewritten[one.desired.ref] = (".data.key",)
+    assert condition(both)[1] == "DriftDetected"
+
+
+def test_field_that_another_applier_wins_is_contended_in_a_part_too() -> None:
+    """Else the Bundle would not be ready because of what its condition does not say."""
+    one = step("a", replace(drift(manager="applyprune/home/other"), operation="Apply"))
+    left = replace(one, fate=Fate.LEAVE, keeps_drift=True, reason=CONTENDED)
+    report = drift_report(bundle(), (), {}, run(left), NOW, is_part=True)
+    assert report.condition is not None
+    assert report.condition[:2] == ("True", "Contended")
+    assert report.contended == "configmap/a"
+
+
+TRIES: dict[str, tuple[bool, dict[str, Any], dict[str, Any]]] = {
+    "a request": (True, {}, {}),
+    "nothing is rewritten": (False, {}, {"rewritten": []}),
+    "no request": (False, {}, {"lastHandledReconcileAt": "2"}),
+    "a policy that leaves drift": (False, {"drift": {"policy": "Report"}}, {}),
+    "plans that need an approval": (False, {"approval": "Always"}, {}),
+    "prunes that need an approval": (True, {"approval": "Prune"}, {}),
+}
+
+
+@pytest.mark.parametrize("name", TRIES)
+def test_rewritten_objects_are_tried_again_for_a_reason(name: str) -> None:
+    """Not where a write needs another reason too."""
+    expected, spec, status = TRIES[name]
+    metadata = {"generation": 1, "annotations": {"applyprune.dev/reconcile-now": "2"}}
+    body_ = {"status": {**STATUS, "rewritten": [{"object": "configmap/a"}], **status}}
+    one = LiveObject(desired(body(name="web")).ref, "u", "1", metadata, body_)
+    parsed = SPEC.validate_python({"source": INLINE, **spec})
+    assert tries_rewritten(one, Bundle("home", "web", parsed, 1.0), "sha256:a") is expected
 
 
 def test_event_says_what_was_set_back() -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from applyprune.controller.constants import Reason
+from applyprune.controller.reconcile.report import measured
 from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.runtime.metrics import Metrics
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.plan import ApplyStep, Fate, Plan
+from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.model.problem import ProblemKind
 from tests.support.planning import body, desired
 
 KEY, OTHER = ("shop", "web"), ("blog", "web")
+FIRST, SECOND = (f"sha256:{digit * 64}" for digit in "12")
 STATUS = {
     "conditions": [
         {"type": "Ready", "status": "False"},
@@ -25,7 +29,7 @@ STATUS = {
         {"type": "Made/Up", "status": "True"},
     ],
     "objects": {"total": 5, "failing": 2},
-    "lastAppliedRevision": "sha256:1",
+    "lastAppliedRevision": FIRST,
     "pendingPlan": {},
 }
 FAILED = ReconcileResult(ConditionStatus.NOT_READY, Reason.CONFLICTS, "m", "r", RunResult())
@@ -52,11 +56,11 @@ def total(metrics: Metrics, name: str, **labels: str) -> float | None:
 def test_bundle_has_a_series_for_each_fact() -> None:
     """Only conditions that the controller knows become labels."""
     metrics = Metrics()
-    metrics.passed(KEY, FAILED, 1.5, STATUS)
+    metrics.passed(KEY, measured(FAILED, 1.5, STATUS))
     assert series(metrics) == {
         "condition Ready": 0.0,
         "condition Stalled": -1.0,
-        "info sha256:1": 1.0,
+        f"info {FIRST}": 1.0,
         "objects applied": 3.0,
         "objects failing": 2.0,
         "suspended": 0.0,
@@ -64,18 +68,26 @@ def test_bundle_has_a_series_for_each_fact() -> None:
         "reconcile_duration_seconds": 1.5,
         "reverted_fields_total": 0.0,
     }
-    metrics.passed(KEY, SUSPENDED, 0.5, {**STATUS, "lastAppliedRevision": "sha256:2"})
+    metrics.passed(KEY, measured(SUSPENDED, 0.5, {**STATUS, "lastAppliedRevision": SECOND}))
     after = series(metrics)
-    assert (after["suspended"], after["info sha256:2"]) == (1.0, 1.0)
-    assert "info sha256:1" not in after
+    assert (after["suspended"], after[f"info {SECOND}"]) == (1.0, 1.0)
+    assert f"info {FIRST}" not in after
+
+
+def test_revision_that_is_no_digest_becomes_no_label() -> None:
+    """Whoever may write the status may write a text of any length."""
+    metrics = Metrics()
+    for forged in ("x" * 10**6, f"{FIRST}\n", "sha256:1", 7):
+        metrics.passed(KEY, measured(FAILED, 1, {**STATUS, "lastAppliedRevision": forged}))
+        assert series(metrics).get("info") == 1.0
 
 
 def test_gone_bundle_leaves_no_series() -> None:
     """And it is no longer counted."""
     metrics = Metrics()
     assert total(metrics, "applyprune_bundles", ready="False") == 0
-    metrics.passed(KEY, FAILED, 1, STATUS)
-    metrics.passed(OTHER, FAILED, 1, STATUS)
+    metrics.passed(KEY, measured(FAILED, 1, STATUS))
+    metrics.passed(OTHER, measured(FAILED, 1, STATUS))
     assert total(metrics, "applyprune_bundles", ready="False") == 2
     assert total(metrics, "applyprune_objects", state="failing") == 4
     assert total(metrics, "applyprune_pending_approvals") == 2
@@ -88,22 +100,24 @@ def test_gone_bundle_leaves_no_series() -> None:
 
 
 def test_reverted_fields_are_counted_over_reconciles() -> None:
-    """Those of objects that were applied, in runs that have changed something."""
+    """Those of objects that were written; a field of another applier is no drift."""
     metrics = Metrics()
-    reverts = (("/data/a", "kubectl-edit"), ("/data/b", "kubectl-edit"))
+    drift = Drift("/data/a", "1", "2", "kubectl-edit", "Update")
+    found = (drift, replace(drift, path="/data/b"), replace(drift, operation="Apply"))
     first, second = (
-        ApplyStep(one, Fate.CHANGE, InventoryEntry(one.ref, "p", "v1", None), reverts=reverts)
+        ApplyStep(one, Fate.CHANGE, InventoryEntry(one.ref, "p", "v1", None), drift=found)
         for one in (desired(body("ConfigMap", name)) for name in ("a", "b"))
     )
     failed = FailedObject(second.desired.ref, "m", ProblemKind.CONFLICT)
     run = RunResult(
         outcomes=Counter({Outcome.CONFIGURED: 1}),
         failing={second.desired.ref: failed},
+        written={first.desired.ref},
         plan=Plan((first, second), ()),
     )
     result = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "m", "r", run)
     for _ in range(2):
-        metrics.passed(KEY, result, 1, STATUS)
-    run.outcomes.clear()
-    metrics.passed(KEY, result, 1, STATUS)
+        metrics.passed(KEY, measured(result, 1, STATUS))
+    run.written.clear()
+    metrics.passed(KEY, measured(result, 1, STATUS))
     assert series(metrics)["reverted_fields_total"] == 4

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.auth.kubeconfig import connect
-from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.transport.transport import Transport
 from applyprune.controller.runtime.health import PATIENCE, Health
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
-from applyprune.errors import UsageError
+from tests.support.no_server import client_of_no_server
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from applyprune.controller.runtime.impersonation import ServiceAccountClient
 
 A, B = ("shop", "a"), ("shop", "b")
 ALIVE = (threading.main_thread(),)
 
 
-def _nobody(_namespace: str, _account: str) -> ServiceAccountClient:
-    raise UsageError("no account is watched here")
-
-
 @pytest.fixture
 def unwatched(tmp_path: Path) -> Iterator[Watches]:
     """Watches of a server at whose port nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    file = tmp_path / "kubeconfig"
-    file.write_text(
-        f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n"
-        "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
-        "users: [{name: u, user: {}}]\ncurrent-context: c\n"
-    )
-    access = connect(kubeconfig=str(file), environ={})
-    with closing(Transport(access, retry_budget=0.1)) as transport:
-        watches = Watches(WorkQueue(), KubernetesClient(transport, "test"), _nobody)
+    with client_of_no_server(tmp_path) as (access, client):
+        watches = Watches(WorkQueue(), client, access, "test")
         yield watches
         watches.close()
 
@@ -57,7 +38,7 @@ def test_due_bundles_that_nobody_serves_are_not_healthy(unwatched: Watches) -> N
     health = Health(queue, unwatched, patience=0.05)
     queue.add(A)
     time.sleep(0.1)
-    assert health.unserved() == ""  # it does not lead
+    assert health.unserved() == ""  # it has no share yet
     health.threads = ALIVE
     assert queue.get() == A
     assert health.unserved() == ""  # none is due
@@ -80,6 +61,14 @@ def test_dead_thread_and_endless_work_are_broken(unwatched: Watches) -> None:
     assert health.broken() == health.unserved() == "a thread has ended: applyprune-news"
     health.threads, health.busy_since["worker-1"] = ALIVE, time.monotonic() - 3601
     assert "busy with one Bundle for 3601 s" in health.broken()
+
+
+def test_replica_without_a_share_is_not_healthy(unwatched: Watches) -> None:
+    """Nothing is due then, which must not look like nothing to do."""
+    health = Health(WorkQueue(), unwatched, threads=ALIVE)
+    health.idle = lambda patience: f"no Lease for {patience:.0f} s"
+    assert (health.broken(), health.unserved()) == ("", f"no Lease for {PATIENCE:.0f} s")
+    assert not health.can_serve()  # the Bundles are not listed
 
 
 def test_bundles_that_cannot_be_listed_are_not_healthy(unwatched: Watches) -> None:

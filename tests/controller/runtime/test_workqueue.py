@@ -136,3 +136,99 @@ def test_many_workers_share_many_changes() -> None:
         thread.join(5)
     assert twice == []
     assert seen == dict(wanted)
+
+
+def test_part_of_a_bundle_leaves_the_time_of_the_whole() -> None:
+    """However often a part is due, all of it is due at its own time."""
+    queue = WorkQueue(min_gap=0)
+    queue.add(A, 0.3)
+    for _ in range(3):
+        queue.add(A, is_part=True, news=True)
+        assert queue.get() == A
+        assert not queue.takes_whole(A)
+        queue.done(A)
+    assert queue.get() == A
+    assert queue.takes_whole(A)
+    queue.done(A)
+    assert queue.waiting == 0
+
+
+def test_whole_bundle_that_is_due_goes_with_its_part() -> None:
+    """One reconcile is enough for both."""
+    queue = WorkQueue(min_gap=0)
+    queue.add(A)
+    queue.add(A, is_part=True, news=True)
+    assert queue.get() == A
+    assert queue.takes_whole(A)
+    # What comes meanwhile counts for the next one.
+    queue.add(A, is_part=True, news=True)
+    queue.done(A)
+    assert queue.get() == A
+    assert not queue.takes_whole(A)
+    queue.forget(A)
+    queue.done(A)
+    assert queue.waiting == 0
+
+
+LAST = ("last", "last")
+
+
+@pytest.mark.parametrize(
+    ("workers", "share", "all_shares"), [(1, 1, 1), (2, 1, 1), (4, 1, 3), (8, 2, 7), (12, 3, 11)]
+)
+def test_other_clusters_leave_workers(workers: int, share: int, all_shares: int) -> None:
+    """One gets a quarter of them, all together leave one; their namespaces do not matter."""
+    queue = WorkQueue(workers, min_gap=0)
+    for number in range(20):
+        key = (f"tenant-{number}", "of-one")
+        queue.place(key, "one")
+        queue.add(key)
+    held = [queue.get() for _ in range(share)]
+    for number in range(20):
+        key = (f"tenant-{number}", "of-many")
+        queue.place(key, f"cluster-{number}")
+        queue.add(key)
+    held += [queue.get() for _ in range(all_shares - share)]
+    assert [key for key in held if key is None] == []
+    assert sum(key[1] == "of-one" for key in held if key) == share
+    # They have been due for long, and nobody could serve them: that is not our fault.
+    time.sleep(0.05)
+    assert queue.overdue == 0.0
+    queue.add(LAST, news=True)
+    if workers > all_shares:
+        assert queue.get() == LAST
+        queue.done(LAST)
+    assert held[0] is not None
+    queue.done(held[0])
+    assert queue.get() in {LAST, *((f"tenant-{number}", "of-one") for number in range(20))}
+
+
+def test_bundle_that_leaves_a_cluster_waits_no_longer() -> None:
+    """Nor does one that is gone count."""
+    queue = WorkQueue(4, min_gap=0)
+    for key in (A, B):
+        queue.place(key, "one")
+        queue.add(key)
+    assert queue.get() == A
+    queue.place(B, "")
+    assert queue.get() == B
+    queue.forget(A)
+    queue.done(A)
+    queue.done(B)
+    queue.place(B, "one")
+    queue.add(B)
+    assert queue.get() == B
+
+
+def test_later_part_does_not_postpone_the_whole() -> None:
+    """A hint in a fight may be due much later than the next look at the whole set."""
+    queue = WorkQueue(min_gap=0)
+    queue.add(A, 0.3)
+    queue.add(A, is_part=True, news=True)
+    assert queue.get() == A
+    queue.add(A, 60.0, is_part=True, news=True)
+    began = time.monotonic()
+    queue.done(A)
+    assert queue.get() == A
+    assert queue.takes_whole(A)
+    assert time.monotonic() - began < 5

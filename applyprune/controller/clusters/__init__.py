@@ -1,0 +1,1 @@
+"""Other clusters, to which the kubeconfigs of Bundles lead."""

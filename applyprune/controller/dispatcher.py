@@ -1,0 +1,269 @@
+"""Give the Bundles that are due to worker processes, and act on their answers."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from dataclasses import dataclass, field, replace
+
+from applyprune.controller.bundle_client import BundleObjects
+from applyprune.controller.constants import Key, Limit, Reason
+from applyprune.controller.fetch_dispatcher import FetchDispatcher
+from applyprune.controller.known_bundle import KnownBundle
+from applyprune.controller.reconcile.next_time import ended_at_limit, unwritten
+from applyprune.controller.reconcile.report import Reporter
+from applyprune.controller.replicas.share import Share
+from applyprune.controller.result import error_message
+from applyprune.controller.runtime.logging import LOG, fields
+from applyprune.controller.runtime.metrics import Metrics
+from applyprune.controller.runtime.watches import Watches
+from applyprune.controller.runtime.workqueue import WorkQueue, backoff
+from applyprune.controller.status import ConditionStatus, ReconcileResult
+from applyprune.controller.task import Answer, Past, Task
+from applyprune.controller.workers.worker_handle import (
+    LimitExceeded,
+    WorkerHandle,
+    WorkerUnavailable,
+)
+from applyprune.errors import ApplypruneError, problems_of
+
+_LONGEST_PAUSE = 60.0
+"""Seconds, at most, between two tries to start a worker."""
+MOST_ALONE = 10
+"""How many objects are looked at alone; for more, a look at the whole set costs less."""
+_SPREAD = 1.0
+"""Seconds over which the Bundles are spread that this replica takes over."""
+_SOON = 1.0
+_UNREACHABLE = frozenset({Reason.CLUSTER_UNREACHABLE, Reason.UNREACHABLE})
+_SILENT = "silent"
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Reconciles Bundles in worker processes; each has a thread here that waits for it."""
+
+    queue: WorkQueue
+    watches: Watches
+    metrics: Metrics
+    bundles: BundleObjects
+    reporter: Reporter
+    handles: tuple[WorkerHandle, ...]
+    share: Share
+    fetches: FetchDispatcher
+    _past: dict[Key, Past] = field(default_factory=dict)
+    _known: dict[Key, KnownBundle] = field(default_factory=dict)
+    _serving: dict[Key, WorkerHandle] = field(default_factory=dict)
+    busy_since: dict[str, float] = field(default_factory=dict)
+    """When each worker began with its Bundle, by ``time.monotonic()``."""
+    _ended: threading.Event = field(default_factory=threading.Event)
+
+    def threads(self) -> list[threading.Thread]:
+        """Return one thread for each worker process; they are not started yet."""
+        return [
+            threading.Thread(
+                target=self._work, args=(handle,), name=f"applyprune-worker-{number}", daemon=True
+            )
+            for number, handle in enumerate(self.handles)
+        ]
+
+    def cut_off(self, key: Key, generation: int | None) -> None:
+        """End the reconcile of an older generation of a Bundle; None ends any."""
+        handle = self._serving.get(key)
+        if handle is not None:
+            handle.cut_off(key, generation)
+
+    def divide(self) -> None:
+        """Serve the Bundles of the present share: take over what is new, and leave what is not."""
+        gained, lost = self.watches.divide()
+        for key in lost:
+            self.queue.forget(key)
+            self.cut_off(key, None)
+            self._leave(key)
+        for key in gained:
+            self.queue.add(key, random.uniform(0.0, _SPREAD))  # noqa: S311 -- no secret
+        LOG.info(
+            "Bundles divided",
+            extra=fields(
+                replicas=[replica.name for replica in self.share.replicas],
+                served=self.watches.served,
+                gained=len(gained),
+                lost=len(lost),
+            ),
+        )
+
+    def end(self) -> None:
+        """Ask every running reconcile to finish its requests in flight, record them and end."""
+        self._ended.set()
+        self.queue.close()
+        self.fetches.end()
+        for handle in self.handles:
+            handle.end()
+
+    def kill(self) -> None:
+        """Kill the worker processes: an idle one has nothing to lose, and the others were asked."""
+        self.end()
+        for handle in self.handles:
+            handle.kill()
+
+    def _work(self, handle: WorkerHandle) -> None:
+        thread = threading.current_thread().name
+        # guard: started-worker
+        while self._has_started(handle) and (key := self.queue.get()) is not None:
+            self._serving[key], self.busy_since[thread] = handle, time.monotonic()
+            delay = None
+            try:
+                delay = self._serve(handle, key)
+            except Exception:  # noqa: BLE001
+                # A bug that one Bundle triggers must not stop the work on all others.
+                LOG.exception("reconcile crashed", extra=fields(namespace=key[0], bundle=key[1]))
+                delay = unwritten(self._past.get(key, Past())).delay
+            finally:
+                del self._serving[key], self.busy_since[thread]
+                self.queue.done(key)
+            if not self.share.serves(key):
+                # It left the share meanwhile.
+                self._leave(key)
+                continue
+            if delay is not None:
+                self.queue.add(key, delay)
+
+    def _has_started(self, handle: WorkerHandle) -> bool:
+        """Start a worker that does not run, as often as it takes; False if the controller ends.
+
+        No Bundle is taken from the queue before: so its health says that nobody is served.
+        """
+        failures = 0
+        while not self._ended.is_set():
+            try:
+                handle.start()
+            except WorkerUnavailable as error:
+                if not self._ended.is_set():
+                    LOG.error("no worker", extra=fields(error=error_message(problems_of(error))))
+                failures += 1
+                self._ended.wait(backoff(failures, first=1.0, longest=_LONGEST_PAUSE))
+            else:
+                return True
+        return False
+
+    def _serve(self, handle: WorkerHandle, key: Key) -> float | None:
+        """Reconcile a Bundle; return in how many seconds again, None if only after a change.
+
+        This replica's Lease may have ended, or the Bundle left its share: then it waits.
+        """
+        if not (self.share.is_current and self.share.serves(key)):
+            return _SOON
+        task = self._task(key)
+        if task is None:
+            self.watches.queue_drifted(key)
+            return None
+        answer = self._reconcile(handle, task)
+        self._act_on(key, answer)
+        known = self.fetches.state(key)
+        if known is not None and known != task.source:
+            # The look has ended meanwhile, or others had it made before: nobody else says so.
+            self.queue.add(key, news=True)
+        return answer.delay
+
+    def _task(self, key: Key) -> Task | None:
+        """Return the task of a key that is due; None if what it was due for has passed."""
+        is_whole, drifted = self.queue.takes_whole(key), self.watches.drifted(key)
+        if not (is_whole or drifted):
+            return None
+        known = self.watches.unless_changed(key, self._known.pop(key, None))
+        alone = frozenset() if is_whole or len(drifted) > MOST_ALONE else drifted
+        source = self.fetches.state(key)
+        return Task(key, self._past.get(key, Past()), alone, None if drifted else known, source)
+
+    def _reconcile(self, handle: WorkerHandle, task: Task) -> Answer:
+        key, past = task.key, task.past
+        began = time.monotonic()
+        try:
+            done = handle.reconcile(task)
+        except LimitExceeded as error:
+            return self._exceeded(key, past, error, time.monotonic() - began)
+        except WorkerUnavailable:
+            return unwritten(past)
+        for (method, code), tries in done.requests.items():
+            self.metrics.sent(method, code, tries)
+        return done.answer
+
+    def _act_on(self, key: Key, answer: Answer) -> None:
+        """Watch what the reconcile has asked for, and count it."""
+        if answer.measured is not None:
+            self.metrics.passed(key, answer.measured)
+        self.queue.place(key, _cluster(answer))
+        if answer.gone:
+            self._past.pop(key, None)
+            self.fetches.leave(key)
+            self.watches.forget(key)
+            self.metrics.forget(key)
+            return
+        self._past[key] = answer.past
+        if answer.known is not None:
+            self._known[key] = answer.known
+        self.watches.wait_for_kinds(key, waits=answer.lacks_kinds)
+        if answer.source is not None:
+            self.watches.follow_source(key, answer.source)
+            if answer.source.is_known:
+                self.fetches.follow(key, answer.source.remote)
+        elif answer.measured is not None and answer.measured.sample.suspended:
+            self.fetches.pause(key)
+        if answer.objects is not None:
+            self.watches.follow_objects(key, answer.objects)
+            # Else the hints stay as due as they were, and its own delay counts.
+            self.watches.queue_drifted(key)
+        if answer.waits_for is not None:
+            self.watches.wait_for(key, answer.waits_for)
+
+    def _leave(self, key: Key) -> None:
+        """Drop what is known of a Bundle that another replica serves.
+
+        It may be this one's again already, so it stays in the queue.
+        """
+        self.queue.place(key, "")
+        self._past.pop(key, None)
+        self._known.pop(key, None)
+        self.fetches.leave(key)
+        self.watches.leave(key)
+        self.metrics.forget(key)
+
+    def _exceeded(self, key: Key, past: Past, error: LimitExceeded, seconds: float) -> Answer:
+        """Say on the Bundle that its reconcile was ended."""
+        self.metrics.exceeded(error.limit)
+        later = ended_at_limit(past)
+        result = ReconcileResult(
+            ConditionStatus.NOT_READY,
+            Reason.RECONCILE_LIMIT_EXCEEDED,
+            _told(error),
+            retries=True,
+        )
+        try:
+            live = self.bundles.get(key)
+            if live is None:
+                return Answer(None, gone=True)
+            return replace(later, measured=self.reporter.report(live, result, seconds))
+        except ApplypruneError as failure:
+            LOG.warning(
+                "reconcile failed",
+                extra=fields(
+                    namespace=key[0], bundle=key[1], error=error_message(problems_of(failure))
+                ),
+            )
+            return later
+
+
+def _told(error: LimitExceeded) -> str:
+    """Return the condition's message."""
+    if error.limit is Limit.CRASH:
+        return f"the reconcile was ended by a crash: {error.message}"
+    return f"the reconcile was ended at its limit of {error.limit}: {error.message}"
+
+
+def _cluster(answer: Answer) -> str:
+    """Return which other cluster the next reconcile of a Bundle needs a worker for.
+
+    Those that do not answer share the workers of one.
+    """
+    failed = answer.measured is not None and answer.measured.reason in _UNREACHABLE
+    return _SILENT if failed and answer.past.cluster else answer.past.cluster

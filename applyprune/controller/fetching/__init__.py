@@ -1,0 +1,1 @@
+"""Manifests of Bundles from other hosts: fetched once for all that use them."""

@@ -1,0 +1,58 @@
+"""The folder of this process for what it keeps on the disk, and the removal of those left behind.
+
+A process that was killed removes nothing, and the disk of a Pod outlives its container.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PREFIX = "applyprune-controller-"
+_LOCK = "lock"
+
+
+@contextmanager
+def cache_folder() -> Iterator[Path | None]:
+    """Yield a new folder that only this user can read; None if none can be written."""
+    _remove_left()
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    except OSError:
+        yield None
+        return
+    lock = None
+    try:
+        with suppress(OSError):
+            lock = _locked(folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """Lock a folder for as long as this process lives; a file of that name is always locked."""
+    new = folder / f"{_LOCK}.new"
+    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    new.rename(folder / _LOCK)
+    return lock
+
+
+def _remove_left() -> None:
+    """Remove the folders whose processes have gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

@@ -1,0 +1,400 @@
+"""One reconcile of one Bundle: read it, run the engine, write its status."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+from applyprune.clock import boot_time
+from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
+from applyprune.controller.bundle_client import BundleObjects, status_of
+from applyprune.controller.clusters.other_clusters import OtherClusters, Target
+from applyprune.controller.constants import FINALIZER, Key, Reason
+from applyprune.controller.drift.give_way import sooner, with_drift_reported
+from applyprune.controller.fetching.fetch_task import SourceState
+from applyprune.controller.fetching.remote_manifests import SourceAwaited
+from applyprune.controller.fetching.source_request import SourceMissing
+from applyprune.controller.known_bundle import MustReadAgain, known_bundle
+from applyprune.controller.pending_plan import pending_plan
+from applyprune.controller.reconcile.applied_objects import applied_objects
+from applyprune.controller.reconcile.bundle_source import LoadedSource
+from applyprune.controller.reconcile.deleted_bundle import read_deleted
+from applyprune.controller.reconcile.depends_on import unready_dependencies
+from applyprune.controller.reconcile.finalizer import Finalizer
+from applyprune.controller.reconcile.next_time import next_reconcile, unwritten
+from applyprune.controller.reconcile.report import Reporter, log_event
+from applyprune.controller.reconcile.run_end import (
+    ended_result,
+    failed_result,
+    with_source_problem,
+)
+from applyprune.controller.reconcile.run_request import run_request
+from applyprune.controller.reconcile.single_objects import (
+    delay_after,
+    leaves_drift,
+    may_correct_alone,
+    result_of_part,
+)
+from applyprune.controller.reconcile.source_reader import SourceReader
+from applyprune.controller.result import RunResult, follow, problem_message
+from applyprune.controller.runtime.event_recorder import utc_now
+from applyprune.controller.runtime.impersonation import (
+    AccountMissing,
+    Impersonation,
+    ServiceAccountClient,
+)
+from applyprune.controller.runtime.workqueue import spread
+from applyprune.controller.status import (
+    ConditionStatus,
+    ReconcileResult,
+    has_waited,
+    is_tried,
+    progressing,
+)
+from applyprune.controller.task import Answer, Past, SourceObjects
+from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.run import run
+from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
+from applyprune.model.events import Event, Planned
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.plan import Plan
+from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
+
+_UNREAD = 600.0
+"""Seconds until the next look at a Bundle with an invalid spec."""
+_SHORT = 20
+"""How many objects a run sends or removes within a moment."""
+_UNTIL_CHANGE = frozenset({Reason.SUSPENDED, Reason.FETCHING})
+"""The reasons that only a change ends, of the Bundle or of its source."""
+_NOT_FOUND = {
+    AccountMissing: Reason.SERVICE_ACCOUNT_NOT_FOUND,
+    SourceMissing: Reason.SOURCE_NOT_FOUND,
+}
+
+
+@dataclass(slots=True)
+class OneReconcile:
+    """One reconcile of one Bundle, as far as it has come."""
+
+    bundles: BundleObjects
+    impersonation: Impersonation
+    clusters: OtherClusters
+    sources: SourceReader
+    reporter: Reporter
+    key: Key
+    past: Past
+    drifted: frozenset[Ref]
+    """The objects that may have drifted; empty for the whole set."""
+    known: LiveObject | None
+    """The Bundle, if it is known without a read; then it only looks whether anything is to do."""
+    source_state: SourceState | None = None
+    """What is known of its source on another host; None if nothing is."""
+    stop: Cancellation = field(default_factory=Cancellation)
+    generation: int | None = None
+    """The generation that it works on; None before it has read the Bundle."""
+    newest: int = 0
+    """The newest generation that a watch has seen since the begin."""
+    run_result: RunResult = field(default_factory=RunResult)
+    revision: str = ""
+    answer: Answer = field(default_factory=lambda: Answer(None))
+    """The answer so far."""
+    is_part: bool = False
+    """Whether its run was about the drifted objects only."""
+    begun: LiveObject | None = None
+    """The Bundle as marked as progressing; None if it was not."""
+
+    def cut_off(self, generation: int | None) -> None:
+        """End it if it works on an older generation, or will; None ends it anyway."""
+        self.newest = max(self.newest, generation or 0)
+        if generation is None or self.newest > (self.generation or self.newest):
+            self.stop.request(0)
+
+    def run(self) -> Answer:
+        """Reconcile the Bundle; raises Interrupted when it has changed meanwhile."""
+        began = time.monotonic()
+        self.stop.check()
+        live = self.known or self.bundles.get(self.key)
+        if live is None:
+            return Answer(None, gone=True)
+        self.generation = live.generation
+        if self.newest > (self.generation or 0):
+            # It was changed while it was read.
+            raise Interrupted(0)
+        if live.terminating:
+            return self._remove(live, began)
+        try:
+            bundle = self.clusters.owning(read_bundle(live))
+        except InvalidSpec as error:
+            result = ReconcileResult(
+                ConditionStatus.NOT_READY,
+                Reason.INVALID_SPEC,
+                problem_message(problems_of(error)[0]),
+            )
+            measured = self.reporter.report(live, result, time.monotonic() - began)
+            return Answer(spread(_UNREAD), self.past, measured=measured)
+        except ApplypruneError as error:
+            # The controller may not read the UID of its own cluster.
+            result = failed_result(error, self.run_result, self.revision)
+            measured = self.reporter.report(live, result, time.monotonic() - began)
+            return replace(unwritten(self.past), measured=measured)
+        self.run_result.secret = bundle.has_secret_source
+        if bundle.spec.kube_config is None:
+            self.past = replace(self.past, cluster="")
+        live, result = self._apply(live, bundle)
+        if result.reason is Reason.FETCHING and is_tried(status_of(live), live.generation):
+            # After a restart, say: what the status says still holds, and others may wait for it.
+            return replace(self.answer, delay=None, past=self.past)
+        live = self.begun or live
+        result = with_drift_reported(result, live, bundle, is_part=self.is_part)
+        if self.known is not None and result.ready is not ConditionStatus.READY:
+            raise MustReadAgain
+        if result.ready is ConditionStatus.NOT_READY:
+            self.impersonation.forget()
+        measured = self.reporter.report(live, result, time.monotonic() - began, bundle)
+        is_ready = result.ready is ConditionStatus.READY
+        left = leaves_drift(result, is_for_drift=bool(self.drifted or self.past.unreverted))
+        seconds, past = next_reconcile(self.past, bundle, result, leaves_drift=left)
+        delay = None if result.reason in _UNTIL_CHANGE else sooner(seconds, result)
+        return replace(
+            self.answer,
+            delay=delay_after(delay, result) if self.is_part else delay,
+            past=past,
+            lacks_kinds=result.reason is Reason.KIND_NOT_FOUND and not past.cluster,
+            measured=measured,
+            known=known_bundle(live) if is_ready and not past.cluster else None,
+        )
+
+    def _remove(self, live: LiveObject, began: float) -> Answer:
+        """Remove what a deleted Bundle has applied, and look again before its removal ends."""
+        deleted = read_deleted(live)
+        deleted = replace(deleted, bundle=self.clusters.owning(deleted.bundle))
+        if self.past.generation != live.generation:
+            # What it was waited for before its deletion, or before a change of it, does not count.
+            # guard: removal-waits-anew
+            fresh = replace(self.past, waiting_since=None, looks=0)
+            self.past = replace(fresh, generation=live.generation)
+        # Before the removal: it may end in between, and would not be looked at again.
+        left = deleted.seconds_left
+        bundles, recorder, stop = self.bundles, self.reporter.recorder, self.stop
+        removal = Finalizer(bundles, self.impersonation, self.clusters, recorder, stop, self.past)
+        result = removal.of(deleted)
+        if result.done:
+            measured = self.reporter.removed(self.key, result, time.monotonic() - began)
+            return Answer(None, gone=True, measured=measured)
+        measured = self.reporter.report(live, result, time.monotonic() - began, deleted.bundle)
+        if result.ready is ConditionStatus.WAITING:
+            since = self.past.waiting_since
+            since = boot_time() if since is None else since
+            self.past = replace(self.past, waiting_since=since, looks=self.past.looks + 1)
+        delay, past = next_reconcile(self.past, deleted.bundle, result, removes=True)
+        delay = min(delay, left + 1.0) if left > 0 else delay  # guard: late-removal
+        return replace(self.answer, delay=delay, past=past, measured=measured)
+
+    def _begin(self, live: LiveObject, plan: Plan) -> None:
+        """Mark the Bundle as progressing, if that may take a while; end the run if it has changed.
+
+        Of a short run, the result says as much.
+        """
+        status = status_of(live)
+        sent = sum(step.request is not None for step in plan.applies) + len(plan.removals)
+        if sent <= _SHORT or status.get("observedGeneration") == live.generation:
+            return
+        replica = self.reporter.replica
+        begun = progressing(status, live.generation or 0, utc_now(), replica=replica)
+        self.begun = self.bundles.write_status(live, begun)
+        if self.begun is None or self.begun.generation != live.generation:
+            self.stop.request(0)
+
+    def _settled(self, live: LiveObject, target: Target) -> LiveObject:
+        """Return the Bundle with the cluster in its status in which something is applied next.
+
+        Raises Interrupted when the Bundle has changed.
+        """
+        status = {key: value for key, value in status_of(live).items() if key != "cluster"}
+        if target.identity is not None:
+            status["cluster"] = target.identity.status
+        stored = self.bundles.write_status(live, status)
+        if stored is None or stored.generation != live.generation:
+            raise Interrupted(0)
+        if target.left:
+            self.reporter.left_cluster(stored, target.left)
+        return stored
+
+    def _hold(self, live: LiveObject, store: ConfigMapStore) -> LiveObject:
+        """Return the Bundle with the finalizer, without which no run may write anything.
+
+        A Bundle whose account may not even read the inventory gets none: it can be deleted at once.
+        Raises Interrupted when the Bundle has changed.
+        """
+        if FINALIZER in live.finalizers:
+            return live
+        store.read_ahead()
+        try:
+            held = self.bundles.add_finalizer(live)
+        except (Conflict, NotFound):
+            raise Interrupted(0) from None
+        if held.generation != live.generation:
+            raise Interrupted(0)
+        return held
+
+    def _apply(self, live: LiveObject, bundle: Bundle) -> tuple[LiveObject, ReconcileResult]:
+        """Return the Bundle as last stored, and the result of its apply."""
+        spec = bundle.spec
+        self.answer = replace(self.answer, waits_for=frozenset())
+        if spec.suspend:
+            return live, ReconcileResult(
+                ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true"
+            )
+        waiting = unready_dependencies(bundle, self.bundles)
+        if waiting:
+            names = frozenset(dependency.name for dependency in spec.depends_on)
+            self.answer = replace(self.answer, waits_for=names)
+            return live, ReconcileResult(
+                ConditionStatus.NOT_READY,
+                Reason.DEPENDENCY_NOT_READY,
+                "; ".join(waiting),
+                retries=True,
+            )
+        try:
+            with self.impersonation.as_account(
+                bundle.namespace, spec.service_account_name, must_exist=self.known is None
+            ) as writing:
+                looks = self.known is not None
+                own = writing.only_looking() if looks else writing  # guard: only-looks
+                source, kubeconfig = self._source(own, live, bundle)
+                with self.clusters.target(live, bundle, own, kubeconfig, self.past) as target:
+                    target.needs_namespace(bundle)
+                    live = self._settled(live, target)  # guard: recorded-cluster
+                    store = target.client.store(bundle.target)
+                    live = self._hold(live, store)  # guard: held-before-run
+                    if not self._corrects(live, bundle, target.client, source):
+                        self._run(live, target.client, store, self._request(live, bundle, source))
+        except Interrupted:
+            raise
+        except SourceAwaited:
+            told = "its source is being fetched"
+            return live, ReconcileResult(ConditionStatus.WAITING, Reason.FETCHING, told)
+        except (AccountMissing, SourceMissing) as error:
+            return live, ReconcileResult(
+                ConditionStatus.NOT_READY,
+                _NOT_FOUND[type(error)],
+                problem_message(problems_of(error)[0]),
+                revision=self.revision,
+                retries=True,
+            )
+        except ApplypruneError as error:
+            self.stop.check()  # an interrupted reconcile writes no status
+            return live, failed_result(error, self.run_result, self.revision)
+        self.stop.check()
+        objects = applied_objects(bundle, self.run_result, is_part=self.is_part)
+        self.answer = replace(self.answer, objects=objects)
+        if (result := self._waiting(live, bundle)) is not None:
+            return live, result
+        pending = pending_plan(self.run_result, bundle, live.annotations.get(APPROVE, ""))
+        ended = ended_result(self.run_result, self.revision, pending)
+        return live, with_source_problem(ended, self.source_state)
+
+    def _source(
+        self, account_client: ServiceAccountClient, live: LiveObject, bundle: Bundle
+    ) -> tuple[LoadedSource, bytes]:
+        """Read source and kubeconfig; what they consist of is watched even if it is unreadable."""
+
+        def keep(read: SourceObjects) -> None:
+            self.answer = replace(self.answer, source=read)
+
+        cluster, asked = account_client.cluster, live.annotations.get(RECONCILE_NOW, "")
+        source, kubeconfig = self.sources.read(bundle, cluster, self.source_state, asked, keep)
+        self.revision = source.revision
+        return source, kubeconfig
+
+    def _request(
+        self,
+        live: LiveObject,
+        bundle: Bundle,
+        source: LoadedSource,
+        corrects: frozenset[Ref] = frozenset(),
+    ) -> RunRequest:
+        past, now = self.past, (live.generation, self.revision)
+        if (past.generation, past.revision) != now:
+            # What an older one was waited for does not count.
+            self.past = replace(
+                past, generation=now[0], revision=now[1], waiting_since=None, looks=0
+            )
+        return run_request(live, bundle, source, self.past.observation, corrects)
+
+    def _waiting(self, live: LiveObject, bundle: Bundle) -> ReconcileResult | None:
+        """Return the result of a run that waits for objects; None if it does not, or too long.
+
+        The wait goes on in later reconciles, so it holds no worker.
+        """
+        waiting = self.run_result.waiting
+        if not waiting:
+            self.past = replace(self.past, waiting_since=None, looks=0)
+            return None
+        now, since = boot_time(), self.past.waiting_since
+        if since is None:
+            # Another replica may have waited already.
+            waited = has_waited(status_of(live), self.revision, live.generation)
+            since = now - bundle.timeout if waited else now
+        self.past = replace(self.past, waiting_since=since, looks=self.past.looks + 1)
+        if now - since >= bundle.timeout:
+            return None
+        return ReconcileResult(
+            ConditionStatus.WAITING,
+            Reason.PROGRESSING,
+            self.run_result.waiting_summary,
+            revision=self.revision,
+            run_result=self.run_result,
+            retries=True,
+        )
+
+    def _corrects(
+        self,
+        live: LiveObject,
+        bundle: Bundle,
+        account_client: ServiceAccountClient,
+        source: LoadedSource,
+    ) -> bool:
+        """Set back the drift of the drifted objects alone; return whether that is the result.
+
+        If nothing was written, and something is wrong, a run of the whole set tells what.
+        """
+        # guard: correction-of-settled
+        if not (self.drifted and may_correct_alone(live, bundle, self.past, self.revision)):
+            return False
+        whole = self.run_result
+        self.run_result = result_of_part(live, secret=whole.secret)
+        store = account_client.store(bundle.target)
+        try:
+            request = self._request(live, bundle, source, self.drifted)
+            self._run(live, account_client, store, request)
+        except Interrupted:
+            raise
+        except ApplypruneError:
+            if self.run_result.changed:
+                self.is_part = True
+                raise
+        else:
+            self.is_part = self.run_result.changed or self.run_result.exit_code == 0
+        if not self.is_part:
+            self.run_result = whole
+        return self.is_part
+
+    def _run(
+        self,
+        live: LiveObject,
+        account_client: ServiceAccountClient,
+        store: ConfigMapStore,
+        request: RunRequest,
+    ) -> None:
+        run_result = self.run_result
+
+        def each(event: Event) -> None:
+            log_event(request, run_result, event)
+            if isinstance(event, Planned):
+                self._begin(live, event.plan)
+
+        follow(run(request, account_client.cluster, store, self.stop), run_result, each)

@@ -1,0 +1,1 @@
+"""Worker processes: each reconciles one Bundle at a time, within limits."""

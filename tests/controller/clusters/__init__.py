@@ -1,0 +1,1 @@
+"""Bundles whose objects are in another cluster."""

@@ -1,0 +1,116 @@
+"""Watches that break: drift is still found, soon or at the interval, and no loop is busy."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.controller import Tenant, controller
+from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.fights import changed
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.fault_proxy import Exchange, Fault
+
+SECONDS = 10.0
+GONE = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "old"}
+MANY = {"contention": {"reverts": 50, "within": "10m"}}
+
+
+def of_objects(exchange: Exchange) -> bool:
+    """Return whether this is the watch of what Bundles have applied."""
+    return "watch" in exchange.query and "labelSelector" in exchange.query
+
+
+def is_set_back(tenant: Tenant, name: str = "a") -> bool:
+    """Return whether a ConfigMap is as the Bundle has it."""
+    return tenant.exists(name) == [True] and tenant.value(name) == "ours"
+
+
+def test_drift_is_set_back_in_seconds_although_watches_are_cut(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """Each second; a watch goes on where it was, so nothing is missed."""
+    tenant = new_tenant()
+    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    with FaultProxy(site) as proxy:
+        proxy.rule = always(faults.cut_watch(1.0), where=of_objects)
+        with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone) as running:
+            objects = [config_map(name, "ours") for name in "ab"]
+            tenant.bundle("web", *objects, drift=MANY, interval="1h")
+            tenant.ready("web")
+            began = time.monotonic()
+            for number in range(4):
+                changed(tenant, f"theirs-{number}")
+                assert tenant.api("DELETE", tenant.path("configmaps", "b"))[0] == 200
+                for name in "ab":
+                    eventually(partial(is_set_back, tenant, name), "the revert", within=SECONDS)
+            seconds = time.monotonic() - began
+            assert running.ask("/healthz") == (200, "ok\n")
+        watches = [one for one in proxy.exchanges if of_objects(one)]
+    # One watch, which is opened again after a pause.
+    assert len(watches) <= 3 + seconds
+
+
+EXPIRED: dict[str, Fault] = {
+    "the reply": faults.status(410, "old"),
+    "the first event": faults.text(200, json.dumps({"type": "ERROR", "object": GONE}) + "\n"),
+}
+
+
+@pytest.mark.parametrize("where", EXPIRED)
+def test_watch_that_always_expires_leaves_drift_to_the_interval(
+    where: str, site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """It is tried again, less and less often; another Bundle is served meanwhile."""
+    tenant = new_tenant()
+    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    with FaultProxy(site) as proxy:
+        proxy.rule = always(EXPIRED[where], where=of_objects)
+        with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone) as running:
+            tenant.bundle("web", config_map("a", "ours"), drift=MANY, interval="2s")
+            tenant.ready("web")
+            began = time.monotonic()
+            for number in range(3):
+                changed(tenant, f"theirs-{number}")
+                eventually(partial(is_set_back, tenant), "the revert", within=SECONDS)
+            tenant.bundle("other", config_map("c"), interval="1h")
+            tenant.ready("other", within=5)
+            seconds = time.monotonic() - began
+            assert running.ask("/healthz") == (200, "ok\n")
+        watches = [one for one in proxy.exchanges if of_objects(one)]
+    assert 1 <= len(watches) <= 3 + seconds / 2
+
+
+def test_deletion_that_no_watch_has_shown_is_found(
+    site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """A watch that begins again shows what exists; what is missing is looked for."""
+    tenant = new_tenant()
+    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    with FaultProxy(site) as proxy:
+        proxy.rule = always(faults.cut_watch(2.0), where=of_objects)
+        with controller(proxy.kubeconfig(tmp_path), tmp_path / "log", *alone):
+            objects = [config_map(name, "ours") for name in "ab"]
+            tenant.bundle("web", *objects, drift=MANY, interval="1h")
+            tenant.ready("web")
+            eventually(lambda: any(map(of_objects, proxy.exchanges)), "the watch")
+            time.sleep(1.0)  # it has shown what exists
+            proxy.rule = always(faults.status(410, "old"), where=of_objects)
+            refused = lambda: [one for one in proxy.exchanges if one.status == 410]  # noqa: E731
+            eventually(refused, "the end of the watch", within=SECONDS)
+            assert tenant.api("DELETE", tenant.path("configmaps", "b"))[0] == 200
+            changed(tenant, "theirs")
+            proxy.rule = always(faults.cut_watch(60.0), where=of_objects)
+            for name in "ab":
+                eventually(partial(is_set_back, tenant, name), "the revert", within=2 * SECONDS)

@@ -1,0 +1,1 @@
+"""Sources of Bundles on other hosts."""

@@ -1,0 +1,163 @@
+"""One look at a source: what is new gets into the cache, and what is not trusted does not."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from applyprune.controller.fetching.fetch import fetch
+from applyprune.controller.fetching.fetch_task import Fetched, FetchTask, SourceContent
+from applyprune.controller.fetching.remote_source import RemoteSource, Verification
+from applyprune.controller.fetching.source_cache import SourceCache
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.sources.oci.artifact import OciRef, OciSource
+from applyprune.sources.oci.push import push
+from applyprune.sources.remote.file_tree import TreeLimits
+from applyprune.sources.remote.source_credentials import Credentials
+from tests.support.git_servers import HttpsSite, git_site
+from tests.support.registries import Registry, password_registry
+from tests.support.signers import SshSigner
+from tests.support.signing import Signer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tests.components import Components
+
+SECRET = bytes(32)
+FILES = {"web/a.yaml": "a: 1", "api/b.yaml": "b: 1"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[HttpsSite]:
+    """A Git server."""
+    with git_site(tmp_path / "site") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def registry(
+    components: Components, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Registry]:
+    """A registry that wants a password."""
+    with password_registry(components, tmp_path_factory.mktemp("registry")) as running:
+        yield running
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> SourceCache:
+    """An empty cache."""
+    return SourceCache(tmp_path / "cache", 1 << 30)
+
+
+def task_of(remote: RemoteSource, *paths: str, tip: bytes = b"") -> FetchTask:
+    """Return a look for paths of which nothing is known."""
+    known: Mapping[str, SourceContent | None] = dict.fromkeys(paths)
+    return FetchTask(pickle.dumps(remote), remote.place(SECRET), 30.0, known, tip)
+
+
+def content(fetched: Fetched, path: str) -> SourceContent:
+    """Return the content of a path."""
+    found = fetched.paths[path]
+    assert isinstance(found, SourceContent), found
+    return found
+
+
+def kind(fetched: Fetched, path: str = "") -> ProblemKind:
+    """Return the kind of the problem of a path, or of the whole look."""
+    found = fetched.paths[path] if path else fetched.problem
+    assert isinstance(found, Problem)
+    return found.kind
+
+
+def test_each_path_has_its_own_content(site: HttpsSite, cache: SourceCache) -> None:
+    """A commit changes the content of the path that it touches; what is known is left out."""
+    repository = site.repository()
+    first = repository.commit(FILES)
+    remote = RemoteSource(site.source())
+    task = task_of(remote, "web", "api")
+    fetched = fetch(task, cache)
+    web, api = content(fetched, "web"), content(fetched, "api")
+    assert web.revision == api.revision == f"main@sha1:{first}"
+    assert cache.read(web.artifact) == {"web/a.yaml": b"a: 1"}
+
+    second = repository.commit({"web/a.yaml": "a: 2"})
+    task = replace(task, paths={"web": web, "api": api}, tip=fetched.tip)
+    moved = fetch(task, cache)
+    assert moved.paths.keys() == {"web"}
+    assert content(moved, "web").revision == f"main@sha1:{second}"
+    assert moved.tip != fetched.tip
+
+    # Nothing new: the tip is the very same, and nothing is fetched.
+    site.requests.clear()
+    task = replace(task, paths={"web": content(moved, "web"), "api": api}, tip=moved.tip)
+    assert fetch(task, cache) == Fetched(moved.tip)
+    assert len(site.requests) <= 2
+
+
+def test_new_path_is_read_without_a_look_at_the_reference(
+    site: HttpsSite, cache: SourceCache
+) -> None:
+    """Its content is that of the commit which the others have."""
+    repository = site.repository()
+    first = repository.commit(FILES)
+    remote = RemoteSource(site.source())
+    fetched = fetch(task_of(remote, "web"), cache)
+    repository.commit({"api/b.yaml": "b: 2"})
+    task = replace(task_of(remote, "api", tip=fetched.tip), looks=False)
+    assert content(fetch(task, cache), "api").revision == f"main@sha1:{first}"
+
+
+def test_unsigned_commit_is_not_kept(site: HttpsSite, cache: SourceCache, tmp_path: Path) -> None:
+    """Neither without a signature nor with that of another key."""
+    repository = site.repository()
+    trusted, other = (SshSigner(tmp_path / name) for name in ("trusted", "other"))
+    commit = repository.commit(FILES)
+    remote = RemoteSource(site.source(), Verification("HEAD", {"a.sshpub": trusted.public()}))
+    assert kind(fetch(task_of(remote, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
+    repository.sign(other.settings, commit)
+    assert kind(fetch(task_of(remote, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
+    assert not cache.artifacts.exists()
+    signed = repository.sign(trusted.settings, commit)
+    fetched = fetch(task_of(remote, "web"), cache)
+    assert content(fetched, "web").revision == f"main@sha1:{signed}"
+
+
+def test_unsigned_artifact_is_not_kept(registry: Registry, cache: SourceCache) -> None:
+    """The same artifact is read where no signature is needed."""
+    credentials = Credentials(registry.username, registry.password, ca=registry.ca.read_bytes())
+    url = f"oci://{registry.host}/shop/unsigned"
+    source = OciSource(url, OciRef("1.0.0"), credentials)
+    files = {name: data.encode() for name, data in FILES.items()}
+    digest = push(OciSource(f"{url}:1.0.0", credentials=credentials), files)
+    key = Signer(ec.generate_private_key(ec.SECP256R1()))
+    verified = RemoteSource(source, Verification("cosign", {"a.pub": key.public}))
+    assert kind(fetch(task_of(verified, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
+    assert not cache.artifacts.exists()
+    fetched = fetch(task_of(RemoteSource(source), "web"), cache)
+    assert content(fetched, "web").revision == f"1.0.0@{digest}"
+
+
+def test_path_that_is_too_large_fails_no_other(site: HttpsSite, cache: SourceCache) -> None:
+    """Whoever names it: the others of the same repository are served."""
+    big = {f"big/{number}.yaml": f"n: {number}" for number in range(30)}
+    site.repository().commit({**FILES, **big})
+    source = site.source(limits=TreeLimits(files=10, size=1 << 20))
+    fetched = fetch(task_of(RemoteSource(source), "web", "big", "api"), cache)
+    assert content(fetched, "web").artifact != content(fetched, "api").artifact
+    assert kind(fetched, "big") is ProblemKind.SOURCE_TOO_LARGE
+
+
+def test_missing_path_fails_no_other(site: HttpsSite, cache: SourceCache) -> None:
+    """Nor does a path with a link."""
+    repository = site.repository()
+    repository.commit({**FILES, "bad/a.yaml": "/etc/passwd"}, modes={"bad/a.yaml": "120000"})
+    fetched = fetch(task_of(RemoteSource(site.source()), "web", "gone", "bad"), cache)
+    assert cache.has(content(fetched, "web").artifact)
+    assert kind(fetched, "gone") is ProblemKind.PATH_NOT_FOUND
+    assert kind(fetched, "bad") is ProblemKind.FETCH_FAILED

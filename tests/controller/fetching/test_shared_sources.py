@@ -1,0 +1,123 @@
+"""Bundles that share a source, wait for it, are suspended or deleted, or outlive the controller."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from tests.support.controller import controller
+from tests.support.remote_bundles import CREDENTIALS, LOOPBACK, file_of, git_credentials, git_source
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.controller import Tenant
+    from tests.support.git_servers import HttpsSite
+
+
+def test_restart_of_the_controller_changes_no_status(
+    site: Plane, git: HttpsSite, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """A Bundle that is ready stays so while its source is fetched again."""
+    git.repository().commit({"web/a.yaml": file_of("a")})
+    tenant = new_tenant()
+    git_credentials(tenant, git)
+    seen = []
+    for log in ("first", "second"):
+        git.requests.clear()
+        with controller(site.kubeconfig, tmp_path / log, "--no-lease", *LOOPBACK):
+            if log == "first":
+                tenant.bundle("web", source=git_source(git, path="web"), interval="1h")
+                tenant.ready("web")
+            eventually(lambda: len(git.requests) >= 2, "a look", within=20)
+            eventually(lambda: tenant.condition("web")[0] == "True", "ready", within=20)
+            time.sleep(0.5)
+            seen.append(tenant.get("web")["status"]["conditions"])
+    assert seen[0] == seen[1]
+
+
+def test_second_bundle_of_a_known_source_is_applied_at_once(
+    tenant: Tenant, git: HttpsSite, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Also one of another tenant with the same credentials: no other look tells it anything."""
+    git.repository().commit({"web/a.yaml": file_of("a")})
+    other = new_tenant()
+    for one in (tenant, other):
+        git_credentials(one, git)
+        one.bundle("web", source=git_source(git, path="web", interval="1h"), interval="1h")
+        assert one.ready("web")
+    assert other.exists("a") == [True]
+    tenant.patch("web", source={"git": {"path": "."}})
+    tenant.ready("web")
+    tenant.patch("web", source={"git": {"path": "web"}})
+    tenant.ready("web")
+    assert other.get("web")["status"]["observedGeneration"] == 1
+
+
+def test_second_bundle_of_a_source_that_is_no_good_says_so(tenant: Tenant, git: HttpsSite) -> None:
+    """Without waiting for the next look."""
+    git.repository().commit({"web/a.yaml": file_of("a")})
+    git_credentials(tenant, git)
+    source = git_source(git, path="web", interval="1h", ref={"branch": "gone"})
+    for name in ("first", "second"):
+        tenant.bundle(name, source=source, interval="1h", retryInterval="1h")
+        assert "no branch gone" in tenant.failed(name, "PathNotFound")
+
+
+def test_tenant_whose_path_is_too_large_harms_no_other(
+    tenant: Tenant, git: HttpsSite, new_tenant: Callable[[], Tenant]
+) -> None:
+    """They share the look: the same URL, credentials and branch."""
+    large = {f"large/{number}.bin": bytes(23 * 2**20) + bytes([number]) for number in range(3)}
+    repository = git.repository()
+    first = repository.commit({"web/a.yaml": file_of("a"), **large})
+    other = new_tenant()
+    for one, path in ((other, "."), (tenant, "web")):
+        git_credentials(one, git)
+        one.bundle("web", source=git_source(git, path=path), interval="1h")
+    other.failed("web", "SourceTooLarge", within=40)
+    tenant.ready("web")
+    second = repository.commit({"web/a.yaml": file_of("a", value="2")})
+    eventually(lambda: tenant.value("a") == "2", "the commit is applied", within=20)
+    assert tenant.ready("web")["lastAppliedRevision"] == f"main@sha1:{second}" != first
+    assert other.condition("web")[1] == "SourceTooLarge"
+
+
+def test_nothing_is_asked_for_a_suspended_bundle(tenant: Tenant, git: HttpsSite) -> None:
+    """After that it goes on with what is new."""
+    repository = git.repository()
+    repository.commit({"web/a.yaml": file_of("a")})
+    git_credentials(tenant, git)
+    tenant.bundle("web", source=git_source(git, path="web"), interval="1h")
+    tenant.ready("web")
+    tenant.patch("web", suspend=True)
+    tenant.reconciled("web", "suspended")
+    git.requests.clear()
+    repository.commit({"web/a.yaml": file_of("a", value="2")})
+    time.sleep(2.5)
+    assert len(git.requests) <= 2
+    git.requests.clear()
+    time.sleep(1.5)
+    assert git.paths() == []
+    tenant.patch("web", suspend=False)
+    eventually(lambda: tenant.value("a") == "2", "the commit is applied", within=20)
+
+
+def test_deleted_bundle_needs_no_source(tenant: Tenant, git: HttpsSite) -> None:
+    """Its objects go though its Secret and its repository are gone."""
+    repository = git.repository()
+    repository.commit({"web/a.yaml": file_of("a")})
+    git_credentials(tenant, git)
+    source = git_source(git, path="web")
+    tenant.bundle("web", source=source, interval="1h", deletionPolicy="Delete")
+    tenant.ready("web")
+    repository.delete_branch("main")
+    assert tenant.api("DELETE", tenant.path("secrets", CREDENTIALS))[0] == 200
+    tenant.failed("web", "SourceNotFound")
+    assert tenant.exists("a") == [True]
+    tenant.delete("web")
+    tenant.gone("web")
+    assert tenant.exists("a") == [False]

@@ -1,0 +1,1 @@
+"""Replicas share the Bundles: who lives, who serves what, and what forged Leases can do."""

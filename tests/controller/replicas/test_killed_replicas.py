@@ -1,0 +1,206 @@
+"""Three replicas in Pods of their own, one of them killed or stopped every few seconds.
+
+Meanwhile the sources change. Every Bundle converges, no object is changed twice for one revision,
+and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import threading
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.api import Api
+from tests.support.controller import Tenant
+from tests.support.footprint import Footprint, footprint
+from tests.support.namespaces import all_inside, own_pids, pod, resume_inside, stop_inside
+from tests.support.objects import config_map
+from tests.support.processes import is_running
+from tests.support.replicas import Fleet, check_written_once, deleted
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.api import AuditTrail
+    from tests.support.controller import Controller
+
+BUNDLES = 6
+LEASE = 2.0
+REPLICAS = 3
+EVERY = 5.0
+SECONDS = float(os.environ.get("SWEEP_SECONDS", "300"))
+"""How long the sweep lasts."""
+
+
+def change(tenant: Tenant, version: int) -> None:
+    """Give each Bundle three objects with a new value, and one with a new name."""
+    for number in range(BUNDLES):
+        stays = [config_map(f"b{number}-{one}", str(version)) for one in range(3)]
+        comes = config_map(f"b{number}-v{version}", str(version))
+        # A replica that is killed before each prune leaves more than half of the set to prune.
+        tenant.bundle(f"b{number}", *stays, comes, interval="2s", prune={"maxPrune": "100%"})
+
+
+class Changes(threading.Thread):
+    """Changes the sources all the time, until it is ended."""
+
+    def __init__(self, site: Plane, namespace: str) -> None:
+        """Begin."""
+        super().__init__(name="changes")
+        self.version = 0
+        self._tenant = Tenant(Api(site), namespace)
+        self._over = threading.Event()
+        self._failure: BaseException | None = None
+
+    def run(self) -> None:
+        """Change them every half a second or so."""
+        try:
+            while not self._over.wait(0.5):
+                self.version += 1
+                change(self._tenant, self.version)
+        except BaseException as error:  # noqa: BLE001 -- the test's own thread raises it again
+            self._failure = error
+
+    def end(self) -> int:
+        """Return the last version."""
+        self._over.set()
+        self.join(60)
+        assert self._failure is None, self._failure
+        return self.version
+
+
+def disturb(fleet: Fleet, seconds: float, kills: int) -> None:
+    """Kill or stop one of the replicas again and again; a killed one is replaced.
+
+    The first one is never killed: if it leaks something, it does so all the time.
+    """
+    chance = random.Random(7)  # noqa: S311 -- no secret
+    ends, count = time.monotonic() + seconds, 0
+    while time.monotonic() < ends or count < kills:
+        next_one = time.monotonic() + EVERY
+        victim = chance.choice(fleet.replicas if count % 2 else fleet.replicas[1:])
+        # Longer than its lease: the others serve its Bundles meanwhile.
+        pause = chance.uniform(LEASE, 2 * LEASE)
+        if count % 2:
+            stop_inside(victim.process)
+            time.sleep(pause)
+            resume_inside(victim.process)
+        else:
+            processes = all_inside(victim.process)
+            fleet.kill(victim)
+            eventually(partial(_have_ended, processes), "the end of its processes")
+            fleet.start()
+        count += 1
+        time.sleep(max(0.0, next_one - time.monotonic()))
+
+
+def held(tenant: Tenant) -> list[str]:
+    """Return the inventories that a run holds."""
+    found = tenant.api.get(tenant.path("configmaps"))["items"]
+    headers = {one["metadata"]["name"]: one["data"].get("header") for one in found}
+    return [name for name, text in headers.items() if text and json.loads(text)["holder"]]
+
+
+def maps(tenant: Tenant) -> set[str]:
+    """Return the names of all ConfigMaps that a run has made."""
+    found = tenant.api.get(tenant.path("configmaps"))["items"]
+    return {one["metadata"]["name"] for one in found} - {"kube-root-ca.crt"}
+
+
+def shaken(
+    site: Plane,
+    tenant: Tenant,
+    audit: AuditTrail,
+    folder: Path,
+    *,
+    seconds: float,
+    within: Sequence[str],
+) -> None:
+    """Do it for so long, and check everything at the end."""
+    audit.restart()
+    changes = Changes(site, tenant.namespace)
+    with Fleet(site.kubeconfig, folder, tenant, LEASE, within) as fleet:
+        for _ in range(REPLICAS):
+            fleet.start()
+        fleet.settled()
+        changes.start()
+        disturb(fleet, seconds, kills=2)
+        version = changes.end()
+
+        def converged() -> bool:
+            bundles = tenant.api.get(tenant.bundle_path())["items"]
+            return all(_is_ready(one) for one in bundles)
+
+        eventually(converged, "the last source of every Bundle", within=120)
+        fleet.settled()
+        # One that is new shows what a replica holds that has leaked nothing.
+        fresh = fleet.start()
+        fleet.settled()
+        eventually(lambda: _leaks(fleet, fresh) == [], f"no leak: {_leaks(fleet, fresh)}")
+        # What the killed ones have left is gone after a while.
+        live = {one.replica for one in fleet.replicas}
+        eventually(lambda: fleet.leases() == live, "only Leases of live replicas")
+        assert held(tenant) == []
+        expected = {
+            f"b{number}-{one}" for number in range(BUNDLES) for one in (0, 1, 2, f"v{version}")
+        }
+        assert maps(tenant) == expected | {f"applyprune-b{number}" for number in range(BUNDLES)}
+        assert all(tenant.value(name) == str(version) for name in expected)
+        for number in range(BUNDLES):
+            assert len(tenant.get(f"b{number}")["metadata"]["finalizers"]) == 1
+            tenant.delete(f"b{number}")
+        for number in range(BUNDLES):
+            tenant.gone(f"b{number}")
+        assert maps(tenant) == set()
+        while fleet.replicas:
+            fleet.stop(fleet.replicas[0])
+        assert fleet.leases() == set()
+    events = audit.events()
+    check_written_once(events, tenant.namespace)
+    removed = deleted(events, tenant.namespace)
+    assert {uid: who for uid, who in removed.items() if len(who) > 1} == {}
+
+
+def _leaks(fleet: Fleet, fresh: Controller) -> list[tuple[Footprint, Footprint]]:
+    """Return what replicas hold that hold more than a new one, and what that holds."""
+    normal = footprint(fresh)
+    found = (footprint(running) for running in fleet.replicas)
+    return [(one, normal) for one in found if one.is_more_than(normal)]
+
+
+def _have_ended(processes: Sequence[int]) -> bool:
+    return not any(map(is_running, processes))
+
+
+def _is_ready(bundle: dict[str, Any]) -> bool:
+    said = {one["type"]: one for one in bundle["status"].get("conditions", ())}.get("Ready", {})
+    generation = bundle["metadata"]["generation"]
+    return (said.get("status"), said.get("observedGeneration")) == ("True", generation)
+
+
+def test_killed_and_stopped_replicas_lose_nothing(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """One is killed and one is stopped, in the middle of its work.
+
+    They cannot see each other's processes, but the files of their runs: they are containers with
+    one memory. What a replica in another Pod does is told in ``test_failover.py``.
+    """
+    shaken(site, new_tenant(), site_audit, tmp_path, seconds=0, within=own_pids())
+
+
+@pytest.mark.sweep
+def test_repeatedly_killed_and_stopped_replicas_lose_nothing(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """For five minutes, in Pods."""
+    shaken(site, new_tenant(), site_audit, tmp_path, seconds=SECONDS, within=pod(proof=True))

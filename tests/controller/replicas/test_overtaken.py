@@ -1,0 +1,57 @@
+"""A replica that comes late: what another one has written about a Bundle stays."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.transport.transport import Transport
+from applyprune.controller.bundle_client import BundleObjects, status_of
+from applyprune.errors import Interrupted
+from tests.support.objects import config_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from applyprune.localplane import Plane
+    from tests.support.controller import Tenant
+
+MERGE = "application/merge-patch+json"
+
+
+@pytest.fixture
+def bundles(site: Plane) -> Iterator[BundleObjects]:
+    """The Bundles, as a replica reads and writes them."""
+    access = connect(kubeconfig=str(site.kubeconfig), environ={})
+    with closing(Transport(access)) as transport:
+        yield BundleObjects(KubernetesClient(transport, access.server))
+
+
+def test_status_of_another_replica_stays(
+    bundles: BundleObjects, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Other changes of the Bundle do not count, nor does its own write whose reply was lost."""
+    tenant = new_tenant()
+    key = (tenant.namespace, "web")
+
+    def status(replica: str) -> dict[str, Any]:
+        return {"observedGeneration": 1, "replica": replica}
+
+    tenant.bundle("web", config_map("a"))
+    read = bundles.get(key)
+    assert read is not None
+    tenant.annotate("web", reconcile_now="1")
+    stored = bundles.write_status(read, status("a"))
+    assert stored is not None
+    assert status_of(stored) == status("a")
+    # Again, by what was read before: it is there already.
+    assert bundles.write_status(read, status("a")) is not None
+    path = f"{tenant.bundle_path('web')}/status"
+    assert tenant.api("PATCH", path, {"status": status("b")}, content_type=MERGE)[0] == 200
+    with pytest.raises(Interrupted):
+        bundles.write_status(stored, status("a-late"))
+    assert tenant.get("web")["status"] == status("b")

@@ -1,0 +1,208 @@
+"""Hints of watches: whose object it is, when to look at it, and what costs nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.cluster.watching.many_watches import AllSeen, Watched
+from applyprune.controller.drift.drift_hint import Mark
+from applyprune.controller.runtime.object_hints import (
+    GATHER,
+    READY_DELAY,
+    READY_GAP,
+    ObjectHints,
+)
+from applyprune.controller.task import AppliedObjects
+from applyprune.planning.applyset import PART_OF
+from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, live, managed
+
+if TYPE_CHECKING:
+    from applyprune.model.live import LiveObject
+
+KEY = ("home", "web")
+USERS = frozenset({KEY})
+A, B = (desired(body(name=name)).ref for name in "ab")
+OBJECTS = AppliedObjects(
+    "default",
+    TARGET.id,
+    TARGET.manager,
+    frozenset({(CONFIG_MAPS, "home")}),
+    {ref: Mark.of(live(ref), TARGET.manager) for ref in (A, B)},
+)
+
+
+def hints(objects: AppliedObjects = OBJECTS) -> ObjectHints:
+    """Return the hints about one Bundle after its first reconcile."""
+    found = ObjectHints()
+    found.follow(KEY, objects)
+    return found
+
+
+def changed(version: str = "6", ref: object = A) -> LiveObject:
+    """Return an object of which somebody else has taken a field."""
+    assert ref in {A, B}
+    return live(A if ref == A else B, version=version, entries=[managed(fields="x")])
+
+
+def due(found: ObjectHints) -> set[str]:
+    """Wait until the next look is due; return its objects."""
+    seconds = found.next_due(KEY)
+    assert seconds is not None
+    time.sleep(seconds + 0.01)
+    return {ref.name for ref in found.drifted(KEY)}
+
+
+def test_change_is_a_hint_about_that_object_alone() -> None:
+    """Those that come within a moment are looked at together."""
+    found = hints()
+    assert found.take_note(live(A), gone=False, users=USERS) == []
+    assert found.next_due(KEY) is None
+    for one, gone in ((changed(), False), (live(B, version="7"), True)):
+        (look,) = found.take_note(one, gone=gone, users=USERS)
+        assert (look.key, look.is_whole) == (KEY, False)
+        assert 0 < look.seconds < GATHER + 0.01
+    assert found.drifted(KEY) == frozenset()
+    assert due(found) == {"a", "b"}
+
+
+def test_own_write_is_no_hint_whichever_comes_first() -> None:
+    """The reply or its watch event."""
+    found = hints()
+    ours = replace(OBJECTS, marks={A: Mark.of(changed(), TARGET.manager)}, is_part=True)
+    assert found.take_note(changed(), gone=False, users=USERS) != []
+    found.follow(KEY, ours)
+    assert found.next_due(KEY) is None
+    assert found.take_note(changed(), gone=False, users=USERS) == []
+    # A watch that is behind shows nothing new.
+    assert found.take_note(live(A), gone=False, users=USERS) == []
+    # A change after it is one.
+    assert found.take_note(changed("8"), gone=False, users=USERS) != []
+    found.follow(KEY, ours)
+    assert found.next_due(KEY) is not None
+
+
+def test_strangers_and_other_accounts_are_no_hint() -> None:
+    """Whatever label they have."""
+    found = hints()
+    stranger = desired(body(name="stranger")).ref
+    assert found.take_note(live(stranger), gone=False, users=USERS) == []
+    assert found.take_note(changed(), gone=False, users=frozenset()) == []
+    found.forget(KEY)
+    assert found.take_note(changed(), gone=False, users=USERS) == []
+    assert (found.of(KEY), found.next_due(KEY)) == (None, None)
+
+
+def test_object_that_another_set_has_taken_is_a_hint_for_who_lists_it() -> None:
+    """Only if its account has seen it; until it lists it no more."""
+    found = hints()
+    taken = replace(changed(), metadata={**changed().metadata, "labels": {PART_OF: "other"}})
+    assert found.take_note(taken, gone=False, users=frozenset()) == []
+    (look,) = found.take_note(taken, gone=False, users=USERS)
+    assert (look.key, look.is_whole) == (KEY, False)
+    assert 0 < look.seconds < GATHER + 0.01
+    assert due(found) == {"a"}
+    found.follow(KEY, replace(OBJECTS, marks={B: OBJECTS.marks[B]}))
+    assert found.take_note(taken, gone=False, users=USERS) == []
+    found.forget(KEY)
+    assert found.take_note(taken, gone=False, users=USERS) == []
+
+
+def test_strangers_are_kept_for_a_moment_only() -> None:
+    """However many there are: a reconcile that names them may be about to end."""
+    found = hints()
+    for number in range(5000):
+        one = live(desired(body(name=f"stranger-{number}")).ref)
+        assert found.take_note(one, gone=False, users=USERS) == []
+    assert found.remembered <= 1000
+
+
+def test_change_before_the_first_reconcile_has_ended_counts() -> None:
+    """A watch that others have opened shows it earlier."""
+    found = ObjectHints()
+    assert found.take_note(changed(), gone=False, users=frozenset()) == []
+    assert found.take_note(live(B), gone=False, users=frozenset()) == []
+    found.follow(KEY, OBJECTS)
+    assert due(found) == {"a"}
+    assert found.remembered == 0
+
+
+def test_object_that_a_watch_begins_without_is_looked_for_once() -> None:
+    """It may be there, and the watch not show it."""
+    found = hints()
+    watched = Watched("user", CONFIG_MAPS, "home", PART)
+    assert found.miss(KEY, AllSeen(watched, frozenset({A, B}))) is None
+    assert found.miss(KEY, AllSeen(replace(watched, namespace="other"), frozenset())) is None
+    assert found.miss(KEY, AllSeen(replace(watched, selector=""), frozenset())) is None
+    assert found.miss(KEY, AllSeen(watched, frozenset({A}))) is not None
+    assert due(found) == {"b"}
+    found.follow(KEY, replace(OBJECTS, marks={B: OBJECTS.marks[B]}, is_part=True))
+    assert found.next_due(KEY) is None
+
+
+PART = "applyset.kubernetes.io/part-of"
+
+
+def test_bundle_that_waits_is_looked_at_as_a_whole() -> None:
+    """Any change may be the one that it waits for."""
+    now = [1000.0]
+    found = ObjectHints(lambda: now[0])
+    found.follow(KEY, replace(OBJECTS, waits=True))
+    delays = []
+    for _ in range(3):
+        for _ in range(100):
+            (look,) = found.take_note(live(A), gone=False, users=USERS)
+            assert (look.key, look.is_whole) == (KEY, True)
+        delays.append(round(look.seconds, 1))
+        now[0] += look.seconds
+    # A hundred changes are one look, and looks have pauses.
+    assert delays == [READY_DELAY, READY_GAP, READY_GAP]
+
+
+def test_object_that_leaves_the_set_is_forgotten() -> None:
+    """With its hint; another set under the same Bundle begins again."""
+    found = hints()
+    found.take_note(changed(), gone=False, users=USERS)
+    found.follow(KEY, replace(OBJECTS, marks={B: OBJECTS.marks[B]}))
+    assert found.next_due(KEY) is None
+    assert found.take_note(changed(), gone=False, users=USERS) == []
+    found = hints()
+    assert found.take_note(changed(), gone=False, users=USERS) != []
+    found.follow(KEY, replace(OBJECTS, applyset="other"))
+    assert found.next_due(KEY) is None
+
+
+def test_fight_is_looked_at_less_and_less_often() -> None:
+    """Five times at once, then after one second, two, and at last every half minute."""
+    now, pauses = [1000.0], []
+    found = ObjectHints(lambda: now[0])
+    found.follow(KEY, OBJECTS)
+    for number in range(14):
+        before = now[0]
+        found.take_note(changed(str(6 + number)), gone=False, users=USERS)
+        seconds = found.next_due(KEY)
+        assert seconds is not None
+        now[0] += seconds
+        assert found.drifted(KEY) == {A}
+        pauses.append(round(now[0] - before, 1))
+        known = replace(OBJECTS, marks={A: Mark(str(6 + number), None, "")}, is_part=True)
+        found.follow(KEY, known)
+    assert pauses[:8] == [0.2, 0.2, 0.2, 0.2, 0.2, 1.0, 2.0, 4.0]
+    assert pauses[-1] == 30.0
+    now[0] += 61
+    found.take_note(changed("99"), gone=False, users=USERS)
+    assert found.next_due(KEY) == pytest.approx(0.2)
+
+
+def test_bundle_in_another_cluster_takes_no_hints_of_a_set_of_the_same_name() -> None:
+    """Its objects are not watched, so it names no kinds."""
+    found = hints()
+    other = ("home", "web-eu")
+    for _ in range(2):
+        found.follow(other, replace(OBJECTS, kinds=frozenset(), marks={}))
+        assert found.take_note(changed(), gone=False, users=USERS) != []
+    found.forget(other)
+    assert found.take_note(changed("7"), gone=False, users=USERS) != []

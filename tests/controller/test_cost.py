@@ -1,0 +1,136 @@
+"""What Bundles cost the API server: requests, counted in its audit log, never seconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from tests.benchmarks.controller.requests import WRITES, Requests, is_counted
+from tests.benchmarks.controller.site import OBJECTS, Site
+from tests.support.api import AuditTrail
+from tests.support.controller import Tenant, controller
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+
+BUNDLES, TEAMS, AGAIN, WORKERS = 48, 4, 12, 4
+BEYOND = 12
+"""Requests of a first apply, beyond those at its objects."""
+DOCUMENTS = 4
+"""The kinds, in two parts, and the schemas of two API versions."""
+
+
+def counted(audit: AuditTrail) -> list[dict[str, Any]]:
+    """Return the requests of controllers."""
+    return [
+        event
+        for event in audit.events()
+        if event["userAgent"].startswith("applyprune/") and is_counted(event)
+    ]
+
+
+def total(events: list[dict[str, Any]]) -> Requests:
+    """Count requests."""
+    found = Requests()
+    for event in events:
+        found.add(event)
+    return found
+
+
+def by_account(events: list[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """Return the verbs of the requests as a tenant's account, for each run."""
+    runs: dict[str, Counter[str]] = {}
+    for event in events:
+        if "impersonatedUser" in event and event["verb"] != "watch":
+            run = event["userAgent"].partition(" run/")[2]
+            runs.setdefault(run, Counter())[event["verb"]] += 1
+    return runs
+
+
+def passes(audit: AuditTrail) -> Counter[str]:
+    """Return how often each inventory was read: once by each reconcile."""
+    refs = [event.get("objectRef", {}) for event in counted(audit) if event["verb"] == "get"]
+    return Counter(ref["name"] for ref in refs if ref.get("resource") == "configmaps")
+
+
+def told(api: Api) -> int:
+    """Return how many Events about Bundles there are."""
+    found = api.get("/api/v1/events")["items"]
+    return sum(one["involvedObject"]["kind"] == "Bundle" for one in found)
+
+
+def test_requests_of_many_bundles(site: Plane, site_api: Api, tmp_path: Path) -> None:
+    """Few for a first apply; without a change, one LIST for each kind, and no write."""
+    place = Site(site, site_api)
+    teams = place.make_namespaces(TEAMS)
+    audit = AuditTrail(site, site_api)
+    options = ("--no-lease", "--workers", str(WORKERS))
+    with controller(site.kubeconfig, tmp_path / "log", *options):
+        place.make_bundles(BUNDLES, teams, interval="10m")
+        at = [(number, teams[number % TEAMS]) for number in range(BUNDLES)]
+        for number, team in at:
+            Tenant(site_api, team).ready(f"app-{number}")
+        # The Event of a first apply is the last of its requests.
+        eventually(lambda: told(site_api) >= BUNDLES, "their Events")
+        first = total(counted(audit))
+        assert first.beyond - first.shared <= BEYOND * BUNDLES, first.table(BUNDLES)
+        # Lists that are refused, and watches, by each account; documents, by each worker.
+        assert first.shared <= (TEAMS * OBJECTS + DOCUMENTS) * (WORKERS + 1), first.table(BUNDLES)
+        assert first.objects <= 2 * OBJECTS * BUNDLES, first.table(BUNDLES)
+
+        for number, team in at[:AGAIN]:
+            Tenant(site_api, team).patch(f"app-{number}", interval="1s")
+        for number, team in at[:AGAIN]:
+            Tenant(site_api, team).ready(f"app-{number}")
+        # The first pass writes the status, and the second one reads what that has left.
+        names = {f"applyprune-app-{number}" for number, _ in at[:AGAIN]}
+        eventually(lambda: all(passes(audit)[name] >= 3 for name in names), "passes", pause=0.5)
+        audit.restart()
+        eventually(lambda: passes(audit).total() >= 3 * AGAIN, "more passes", pause=0.5)
+        again = counted(audit)
+        assert [event["requestURI"] for event in again if event["verb"] in WRITES] == []
+        for verbs in by_account(again).values():
+            assert not verbs - Counter(get=1, list=OBJECTS), verbs
+        # Neither the Bundle nor its account: only the inventory.
+        found = total(again)
+        assert found.reads == found.reconciles, found.table(found.reconciles)
+
+
+def test_bundle_that_is_not_read_again_writes_nothing(
+    site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
+) -> None:
+    """Before a write, everything is read: the account may be gone, and nobody says so."""
+    tenant = new_tenant()
+    # Without the right to watch, nothing tells that the object is gone.
+    verbs = ["get", "list", "create", "update", "patch", "delete"]
+    rights = {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}
+    tenant.account("some", rights)
+    alone = ("--no-lease", "--watch-namespaces", tenant.namespace)
+    with controller(site.kubeconfig, tmp_path / "log", *alone):
+        spec = {"interval": "1s", "serviceAccountName": "some"}
+        tenant.bundle("web", config_map("a"), **spec)
+        tenant.ready("web")
+        eventually(lambda: passes(site_audit)["applyprune-web"] >= 4, "passes")
+        # Its RoleBinding is still there, and gives its rights to whoever has its name.
+        assert tenant.api("DELETE", tenant.path("serviceaccounts", "some"))[0] == 200
+        assert tenant.api("DELETE", tenant.path("configmaps", "a"))[0] == 200
+        tenant.failed("web", "ServiceAccountNotFound")
+        assert tenant.exists("a") == [False]
+        tenant.account("some", rights)
+        eventually(lambda: tenant.exists("a") == [True], "its repair")
+
+
+def test_main_process_imports_nothing_that_reads_manifests() -> None:
+    """Its memory is not shared with the workers."""
+    heavy = "{'pydantic', 'ruamel', 'applyprune.engine.run', 'applyprune.sources'}"
+    program = f"import applyprune.controller.process, sys; print({heavy} & sys.modules.keys())"
+    reply = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert reply.stdout == b"set()\n"

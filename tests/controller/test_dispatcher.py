@@ -1,0 +1,122 @@
+"""Bundles that are due and workers that do not start: nobody is blamed, and the health says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.controller.bundle_client import BundleObjects, bundle_ref
+from applyprune.controller.dispatcher import Dispatcher
+from applyprune.controller.fetch_dispatcher import FetchDispatcher
+from applyprune.controller.reconcile.report import Reporter
+from applyprune.controller.replicas.rendezvous import Replica
+from applyprune.controller.replicas.share import Share
+from applyprune.controller.runtime.event_recorder import EventRecorder
+from applyprune.controller.runtime.health import Health
+from applyprune.controller.runtime.metrics import Metrics
+from applyprune.controller.runtime.watches import Watches
+from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.controller.workers.limits import Limits
+from applyprune.controller.workers.worker import WorkerSettings
+from applyprune.controller.workers.worker_handle import WorkerHandle, worker_context
+from applyprune.model.live import LiveObject
+from tests.support.no_server import client_of_no_server
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Make = Callable[..., Dispatcher]
+
+WEB = ("shop", "web")
+ALONE = Replica("alone")
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    """A factory of dispatchers with one worker, and a server at whose port nobody listens."""
+    with client_of_no_server(tmp_path) as (access, client):
+        bundles = BundleObjects(client)
+        made: list[Dispatcher] = []
+
+        def new(*, level: str = "error") -> Dispatcher:
+            queue = WorkQueue(workers=1, min_gap=0)
+            settings = WorkerSettings(access, None, "test", level, Limits())
+            handle = WorkerHandle(worker_context(), settings)
+            watches = Watches(queue, client, access, "test")
+            reporter = Reporter(bundles, EventRecorder(client), ALONE.name)
+            share = Share(ALONE, (ALONE,))
+            fetches = FetchDispatcher(queue, ())
+            one = Dispatcher(
+                queue, watches, Metrics(), bundles, reporter, (handle,), share, fetches
+            )
+            made.append(one)
+            return one
+
+        yield new
+        for one in made:
+            one.kill()
+            one.watches.close()
+
+
+def test_workers_that_do_not_start_take_no_bundle(make: Make) -> None:
+    """It stays due, so the health says that nobody is served; the thread goes on trying."""
+    dispatcher = make(level="no level")
+    (thread,) = dispatcher.threads()
+    dispatcher.queue.add(WEB)
+    health = Health(dispatcher.queue, dispatcher.watches, patience=1.0, threads=(thread,))
+    thread.start()
+    said = eventually(health.unserved, "the reason", within=10)
+    assert "Bundles due: 1, being reconciled: 0" in said
+    assert health.broken() == ""
+    dispatcher.end()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_reconcile_that_cannot_write_a_status_is_tried_again_later(make: Make) -> None:
+    """Without a server; and the end of the controller ends the thread."""
+    dispatcher = make()
+    (thread,) = dispatcher.threads()
+    dispatcher.queue.add(WEB)
+    thread.start()
+    eventually(lambda: dispatcher._past, "a failed reconcile", within=20)
+    assert dispatcher._past[WEB].failures >= 1
+    assert dispatcher.busy_since == {} or len(dispatcher.busy_since) == 1
+    dispatcher.end()
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_bundle_that_is_seen_while_the_bundles_are_divided_is_queued(make: Make) -> None:
+    """Its event comes after the share has changed, and before its gain is known."""
+    dispatcher = make()
+    serves = False
+    dispatcher.watches.serves = lambda _: serves
+    dispatcher.watches._on_bundle(WEB, bundle("1"))
+    dispatcher.divide()
+    assert dispatcher.queue.waiting == 0
+    serves = True
+    dispatcher.watches._on_bundle(WEB, bundle("2"))
+    dispatcher.divide()
+    assert dispatcher.queue.get() == WEB
+
+
+def test_bundle_that_begins_to_wait_is_looked_at_again(make: Make) -> None:
+    """What it waits for may have become ready after it was read; later, a watch tells."""
+    dispatcher = make()
+    queue, watches = dispatcher.queue, dispatcher.watches
+    watches.wait_for(WEB, ["db"])
+    eventually(lambda: queue.waiting == 1, "the second look", within=5)
+    assert queue.get() == WEB
+    queue.done(WEB)
+    watches.wait_for(WEB, ["db"])
+    assert not queue._due
+
+
+def bundle(version: str) -> LiveObject:
+    """Return a Bundle of which only the status has changed, by its metadata."""
+    metadata = {"name": WEB[1], "namespace": WEB[0], "generation": 1}
+    return LiveObject(bundle_ref(WEB), "uid", version, metadata)

@@ -1,0 +1,194 @@
+"""Bundles that wait for their objects hold no worker, and end their wait when something changes.
+
+One controller with the usual four workers serves all stories.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.support.api import status_writes
+from tests.support.controller import controller, served
+from tests.support.objects import SERVICE, config_map, text
+from tests.support.waiting import eventually
+from tests.support.webhook import Webhook
+from tests.support.workloads import Puppets, ready, workload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api, AuditTrail
+    from tests.support.controller import Controller, Tenant
+
+MANY = 50
+WAITS: dict[str, Any] = {"wait": True, "timeout": "1h"}
+LOAD_BALANCER = {**SERVICE, "spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
+
+
+@pytest.fixture(scope="module")
+def usual(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """A controller with the usual number of workers."""
+    log = tmp_path_factory.mktemp("controller") / "log"
+    with controller(site.kubeconfig, log, "--no-lease") as one:
+        yield one
+
+
+def never(name: str = "never") -> dict[str, Any]:
+    """Return a Deployment that never becomes ready by itself: no node exists."""
+    return workload("Deployment", name)
+
+
+def waiting(tenant: Tenant, name: str) -> None:
+    """Wait until a Bundle says that it waits."""
+    eventually(
+        lambda: "waiting for" in tenant.condition(name)[2],
+        f"{name} waits: {tenant.condition(name)}",
+    )
+    assert tenant.condition(name)[:2] == ("Unknown", "Progressing")
+
+
+def seconds_until_ready(tenant: Tenant, name: str) -> float:
+    """Return how long a new Bundle takes."""
+    began = time.monotonic()
+    tenant.bundle(name, config_map(name))
+    tenant.ready(name, pause=0.02)
+    return time.monotonic() - began
+
+
+def test_bundles_that_never_become_ready_delay_nobody(
+    usual: Controller, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Fifty of them delay a new one by two seconds at most, in their namespace and elsewhere.
+
+    Each new one, from its creation until it is ready.
+    """
+    crowd, other = new_tenant(), new_tenant()
+    other.bundle("first", config_map("first"))
+    other.ready("first")  # the controller has started
+    alone = max(seconds_until_ready(other, f"before-{number}") for number in range(3))
+    for number in range(MANY):
+        crowd.bundle(f"b{number}", never(f"d{number}"), **WAITS)
+    for number in range(MANY):
+        waiting(crowd, f"b{number}")
+    for tenant in (other, crowd):
+        found = [seconds_until_ready(tenant, f"new-{number}") for number in range(3)]
+        assert max(found) < alone + 2, (alone, found)
+    served(other, usual, "beside")
+    # What becomes ready is seen by its watch, not by the next look.
+    Puppets(crowd.api, crowd.namespace).pods_of("d7", ready())
+    crowd.ready("b7", within=10)
+    for number in range(MANY):
+        crowd.patch(f"b{number}", suspend=True)
+
+
+def test_waits_of_one_namespace_delay_no_other(
+    usual: Controller, site: Plane, site_api: Api, new_tenant: Callable[[], Tenant]
+) -> None:
+    """Nine wait for load balancers, and a webhook hangs: another namespace does not notice."""
+    balanced, hung, other = new_tenant(), new_tenant(), new_tenant()
+    for number in range(9):
+        service = {**LOAD_BALANCER, "metadata": {"name": f"s{number}"}}
+        balanced.bundle(f"b{number}", service, **WAITS)
+    waiting(balanced, "b8")
+    other.bundle("first", config_map("first"))
+    other.ready("first", within=5)
+    over = threading.Event()
+
+    def reply(request: dict[str, Any]) -> None:
+        if request["name"].startswith("slow"):
+            over.wait(60)
+
+    with Webhook(site, site_api, hung.namespace, ("CREATE",), reply):
+        for number in range(4):
+            hung.bundle(f"b{number}", config_map(f"slow-{number}"))
+        eventually(lambda: hung.exists("applyprune-b0") == [True], "a run that hangs")
+        for number in range(3):
+            assert seconds_until_ready(other, f"new-{number}") < 5
+        over.set()
+        for number in range(4):
+            hung.ready(f"b{number}")
+    served(other, usual, "after")
+    for number in range(9):
+        balanced.patch(f"b{number}", suspend=True)
+
+
+def test_wait_is_in_the_status_and_ends_with_a_change(
+    usual: Controller, new_tenant: Callable[[], Tenant], site_audit: AuditTrail
+) -> None:
+    """Written once; a change of the source or of the spec ends it at once, and so does its time."""
+    assert usual.process.poll() is None
+    tenant = new_tenant()
+    tenant.put("configmaps", {**config_map("src"), "data": {"one": text(never())}})
+    tenant.bundle("web", source={"configMapRefs": [{"name": "src"}]}, **WAITS)
+    waiting(tenant, "web")
+    assert tenant.condition("web")[2] == "waiting for deployment.apps/never"
+    assert tenant.condition("web", "Reconciling")[:2] == ("True", "Progressing")
+    assert tenant.condition("web", "Stalled")[0] == "False"
+    status = tenant.get("web")["status"]
+    assert status["observedGeneration"] == 1
+    assert status["objects"] == {"total": 1, "failing": 1}
+
+    def looks() -> int:
+        return sum(
+            (line["message"], line.get("namespace")) == ("bundle reconciled", tenant.namespace)
+            for line in usual.lines
+        )
+
+    site_audit.restart()
+    before = looks()
+    eventually(lambda: looks() >= before + 3, "three more looks")
+    assert status_writes(site_audit, tenant.namespace) == 0
+    assert [one[1] for one in tenant.events("web")] == []
+
+    tenant.put("configmaps", {**config_map("src"), "data": {"one": text(config_map("a"))}})
+    tenant.ready("web", within=5)
+    assert tenant.exists("a") == [True]
+    tenant.bundle("spec", never("other"), **WAITS)
+    waiting(tenant, "spec")
+    tenant.bundle("spec", config_map("b"), **WAITS)
+    tenant.ready("spec", within=5)
+    tenant.bundle("time", never("third"), wait=True, timeout="3s", retryInterval="1h")
+    waiting(tenant, "time")
+    tenant.failed("time", "NotReady", within=10)
+    # After its time is over it is tried again, and does not wait from the start.
+    tenant.annotate("time", reconcile_now="1")
+    eventually(lambda: tenant.get("time")["status"].get("lastHandledReconcileAt") == "1", within=5)
+    assert tenant.condition("time")[:2] == ("False", "NotReady")
+
+
+def test_deletion_that_somebody_holds_up_is_waited_for(
+    usual: Controller, new_tenant: Callable[[], Tenant]
+) -> None:
+    """In a prune and in a recreation; it ends when the object is gone, by its watch."""
+    assert usual.process.poll() is None
+    tenant = new_tenant()
+    again = {"applyprune.dev/recreate": "on-change"}
+    held: dict[str, Any] = {"finalizers": ["example.com/slow"]}
+    tenant.bundle(
+        "web",
+        config_map("stays"),
+        config_map("more"),
+        config_map("goes", **held),
+        config_map("anew", annotations=again, **held),
+        **WAITS,
+    )
+    tenant.ready("web")
+    before = tenant.get_map("anew")["metadata"]["uid"]
+    changed = config_map("anew", "changed", annotations=again)
+    tenant.bundle("web", config_map("stays"), config_map("more"), changed, **WAITS)
+    waiting(tenant, "web")
+    assert tenant.condition("web")[2] == "waiting for configmap/anew"
+    assert tenant.get_map("anew")["metadata"]["uid"] == before
+    tenant.strip("anew")
+    eventually(lambda: "configmap/goes" in tenant.condition("web")[2], "the prune", within=20)
+    assert tenant.condition("web")[:2] == ("Unknown", "Progressing")
+    assert tenant.value("anew") == "changed"
+    tenant.strip("goes")
+    tenant.ready("web", within=20)
+    assert tenant.get("web")["status"]["objects"] == {"total": 3, "failing": 0}
+    assert tenant.get_map("anew")["metadata"]["uid"] != before

@@ -1,0 +1,61 @@
+"""A thread of a worker that has no memory to begin: the process ends at its limit at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from applyprune.controller.workers.worker import OUT_OF_MEMORY
+
+PROGRAM = """
+import mmap, os, sys, threading
+from applyprune.controller.workers.limits import Limits, limit_memory
+from applyprune.controller.workers.worker import _end_with_lost_threads
+
+_end_with_lost_threads()
+threading.stack_size(1 << 20)
+thread = threading.Thread(target=lambda: None)
+# The memory that will be left for the thread, beside its stack.
+left = mmap.mmap(-1, (1 << 20) + (16 << 10) + int(sys.argv[1]), mmap.MAP_PRIVATE)
+limit_memory(Limits(memory=4 << 20))
+hoard, size = [], 1 << 20
+while size >= 64:
+    try:
+        hoard.append(bytearray(size))
+    except MemoryError:
+        size //= 2
+try:
+    while True:
+        hoard.append(object())
+except MemoryError:
+    left.close()
+try:
+    thread.start()
+except (RuntimeError, MemoryError):
+    os._exit(1)
+os._exit(0)
+"""
+BEGUN, REFUSED = 0, 1
+"""The thread has begun; or the one who starts it is told that there is no memory."""
+
+
+def ended(left: int) -> tuple[int | None, str]:
+    """Return the exit code with so much memory left, None if it does not end; and what it says."""
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(left)], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None, ""
+        return process.returncode, said
+
+
+def test_thread_without_memory_ends_the_process() -> None:
+    """Wherever its begin fails; else the one who starts it would wait for ever."""
+    found = [ended(left) for left in range(0, 16 << 10, 2 << 10)]
+    assert {said for _, said in found} == {""}
+    codes = {code for code, _ in found}
+    assert codes <= {OUT_OF_MEMORY, BEGUN, REFUSED}
+    assert {OUT_OF_MEMORY, BEGUN} <= codes

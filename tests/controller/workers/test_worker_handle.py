@@ -1,0 +1,222 @@
+"""Worker processes and their parent: started, ended at a limit, killed, and started again.
+
+The API server is a port: at one, nobody listens; at the other one, nobody answers.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.controller.constants import Limit
+from applyprune.controller.task import Task
+from applyprune.controller.workers.limits import MIB, Limits
+from applyprune.controller.workers.worker import WorkerSettings
+from applyprune.controller.workers.worker_handle import (
+    LimitExceeded,
+    WorkerHandle,
+    WorkerUnavailable,
+    worker_context,
+)
+from tests.support.processes import children, is_running, name_of, threads_of
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from multiprocessing.context import ForkServerContext
+
+    Make = Callable[..., WorkerHandle]
+
+TASK = Task(("shop", "web"))
+QUICK = Limits(time=0.5, grace=0.5)
+
+
+@pytest.fixture(scope="module")
+def context() -> ForkServerContext:
+    """The context of all handles, as in a controller."""
+    return worker_context()
+
+
+@pytest.fixture
+def make(context: ForkServerContext, tmp_path: Path) -> Iterator[Make]:
+    """A factory of handles; their workers are killed at the end."""
+    handles: list[WorkerHandle] = []
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def new(
+            limits: Limits = QUICK, *, listens: bool = True, level: str = "error"
+        ) -> WorkerHandle:
+            port = silent.getsockname()[1]
+            if not listens:
+                with closing(socket.create_server(("127.0.0.1", 0))) as free:
+                    port = free.getsockname()[1]
+            file = tmp_path / str(port)
+            file.write_text(
+                f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n"
+                "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
+                "users: [{name: u, user: {}}]\ncurrent-context: c\n"
+            )
+            access = connect(kubeconfig=str(file), environ={})
+            handles.append(
+                WorkerHandle(context, WorkerSettings(access, None, "test", level, limits))
+            )
+            return handles[-1]
+
+        yield new
+        for handle in handles:
+            handle.end()
+            handle.kill()
+
+
+def pid_of(handle: WorkerHandle) -> int:
+    """Return the ID of its process."""
+    assert handle._process is not None
+    assert handle._process.pid is not None
+    return handle._process.pid
+
+
+def ended(process: int) -> None:
+    """Wait until a process has ended."""
+    eventually(lambda: not is_running(process), f"the end of {process}", within=10)
+
+
+def test_worker_serves_one_task_after_the_other(make: Make) -> None:
+    """Even if none can be done; its requests are counted."""
+    handle = make(Limits(), listens=False)
+    first, second = handle.reconcile(TASK), handle.reconcile(replace(TASK, past=TASK.past))
+    assert first.answer.measured is None
+    assert first.answer.past.failures == second.answer.past.failures == 1
+    assert sum(first.requests.values()) > 0
+    assert 10 * MIB < first.resident < 160 * MIB
+
+
+def test_reconcile_ends_at_its_deadline(make: Make) -> None:
+    """The worker that does not end by itself is killed, and the next task gets a new one."""
+    handle = make()
+    for _ in range(2):
+        handle.start()
+        before = pid_of(handle)
+        with pytest.raises(LimitExceeded, match=r"it took longer than 0\.5 s") as caught:
+            handle.reconcile(TASK)
+        assert caught.value.limit is Limit.TIME
+        ended(before)
+
+
+def test_killed_worker_is_a_crash(make: Make) -> None:
+    """In the middle of a reconcile, by whomever."""
+    handle = make(Limits())
+    handle.start()
+    Timer(0.3, os.kill, (pid_of(handle), signal.SIGKILL)).start()
+    with pytest.raises(LimitExceeded, match="ended with SIGKILL") as caught:
+        handle.reconcile(TASK)
+    assert caught.value.limit is Limit.CRASH
+
+
+def test_worker_that_is_killed_while_idle_blames_nobody(make: Make) -> None:
+    """The next task gets another one."""
+    handle = make(Limits(), listens=False)
+    handle.start()
+    before = pid_of(handle)
+    os.kill(before, signal.SIGKILL)
+    ended(before)
+    assert handle.reconcile(TASK).answer.past.failures == 1
+    assert pid_of(handle) != before
+
+
+def test_worker_that_ends_at_its_start_blames_nobody(make: Make) -> None:
+    """No Bundle is told that it has used too much."""
+    handle = make(level="no level")
+    with pytest.raises(WorkerUnavailable, match="ended when it was started: exit code 1"):
+        handle.start()
+    with pytest.raises(WorkerUnavailable):
+        handle.reconcile(TASK)
+
+
+def test_process_that_forks_has_one_thread_and_outlives_a_signal(make: Make) -> None:
+    """A fork of more than one thread copies locks that nobody will open."""
+    handle = make(Limits(), listens=False)
+    handle.start()
+    (server,) = (one for one in children(os.getpid()) if pid_of(handle) in children(one))
+    assert "forkserver" in name_of(server)
+    assert threads_of(server) == 1
+    for one in (server, pid_of(handle)):
+        os.kill(one, signal.SIGTERM)
+        os.kill(one, signal.SIGINT)
+    handle.reconcile(TASK)
+    assert is_running(server)
+
+
+def test_workers_are_started_when_the_process_that_forks_was_killed(make: Make) -> None:
+    """What they do goes on, and those that hang can still be killed."""
+    handle, other = make(), make(Limits(), listens=False)
+    handle.start()
+    worker = pid_of(handle)
+    (server,) = (one for one in children(os.getpid()) if worker in children(one))
+    os.kill(server, signal.SIGKILL)
+    ended(server)
+    assert other.reconcile(TASK).answer.past.failures == 1
+    with pytest.raises(LimitExceeded, match="longer than"):
+        handle.reconcile(TASK)
+    ended(worker)
+
+
+def test_reconcile_that_begins_while_the_controller_stops_ends_at_once(make: Make) -> None:
+    """Before or after it has reached its worker; and no new worker is started."""
+    handle = make(Limits(), listens=False)
+    handle.start()
+    handle.end()
+    began = time.monotonic()
+    answer = handle.reconcile(TASK).answer
+    assert (answer.delay, answer.measured) == (0.0, None)
+    handle.kill()
+    eventually(lambda: handle._connection is not None and handle._connection.poll(0), "its end")
+    with pytest.raises(WorkerUnavailable, match="stopping"):
+        handle.reconcile(TASK)
+    assert time.monotonic() - began < 5
+
+
+def test_worker_ends_with_its_parent(make: Make) -> None:
+    """Idle, when the connection is closed."""
+    handle = make(Limits())
+    handle.start()
+    worker = pid_of(handle)
+    assert handle._connection is not None
+    handle._connection.close()
+    ended(worker)
+    handle._connection = None
+
+
+def kernel_limits(handle: WorkerHandle) -> dict[str, str]:
+    """Return the limits of a worker, as the kernel shows them."""
+    text = Path(f"/proc/{pid_of(handle)}/limits").read_text()
+    rows = [line.split("  ") for line in text.splitlines()[1:]]
+    return {row[0]: next(cell for cell in row[1:] if cell).strip() for row in rows}
+
+
+def test_worker_may_use_no_more_memory(make: Make) -> None:
+    """By the kernel, which kills it before its parent; and it writes no core."""
+    handle = make(Limits(memory=100 * MIB), listens=False)
+    handle.start()
+    limits = kernel_limits(handle)
+    assert limits["Max data size"].isdecimal()
+    assert 100 * MIB < int(limits["Max data size"]) < 200 * MIB
+    assert limits["Max core file size"] == "0"
+    assert int(Path(f"/proc/{pid_of(handle)}/oom_score_adj").read_text()) >= 500
+
+
+def test_worker_may_use_no_more_time(make: Make) -> None:
+    """Each task has its own: what the ones before have used does not count."""
+    handle = make(Limits(cpu=7), listens=False)
+    handle.reconcile(TASK)
+    limits = kernel_limits(handle)
+    assert limits["Max cpu time"] in {"8", "9"}
