@@ -6,7 +6,8 @@ INSTALLED := $(VENV)/.installed
 # The tests start hundreds of processes; without bytecode each of them compiles the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-controller test test-fast sweep lint bench docs clean
+.PHONY: demo demo-controller demo-gitops test test-fast sweep lint bench bench-controller \
+	bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -19,6 +20,10 @@ demo: $(INSTALLED)
 
 demo-controller: $(INSTALLED)
 	$(BIN)/applyprune demo --controller
+
+# With the Git server of the tests, so not from the package. It needs git.
+demo-gitops: $(INSTALLED)
+	$(BIN)/python -m tests.demos.gitops
 
 # Four files at a time, each process with a control plane of its own: most of the time is waiting.
 # Long files come first, so that no process is left alone with one at the end.
@@ -44,6 +49,14 @@ docs: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks
+
+# ARGS: `--help` shows them, for example `make bench-controller ARGS="--bundles 200 --job first"`.
+bench-controller: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.controller $(ARGS)
+
+# ARGS: `--help` shows them, for example `make bench-sources ARGS="--bundles 200 --job commit"`.
+bench-sources: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.sources $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, ensure_built, progress_on, start
+from tests.components import Components, ensure_components
 from tests.support.api import Api, AuditTrail, temporary_namespace
 from tests.support.golden import GoldenFile
 from tests.support.order import longest_first
@@ -36,7 +37,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and current_thread() is mai
 
 
 # `kubectl` starts the run's plane by itself when a test gives it none.
-NEEDS_A_SERVER = {"binaries", "kubectl"}
+NEEDS_A_SERVER = {"binaries", "kubectl", "components"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -106,6 +107,15 @@ def binaries(request: pytest.FixtureRequest) -> Binaries:
     assert capture is not None
     with capture.global_and_fixture_disabled():
         return ensure_built(progress_on(sys.stderr))
+
+
+@pytest.fixture(scope="session")
+def components(request: pytest.FixtureRequest) -> Components:
+    """The built registries, sops and age-keygen; building them, once, takes minutes as well."""
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled():
+        return ensure_components(progress_on(sys.stderr))
 
 
 @pytest.fixture(scope="session")

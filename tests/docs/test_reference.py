@@ -34,7 +34,7 @@ HANDLED = {
     Handling.NAMED: "Marks of other tools that are not read",
 }
 """The headings of the page about annotations."""
-OF_BUNDLES = {marks.APPROVE, marks.ORPHAN, marks.RECONCILE_NOW}
+OF_BUNDLES = {marks.ACCEPT_CLUSTER, marks.APPROVE, marks.ORPHAN, marks.RECONCILE_NOW}
 EXIT_CODES = page("docs/reference/exit-codes.md")
 ANNOTATIONS = page("docs/reference/annotations.md")
 OUTPUT = page("docs/reference/output.md")

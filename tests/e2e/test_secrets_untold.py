@@ -25,6 +25,7 @@ from tests.support.canaries import (
     TRACES,
     annotated,
     encoded,
+    forged_refusal,
     secret,
     untold,
 )
@@ -325,16 +326,7 @@ def _against_a_webhook(teller: Teller, api: Api, folder: Path) -> str:
     codes = [400, 401, 403, 409, 410, 422, 500]
 
     def forged(request: dict[str, Any]) -> dict[str, Any] | None:
-        if request["name"] != "key":
-            return None
-        causes = [
-            {"reason": "FieldManagerConflict", "message": f'conflict with "{OTHER}"', "field": path}
-            for path in (f".data.{OTHER}", f"data[{OTHER}]", OTHER, ".data.plain")
-        ]
-        causes.append({"reason": OTHER, "message": OTHER, "field": f".metadata.{OTHER}"})
-        details = {"name": OTHER, "group": OTHER, "kind": OTHER, "causes": causes}
-        reason = "Conflict" if codes[0] == 409 else OTHER
-        return {"code": codes[0], "reason": reason, "message": OTHER, "details": details}
+        return forged_refusal(codes[0]) if request["name"] == "key" else None
 
     told = ""
     source = _with(folder, secret(stringData={"plain": OTHER}), annotated("other"))

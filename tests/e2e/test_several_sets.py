@@ -12,7 +12,9 @@ from applyprune.model.events import Finished, Waiting
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.command import Ended, applyprune, start
 from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.processes import is_connected
 from tests.support.stage import Stage
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +92,8 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> 
         kubeconfig=stage.kubeconfig,
     )
     with waits:
+        # It has begun when it is connected; the deletion takes a second at least.
+        eventually(lambda: is_connected(waits.pid), "the connection")
         assert _call(stage, "delete", "web", "--yes", "--timeout", "1s").code == 5
         assert waits.poll() is None
         remove = '{"metadata":{"finalizers":null}}'

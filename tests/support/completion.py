@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
-import sys
 from typing import TYPE_CHECKING
+
+from tests.support.command import applyprune
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,18 +16,11 @@ def offered(line: str, kubeconfig: Path | str) -> list[str]:
     words = shlex.split(line)
     if line.endswith(" "):
         words.append("")
-    reply = subprocess.run(
-        [sys.executable, "-m", "applyprune"],
-        env={
-            **os.environ,
-            "KUBECONFIG": str(kubeconfig),
-            "COMP_WORDS": shlex.join(words[:-1]) + f" {words[-1]}",
-            "COMP_CWORD": str(len(words) - 1),
-            "_APPLYPRUNE_COMPLETE": "bash_complete",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert reply.stderr == ""
-    return [one.partition(",")[2] for one in reply.stdout.splitlines() if one]
+    pressed = {
+        "COMP_WORDS": shlex.join(words[:-1]) + f" {words[-1]}",
+        "COMP_CWORD": str(len(words) - 1),
+        "_APPLYPRUNE_COMPLETE": "bash_complete",
+    }
+    ended = applyprune(kubeconfig=kubeconfig, more=pressed)
+    assert (ended.code, ended.err) == (0, "")
+    return [one.partition(",")[2] for one in ended.out.splitlines() if one]

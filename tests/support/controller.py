@@ -13,7 +13,8 @@ import urllib3
 
 from tests.support.command import start
 from tests.support.namespaces import kill_inside, terminate_inside
-from tests.support.objects import text
+from tests.support.objects import config_map, text
+from tests.support.processes import children
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.support.api import Api
+
+
+SOON = 5.0
+"""Seconds in which a tenant is served, whatever another one does."""
 
 
 @dataclass(slots=True)
@@ -49,6 +54,12 @@ class Controller:
 
         return str(eventually(listening, "the controller"))
 
+    @property
+    def replica(self) -> str:
+        """Wait until it serves, and return the name of the replica."""
+        assert self.address
+        return str(next(line["replica"] for line in self.lines if "replica" in line))
+
     def ask(self, path: str) -> tuple[int, str]:
         """Return the status and text of its reply at a path."""
         reply = urllib3.request("GET", self.address + path, timeout=5, retries=False)
@@ -60,6 +71,11 @@ class Controller:
             line.rpartition(" ") for line in self.ask("/metrics")[1].splitlines() if line[:1] != "#"
         ]
         return float(next(value for series, _, value in found if series == name))
+
+    def workers(self) -> list[int]:
+        """Return the IDs of its worker processes, which a process of their own has started."""
+        (server,) = (one for one in children(self.process.pid) if children(one))
+        return children(server)
 
     def stop(self) -> int:
         """Ask it to end, and return its exit code."""
@@ -182,6 +198,13 @@ class Tenant:
         )
         return self.condition(name)[2]
 
+    def waits(self, name: str, message: str) -> None:
+        """Wait until a Bundle waits for its objects, and says for which."""
+        wanted = ("Unknown", "Progressing", message)
+        eventually(
+            lambda: self.condition(name) == wanted, f"{name} {message}: {self.condition(name)}"
+        )
+
     def reconciled(self, name: str, request: str) -> None:
         """Ask for a reconcile of a Bundle, and wait until it is over."""
         self.annotate(name, reconcile_now=request)
@@ -250,6 +273,29 @@ class Tenant:
 
 def _body(version: str, kind: str, name: str) -> dict[str, Any]:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+def told(tenant: Tenant, running: Controller) -> str:
+    """Return everything that the controller says anywhere."""
+    bundles = tenant.api.get(tenant.bundle_path())["items"]
+    events = [
+        one
+        for one in tenant.api.get(tenant.path("events"))["items"]
+        if one["involvedObject"]["kind"] == "Bundle"
+    ]
+    statuses = [bundle.get("status") for bundle in bundles]
+    return "\n".join(
+        [json.dumps([statuses, events]), running.log.read_text(), running.ask("/metrics")[1]]
+    )
+
+
+def served(other: Tenant, running: Controller, name: str) -> None:
+    """Another tenant's new Bundle is applied soon, and the controller says that it is well."""
+    other.bundle(name, config_map(name))
+    other.ready(name, within=SOON)
+    assert other.exists(name) == [True]
+    assert running.ask("/healthz") == (200, "ok\n")
+    assert running.process.poll() is None
 
 
 BUNDLE_CRD = Path(__file__).parents[2] / "deploy" / "crd.yaml"

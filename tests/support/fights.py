@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.support.api import WRITES
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    from tests.support.api import AuditTrail
     from tests.support.controller import Tenant
 
 MERGE = "application/merge-patch+json"
@@ -27,3 +29,18 @@ def contended(tenant: Tenant) -> str:
         f"contended: {tenant.get('web').get('status')}",
     )
     return tenant.condition("web", "Drifted")[2]
+
+
+def written(
+    audit: AuditTrail, tenant: Tenant, name: str, plural: str = "configmaps", group: str = ""
+) -> int:
+    """Return how often the controller has applied an object for the Bundle ``web``."""
+    path = tenant.path(plural, name, group)
+    manager = f"?fieldManager=applyprune%2F{tenant.namespace}%2Fweb&"
+    return sum(
+        event["userAgent"].startswith("applyprune/")
+        and event["verb"] in WRITES
+        and event["requestURI"].startswith(f"{path}{manager}")
+        and event["responseStatus"]["code"] < 300
+        for event in audit.events()
+    )

@@ -17,14 +17,26 @@ if TYPE_CHECKING:
 def edit_entries(
     stage: Stage, api: Api, edit: Callable[[dict[str, Any]], dict[str, Any] | None]
 ) -> None:
-    """Replace each entry by what ``edit`` returns; remove it for None.
+    """Replace each entry by what ``edit`` returns; remove it for None."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
+
+    def entries(entry: dict[str, Any]) -> list[dict[str, Any]]:
+        edited = edit(entry)
+        return [] if edited is None else [edited]
+
+    edit_inventory(api, path, entries)
+
+
+def edit_inventory(
+    api: Api, path: str, edit: Callable[[dict[str, Any]], list[dict[str, Any]]]
+) -> None:
+    """Replace each entry of the inventory at a path by those that ``edit`` returns.
 
     The count and the digest in the header fit again; the annotations are left alone.
     """
-    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
     body = api.get(path)
     stored = [json.loads(line) for line in body["data"]["entries"].splitlines()]
-    after = [edited for line in stored if "name" in line and (edited := edit(line)) is not None]
+    after = [one for line in stored if "name" in line for one in edit(line)]
     shared = [line for line in stored if "name" not in line]
     lines = "".join(f"{json.dumps(line)}\n" for line in (*shared, *after))
     header = json.loads(body["data"]["header"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.processes import family
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def own_namespaces(
     ``mounts`` are shell commands to run before it. If this machine cannot do it, skip the test, or
     fail it with ``proof``.
     """
+    # Without a namespace of its own, a mount would change this machine.
+    assert not mounts or {"--mount", "--mount-proc"} & {*options}, "mounts need --mount"
     script = " && ".join((*mounts, 'exec "$@"'))
     command = (*_UNSHARE, *options, "sh", "-c", script, "sh", *user)
     why = _why_not(command)
@@ -87,6 +90,27 @@ def kill_inside(process: subprocess.Popen[str]) -> None:
         assert select.select([ended], [], [], 60)[0], "it has not ended"
     finally:
         os.close(ended)
+
+
+def stop_inside(process: subprocess.Popen[str]) -> None:
+    """SIGSTOP what runs in namespaces of its own, or without, and all that it has started."""
+    stopped: set[int] = set()
+    while new := set(all_inside(process)) - stopped:
+        # What was stopped starts nothing more, so this ends.
+        for pid in new:
+            os.kill(pid, signal.SIGSTOP)
+        stopped |= new
+
+
+def resume_inside(process: subprocess.Popen[str]) -> None:
+    """SIGCONT what was stopped."""
+    for pid in all_inside(process):
+        os.kill(pid, signal.SIGCONT)
+
+
+def all_inside(process: subprocess.Popen[str]) -> Sequence[int]:
+    """Return what runs in namespaces of its own, or without, and all that it has started."""
+    return family(_pid_inside(process))
 
 
 def _pid_inside(process: subprocess.Popen[str]) -> int:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _LAUNCHER = """
 import fcntl, os, signal, sys, termios
-if sys.argv[1] == "hangup-ignored":
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+is_ignored = sys.argv[1] == "hangup-ignored"
+signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
 fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 os.execvp(sys.argv[2], sys.argv[2:])
 """

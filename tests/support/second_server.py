@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 from dataclasses import replace
@@ -53,8 +54,7 @@ class SecondServer:
     def __enter__(self) -> Self:
         """Start the server and wait until it is ready."""
         self.start()
-        probe = ServerProbe(self.plane.server, self.plane.ca_file, self.plane.token)
-        eventually(probe.is_ready, "the readiness of the second API server")
+        self._await_ready()
         return self
 
     def __exit__(
@@ -98,6 +98,27 @@ class SecondServer:
         self.stop()
         self._has_answered = False
         self.start()
+
+    def replace(self, *arguments: str) -> None:
+        """Start another server at the same port, with other arguments, and wait for it."""
+        self.stop()
+        self._arguments = arguments
+        self.start()
+        self._await_ready()
+
+    def pause(self) -> None:
+        """Stop the process: it accepts connections, and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continue it."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _await_ready(self) -> None:
+        probe = ServerProbe(self.plane.server, self.plane.ca_file, self.plane.token)
+        eventually(probe.is_ready, "the readiness of the second API server")
 
     def await_answer(self, _exchange: object = None) -> None:
         """Wait until the server answers discovery; then its list of kinds is not complete yet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.fault_proxy import FaultProxy, faults, rules
 from tests.support.interrupt import interrupt_at
 from tests.support.kill import Moment, kill_at_first
 from tests.support.live import config_maps
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,9 +32,15 @@ CHANGED = "it has been changed meanwhile"
 
 @pytest.fixture
 def file(desk: Desk) -> Path:
-    """The file of the plan of NEXT."""
+    """The file of the plan of NEXT, a second after the apply of what was before.
+
+    managedFields count in seconds: an apply within the second of the one before its plan cannot be
+    told from it, and is refused.
+    """
+    last = int(time.time())
     path = desk.folder / "web.plan"
     desk.call("plan", "--out", path, **NEXT)
+    eventually(lambda: int(time.time()) > last, "the next second", pause=0.01)
     return path
 
 

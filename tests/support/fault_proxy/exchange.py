@@ -60,6 +60,9 @@ class Wire(Protocol):
     def forward(self) -> ServerReply:
         """Send the request to the real server and return its reply."""
 
+    def stream(self) -> None:
+        """Pass on a watch as it arrives."""
+
     def send(self, data: bytes) -> None:
         """Send bytes to the client as they are."""
 

@@ -67,6 +67,20 @@ def truncate(fraction: float = 0.5, *, less: int = 0) -> Fault:
     return fault
 
 
+def cut_watch(seconds: float) -> Fault:
+    """Pass on a watch, and reset its connection after that long."""
+
+    def fault(wire: Wire) -> None:
+        timer = threading.Timer(seconds, wire.reset)
+        timer.start()
+        try:
+            wire.stream()
+        finally:
+            timer.cancel()
+
+    return fault
+
+
 def truncate_headers() -> Fault:
     """Let the server process it, then close in the middle of the headers."""
 

@@ -279,7 +279,7 @@ class _Connection(BaseHTTPRequestHandler):
         if fault is not None:
             fault(self)
         elif self.exchange.query.get("watch") in {"1", "true"}:
-            self._stream()
+            self.stream()
         else:
             self.reply(self.forward())
 
@@ -313,7 +313,7 @@ class _Connection(BaseHTTPRequestHandler):
         upstream.endheaders(exchange.body or None)
         return upstream.getresponse()
 
-    def _stream(self) -> None:
+    def stream(self) -> None:
         """Pass on a watch as it arrives; its end ends the connection."""
         response = self._forwarded()
         self.exchange.server_status = self.exchange.status = response.status

@@ -33,6 +33,7 @@ BUNDLE = BundleStatus(
     age=7200.0,
     source=("configmap/web-manifests (web.yaml, more.yaml)", "configmap/other"),
     account="deployer",
+    kubeconfig=Ref("", "Secret", "shop", "prod-eu"),
     applyset="web",
     inventory=Ref("", "ConfigMap", "shop", "applyprune-web"),
     revision=_REVISIONS[0],

@@ -59,6 +59,7 @@ from applyprune.model.readiness_state import (
     TreeNode,
     WarningEvent,
 )
+from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
 from tests.support.output.bundles import BUNDLE, LINE
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
@@ -249,6 +250,9 @@ EVENTS: tuple[Event, ...] = (
     ),
     BUNDLE,
     LINE,
+    ArtifactPushed(
+        f"oci://registry.example.com/shop/web:1.4.0@sha256:{'ab' * 32}", f"sha256:{'ab' * 32}", 3
+    ),
     VersionReport("0.1.0", "3.11.7", "Linux x86_64", "v1.36.3"),
     Explanation(_CONFIG, "nothing", ("it is as it was applied",), _PLACE),
     ErrorRaised(

@@ -1,0 +1,1 @@
+"""The controller with many Bundles: requests, CPU seconds, memory, and then time."""

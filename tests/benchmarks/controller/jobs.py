@@ -1,0 +1,226 @@
+"""The jobs of the benchmark, each with its figures and the targets of the project."""
+
+from __future__ import annotations
+
+import math
+import random
+import signal
+import statistics
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tests.benchmarks.controller.processes import PeakMemory, cpu_seconds
+from tests.benchmarks.controller.requests import AuditLog, Requests
+from tests.benchmarks.controller.site import (
+    BUNDLES,
+    OBJECTS,
+    Key,
+    Running,
+    Site,
+    seconds_until,
+    watching,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MIB = 1 << 20
+_PATIENCE = 3600.0
+_KINDS = OBJECTS
+"""The objects of a Bundle are of as many kinds."""
+_LEASE = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the report."""
+
+    job: str
+    what: str
+    value: str
+    target: str = ""
+    reached: bool | None = None
+    """None if there is no target."""
+
+
+@dataclass(slots=True)
+class Readiness:
+    """Which Bundles are ready, and what they were asked for last."""
+
+    ready: set[Key]
+    handled: dict[Key, str]
+
+    def see(self, bundle: dict[str, Any]) -> None:
+        """Take note of a Bundle."""
+        metadata, status = bundle["metadata"], bundle.get("status") or {}
+        key = (metadata["namespace"], metadata["name"])
+        self.handled[key] = status.get("lastHandledReconcileAt", "")
+        for one in status.get("conditions") or ():
+            if one["type"] == "Ready" and one["status"] == "True":
+                self.ready.add(key)
+
+
+def first(
+    site: Site,
+    running: Running,
+    count: int,
+    namespaces: list[str],
+    goals: tuple[float, int],
+    interval: int = 600,
+) -> Iterator[Figure]:
+    """Create Bundles, and measure until all are ready; ``goals`` are seconds and MiB."""
+    job = f"{count:,} Bundles, first"
+    audit, seen = AuditLog(site.plane), Readiness(set(), {})
+    before = cpu_seconds(running.pid)
+    with PeakMemory([running.pid]) as peak, watching(site.plane, BUNDLES, seen.see):
+        began = time.monotonic()
+        site.make_bundles(count, namespaces, f"{interval}s")
+        everything = set(site.keys)
+        seconds = seconds_until(lambda: seen.ready >= everything, within=_PATIENCE, began=began)
+        time.sleep(3)  # the last Events
+        used = cpu_seconds(running.pid) - before
+    found = audit.requests()
+    beyond = found.beyond / count
+    yield Figure(job, "requests beyond objects", f"{beyond:.1f} each", "≤ 12", beyond <= 12)
+    yield Figure(job, "shared by many Bundles", f"{found.shared / count:.1f} of these")
+    yield Figure(job, "requests at objects", f"{found.objects / count:.1f} each")
+    yield Figure(job, "CPU", f"{used:.1f} s, {1000 * used / count:.0f} ms each")
+    yield Figure(job, "memory", f"{peak.most / MIB:.0f} MiB", *_most(peak.most / MIB, goals[1]))
+    yield Figure(job, "of each process", " ".join(f"{part / MIB:.0f}" for part in peak.parts))
+    yield Figure(job, "time", f"{seconds:.0f} s", *_most(seconds, goals[0], " s"))
+    click.echo(f"{job}: requests for each Bundle\n{found.table(count)}", err=True)
+
+
+def unchanged(site: Site, running: Running, interval: int) -> Iterator[Figure]:
+    """Measure the controller for an interval in which nothing changes.
+
+    Before, each Bundle is reconciled once more: what the first apply has left is read then.
+    """
+    job = f"{len(site.keys):,} Bundles, unchanged"
+    seconds = 1.1 * interval
+    time.sleep(seconds)
+    audit = AuditLog(site.plane)
+    before, began = cpu_seconds(running.pid), time.monotonic()
+    time.sleep(seconds)
+    took = time.monotonic() - began
+    core = 100 * (cpu_seconds(running.pid) - before) / took
+    found = audit.requests()
+    each = max(1, found.reconciles)
+    lists, reads = found.lists / each, found.reads / each
+    yield Figure(job, "writes but Leases", str(found.writes), "0", found.writes == 0)
+    yield Figure(job, "LISTs per reconcile", f"{lists:.2f}", f"≤ {_KINDS}", lists <= _KINDS + 0.05)
+    yield Figure(job, "other reads per reconcile", f"{reads:.2f}", "≤ 1", reads <= 1.05)
+    yield Figure(job, "CPU", f"{core:.1f} % of a core", *_most(core, 5.0, " %"))
+    spent = f"{10 * core * took / each:.0f} ms of CPU each"
+    yield Figure(job, "reconciles", f"{found.reconciles} in {took:.0f} s, {spent}")
+    click.echo(f"{job}: requests for each reconcile\n{found.table(each)}", err=True)
+
+
+def drift(site: Site, changes: int, per_second: float) -> Iterator[Figure]:
+    """Change objects from outside, and measure how long each takes to be set back."""
+    job = f"{len(site.keys):,} Bundles, outside change"
+    chosen = random.sample(site.keys, min(changes, len(site.keys)))
+    began: dict[Key, float] = {}
+    took: dict[Key, float] = {}
+
+    def see(live: dict[str, Any]) -> None:
+        key = (live["metadata"]["namespace"], live["metadata"]["name"])
+        is_back = (live.get("data") or {}).get("LOG_LEVEL") == "info"
+        if is_back and key in began and key not in took:
+            took[key] = time.monotonic() - began[key]
+
+    path = "/api/v1/configmaps?labelSelector=app.kubernetes.io/name"
+    with watching(site.plane, path, see):
+        time.sleep(2)
+        for key in chosen:
+            target = f"/api/v1/namespaces/{key[0]}/configmaps/{key[1]}?fieldManager=kubectl-patch"
+            patch, kind = {"data": {"LOG_LEVEL": "debug"}}, "application/merge-patch+json"
+            status, reply = site.api("PATCH", target, patch, content_type=kind)
+            assert status == 200, reply
+            began[key] = time.monotonic()
+            time.sleep(1 / per_second)
+        ends = time.monotonic() + 60
+        while len(took) < len(chosen) and time.monotonic() < ends:
+            time.sleep(0.1)
+    times = sorted([*took.values(), *([math.inf] * (len(chosen) - len(took)))])
+    median, late = statistics.median(times), times[math.ceil(0.99 * len(times)) - 1]
+    yield Figure(job, "set back, median", f"{median:.2f} s", *_most(median, 1.0, " s"))
+    yield Figure(job, "set back, 99 %", f"{late:.2f} s", *_most(late, 5.0, " s"))
+    yield Figure(job, "changes", f"{len(chosen)}, {per_second:.0f} each second")
+
+
+def replicas(
+    site: Site, scratch: Path, count: int, namespaces: list[str], arguments: tuple[str, ...]
+) -> Iterator[Figure]:
+    """Share Bundles between four replicas; add one; kill one."""
+    job = f"{count:,} Bundles, 4 replicas"
+    seen = Readiness(set(), {})
+    lease = ("--lease-duration", f"{_LEASE:.0f}s", "--log-level", "info", *arguments)
+    with ExitStack() as ends, watching(site.plane, BUNDLES, seen.see):
+
+        def start(number: int) -> Running:
+            running = Running(site.plane, scratch / f"replica-{number}.log", *lease)
+            ends.callback(running.stop)
+            return running
+
+        running = [start(number) for number in range(4)]
+        time.sleep(_LEASE)
+        audit = AuditLog(site.plane)
+        site.make_bundles(count, namespaces)
+        everything = set(site.keys)
+        began = time.monotonic()
+        seconds_until(lambda: seen.ready >= everything, within=_PATIENCE, began=began)
+        shares = _shares(audit.requests(), everything)
+        if len(shares) < 2:
+            yield Figure(job, "skipped", "one replica serves all Bundles")
+            return
+        sizes = [100 * len(part) / len(everything) for part in shares.values()]
+        is_even = len(sizes) == 4 and all(20 <= size <= 30 for size in sizes)
+        shown = ", ".join(f"{size:.0f} %" for size in sizes)
+        yield Figure(job, "share of each", shown, "25 % ± 5", is_even)
+        running.append(start(4))
+        time.sleep(_LEASE)
+        _ask(site, seen, site.keys, "added")
+        after = _shares(audit.requests(), everything)
+        owner = {key: agent for agent, part in shares.items() for key in part}
+        moved = sum(owner.get(key) != agent for agent, part in after.items() for key in part)
+        part = 100 * moved / len(everything)
+        yield Figure(job, "moved to a fifth", f"{part:.0f} %", *_most(part, 25.0, " %"))
+        # It is in the User-Agent of its requests.
+        first = running[0].replica
+        orphans = [key for agent, part in after.items() if first in agent for key in part]
+        assert orphans, f"the Bundles of {first} are unknown: {sorted(after)}"
+        running[0].process.send_signal(signal.SIGKILL)
+        seconds = _ask(site, seen, orphans, "killed")
+        target = _most(seconds, _LEASE + 5, " s")
+        yield Figure(job, f"{len(orphans)} served after a kill", f"{seconds:.1f} s", *target)
+
+
+def _ask(site: Site, seen: Readiness, keys: list[Key], value: str) -> float:
+    """Ask for a reconcile of Bundles; return the seconds until the last one is over."""
+    began = time.monotonic()
+    site.each(lambda key: site.annotate(key, value), keys)
+    return seconds_until(
+        lambda: all(seen.handled.get(key) == value for key in keys),
+        within=_PATIENCE,
+        began=began,
+    )
+
+
+def _shares(found: Requests, keys: set[Key]) -> dict[str, set[Key]]:
+    """Return which controller serves which Bundles."""
+    shares: dict[str, set[Key]] = {}
+    for key, agent in found.served.items():
+        if key in keys:
+            shares.setdefault(agent, set()).add(key)
+    return shares
+
+
+def _most(value: float, limit: float, unit: str = "") -> tuple[str, bool]:
+    """Return the target of a value that must not be larger, and whether it is reached."""
+    return f"≤ {limit:g}{unit}", value <= limit

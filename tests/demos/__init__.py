@@ -1,0 +1,1 @@
+"""Demos that need more than an installed applyprune has: a Git server."""

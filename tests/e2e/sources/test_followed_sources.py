@@ -1,0 +1,105 @@
+"""``diff`` and ``apply`` of each kind of source: followed, changed, gone and back."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.command import Ended, applyprune
+from tests.support.followed_sources import KINDS, FollowedSource, followed
+from tests.support.source_text import config_map
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.components import Components
+    from tests.support.plane import Kubectl
+
+A, B = config_map("a", "data: {k: v}\n"), config_map("b", "data: {k: v}\n")
+ELSEWHERE = {"staging/c.yaml": config_map("c"), "README.md": "# Not a manifest\n"}
+
+
+@pytest.fixture(params=KINDS)
+def source(
+    request: pytest.FixtureRequest, tmp_path: Path, components: Components
+) -> Iterator[FollowedSource]:
+    with followed(request.param, tmp_path, components) as found:
+        yield found
+
+
+def test_source_is_followed_changed_gone_and_back(
+    source: FollowedSource, plane: Plane, kubectl: Kubectl, namespace: str
+) -> None:
+    """A source that is gone prunes nothing: that is the file's own doing, never the server's."""
+
+    def run(*verb: str) -> Ended:
+        given = ("-f", source.address, "-n", namespace)
+        ended = applyprune(*verb, *given, kubeconfig=plane.kubeconfig, more=source.environ)
+        assert "hunter2" not in ended.out + ended.err
+        return ended
+
+    def left() -> set[str]:
+        names = kubectl("get", "configmap", "-n", namespace, "-o", "name").split()
+        return {name.removeprefix("configmap/") for name in names} & {"a", "b", "c", "prod-a"}
+
+    source.publish({"prod/a.yaml": A, "prod/b.yaml": B, **ELSEWHERE})
+    assert run("diff", "web").code == 1
+    done = run("apply", "web")
+    assert (done.code, done.lines) == (0, {"configmap/a": "created", "configmap/b": "created"})
+    assert (run("diff", "web").code, left()) == (0, {"a", "b"})
+    history = ("inventory", "history", "web", "-n", namespace, "-o", "json")
+    recorded = applyprune(*history, kubeconfig=plane.kubeconfig)
+    assert json.loads(recorded.out)["runs"][0]["commit"] == source.commit
+
+    source.publish({"prod/a.yaml": A.replace("k: v", "k: w"), **ELSEWHERE})
+    changed = run("diff", "web")
+    assert changed.code == 1
+    assert "+  k: w" in changed.out
+    assert left() == {"a", "b"}
+    done = run("apply", "web")
+    assert (done.code, done.lines) == (0, {"configmap/a": "configured", "configmap/b": "pruned"})
+    assert left() == {"a"}
+
+    source.publish(ELSEWHERE)
+    missing = run("apply", "web")
+    assert missing.code == 2
+    assert missing.err.startswith(f"error: {source.shown}")
+    assert left() == {"a"}
+
+    source.remove()
+    for verb in ("diff", "apply", "plan"):
+        gone = run(verb, "web")
+        assert gone.code == 2
+        assert gone.err.startswith(f"error: {source.shown}: ")
+    assert left() == {"a"}
+
+    source.publish(
+        {
+            "prod/kustomization.yaml": "resources: [../base]\nnamePrefix: prod-\n",
+            "base/kustomization.yaml": "resources: [a.yaml]\n",
+            "base/a.yaml": A,
+            **ELSEWHERE,
+        }
+    )
+    back = run("apply", "web")
+    assert back.code == 0, back.err
+    assert left() == {"prod-a"}
+
+
+def test_place_in_a_message_is_the_address_of_the_file(
+    source: FollowedSource, plane: Plane, namespace: str
+) -> None:
+    source.publish({"prod/a.yaml": A, "prod/b.yaml": f"{B}spec: [\n"})
+    given = ("-f", source.address, "-n", namespace)
+    failed = applyprune("apply", "web", *given, kubeconfig=plane.kubeconfig, more=source.environ)
+    assert failed.code == 2
+    assert failed.err.startswith(f"error: {source.shown}//prod/b.yaml:")
+    source.publish({"prod/a.yaml": A.replace("data: {", "date: {")})
+    failed = applyprune("apply", "web", *given, kubeconfig=plane.kubeconfig, more=source.environ)
+    assert failed.code == 3
+    assert f"{source.shown}//prod/a.yaml:5:1: " in failed.err
+    assert "5 | date: {k: v}" in failed.err

@@ -1,0 +1,77 @@
+"""The commands of the guide to sources, on servers on loopback instead of example.com."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from tests.docs.pages import page
+from tests.docs.reader import commands
+from tests.support.archives import tar
+from tests.support.command import Ended, applyprune
+from tests.support.followed_sources import login
+from tests.support.git_servers.https_site import git_site
+from tests.support.registries import password_registry
+from tests.support.source_text import config_map, write
+from tests.support.tls_site import files_of, site
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.components import Components
+
+GUIDE = page("docs/guides/sources.md")
+A = config_map("a")
+
+
+def test_commands_of_the_guide_run(
+    plane: Plane, namespace: str, components: Components, tmp_path: Path
+) -> None:
+    """All read the same object, so after the first apply nothing changes any more."""
+    write(tmp_path, {"manifests/a.yaml": A})
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/web.tar.gz").write_bytes(gzip.compress(tar({"a.yaml": A.encode()})))
+    with (
+        git_site(tmp_path / "git") as git,
+        password_registry(components, tmp_path / "registry") as registry,
+        site(files_of(tmp_path / "files")) as web,
+    ):
+        git.repository("shop/deploy").commit({"clusters/prod/web/a.yaml": A})
+        login(tmp_path, registry)
+        authorities = tmp_path / "ca.pem"
+        authorities.write_bytes(b"".join((git.ca, registry.ca.read_bytes(), web.ca)))
+        hosts = {
+            "git.example.com": git.base.removeprefix("https://"),
+            "registry.example.com": registry.host,
+            "example.com": web.host,
+        }
+
+        def run(line: str) -> Ended:
+            program, *words = shlex.split(line)
+            assert program == "applyprune"
+            found = [
+                re.sub(r"(?<=://)[\w.]*example\.com", lambda one: hosts[one[0]], word)
+                for word in words
+            ]
+            if found[0] != "push":
+                found += ["-n", namespace]
+            return applyprune(
+                *found,
+                kubeconfig=plane.kubeconfig,
+                cwd=tmp_path,
+                more={"HOME": str(tmp_path), "SSL_CERT_FILE": str(authorities)},
+            )
+
+        lines = [command.line for command in commands(GUIDE) if "example.com" in command.line]
+        verbs = [line.split()[1] for line in lines]
+        assert verbs == ["diff", "apply", "apply", "push", "push"]
+        # The guide publishes last what it applies first.
+        published = run(lines[-1])
+        assert published.code == 0, published.err
+        assert published.out.startswith(f"oci://{registry.host}/shop/web:1.4.0@sha256:")
+        codes = [run(line).code for line in lines]
+        assert codes == [1, 0, 0, 0, 0]
+        assert run(lines[0]).code == 0

@@ -1,0 +1,80 @@
+"""Artifacts that a registry holds, among them those that no client of ours would push."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+from applyprune.sources.oci.artifact import (
+    FLUX_CONFIG,
+    FLUX_LAYER,
+    OciRef,
+    OciSource,
+    open_registry,
+)
+from applyprune.sources.oci.artifact_manifest import MANIFEST
+from applyprune.sources.oci.registry import PULL_AND_PUSH
+from applyprune.sources.remote.source_credentials import Credentials
+from tests.support.registries import PASSWORD, USER
+
+if TYPE_CHECKING:
+    from tests.support.registries import Registry
+
+FILES = {"a.yaml": b"a: 1\n", "b/c.yaml": b"c: 1\n"}
+
+
+def known(ca: bytes) -> Credentials:
+    """Return the credentials that the registries of tests accept."""
+    return Credentials(username=USER, password=PASSWORD, ca=ca)
+
+
+def source_of(registry: Registry, name: str, ref: OciRef | None = None) -> OciSource:
+    """Return an artifact of a running registry, such as ``shop/web:1.4.0``."""
+    return OciSource(
+        f"oci://{registry.host}/{name}",
+        ref=ref or OciRef(),
+        credentials=known(registry.ca.read_bytes()),
+        timeout=20.0,
+    )
+
+
+def digest_of(data: bytes) -> str:
+    """Return ``sha256:…``."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def described(data: bytes, media_type: str = FLUX_LAYER) -> dict[str, object]:
+    """Return the descriptor of a blob."""
+    return {"mediaType": media_type, "digest": digest_of(data), "size": len(data)}
+
+
+def manifest_of(*layers: dict[str, object], **more: object) -> dict[str, object]:
+    """Return the manifest of some layers."""
+    return {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "config": described(b"{}", FLUX_CONFIG),
+        "layers": list(layers),
+        **more,
+    }
+
+
+def put(
+    source: OciSource, manifest: object, *blobs: bytes, media_type: str = MANIFEST, tag: str = ""
+) -> str:
+    """Store blobs and a manifest as they are; return the manifest's digest."""
+    body = json.dumps(manifest).encode()
+    with open_registry(source, PULL_AND_PUSH) as registry:
+        for blob in (b"{}", *blobs):
+            with registry.request("POST", "blobs/uploads/", body=b"") as reply:
+                assert reply.status == 202, reply.status
+                place = reply.header("Location")
+            place += f"{'&' if '?' in place else '?'}digest={digest_of(blob)}"
+            with registry.request("PUT", place, body=blob) as reply:
+                assert reply.status == 201, reply.status
+        tag = tag or source.url.rpartition(":")[2]
+        kind = {"Content-Type": media_type}
+        with registry.request("PUT", f"manifests/{tag}", headers=kind, body=body) as reply:
+            assert reply.status == 201, reply.read(10_000)
+    return digest_of(body)

@@ -1,0 +1,1 @@
+"""Attacks of a tenant who may do anything in its own namespace, on everything outside of it."""

@@ -1,0 +1,235 @@
+"""Attacks by how a Bundle names its source on another host, and by what servers answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.support.archives import packed
+from tests.support.attacks.attack import VICTIM, WEAK
+from tests.support.attacks.servers import DENIED, FORBIDDEN
+from tests.support.attacks.source_attack import LOGIN, OPEN, SourceAttack, archive, git, oci
+from tests.support.canaries import TOKEN
+from tests.support.objects import config_map, text
+from tests.support.tls_site import Answer, Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.attacks.servers import Servers
+
+_BANK = {"secretRef": {"name": f"{VICTIM}/bank"}}
+_WEAK = {"serviceAccountName": WEAK}
+_TRAP = f"https://{FORBIDDEN}:{{trap}}"
+_REFUSED = "FetchFailed"
+_INVALID = "InvalidSpec"
+_CHALLENGE = 'Bearer realm="https://{host}:{port}/token",service="x"'
+
+
+def _ref(**ref: str) -> Callable[[Servers], Any]:
+    return git(ref=ref)
+
+
+def _answer(path: str, answer: Callable[[Servers, Call], Answer]) -> Callable[[Servers], None]:
+    def prepare(servers: Servers) -> None:
+        servers.web.answers[path] = lambda call: answer(servers, call)
+
+    return prepare
+
+
+def _redirect(path: str, target: str) -> Callable[[Servers], None]:
+    def answer(servers: Servers, _call: Call) -> Answer:
+        where = target.replace("{trap}", str(servers.trap))
+        return Answer(302, headers={"Location": where.replace("{own}", servers.web.other_url)})
+
+    return _answer(path, answer)
+
+
+def _git_redirect(servers: Servers) -> None:
+    servers.git.redirects["/trap.git"] = f"https://{FORBIDDEN}:{servers.trap}/x.git"
+
+
+def _git_elsewhere(servers: Servers) -> None:
+    """Redirect a request with a password to the same server by another name."""
+    other = servers.git.base.replace("localhost", "127.0.0.1")
+    servers.git.redirects["/elsewhere.git"] = f"{other}/evil.git"
+
+
+def _moved_archive(servers: Servers) -> None:
+    data = packed({"web/a.yaml": text(config_map("by-redirect")).encode()})
+    (servers.files / "target.tar.gz").write_bytes(data)
+    _redirect("/moved.tar.gz", "{own}/target.tar.gz")(servers)
+
+
+def _manifest() -> Answer:
+    layer = {
+        "mediaType": "application/vnd.cncf.flux.content.v1.tar+gzip",
+        "digest": f"sha256:{'a' * 64}",
+        "size": 10,
+    }
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    config = {**layer, "mediaType": "application/vnd.cncf.flux.config.v1+json"}
+    found = {"schemaVersion": 2, "mediaType": kind, "config": config, "layers": [layer]}
+    return Answer(200, json.dumps(found).encode(), {"Content-Type": kind})
+
+
+def _blob(servers: Servers) -> None:
+    found = _manifest()
+    digest = hashlib.sha256(found.body).hexdigest()
+    for name in ("latest", f"sha256:{digest}"):
+        _answer(f"/v2/evil/blob/manifests/{name}", lambda *_: found)(servers)
+    _redirect(f"/v2/evil/blob/blobs/sha256:{'a' * 64}", f"{_TRAP}/blob")(servers)
+
+
+def _asks(host: str) -> Callable[[Servers, Call], Answer]:
+    def answer(servers: Servers, _call: Call) -> Answer:
+        challenge = _CHALLENGE.format(host=host, port=servers.trap)
+        return Answer(401, headers={"WWW-Authenticate": challenge})
+
+    return answer
+
+
+def _vault(**more: Any) -> Callable[[Servers], Any]:
+    def source(servers: Servers) -> Any:
+        url = servers.vault.url("bank")
+        return {"git": {"url": url, "ref": {"branch": "main"}, "path": "web", **more}}
+
+    return source
+
+
+SPECS: dict[str, SourceAttack] = {
+    "secret: credentials of another namespace": SourceAttack(_INVALID, git(**_BANK)),
+    "secret: credentials by a path": SourceAttack(
+        _INVALID, git(secretRef={"name": f"../../{VICTIM}/secrets/bank"})
+    ),
+    "secret: a namespace beside the name": SourceAttack(
+        "SourceNotFound", git(secretRef={"name": "bank", "namespace": VICTIM})
+    ),
+    "secret: keys of another namespace": SourceAttack(_INVALID, git(verify=_BANK)),
+    "secret: certificates of another namespace": SourceAttack(
+        _INVALID, oci("evil/x", certSecretRef=_BANK["secretRef"])
+    ),
+    "secret: a login for an archive of another namespace": SourceAttack(
+        _INVALID, archive("x.tar", **_BANK)
+    ),
+    "secret: keys to decrypt of another namespace": SourceAttack(
+        _INVALID, git(), spec={"decryption": {"provider": "sops", **_BANK}}
+    ),
+    "secret: keys that the account may not read": SourceAttack(
+        "Forbidden", git(secretRef={"name": "own"}), spec=_WEAK
+    ),
+    "secret: keys to decrypt that the account may not read": SourceAttack(
+        "Forbidden",
+        lambda servers: {"git": {"url": servers.git.url("evil"), "ref": {"branch": "honest"}}},
+        spec={**_WEAK, "decryption": {"provider": "sops", "secretRef": {"name": "own"}}},
+    ),
+    "path: above the source": SourceAttack(_INVALID, git(path="../../etc")),
+    "path: absolute": SourceAttack(_INVALID, git(path="/etc")),
+    "path: above it in the middle": SourceAttack(_INVALID, git(path="web/../../etc")),
+    "path: with control characters": SourceAttack(_INVALID, git(path="web\n--output=x")),
+    "path: an option": SourceAttack("PathNotFound", git(path="--output=/tmp/mallory")),
+    "path: magic of git": SourceAttack("PathNotFound", git(path=":(top,glob)**")),
+    "path: above an archive": SourceAttack(_INVALID, archive("x.tar", path="../x")),
+    "host: loopback": SourceAttack(_REFUSED, git(f"{_TRAP}/x.git")),
+    "host: loopback of IPv6": SourceAttack(_REFUSED, git("https://[::1]:{trap}/x.git")),
+    "host: IPv4 in IPv6": SourceAttack(
+        _REFUSED, git(f"https://[::ffff:{FORBIDDEN}]:{{trap}}/x.git")
+    ),
+    "host: a denied network": SourceAttack(
+        "an address of a denied network", git(f"https://{DENIED}:{{trap}}/x.git")
+    ),
+    "host: by SSH": SourceAttack("link-local", git("ssh://git@169.254.169.254/x.git", **OPEN)),
+    "host: a decimal number": SourceAttack(_INVALID, git("https://2130706434:{trap}/x.git")),
+    "host: an octal number": SourceAttack(_INVALID, git("https://0177.0.0.2:{trap}/x.git")),
+    "host: a short number": SourceAttack(_INVALID, git("https://127.2:{trap}/x.git")),
+    "host: the metadata, for an archive": SourceAttack(
+        _REFUSED, archive("https://169.254.169.254/x.tar")
+    ),
+    "host: a decimal number, for an archive": SourceAttack(
+        _REFUSED, archive("https://2130706434:{trap}/x.tar")
+    ),
+    "host: an octal number, for an archive": SourceAttack(
+        _REFUSED, archive("https://0177.0.0.2:{trap}/x.tar")
+    ),
+    "host: IPv4 in IPv6, for an archive": SourceAttack(
+        _REFUSED, archive(f"https://[::ffff:{FORBIDDEN}]:{{trap}}/x.tar")
+    ),
+    "host: a registry at loopback": SourceAttack(_REFUSED, oci(f"oci://{FORBIDDEN}:{{trap}}/x/y")),
+    "host: a registry by a decimal number": SourceAttack(
+        _REFUSED, oci("oci://2130706434:{trap}/x/y")
+    ),
+    "redirect: a repository to loopback": SourceAttack(
+        _REFUSED,
+        lambda servers: git(servers.git.url("trap"))(servers),
+        prepare=_git_redirect,
+    ),
+    "redirect: an archive to loopback": SourceAttack(
+        _REFUSED,
+        archive("trap.tar"),
+        prepare=_redirect("/trap.tar", f"{_TRAP}/x.tar"),
+    ),
+    "redirect: an archive to plain HTTP": SourceAttack(
+        "https://",
+        archive("plain.tar"),
+        prepare=_redirect("/plain.tar", f"http://{FORBIDDEN}:{{trap}}/x"),
+    ),
+    "redirect: an archive to a file": SourceAttack(
+        "https://", archive("file.tar"), prepare=_redirect("/file.tar", "file:///etc/passwd")
+    ),
+    "redirect: a blob to loopback": SourceAttack(_REFUSED, oci("evil/blob"), prepare=_blob),
+    "redirect: the token server of a registry": SourceAttack(
+        _REFUSED,
+        oci("evil/token", **LOGIN),
+        prepare=_answer("/v2/evil/token/manifests/latest", _asks(FORBIDDEN)),
+    ),
+    "leak: an archive that moved to another host": SourceAttack(
+        "Applied: ", archive("moved.tar.gz", path="web", **LOGIN), prepare=_moved_archive
+    ),
+    "leak: a repository that moved to another host": SourceAttack(
+        "Applied: ",
+        lambda servers: git(servers.git.url("elsewhere"), **LOGIN)(servers),
+        prepare=_git_elsewhere,
+    ),
+    "leak: a password in a URL": SourceAttack(_INVALID, git(f"https://me:{TOKEN}@localhost/x.git")),
+    "leak: a password in the URL of an archive": SourceAttack(
+        _INVALID, archive(f"https://me:{TOKEN}@localhost/x.tar")
+    ),
+    "leak: a signature in the URL of an archive": SourceAttack(
+        "404", archive(f"none.tar?signature={TOKEN}")
+    ),
+    "option: as the host": SourceAttack(
+        _INVALID, git("ssh://-oProxyCommand=touch%20mallory/x.git")
+    ),
+    "option: as the user": SourceAttack(
+        _INVALID, git("ssh://-oProxyCommand=touch@127.0.0.1/x.git")
+    ),
+    "option: as the path": SourceAttack("Failed", git("ssh://git@127.0.0.1:1/--upload-pack=x")),
+    "option: a helper of git": SourceAttack(_INVALID, git("ext::sh -c touch% /tmp/mallory")),
+    "option: a file": SourceAttack(_INVALID, git("file:///etc")),
+    "option: plain HTTP": SourceAttack(_INVALID, git(f"http://{FORBIDDEN}:{{trap}}/x.git")),
+    "option: the protocol of git": SourceAttack(_INVALID, git(f"git://{FORBIDDEN}/x.git")),
+    "option: as a branch": SourceAttack(_INVALID, _ref(branch="--upload-pack=touch /tmp/mallory")),
+    "option: as a tag": SourceAttack(_INVALID, _ref(tag="-x")),
+    "option: in a reference": SourceAttack("PathNotFound", _ref(name="refs/heads/--exec=x")),
+    "option: as a range": SourceAttack(_INVALID, _ref(semver="--exec=touch")),
+    "option: as a commit": SourceAttack(_INVALID, _ref(commit="--all")),
+    "option: a second refspec": SourceAttack(_INVALID, _ref(branch="main:refs/full/x")),
+    "option: as the name of an artifact": SourceAttack(_INVALID, oci("oci://127.0.0.1/../../x")),
+    "option: as the tag of an artifact": SourceAttack(
+        _INVALID, oci("evil/x", ref={"tag": "../../../token"})
+    ),
+    "shared: the victim's repository without credentials": SourceAttack(
+        "AuthenticationFailed", _vault(**OPEN)
+    ),
+    "shared: the victim's repository with others": SourceAttack(
+        "AuthenticationFailed", _vault(**LOGIN)
+    ),
+    "shared: the victim's repository by its commit": SourceAttack(
+        "AuthenticationFailed",
+        lambda servers: _vault(
+            **OPEN, ref={"commit": servers.vault.repository_of("bank").oid("main")}
+        )(servers),
+    ),
+}
+"""``bank`` is a Secret of the victim; ``own`` one of the attacker that WEAK may not read."""

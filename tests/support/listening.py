@@ -1,0 +1,71 @@
+"""Servers of a few lines: what happens to each connection, and a proxy."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def listening(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Accept connections on a free port and give each to ``serve`` in a thread of its own."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+    opened: list[socket.socket] = []
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                opened.append(connection)
+                threads.append(threading.Thread(target=guarded, args=(connection,)))
+                threads[-1].start()
+
+    def guarded(connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            serve(connection)
+
+    acceptor = threading.Thread(target=accept)
+    acceptor.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        for item in (listener, *opened):
+            with contextlib.suppress(OSError):
+                item.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        acceptor.join()
+        for thread in threads:
+            thread.join()
+
+
+def tunnel(to: str) -> Callable[[socket.socket], None]:
+    """Return what an HTTP proxy does with a connection: CONNECT, then bytes both ways."""
+    host, _, port = to.removeprefix("https://").partition(":")
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def serve(connection: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(4096)
+        if b"Proxy-Authorization: Basic dTpwYXNz".lower() not in head.lower():
+            connection.sendall(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            return
+        with socket.create_connection((host, int(port))) as server:
+            connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=pump, args=(server, connection))
+            back.start()
+            pump(connection, server)
+            back.join()
+
+    return serve

@@ -1,0 +1,74 @@
+"""Other processes, as ``/proc`` shows them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+_PROC = Path("/proc")
+
+
+def children(parent: int) -> list[int]:
+    """Return the IDs of the processes that a process has started, without those that have ended."""
+    found = []
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit():
+            state, of = _stat(int(folder.name))
+            if of == parent and state != "Z":
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def family(parent: int) -> list[int]:
+    """Return a process and all that it has started, directly or not."""
+    found = [parent]
+    for process in found:
+        found += children(process)
+    return found
+
+
+def open_files(process: int) -> int:
+    """Return how many files a process has open, connections and pipes too."""
+    return len(list((_PROC / str(process) / "fd").iterdir()))
+
+
+def is_connected(process: int) -> bool:
+    """Return whether a process has a socket."""
+    for one in (_PROC / str(process) / "fd").iterdir():
+        with suppress(OSError):  # it has been closed meanwhile
+            if str(one.readlink()).startswith("socket:"):
+                return True
+    return False
+
+
+def is_running(process: int) -> bool:
+    """Return whether a process has not ended yet."""
+    state = _stat(process)[0]
+    with suppress(OSError):
+        # The first thread may have ended before the others.
+        return state not in {"", "X"} and (state != "Z" or threads_of(process) > 1)
+    return False
+
+
+def threads_of(process: int) -> int:
+    """Return how many threads a process has."""
+    return len(list((_PROC / str(process) / "task").iterdir()))
+
+
+def name_of(process: int) -> str:
+    """Return the command line of a process."""
+    return (_PROC / str(process) / "cmdline").read_text().replace("\0", " ")
+
+
+def proportional_size(process: int) -> int:
+    """Return the bytes of a process, each page divided by the processes that share it (PSS)."""
+    lines = (_PROC / str(process) / "smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def _stat(process: int) -> tuple[str, int]:
+    """Return the state of a process and its parent; "" and 0 if there is none."""
+    with suppress(OSError):
+        fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+        return fields[0], int(fields[1])
+    return "", 0

@@ -1,0 +1,232 @@
+"""An HTTPS server on loopback for files, in front of which a test puts what servers do wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import email.utils
+import hashlib
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.client import HTTPSConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import trustme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TEN_YEARS_AGO = dt.datetime(2016, 1, 1, tzinfo=dt.UTC)
+_OF_ONE_CONNECTION = {"connection", "transfer-encoding", "content-length", "date", "server"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, as the server got it."""
+
+    method: str
+    path: str
+    """With its query."""
+    headers: Mapping[str, str]
+    body: bytes = b""
+    certificate: str = ""
+    """The name in the client's certificate; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One reply; what it lacks is filled in."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    length: str | None = None
+    """The Content-Length; None for the right one, empty for none."""
+    cut: int | None = None
+    """How many bytes of the body are sent before the connection is cut."""
+    pause: float = 0.0
+    """Seconds before each byte of the body."""
+
+
+Answering: TypeAlias = Callable[[Call], Answer]
+
+
+@dataclass(slots=True)
+class Site:
+    """A running server."""
+
+    host: str
+    """``localhost`` and its port; the certificate is also for 127.0.0.1."""
+    authority: trustme.CA
+    answers: dict[str, Answering] = field(default_factory=dict)
+    """What replaces the server's own answer, by the path without its query."""
+    calls: list[Call] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        """Return the root of the site."""
+        return f"https://{self.host}"
+
+    @property
+    def other_url(self) -> str:
+        """Return the same root by another host name."""
+        return self.url.replace("localhost", "127.0.0.1")
+
+    @property
+    def ca(self) -> bytes:
+        """Return the certificate of its CA, in PEM."""
+        return self.authority.cert_pem.bytes()
+
+
+def files_of(folder: Path) -> Answering:
+    """Return answers that are the files of a folder, with an ETag and a time."""
+
+    def answer(call: Call) -> Answer:
+        path = folder / call.path.partition("?")[0].lstrip("/")
+        if not path.is_file():
+            return Answer(404, b"not found")
+        data = path.read_bytes()
+        tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+        time = email.utils.formatdate(path.stat().st_mtime, usegmt=True)
+        headers = {"ETag": tag, "Last-Modified": time}
+        if call.headers.get("If-None-Match") == tag:
+            return Answer(304, headers=headers)
+        return Answer(200, data, headers)
+
+    return answer
+
+
+def passed_on(host: str, ca: Path) -> Answering:
+    """Return answers that are those of another server, which gets each request unchanged."""
+    context = ssl.create_default_context(cafile=str(ca))
+
+    def answer(call: Call) -> Answer:
+        connection = HTTPSConnection(host, context=context, timeout=10)
+        with contextlib.closing(connection):
+            headers = {**call.headers, "Host": host}
+            connection.request(call.method, call.path, call.body or None, headers)
+            reply = connection.getresponse()
+            kept = {
+                name: value
+                for name, value in reply.getheaders()
+                if name.lower() not in _OF_ONE_CONNECTION
+            }
+            length = reply.getheader("Content-Length") if call.method == "HEAD" else None
+            return Answer(reply.status, reply.read(), kept, length)
+
+    return answer
+
+
+@contextlib.contextmanager
+def site(
+    answer: Answering,
+    *,
+    authority: trustme.CA | None = None,
+    expired: bool = False,
+    clients: trustme.CA | None = None,
+) -> Iterator[Site]:
+    """Run a server whose own answers are those of ``answer``.
+
+    With ``expired``, its certificate is; with ``clients``, it asks for a certificate of that CA.
+    """
+    authority = authority or trustme.CA()
+    times: dict[str, Any] = {}
+    if expired:
+        times = {
+            "not_before": TEN_YEARS_AGO,
+            "not_after": TEN_YEARS_AGO + dt.timedelta(days=1),
+        }
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1", "127.0.0.2", **times).configure_cert(context)
+    if clients is not None:
+        clients.configure_trust(context)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    server = _Server(("127.0.0.1", 0), _Handler)
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
+    running = Site(f"localhost:{server.server_port}", authority)
+    server.site, server.answer = running, answer
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield running
+    finally:
+        running.ended.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    site: Site
+    answer: Answering
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that does not trust us, or has had enough, is no error of the site."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self._answer()
+
+    def do_PUT(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        site = self.server.site
+        size = int(self.headers.get("Content-Length", "0"))
+        assert isinstance(self.connection, ssl.SSLSocket)
+        shown: Any = self.connection.getpeercert() or {}
+        names = [value for kind, value in shown.get("subjectAltName", ())]
+        call = Call(
+            self.command,
+            self.path,
+            dict(self.headers.items()),
+            self.rfile.read(size),
+            ",".join(names),
+        )
+        site.calls.append(call)
+        answering = site.answers.get(self.path.partition("?")[0], self.server.answer)
+        self._send(answering(call))
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        length = str(len(answer.body)) if answer.length is None else answer.length
+        if length and answer.status != 304:
+            self.send_header("Content-Length", length)
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        if answer.pause:
+            for at in range(len(answer.body)):
+                if self.server.site.ended.wait(answer.pause):
+                    break
+                self.wfile.write(answer.body[at : at + 1])
+        elif answer.cut is not None:
+            self.wfile.write(answer.body[: answer.cut])
+            self.close_connection = True
+        else:
+            self.wfile.write(answer.body)
+        if not length or length != str(len(answer.body)):
+            self.close_connection = True
+
+    def log_message(self, *_arguments: object) -> None:
+        """Log nothing."""
