@@ -2242,6 +2242,20 @@ MUTATIONS = (
         "tests/sources/archives/test_archive.py::test_other_digest_is_refused",
     ),
     Mutation(
+        "the age of a time that identifies an archive",
+        ("version-by-time",),
+        "if .*else",
+        "if 1 else",
+        "tests/sources/archives/test_archive.py::test_version_depends_on_the_server",
+    ),
+    Mutation(
+        "the paths that an archive's version speaks for",
+        ("tip-of-all-paths",),
+        "if .*else",
+        "if 1 else",
+        "tests/controller/fetching/test_fetch.py::test_archive_for_a_new_path_hides_no_change",
+    ),
+    Mutation(
         "the host whose question a login answers",
         ("question-of-another-host",),
         "= .*",

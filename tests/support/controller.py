@@ -184,8 +184,22 @@ class Tenant:
         """Wait until a Bundle is ready in its last generation; return its status."""
         eventually(
             lambda: self.condition(name)[0] == "True" or None,
-            f"{name} ready: {self.condition(name)}",
+            lambda: f"{name} ready: {self.condition(name)}",
             **options,
+        )
+        return dict(self.get(name)["status"])
+
+    def applied(self, name: str, revision: str) -> dict[str, Any]:
+        """Wait until a Bundle is ready with a revision; return its status.
+
+        An object is changed before the status says so, and a Bundle is ready with the old revision.
+        """
+        eventually(
+            lambda: (
+                self.get(name).get("status", {}).get("lastAppliedRevision") == revision
+                and self.condition(name)[0] == "True"
+            ),
+            lambda: f"{name} at {revision}: {self.get(name).get('status')}",
         )
         return dict(self.get(name)["status"])
 
@@ -193,7 +207,7 @@ class Tenant:
         """Wait until a Bundle is not ready for a reason; return the message."""
         eventually(
             lambda: self.condition(name)[:2] == ("False", reason),
-            f"{name} {reason}: {self.condition(name)}",
+            lambda: f"{name} {reason}: {self.condition(name)}",
             **options,
         )
         return self.condition(name)[2]
@@ -202,7 +216,8 @@ class Tenant:
         """Wait until a Bundle waits for its objects, and says for which."""
         wanted = ("Unknown", "Progressing", message)
         eventually(
-            lambda: self.condition(name) == wanted, f"{name} {message}: {self.condition(name)}"
+            lambda: self.condition(name) == wanted,
+            lambda: f"{name} {message}: {self.condition(name)}",
         )
 
     def reconciled(self, name: str, request: str) -> None:

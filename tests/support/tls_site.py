@@ -206,9 +206,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(answering(call))
 
     def _send(self, answer: Answer) -> None:
-        self.send_response(answer.status)
+        self.send_response_only(answer.status)
+        self.send_header("Date", answer.headers.get("Date") or self.date_time_string())
         for name, value in answer.headers.items():
-            self.send_header(name, value)
+            if name != "Date":
+                self.send_header(name, value)
         length = str(len(answer.body)) if answer.length is None else answer.length
         if length and answer.status != 304:
             self.send_header("Content-Length", length)

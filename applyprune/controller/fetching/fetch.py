@@ -149,11 +149,17 @@ def _archive(
     source: ArchiveSource, known: ArchiveVersion | None, task: FetchTask, cache: SourceCache
 ) -> Fetched:
     is_complete = all(task.paths.values())
+    if is_complete and not task.looks:
+        return Fetched(task.tip)
     version = check_archive(source, known if is_complete else None)
     if isinstance(version, Unchanged):
         return Fetched(task.tip)
     contents = _of_tree(task, cache, fetch_archive(source))
-    return Fetched(_tip(version, known, task), contents)
+    # The server has only the present archive. One that is read for a new path alone may be newer
+    # than what the other paths have: then the next look must still find that it has changed.
+    # guard: tip-of-all-paths
+    tip = _tip(version, known, task) if task.looks else task.tip
+    return Fetched(tip, contents)
 
 
 def _tip(found: object, known: object, task: FetchTask) -> bytes:

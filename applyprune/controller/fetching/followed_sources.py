@@ -40,6 +40,8 @@ class _Followed:
     tip: bytes = b""
     looked: float | None = None
     """When it was looked at with success, by ``time.monotonic()``."""
+    pace: float = 1.0
+    """By what the interval until the next look is multiplied, so that not all come at once."""
     failures: int = 0
     asked: bool = True
     """Whether somebody wants a look now."""
@@ -65,8 +67,14 @@ class _Followed:
 
     @property
     def is_due(self) -> bool:
-        looked = self.looked
-        return self.asked or looked is None or time.monotonic() - looked >= self.interval
+        return self.asked or self.problem is not None or self.due_in <= 0.0
+
+    @property
+    def due_in(self) -> float:
+        """Return the seconds until the next look, if nobody asks for one before."""
+        if self.looked is None:
+            return 0.0
+        return max(0.0, self.looked + self.pace * self.interval - time.monotonic())
 
     def problem_of(self, path: str) -> Problem | None:
         problem = self.problem
@@ -164,7 +172,7 @@ class FollowedSources:
             if fetched.problem is None:
                 found.tip, found.failures = fetched.tip, 0
                 if task.looks:
-                    found.looked = time.monotonic()
+                    found.looked, found.pace = time.monotonic(), spread(1.0)
                 self._keep(found, task, fetched)
             else:
                 found.failures += 1
@@ -199,9 +207,7 @@ class FollowedSources:
         if found.problem is not None:
             first = min(_FIRST_RETRY, found.interval)
             return spread(backoff(found.failures, first=first, longest=found.interval))
-        if unknown or found.looked is None or found.asked:
-            return 0.0
-        return max(0.0, spread(found.interval) - (time.monotonic() - found.looked))
+        return 0.0 if unknown or found.asked else found.due_in
 
     def _seen(self, found: _Followed, path: str) -> tuple[object, ...]:
         """Return what a Bundle with this path must know."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 _IN_MEMORY = 8 * 2**20
 """Bytes of what is transferred that are kept in memory; more are in a file without a name."""
 _MOST_OF_A_HEADER = 1024
+_SETTLED = timedelta(minutes=1)
+"""How long ago a change must be for its time to identify it; the clocks of servers differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ class ArchiveVersion:
 
     etag: str = ""
     last_modified: str = ""
-    """A time in whole seconds: two changes within a second may look like one."""
+    """Empty if there is an ETag, or if the archive was not yet old when the server said it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,10 @@ def check_archive(
     ``fetch_archive``.
     """
     known = known or ArchiveVersion()
-    asked = {"If-None-Match": known.etag, "If-Modified-Since": known.last_modified}
+    asked = {
+        "If-None-Match": known.etag,
+        "If-Modified-Since": "" if known.etag else known.last_modified,
+    }
     headers = {name: value for name, value in asked.items() if value}
     # A GET whose body is not read: a signed URL is often valid for a GET only.
     with (
@@ -112,7 +119,8 @@ def check_archive(
             return Unchanged()
         if reply.status != 200:
             raise reply.refusal()
-        found = ArchiveVersion(_short(reply, "ETag"), _short(reply, "Last-Modified"))
+        etag = _short(reply, "ETag")
+        found = ArchiveVersion(etag, "" if etag else _last_modified(reply))
     return Unchanged() if found.etag and found.etag == known.etag else found
 
 
@@ -177,6 +185,21 @@ def _get(source: ArchiveSource, web: Web, headers: Mapping[str, str]) -> Iterato
     )
     with web.request("GET", source.url, authorization=authorization, headers=headers) as reply:
         yield reply
+
+
+def _last_modified(reply: Reply) -> str:
+    """Return the time of the last change if it identifies a version; empty if it does not.
+
+    It has whole seconds: one that is recent may be that of the next change, too, which the server
+    would then never tell (RFC 9110 §8.8.2.2).
+    """
+    text = _short(reply, "Last-Modified")
+    try:
+        age = parsedate_to_datetime(reply.header("Date")) - parsedate_to_datetime(text)
+    except (TypeError, ValueError, OverflowError):
+        return ""
+    # guard: version-by-time
+    return text if age >= _SETTLED else ""
 
 
 def _short(reply: Reply, name: str) -> str:

@@ -76,7 +76,7 @@ def test_encrypted_files_are_applied_and_told_nowhere(
     repository.commit(
         {"web/map.yaml": sealed(components, key, {**config_map("map"), "data": {"key": [TOKEN]}})}
     )
-    eventually(lambda: tenant.condition("web")[0] == "False", "the refusal", within=20)
+    eventually(lambda: tenant.condition("web")[0] == "False", "the refusal")
     assert tenant.value("map") == TOKEN
     untold(told(tenant, running))
 
@@ -94,12 +94,12 @@ def test_missing_key_is_waited_for(
     follow(tenant, git, decryption=DECRYPTION, retryInterval="1h")
     assert "secret/sops-age does not exist" in tenant.failed("web", "SourceNotFound")
     secret(tenant, "sops-age", age_key(components).secret)
-    message = tenant.failed("web", "DecryptionFailed", within=20)
+    message = tenant.failed("web", "DecryptionFailed")
     assert "web/map.yaml: the file cannot be decrypted" in message
     assert "no key of the Secret can decrypt it" in message
     assert tenant.exists("map", "plain") == [False, False]
     secret(tenant, "sops-age", key.secret)
-    tenant.ready("web", within=20)
+    tenant.ready("web")
 
 
 def test_edited_and_encrypted_files_prune_nothing(
@@ -115,13 +115,13 @@ def test_edited_and_encrypted_files_prune_nothing(
     edited = file.replace(b"name: map", b"name: other")
     assert edited != file
     repository.commit({"web/map.yaml": edited})
-    message = tenant.failed("web", "DecryptionFailed", within=20)
+    message = tenant.failed("web", "DecryptionFailed")
     assert "it was changed after its encryption" in message
     assert tenant.exists("map", "other", "plain") == [True, False, True]
     repository.commit({"web/map.yaml": file})
-    tenant.ready("web", within=20)
+    tenant.ready("web")
     tenant.patch("web", decryption=None)
-    message = tenant.failed("web", "DecryptionFailed", within=20)
+    message = tenant.failed("web", "DecryptionFailed")
     assert "spec.decryption is not set" in message
     assert tenant.exists("map", "plain") == [True, True]
     untold(told(tenant, running))
@@ -138,5 +138,5 @@ def test_keys_of_another_namespace_decrypt_nothing(
     maps = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}
     tenant.account("weak", may, maps)
     follow(tenant, git, decryption=DECRYPTION, serviceAccountName="weak")
-    tenant.failed("web", "Forbidden", within=20)
+    tenant.failed("web", "Forbidden")
     assert tenant.exists("map") == [False]

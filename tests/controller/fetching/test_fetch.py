@@ -14,10 +14,13 @@ from applyprune.controller.fetching.fetch_task import Fetched, FetchTask, Source
 from applyprune.controller.fetching.remote_source import RemoteSource, Verification
 from applyprune.controller.fetching.source_cache import SourceCache
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.sources.archives.archive import ArchiveSource
 from applyprune.sources.oci.artifact import OciRef, OciSource
 from applyprune.sources.oci.push import push
 from applyprune.sources.remote.file_tree import TreeLimits
 from applyprune.sources.remote.source_credentials import Credentials
+from tests.support import tls_site
+from tests.support.archives import packed
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.registries import Registry, password_registry
 from tests.support.signers import SshSigner
@@ -111,6 +114,32 @@ def test_new_path_is_read_without_a_look_at_the_reference(
     repository.commit({"api/b.yaml": "b: 2"})
     task = replace(task_of(remote, "api", tip=fetched.tip), looks=False)
     assert content(fetch(task, cache), "api").revision == f"main@sha1:{first}"
+
+
+def test_archive_for_a_new_path_hides_no_change(cache: SourceCache, tmp_path: Path) -> None:
+    """The server has only the newest: what has changed in it is found by the next look."""
+    folder = tmp_path / "files"
+    folder.mkdir()
+    with tls_site.site(tls_site.files_of(folder)) as server:
+        credentials = Credentials(ca=server.ca)
+        remote = RemoteSource(ArchiveSource(f"{server.url}/x.tar.gz", credentials=credentials))
+        publish(folder, FILES)
+        first = fetch(task_of(remote, "web"), cache)
+        publish(folder, {**FILES, "web/a.yaml": "a: 2"})
+        known = {"web": content(first, "web")}
+        task = replace(task_of(remote, tip=first.tip), paths=known, looks=False)
+        assert fetch(task, cache) == Fetched(first.tip)
+        added = fetch(replace(task, paths={"api": None}), cache)
+        known["api"] = content(added, "api")
+        moved = fetch(replace(task, tip=added.tip, paths=known, looks=True), cache)
+    assert moved.paths.keys() == {"web"}
+    assert cache.read(content(moved, "web").artifact) == {"web/a.yaml": b"a: 2"}
+
+
+def publish(folder: Path, files: Mapping[str, str]) -> None:
+    """Write an archive of some files."""
+    data = packed({name: text.encode() for name, text in files.items()})
+    (folder / "x.tar.gz").write_bytes(data)
 
 
 def test_unsigned_commit_is_not_kept(site: HttpsSite, cache: SourceCache, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from dataclasses import replace
 
 import pytest
@@ -229,6 +230,32 @@ def test_failed_looks_come_less_and_less_often() -> None:
     assert delays[0] < 7.0
     assert delays[2] > 12.0
     assert max(delays) < 70.0
+
+
+def test_failed_look_that_was_asked_for_is_tried_again() -> None:
+    """Though the last good one is recent: the failure is no news of the source."""
+    sources, key = FollowedSources(), key_of(remote())
+    sources.follow(WEB, request("web", interval=60.0))
+    look(sources, key, Fetched(b"tip 1", {"web": content(1)}))
+    assert sources.follow(WEB, replace(request("web", interval=60.0), asked="now")) == key
+    look(sources, key, Fetched(b"tip 1", problem=BROKEN))
+    task = sources.task(key)
+    assert task is not None
+    assert task.looks
+
+
+def test_look_at_the_end_of_the_interval_is_due() -> None:
+    """Whatever part of it chance has chosen: a look that is not due would see no change."""
+    sources, key = FollowedSources(), key_of(remote())
+    sources.follow(WEB, request("web", interval=0.05))
+    looks = []
+    for _ in range(20):
+        task = sources.task(key)
+        assert task is not None
+        looks.append(task.looks)
+        _, delay = sources.done(key, task, Fetched(b"tip 1", {"web": content(1)}))
+        time.sleep(delay or 0.0)
+    assert all(looks)
 
 
 def test_bundle_with_a_shorter_interval_is_looked_for_sooner() -> None:

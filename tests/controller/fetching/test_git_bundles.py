@@ -18,18 +18,9 @@ def follow(tenant: Tenant, git: HttpsSite, name: str = "web", **more: Any) -> No
     tenant.bundle(name, source=git_source(git, path=name, **more), interval="1h")
 
 
-def revision(tenant: Tenant, name: str = "web") -> str:
-    """Return the revision that was applied last."""
-    return str(tenant.get(name)["status"].get("lastAppliedRevision", ""))
-
-
-def applied(tenant: Tenant, commit: str, name: str = "web") -> None:
+def applied(tenant: Tenant, commit: str) -> None:
     """Wait until a commit of the branch main is applied."""
-    eventually(
-        lambda: revision(tenant, name) == f"main@sha1:{commit}",
-        f"{name} at {commit}: {tenant.get(name)['status']}",
-        within=20,
-    )
+    tenant.applied("web", f"main@sha1:{commit}")
 
 
 def test_bundle_follows_the_commits_of_a_branch(tenant: Tenant, git: HttpsSite) -> None:
@@ -37,15 +28,15 @@ def test_bundle_follows_the_commits_of_a_branch(tenant: Tenant, git: HttpsSite) 
     repository = git.repository()
     first = repository.commit({"web/a.yaml": file_of("a", "b"), "web/notes.txt": "no manifest"})
     follow(tenant, git)
-    assert tenant.ready("web")["lastAppliedRevision"] == f"main@sha1:{first}"
+    applied(tenant, first)
     assert tenant.exists("a", "b") == [True, True]
 
     second = repository.commit({"web/a.yaml": file_of("a", value="2")})
     applied(tenant, second)
     assert tenant.value("a") == "2"
     assert tenant.exists("b") == [False]
-    told = [message for _, _, message in tenant.events("web")]
-    assert any(f"main@sha1:{first} → main@sha1:{second}" in one for one in told), told
+    told = f"main@sha1:{first} → main@sha1:{second}"
+    eventually(lambda: [one for one in tenant.events("web") if told in one[2]], "the Event")
 
 
 def test_commit_elsewhere_reconciles_nothing(
@@ -100,7 +91,7 @@ def test_source_that_is_gone_changes_nothing_and_is_followed_when_it_is_back(
     kind = "application/merge-patch+json"
     path = tenant.path("configmaps", "a")
     assert tenant.api("PATCH", path, patch, content_type=kind)[0] == 200
-    eventually(lambda: tenant.value("a") == "1", "the drift is set back", within=20)
+    eventually(lambda: tenant.value("a") == "1", "the drift is set back")
 
     second = repository.commit({"web/a.yaml": None, "other/a.yaml": file_of("c")})
     assert second
@@ -108,7 +99,6 @@ def test_source_that_is_gone_changes_nothing_and_is_followed_when_it_is_back(
     assert tenant.exists("a") == [True]
     third = repository.commit({"web/a.yaml": file_of("a", value="3")})
     applied(tenant, third)
-    assert tenant.ready("web")
     assert tenant.value("a") == "3"
 
 
@@ -134,7 +124,7 @@ def test_wrong_password_is_reported_and_a_new_one_is_tried_at_once(
     message = tenant.failed("web", "AuthenticationFailed")
     assert "wrong" not in message
     git_credentials(tenant, git)
-    tenant.ready("web", within=20)
+    tenant.ready("web")
 
 
 def test_missing_secret_is_waited_for(tenant: Tenant, git: HttpsSite) -> None:
@@ -145,7 +135,7 @@ def test_missing_secret_is_waited_for(tenant: Tenant, git: HttpsSite) -> None:
     message = tenant.failed("web", "SourceNotFound")
     assert f"secret/{CREDENTIALS} does not exist" in message
     git_credentials(tenant, git)
-    tenant.ready("web", within=20)
+    tenant.ready("web")
 
 
 def test_kustomization_is_built_with_the_folders_that_it_names(

@@ -49,16 +49,16 @@ def test_bundle_follows_a_branch_over_ssh(tenant: Tenant, ssh: SshSite) -> None:
     assert "known_hosts" in tenant.failed("web", "AuthenticationFailed")
     other = asyncssh.generate_private_key("ssh-ed25519")
     secret(tenant, "ssh", {**known, "known_hosts": ssh.known_hosts(other)})
-    eventually(lambda: "host key" in tenant.condition("web")[2], "the host key", within=20)
+    eventually(lambda: "host key" in tenant.condition("web")[2], "the host key")
     assert ssh.commands == []
     secret(tenant, "ssh", known)
-    tenant.ready("web", within=20)
+    tenant.ready("web")
     second = repository.commit({"web/a.yaml": file_of("a", value="2")})
-    eventually(lambda: tenant.value("a") == "2", "the commit", within=20)
-    assert tenant.ready("web")["lastAppliedRevision"] == f"main@sha1:{second}"
+    tenant.applied("web", f"main@sha1:{second}")
+    assert tenant.value("a") == "2"
     assert set(ssh.commands) == {"git-upload-pack '/web.git'"}
     ssh.authorize(other)
-    message = tenant.failed("web", "AuthenticationFailed", within=20)
+    message = tenant.failed("web", "AuthenticationFailed")
     assert f"{second} stays applied" in message
     assert "PRIVATE KEY" not in message
 
@@ -73,20 +73,20 @@ def test_only_signed_commits_are_applied(tenant: Tenant, git: HttpsSite, tmp_pat
     unsigned = repository.commit({"web/a.yaml": file_of("a")})
     source = git_source(git, path="web", verify=verify)
     tenant.bundle("web", source=source, interval="1h", retryInterval="1h")
-    assert "no signature" in tenant.failed("web", "VerificationFailed", within=20)
+    assert "no signature" in tenant.failed("web", "VerificationFailed")
     assert tenant.exists("a") == [False]
     first = repository.sign(own.settings, unsigned)
-    assert tenant.ready("web", within=20)["lastAppliedRevision"] == f"main@sha1:{first}"
+    tenant.applied("web", f"main@sha1:{first}")
     second = repository.commit({"web/a.yaml": file_of("b")})
     repository.sign(foreign.settings, second)
-    message = tenant.failed("web", "VerificationFailed", within=20)
+    message = tenant.failed("web", "VerificationFailed")
     assert f"main@sha1:{first} stays applied" in message
     assert tenant.exists("a", "b") == [True, False]
     stays(tenant, "a")
     third = repository.commit({"web/a.yaml": file_of("a", value="3")})
     third = repository.sign(own.settings, third)
-    eventually(lambda: tenant.value("a") == "3", "the signed commit", within=20)
-    assert tenant.ready("web")["lastAppliedRevision"] == f"main@sha1:{third}"
+    tenant.applied("web", f"main@sha1:{third}")
+    assert tenant.value("a") == "3"
 
 
 def test_key_that_is_trusted_no_longer_is_not_enough(
@@ -101,9 +101,9 @@ def test_key_that_is_trusted_no_longer_is_not_enough(
     verify = {"secretRef": {"name": "signers"}}
     source = git_source(git, path="web", verify=verify)
     tenant.bundle("web", source=source, interval="1h", retryInterval="1h")
-    tenant.ready("web", within=20)
+    tenant.ready("web")
     tenant.put("secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "signers"}})
-    tenant.failed("web", "SourceNotFound", within=20)
+    tenant.failed("web", "SourceNotFound")
     secret(tenant, "signers", {"other.sshpub": foreign.public()})
-    tenant.failed("web", "VerificationFailed", within=20)
+    tenant.failed("web", "VerificationFailed")
     assert tenant.exists("a") == [True]
