@@ -48,7 +48,10 @@ def _locked(folder: Path) -> int:
 
 def _remove_left() -> None:
     """Remove the folders whose processes have gone."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    # gettempdir needs a disk with space, and what is removed here may be what has filled it.
+    named = (os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP"))
+    place = next((name for name in named if name and Path(name).is_dir()), "/tmp")  # noqa: S108
+    for folder in Path(place).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             try:

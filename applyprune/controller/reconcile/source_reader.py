@@ -24,8 +24,9 @@ from applyprune.controller.reconcile.bundle_source import (
 from applyprune.controller.result import problem_message
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.task import SourceObjects
-from applyprune.errors import AccessError, Forbidden, UsageError
+from applyprune.errors import AccessError, Forbidden
 from applyprune.model.problem import Problem
+from applyprune.sources.remote.fetch_errors import FetchFailed
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle
@@ -82,7 +83,11 @@ class SourceReader:
         if bundle.spec.source.remote is None:
             return None
         if self.remote is None:
-            raise UsageError("sources on other hosts cannot be read: there is no cache for them")
+            raise FetchFailed(
+                "sources on other hosts cannot be kept",
+                reason="there was no space for temporary files when the controller was started",
+                hint="Free some space, and restart the controller.",
+            )
         return source_request(
             bundle,
             cluster,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ class WorkerSettings:
     access: ClusterAccess
     """The API server."""
     cache: Path | None
-    """The folder of discovery documents, which all workers share."""
+    """The folder of this replica, which all workers share; None if none can be written."""
     agent: str
     """The name of this replica, in the audit log and in the status of Bundles."""
     log_level: str
@@ -125,6 +126,9 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
         signal.signal(number, signal.SIG_IGN)
     be_first_victim()
     write_no_core()
+    if settings.cache is not None:
+        # If all processes are killed at once, nobody removes private files but the next controller.
+        tempfile.tempdir = str(settings.cache)
     log_to_stderr(settings.log_level)
     _end_with_lost_threads()
     requests = SentRequests()

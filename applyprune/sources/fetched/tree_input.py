@@ -19,7 +19,7 @@ from applyprune.model.problem import Problem
 from applyprune.sources.fetched.remote_bases import remote_base
 from applyprune.sources.folder_rules import Found, FoundKustomization, Kind, find, manifests_in
 from applyprune.sources.kustomize import NAMES, BuildRules, build_folder, no_kustomization
-from applyprune.sources.remote.fetch_errors import PathNotFound
+from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound
 from applyprune.sources.remote.file_tree import FileTree, clean_path
 from applyprune.sources.remote.process_guard import ProcessGuard
 from applyprune.sources.source import Source, shown_path, too_much
@@ -175,7 +175,8 @@ def _built(
                 rules = replace(rules, environ=own, within=ProcessLimits().command())
             return build_folder(str(root / folder), shown, left, warn, rules)
     except OSError as error:
-        return InputError(
+        # Not InvalidSource, which nothing but a change of the source ends.
+        return FetchFailed(
             "its files cannot be written for the build",
             location=Origin(shown),
             reason=error.strerror or "",

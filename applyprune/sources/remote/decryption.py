@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.sources.remote.fetch_errors import DecryptionFailed, SourceTooLarge
+from applyprune.sources.remote.fetch_errors import DecryptionFailed, FetchFailed, SourceTooLarge
 from applyprune.sources.remote.guarded_process import ProcessLimits, TooMuchOutput, run
 from applyprune.sources.sops.sops_file import Undecryptable, is_encrypted, joined, parts_of
 from applyprune.sources.sops.sops_keys import UnusableKeys, sops_keys
@@ -85,8 +85,8 @@ def decrypt(
     """Return all files, by their path, with those decrypted that SOPS has encrypted.
 
     ``keys`` is the data of the Secret. ``timeout`` is in seconds, for all files; ``size`` in bytes,
-    for each. Raises DecryptionFailed for the first file that cannot be decrypted, and
-    SourceTooLarge; then no file may be used.
+    for each. Raises DecryptionFailed for the first file that cannot be decrypted,
+    SourceTooLarge, and FetchFailed if no folder can be written; then no file may be used.
     """
     found: dict[str, tuple[Part, ...]] = {}
     for path, data in files.items():
@@ -133,7 +133,14 @@ class _Sops(contextlib.ExitStack):
         self._environment = _ENVIRONMENT | {"SOPS_AGE_KEY": keys.age}
         self._fds: Sequence[int] = ()
         if keys.openpgp:
-            home, self._fds = self.enter_context(_ring(keys.openpgp))
+            try:
+                home, self._fds = self.enter_context(_ring(keys.openpgp))
+            except OSError as error:
+                raise FetchFailed(
+                    "the keys cannot be stored for sops",
+                    reason=error.strerror or "",
+                    hint="Check the free space of this machine.",
+                ) from None
             self._environment["GNUPGHOME"] = str(home)
 
     def decrypted(self, path: str, parts: Sequence[Part]) -> bytes:
