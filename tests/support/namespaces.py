@@ -92,6 +92,17 @@ def kill_inside(process: subprocess.Popen[str]) -> None:
         os.close(ended)
 
 
+def kill_all_inside(process: subprocess.Popen[str]) -> None:
+    """SIGKILL what runs in namespaces of its own, or without, and all that it has started.
+
+    As when a container has no memory left: nobody sees the end of another one.
+    """
+    stop_inside(process)
+    for pid in all_inside(process):
+        os.kill(pid, signal.SIGKILL)
+    process.wait(60)
+
+
 def stop_inside(process: subprocess.Popen[str]) -> None:
     """SIGSTOP what runs in namespaces of its own, or without, and all that it has started."""
     stopped: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,6 +26,20 @@ def family(parent: int) -> list[int]:
     for process in found:
         found += children(process)
     return found
+
+
+def working_in(folder: Path) -> list[int]:
+    """Return the processes that work in a folder, or have it in their arguments or environment."""
+    found = []
+    for process in _PROC.iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        with suppress(OSError):  # it has ended, or is not ours
+            place = str((process / "cwd").readlink())
+            words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            if place.startswith(str(folder)) or str(folder).encode() in words:
+                found.append(int(process.name))
+    return sorted(found)
 
 
 def open_files(process: int) -> int:
@@ -56,8 +71,15 @@ def threads_of(process: int) -> int:
 
 
 def name_of(process: int) -> str:
-    """Return the command line of a process."""
-    return (_PROC / str(process) / "cmdline").read_text().replace("\0", " ")
+    """Return the command line of a process; empty if it has ended."""
+    with suppress(OSError):
+        return (_PROC / str(process) / "cmdline").read_text().replace("\0", " ")
+    return ""
+
+
+def has_started(parent: int, command: str) -> bool:
+    """Return whether a process runs a command that begins so, directly or not."""
+    return any(name_of(one).startswith(command) for one in family(parent))
 
 
 def proportional_size(process: int) -> int:

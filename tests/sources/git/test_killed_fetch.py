@@ -23,7 +23,7 @@ from applyprune.sources.git.program.git_program import MEMORY, GitProgram
 from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
 from applyprune.sources.remote.guarded_process import ProcessLimits
 from tests.support.git_servers import HttpsSite
-from tests.support.processes import family, is_running, name_of
+from tests.support.processes import family, is_running, name_of, working_in
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -70,21 +70,6 @@ def has_ended(process: int) -> bool:
     return not is_running(process)
 
 
-def left_in(folder: Path) -> list[int]:
-    """Return the processes that work in a folder, or have it as an argument."""
-    found = []
-    for process in Path("/proc").iterdir():
-        try:
-            if process.name.isdigit() and int(process.name) != os.getpid():
-                place = str((process / "cwd").readlink())
-                words = (process / "cmdline").read_text()
-                if place.startswith(str(folder)) or str(folder) in words:
-                    found.append(int(process.name))
-        except OSError:
-            continue
-    return found
-
-
 @pytest.mark.parametrize("path", ["", "a"])
 def test_killed_caller_leaves_nothing(
     site: HttpsSite, tmp_path: Path, private: Path, path: str
@@ -109,7 +94,7 @@ def test_killed_caller_leaves_nothing(
             assert any(private.iterdir())
             caller.kill()
             caller.wait()
-            eventually(lambda: not left_in(private), "the end of all processes", pause=0.01)
+            eventually(lambda: not working_in(private), "the end of all processes", pause=0.01)
             for one in started:
                 eventually(partial(has_ended, one), "its end", pause=0.01)
             # What was private is removed too.
@@ -139,14 +124,14 @@ def test_git_killed_at_any_moment_leaves_nothing_partial(
             until = time.monotonic() + number / 100
             while time.monotonic() < until and caller.poll() is None:
                 time.sleep(0.002)
-            for one in left_in(private):
+            for one in working_in(private):
                 try:
                     if "git" in name_of(one).split()[0]:
                         os.kill(one, signal.SIGKILL)
                 except (OSError, IndexError):
                     continue
             caller.wait(60)
-        assert left_in(private) == []
+        assert working_in(private) == []
         assert list(private.iterdir()) == []
         store = GitStore(folder)
         found = FoundRef("refs/heads/main", commit, commit, "main")
@@ -254,7 +239,7 @@ def test_ended_run_leaves_no_process(private: Path, end: str) -> None:
         GitProgram("place", Deadline(seconds), 1_000_000) as program,
     ):
         program.run("-c", script, program="sh", limit=1000)
-    assert left_in(private) == []
+    assert working_in(private) == []
     assert list(private.iterdir()) == []
 
 

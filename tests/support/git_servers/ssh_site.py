@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 USER = "git"
 _CHUNK = 65536
+_LONGEST = 60.0
 
 
 class SshSite:
@@ -37,6 +38,9 @@ class SshSite:
         """What clients have run."""
         self.protocols: list[str] = []
         """The GIT_PROTOCOL of each."""
+        self.go_on = threading.Event()
+        """What each command waits for, a minute at most; set at first."""
+        self.go_on.set()
 
     def repository(self, name: str = "web") -> Repository:
         """Create a repository."""
@@ -81,6 +85,7 @@ class SshSite:
         if len(words) != 2 or words[0] != "git-upload-pack":
             process.exit(1)
             return
+        await asyncio.to_thread(self.go_on.wait, _LONGEST)
         child = await asyncio.create_subprocess_exec(
             *("git", "upload-pack", str(self.folder / words[1].lstrip("/"))),
             stdin=asyncio.subprocess.PIPE,
@@ -163,6 +168,7 @@ def ssh_site(folder: Path) -> Iterator[SshSite]:
     try:
         yield site
     finally:
+        site.go_on.set()
         _finish(loop, close)
         thread.join()
         loop.close()

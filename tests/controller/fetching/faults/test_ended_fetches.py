@@ -1,0 +1,127 @@
+"""A fetch that uses too much, or whose process is killed, fails its own Bundle, and no other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support import tls_site
+from tests.support.archives import packed
+from tests.support.controller import controller, served
+from tests.support.processes import has_started, is_running
+from tests.support.remote_bundles import (
+    LOOPBACK,
+    archive_source,
+    file_of,
+    git_credentials,
+    git_source,
+    stays,
+)
+from tests.support.tls_site import files_of
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.controller import Controller, Tenant
+    from tests.support.git_servers import HttpsSite
+
+LARGE = 62 * 2**20
+"""Bytes that a source may have, and that no worker can read in 112 MiB."""
+LASTING = 3
+"""How many looks in a row must fail before a Bundle with a good content says so."""
+
+
+@pytest.fixture(scope="module")
+def running(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
+    """A controller whose workers have little memory."""
+    log = tmp_path_factory.mktemp("controller") / "log"
+    limits = ("--reconcile-memory", "112Mi")
+    with controller(site.kubeconfig, log, "--no-lease", *LOOPBACK, *limits) as one:
+        yield one
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[tls_site.Site]:
+    """A site with the files of a folder."""
+    with tls_site.site(files_of(tmp_path)) as one:
+        yield one
+
+
+def publish(folder: Path, *names: str, value: str = "1", size: int = 0) -> None:
+    """Write an archive of ConfigMaps, and of a file with so many bytes."""
+    files = {"web/a.yaml": file_of(*names, value=value).encode(), "large.bin": bytes(size)}
+    (folder / "web.tar.gz").write_bytes(packed(files))
+
+
+def test_fetch_that_needs_too_much_memory_is_ended(
+    tenant: Tenant,
+    new_tenant: Callable[[], Tenant],
+    running: Controller,
+    web: tls_site.Site,
+    git: HttpsSite,
+    tmp_path: Path,
+) -> None:
+    """Its Bundle says so and keeps what it has; others are applied, by the same workers."""
+    publish(tmp_path, "a", "b")
+    tenant.bundle("web", source=archive_source(tenant, web), interval="1h")
+    other = new_tenant()
+    git.repository().commit({"web/a.yaml": file_of("a")})
+    git_credentials(other, git)
+    other.bundle("web", source=git_source(git, path="web"), interval="1h")
+    before = tenant.ready("web")["lastAppliedRevision"]
+    other.ready("web")
+    publish(tmp_path, "a", size=LARGE)
+    message = tenant.failed("web", "SourceTooLarge")
+    assert "it needed more than 112 MiB of memory" in message
+    assert f"{before} stays applied" in message
+    assert tenant.exists("a", "b") == [True, True]
+    commit = git.repository_of("web").commit({"web/a.yaml": file_of("a", value="2")})
+    other.applied("web", f"main@sha1:{commit}")
+    served(other, running, "meanwhile")
+    assert tenant.condition("web")[1] == "SourceTooLarge"
+    stays(tenant, "a")
+    publish(tmp_path, "a", value="3")
+    tenant.ready("web")
+    eventually(lambda: tenant.exists("a", "b") == [True, False], "the prune")
+    assert tenant.value("a") == "3"
+
+
+def fetching(running: Controller) -> list[int]:
+    """Return the workers that have started a git."""
+    return [one for one in running.workers() if has_started(one, "git ")]
+
+
+def test_killed_fetch_is_tried_again(
+    tenant: Tenant,
+    new_tenant: Callable[[], Tenant],
+    running: Controller,
+    git: HttpsSite,
+) -> None:
+    """Its Bundle says so when that lasts; git dies with its worker."""
+    repository = git.repository()
+    first = repository.commit({"web/a.yaml": file_of("a", "b")})
+    git_credentials(tenant, git)
+    tenant.bundle("web", source=git_source(git, path="web"), interval="1h")
+    tenant.applied("web", f"main@sha1:{first}")
+    git.hold = threading.Event()
+    second = repository.commit({"web/a.yaml": file_of("a", value="2")})
+    for _ in range(LASTING):
+        (worker,) = eventually(lambda: fetching(running), "a fetch")
+        os.kill(worker, signal.SIGKILL)
+        eventually(lambda: not is_running(worker), "its end")  # noqa: B023
+    message = tenant.failed("web", "FetchFailed")
+    assert "its process ended with SIGKILL" in message
+    assert f"main@sha1:{first} stays applied" in message
+    assert tenant.exists("a", "b") == [True, True]
+    served(new_tenant(), running, "meanwhile")
+    git.hold.set()
+    tenant.applied("web", f"main@sha1:{second}")
+    assert tenant.exists("a", "b") == [True, False]
+    assert tenant.value("a") == "2"

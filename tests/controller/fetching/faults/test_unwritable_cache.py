@@ -1,0 +1,183 @@
+"""A cache that cannot be written is an error of the Bundles that need it, until it can be again."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.archives import packed
+from tests.support.controller import controller, served
+from tests.support.encryption import encrypt, gnupg_home, openpgp_key
+from tests.support.namespaces import PROVED, kill_inside
+from tests.support.remote_bundles import (
+    LOOPBACK,
+    archive_source,
+    file_of,
+    git_credentials,
+    git_source,
+    secret,
+    set_value,
+)
+from tests.support.small_disk import small_disk
+from tests.support.tls_site import Site, files_of
+from tests.support.tls_site import site as tls_site
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.components import Components
+    from tests.support.controller import Tenant
+    from tests.support.encryption import Key
+    from tests.support.git_servers import HttpsSite
+
+KEPT = ("git", "archive")
+"""The Bundles whose content the cache has as it is applied."""
+WRITTEN = ("build", "sealed")
+"""Those that need to write for each reconcile: a build, and a ring of OpenPGP keys."""
+SIZE = "16m"
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[Site]:
+    """A site with the files of a folder."""
+    (tmp_path / "web").mkdir()
+    with tls_site(files_of(tmp_path / "web")) as one:
+        yield one
+
+
+def publish(git: HttpsSite, folder: Path, value: str, **more: bytes) -> None:
+    """Give the objects of all Bundles a value; ``more`` are files of Bundles in Git."""
+    archive = packed({"a.yaml": file_of("archive", value=value).encode()})
+    (folder / "web/web.tar.gz").write_bytes(archive)
+    files: dict[str, str | bytes | None] = {
+        "build/kustomization.yaml": "resources: [a.yaml]\n",
+        **{f"{name}/a.yaml": file_of(name, value=value) for name in ("git", "build")},
+        **{f"{name}/a.yaml": data for name, data in more.items()},
+    }
+    git.repository_of("web").commit(files)
+
+
+def follow(tenant: Tenant, git: HttpsSite, web: Site) -> None:
+    """Apply the Bundles, but the sealed one."""
+    git_credentials(tenant, git)
+    for name in ("git", "build"):
+        tenant.bundle(name, source=git_source(git, path=name), interval="1h")
+    tenant.bundle("archive", source=archive_source(tenant, web), interval="1h")
+
+
+def applied(tenant: Tenant, value: str, *names: str) -> None:
+    """Wait until the objects of Bundles have a value, and these are ready."""
+
+    def has_value(name: str) -> bool:
+        return tenant.exists(name) == [True] and tenant.value(name) == value
+
+    for name in names:
+        eventually(partial(has_value, name), f"{name} with the value {value}")
+        tenant.ready(name)
+
+
+def test_file_in_place_of_the_cache_is_an_error_of_the_bundle(
+    site: Plane,
+    new_tenant: Callable[[], Tenant],
+    git: HttpsSite,
+    web: Site,
+    private: Path,
+    tmp_path: Path,
+) -> None:
+    """What was in it is lost, so drift is not set back either; with a folder again, it goes on."""
+    tenant, names = new_tenant(), (*KEPT, "build")
+    git.repository()
+    publish(git, tmp_path, "1")
+    within = ("env", f"TMPDIR={private}")
+    arguments = ("--no-lease", *LOOPBACK)
+    with controller(site.kubeconfig, tmp_path / "log", *arguments, within=within) as running:
+        follow(tenant, git, web)
+        applied(tenant, "1", *names)
+        (folder,) = private.glob("applyprune-controller-*/sources")
+        folder.rename(private / "away")
+        folder.touch()
+        publish(git, tmp_path, "2")
+        for name in names:
+            message = tenant.failed(name, "FetchFailed")
+            assert "exists" in message or "directory" in message
+            assert tenant.value(name) == "1"
+        served(new_tenant(), running, "meanwhile")
+        folder.unlink()
+        applied(tenant, "2", *names)
+
+
+def unusable(tenant: Tenant, value: str, reconciled: str) -> None:
+    """Fail unless all Bundles say what is wrong, prune nothing, and revert what they can."""
+    for name in (*KEPT, *WRITTEN):
+        tenant.failed(name, "FetchFailed")
+        assert tenant.value(name) == value
+    for name in KEPT:
+        assert tenant.condition(name)[2].endswith("stays applied")
+        set_value(tenant, name, "theirs")
+        eventually(lambda: tenant.value(name) == value, "the drift is set back")  # noqa: B023
+    for name in WRITTEN:
+        tenant.reconciled(name, reconciled)
+        assert tenant.condition(name)[:2] == ("False", "FetchFailed")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Iterator[tuple[Path, Key]]:
+    """An OpenPGP key, and the home of gpg that has it."""
+    with gnupg_home(tmp_path / "gnupg") as home:
+        yield home, openpgp_key(home, "future-default")
+
+
+@pytest.mark.parametrize("proof", PROVED)
+def test_full_or_read_only_disk_is_an_error_of_the_bundle(
+    site: Plane,
+    new_tenant: Callable[[], Tenant],
+    components: Components,
+    git: HttpsSite,
+    web: Site,
+    key: tuple[Path, Key],
+    tmp_path: Path,
+    proof: bool,
+) -> None:
+    """And not of the controller: one that starts on a full disk removes what another has left."""
+    tenant, other = new_tenant(), new_tenant()
+    home, own = key
+
+    def change(value: str) -> None:
+        manifest = file_of("sealed", value=value)
+        sealed = encrypt(components, manifest, "--pgp", own.recipient, home=home)
+        publish(git, tmp_path, value, sealed=sealed)
+
+    git.repository()
+    change("1")
+    (tmp_path / "disk").mkdir()
+    arguments = ("--no-lease", *LOOPBACK)
+    with small_disk(tmp_path / "disk", SIZE, proof=proof) as disk:
+        path = f"PATH={components.sops.parent}:{os.environ['PATH']}"
+        within = (*disk.within, path)
+        with controller(site.kubeconfig, tmp_path / "first", *arguments, within=within) as first:
+            follow(tenant, git, web)
+            secret(tenant, "keys", own.secret)
+            decryption = {"provider": "sops", "secretRef": {"name": "keys"}}
+            source = git_source(git, path="sealed")
+            tenant.bundle("sealed", source=source, interval="1h", decryption=decryption)
+            applied(tenant, "1", *KEPT, *WRITTEN)
+            disk.fill()
+            change("2")
+            unusable(tenant, "1", "full")
+            served(other, first, "full")
+            kill_inside(first.process)
+        with controller(site.kubeconfig, tmp_path / "second", *arguments, within=within) as second:
+            applied(tenant, "2", *KEPT, *WRITTEN)
+            disk.free()
+            disk.forbid_writes()
+            change("3")
+            unusable(tenant, "2", "read-only")
+            served(other, second, "read-only")
+            disk.allow_writes()
+            applied(tenant, "3", *KEPT, *WRITTEN)
