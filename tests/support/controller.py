@@ -189,8 +189,8 @@ class Tenant:
         )
         return dict(self.get(name)["status"])
 
-    def applied(self, name: str, revision: str) -> dict[str, Any]:
-        """Wait until a Bundle is ready with a revision; return its status.
+    def applied(self, name: str, revision: str) -> None:
+        """Wait until a Bundle is ready with a revision.
 
         An object is changed before the status says so, and a Bundle is ready with the old revision.
         """
@@ -201,7 +201,6 @@ class Tenant:
             ),
             lambda: f"{name} at {revision}: {self.get(name).get('status')}",
         )
-        return dict(self.get(name)["status"])
 
     def failed(self, name: str, reason: str, **options: Any) -> str:
         """Wait until a Bundle is not ready for a reason; return the message."""

@@ -86,7 +86,7 @@ def begins_anew(live: LiveObject, revision: str) -> bool:
 
 
 def counts_before(live: LiveObject, revision: str) -> tuple[Count, ...]:
-    """Return the counts of a Bundle at the begin of a reconcile."""
+    """Return the counts of a Bundle at the beginning of a reconcile."""
     if begins_anew(live, revision):
         return ()
     return read_counts(status_of(live))

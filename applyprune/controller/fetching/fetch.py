@@ -50,6 +50,8 @@ _Contents: TypeAlias = dict[str, SourceContent | Problem]
 
 def fetch(task: FetchTask, cache: SourceCache) -> Fetched:
     """Look at a source, and put into the cache what of the task's paths is new."""
+    if not task.looks and all(task.paths.values()):
+        return Fetched(task.tip)
     # Both come from a worker of this controller.
     remote: RemoteSource = pickle.loads(task.remote)  # noqa: S301
     transport = replace(remote.transport, timeout=task.timeout)
@@ -149,8 +151,6 @@ def _archive(
     source: ArchiveSource, known: ArchiveVersion | None, task: FetchTask, cache: SourceCache
 ) -> Fetched:
     is_complete = all(task.paths.values())
-    if is_complete and not task.looks:
-        return Fetched(task.tip)
     version = check_archive(source, known if is_complete else None)
     if isinstance(version, Unchanged):
         return Fetched(task.tip)

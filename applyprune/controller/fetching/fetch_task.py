@@ -47,7 +47,7 @@ class SourceContent:
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """What is known of a Bundle's source at the begin of a reconcile."""
+    """What is known of a Bundle's source at the beginning of a reconcile."""
 
     check: str
     path: str

@@ -96,7 +96,7 @@ class OneReconcile:
     generation: int | None = None
     """The generation that it works on; None before it has read the Bundle."""
     newest: int = 0
-    """The newest generation that a watch has seen since the begin."""
+    """The newest generation that a watch has seen since the beginning."""
     run_result: RunResult = field(default_factory=RunResult)
     revision: str = ""
     answer: Answer = field(default_factory=lambda: Answer(None))

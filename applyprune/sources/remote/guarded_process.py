@@ -15,10 +15,11 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _STDERR = 16 * 1024
 _CHUNK = 64 * 1024
@@ -97,6 +98,11 @@ def run(
     TimeoutError, TooMuchOutput, and OSError if it cannot be started. In every case, its process
     group is killed before this function returns.
     """
+
+    def check(_data: bytes, size: int) -> None:
+        if size > max_output:
+            raise TooMuchOutput
+
     with subprocess.Popen(
         [*(limits or ProcessLimits()).command(), *command],
         stdin=subprocess.PIPE,
@@ -110,7 +116,7 @@ def run(
         bufsize=0,
     ) as process:
         try:
-            out, err = _exchange(process, stdin, deadline, max_output)
+            out, err = exchange(process, partial(_left, deadline), check, stdin)
             code = process.wait(_left(deadline))
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
@@ -121,10 +127,17 @@ def run(
     return Finished(code, out, err)
 
 
-def _exchange(
-    process: subprocess.Popen[bytes], stdin: bytes, deadline: float, max_output: int
+def exchange(
+    process: subprocess.Popen[bytes],
+    left: Callable[[], float],
+    check: Callable[[bytes, int], None],
+    stdin: bytes = b"",
 ) -> tuple[bytes, str]:
-    """Write the input while the output is read; return the output and the end of the errors."""
+    """Write the input while the output is read; return the output and the end of the errors.
+
+    ``left`` returns the seconds until the deadline, or raises. ``check`` gets each piece of the
+    output, with the size of all of it so far, and raises if that is too much.
+    """
     out, err, rest = bytearray(), b"", memoryview(stdin)
     with selectors.DefaultSelector() as waiting:
         if process.stdin is not None:
@@ -134,7 +147,7 @@ def _exchange(
             if stream is not None:
                 waiting.register(stream, selectors.EVENT_READ)
         while waiting.get_map():
-            for key, _ in waiting.select(_left(deadline)):
+            for key, _ in waiting.select(left()):
                 if key.fileobj is process.stdin:
                     rest = _written(key.fd, rest)
                     if not rest:
@@ -148,8 +161,7 @@ def _exchange(
                     err = (err + data)[-_STDERR:]
                 else:
                     out += data
-            if len(out) > max_output:
-                raise TooMuchOutput
+                    check(data, len(out))
     return bytes(out), err.decode("utf-8", "replace")
 
 

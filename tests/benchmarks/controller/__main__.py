@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import tempfile
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from applyprune import __version__
-from applyprune.localplane import API_SERVER_ONLY, ensure_built, progress_on, start
-from applyprune.output.terminal.table import table
+from applyprune.localplane import ensure_built, progress_on
 from tests.benchmarks.controller import jobs
-from tests.benchmarks.controller.site import Running, Site, site_on
+from tests.benchmarks.controller.report import report
+from tests.benchmarks.controller.site import Running, audited_site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from applyprune.localplane import Binaries
     from tests.benchmarks.controller.jobs import Figure
 
 JOBS = ("first", "unchanged", "drift", "many", "replicas")
@@ -63,7 +56,7 @@ def main(
     with tempfile.TemporaryDirectory(prefix="applyprune-bench-") as scratch:
         folder = Path(scratch)
         if {"first", "unchanged", "drift"} & set(names):
-            with _site(binaries, folder / "one") as site:
+            with audited_site(binaries, folder / "one") as site:
                 running = Running(site.plane, folder / "log", *controller_arguments)
                 teams = site.make_namespaces(namespaces)
                 goals = (SECONDS * bundles / 1000, MEMORY)
@@ -74,39 +67,17 @@ def main(
                     figures += jobs.drift(site, changes, rate)
                 running.stop()
         if "many" in names:
-            with _site(binaries, folder / "many") as site:
+            with audited_site(binaries, folder / "many") as site:
                 running = Running(site.plane, folder / "log", *controller_arguments)
                 teams = site.make_namespaces(namespaces)
                 goals = (1.1 * SECONDS * many_bundles / 1000, 500)
                 figures += jobs.first(site, running, many_bundles, teams, goals)
                 running.stop()
         if "replicas" in names:
-            with _site(binaries, folder / "replicas") as site:
+            with audited_site(binaries, folder / "replicas") as site:
                 teams = site.make_namespaces(namespaces)
                 figures += jobs.replicas(site, folder, replicated, teams, controller_arguments)
-    click.echo(
-        f"applyprune {__version__} (Python {platform.python_version()}); {os.cpu_count()} cores, "
-        f"{platform.system()} {platform.machine()}, load average {load:.1f} at the start\n"
-    )
-    click.echo(report(figures))
-    click.echo(f"\n{NOTES}")
-
-
-@contextmanager
-def _site(binaries: Binaries, folder: Path) -> Iterator[Site]:
-    spec = replace(API_SERVER_ONLY, audit=True)
-    with start(binaries, spec, folder) as plane, site_on(plane) as site:
-        yield site
-
-
-def report(figures: Sequence[Figure]) -> str:
-    """Return the table: a line for each figure."""
-    rows = [(one.job, one.what, one.value, one.target, _verdict(one.reached)) for one in figures]
-    return table(("JOB", "FIGURE", "VALUE", "TARGET", ""), rows)
-
-
-def _verdict(reached: bool | None) -> str:
-    return "" if reached is None else "reached" if reached else "MISSED"
+    click.echo(report(figures, load, NOTES))
 
 
 if __name__ == "__main__":

@@ -10,20 +10,21 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import urllib3
 
+from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.sources import read
 from tests.support.api import Api
 from tests.support.controller import BUNDLE_CRD, Tenant
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from applyprune.localplane import Plane
+    from applyprune.localplane import Binaries, Plane
 
 BUNDLES = "/apis/applyprune.dev/v1alpha1/bundles"
 OBJECTS = 4
@@ -136,16 +137,17 @@ class Site:
 
 
 @contextmanager
-def site_on(plane: Plane) -> Iterator[Site]:
-    """Install the CRD on a plane."""
-    api = Api(plane)
-    (crd,) = read([str(BUNDLE_CRD)])
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    status, reply = api("POST", path, crd.body)
-    assert status == 201, reply
-    eventually(lambda: api("GET", BUNDLES)[0] == 200, "the CRD")
-    yield Site(plane, api)
-    api.close()
+def audited_site(binaries: Binaries, folder: Path) -> Iterator[Site]:
+    """Start a plane with an audit log, and install the CRD on it."""
+    with start(binaries, replace(API_SERVER_ONLY, audit=True), folder) as plane:
+        api = Api(plane)
+        (crd,) = read([str(BUNDLE_CRD)])
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        status, reply = api("POST", path, crd.body)
+        assert status == 201, reply
+        eventually(lambda: api("GET", BUNDLES)[0] == 200, "the CRD")
+        yield Site(plane, api)
+        api.close()
 
 
 @contextmanager

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import tempfile
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from applyprune import __version__
-from applyprune.localplane import API_SERVER_ONLY, ensure_built, progress_on, start
-from tests.benchmarks.controller.__main__ import report
-from tests.benchmarks.controller.site import site_on
+from applyprune.localplane import ensure_built, progress_on
+from tests.benchmarks.controller.report import report
+from tests.benchmarks.controller.site import audited_site
 from tests.benchmarks.sources import bundle_jobs, fetch_jobs
 from tests.components import ensure_components
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from applyprune.localplane import Binaries
     from tests.benchmarks.controller.jobs import Figure
-    from tests.benchmarks.controller.site import Site
 
 JOBS = ("commit", "unchanged", "fetch", "artifact", "memory")
 NOTES = """\
@@ -66,7 +58,7 @@ def main(
         folder = Path(scratch)
         if {"commit", "unchanged"} & set(names):
             with (
-                _site(binaries, folder / "one") as site,
+                audited_site(binaries, folder / "one") as site,
                 bundle_jobs.monorepo(
                     site, folder, bundles, namespaces, interval, controller_arguments
                 ) as (followed, first),
@@ -80,28 +72,16 @@ def main(
             figures += fetch_jobs.fetch(folder / "fetch", files, rounds)
         if "artifact" in names:
             components = ensure_components(progress_on(sys.stderr))
-            with _site(binaries, folder / "artifact") as site:
+            with audited_site(binaries, folder / "artifact") as site:
                 figures += fetch_jobs.artifact(
                     site.plane, components, folder / "oci", objects, rounds
                 )
         if "memory" in names:
-            with _site(binaries, folder / "memory") as site:
+            with audited_site(binaries, folder / "memory") as site:
                 figures += bundle_jobs.memory(
                     site, folder / "large", repositories, size, controller_arguments
                 )
-    click.echo(
-        f"applyprune {__version__} (Python {platform.python_version()}); {os.cpu_count()} cores, "
-        f"{platform.system()} {platform.machine()}, load average {load:.1f} at the start\n"
-    )
-    click.echo(report(figures))
-    click.echo(f"\n{NOTES}")
-
-
-@contextmanager
-def _site(binaries: Binaries, folder: Path) -> Iterator[Site]:
-    spec = replace(API_SERVER_ONLY, audit=True)
-    with start(binaries, spec, folder) as plane, site_on(plane) as site:
-        yield site
+    click.echo(report(figures, load, NOTES))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def test_unchanged_archive_is_not_read_again(tenant: Tenant, web: Site, tmp_path
 def test_only_the_archive_with_the_digest_is_applied(
     tenant: Tenant, web: Site, tmp_path: Path
 ) -> None:
-    """Another one is refused from the begin, and later; the one before stays."""
+    """Another one is refused from the beginning, and later; the one before stays."""
     first = publish(tmp_path, "a")
     wrong = archive_source(tenant, web, digest=f"sha256:{'0' * 64}")
     tenant.bundle("web", source=wrong, interval="1h")

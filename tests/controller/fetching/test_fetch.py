@@ -22,7 +22,7 @@ from applyprune.sources.remote.source_credentials import Credentials
 from tests.support import tls_site
 from tests.support.archives import packed
 from tests.support.git_servers import HttpsSite, git_site
-from tests.support.registries import Registry, password_registry
+from tests.support.registries import Registry
 from tests.support.signers import SshSigner
 from tests.support.signing import Signer
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tests.components import Components
 
 SECRET = bytes(32)
 FILES = {"web/a.yaml": "a: 1", "api/b.yaml": "b: 1"}
@@ -41,15 +40,6 @@ def site(tmp_path: Path) -> Iterator[HttpsSite]:
     """A Git server."""
     with git_site(tmp_path / "site") as one:
         yield one
-
-
-@pytest.fixture(scope="module")
-def registry(
-    components: Components, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Registry]:
-    """A registry that wants a password."""
-    with password_registry(components, tmp_path_factory.mktemp("registry")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from applyprune.sources.oci.push import push
 from tests.support.artifacts import source_of
-from tests.support.registries import Registry, password_registry, token_registry
+from tests.support.registries import Registry, token_registry
 from tests.support.registry_client import BASIC, Client
 from tests.support.remote_bundles import file_of, registry_source, secret, stays
 from tests.support.signed_artifacts import attach
 from tests.support.signing import signer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.components import Components
     from tests.support.controller import Tenant
-
-
-@pytest.fixture(scope="module")
-def registry(
-    components: Components, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Registry]:
-    """A registry that wants a password; each test names an artifact of its own there."""
-    with password_registry(components, tmp_path_factory.mktemp("registry")) as one:
-        yield one
 
 
 def publish(registry: Registry, tag: str, *names: str, value: str = "1") -> str:

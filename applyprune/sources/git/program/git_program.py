@@ -8,19 +8,19 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import selectors
 import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from applyprune.sources.git.program.git_messages import failure
 from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
-from applyprune.sources.remote.guarded_process import ProcessLimits
+from applyprune.sources.remote.guarded_process import ProcessLimits, exchange
 from applyprune.sources.remote.process_guard import ProcessGuard
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ Settings: TypeAlias = Sequence[tuple[str, str]]
 
 MEMORY = 2**30
 """Bytes of address space for one process."""
-_STDERR = 16 * 1024
-_CHUNK = 64 * 1024
 _OUTPUT = 64 * 2**20
 _FILES = 256
 # Nothing of a repository or of its server makes git run a program, or speak to another server.
@@ -220,30 +218,23 @@ class GitProgram:
     def _read(
         self, process: subprocess.Popen[bytes], limit: int, records: tuple[bytes, int] | None
     ) -> tuple[bytes, str]:
-        out, err, count = bytearray(), b"", 0
-        with selectors.DefaultSelector() as waiting:
-            for stream in (process.stdout, process.stderr):
-                if stream is not None:
-                    waiting.register(stream, selectors.EVENT_READ)
-            while waiting.get_map():
-                for key, _ in waiting.select(self.deadline.left(self.where)):
-                    data = os.read(key.fd, _CHUNK)
-                    if not data:
-                        waiting.unregister(key.fileobj)
-                    elif key.fileobj is process.stderr:
-                        err = (err + data)[-_STDERR:]
-                    else:
-                        out += data
-                        count += data.count(records[0]) if records else 0
-                if len(out) > limit:
-                    raise SourceTooLarge(
-                        f"the source is larger than {limit // 2**20} MiB", location=self.where
-                    )
-                if records and count > records[1]:
-                    raise SourceTooLarge(
-                        f"the source has more than {records[1]} entries", location=self.where
-                    )
-        return bytes(out), err.decode("utf-8", "replace")
+        count = 0
+
+        def check(data: bytes, size: int) -> None:
+            nonlocal count
+            if size > limit:
+                raise SourceTooLarge(
+                    f"the source is larger than {limit // 2**20} MiB", location=self.where
+                )
+            if records is None:
+                return
+            count += data.count(records[0])
+            if count > records[1]:
+                raise SourceTooLarge(
+                    f"the source has more than {records[1]} entries", location=self.where
+                )
+
+        return exchange(process, partial(self.deadline.left, self.where), check)
 
     def _environ(self, around: Surroundings, repository: Path | None) -> dict[str, str]:
         settings = (*_SETTINGS, *around.settings)
