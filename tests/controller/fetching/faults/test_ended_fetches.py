@@ -12,7 +12,7 @@ import pytest
 from tests.support import tls_site
 from tests.support.archives import packed
 from tests.support.controller import controller, served
-from tests.support.processes import has_started, is_running
+from tests.support.processes import family, is_running, name_of
 from tests.support.remote_bundles import (
     LOOPBACK,
     archive_source,
@@ -93,9 +93,13 @@ def test_fetch_that_needs_too_much_memory_is_ended(
     assert tenant.value("a") == "3"
 
 
-def fetching(running: Controller) -> list[int]:
-    """Return the workers that have started a git."""
-    return [one for one in running.workers() if has_started(one, "git ")]
+def fetching(running: Controller, git: HttpsSite) -> list[int]:
+    """Return the workers of which a git asks this server: Bundles of other tests have theirs."""
+    return [
+        worker
+        for worker in running.workers()
+        if any(git.base in name_of(one) for one in family(worker))
+    ]
 
 
 def test_killed_fetch_is_tried_again(
@@ -113,7 +117,7 @@ def test_killed_fetch_is_tried_again(
     git.hold = threading.Event()
     second = repository.commit({"web/a.yaml": file_of("a", value="2")})
     for _ in range(LASTING):
-        (worker,) = eventually(lambda: fetching(running), "a fetch")
+        (worker,) = eventually(lambda: fetching(running, git), "a fetch")
         os.kill(worker, signal.SIGKILL)
         eventually(lambda: not is_running(worker), "its end")  # noqa: B023
     message = tenant.failed("web", "FetchFailed")

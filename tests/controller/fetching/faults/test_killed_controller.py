@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,8 @@ def of_applyprune(private: Path) -> list[Path]:
 
 def left_in(folder: Path) -> list[str]:
     """Return the names of private folders and of unfinished files in a cache folder."""
-    names = [path.name for path in folder.rglob("*")]
+    # It is removed meanwhile, which rglob does not bear.
+    names = [name for _, *found in os.walk(folder) for one in found for name in one]
     return [name for name in names if name.startswith(("applyprune-", "tmp_", "."))]
 
 

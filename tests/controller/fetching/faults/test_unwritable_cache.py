@@ -21,7 +21,7 @@ from tests.support.remote_bundles import (
     secret,
     set_value,
 )
-from tests.support.small_disk import small_disk
+from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.tls_site import Site, files_of
 from tests.support.tls_site import site as tls_site
 from tests.support.waiting import eventually
@@ -40,9 +40,11 @@ KEPT = ("git", "archive")
 """The Bundles whose content the cache has as it is applied."""
 WRITTEN = ("build", "sealed")
 """Those that need to write for each reconcile: a build, and a ring of OpenPGP keys."""
-SIZE = "16m"
-LEFT = 4 * 2**20
-"""Bytes that a killed controller leaves beside its cache."""
+SIZE = "64m"
+LEFT = 32 * 2**20
+"""Bytes that a killed controller leaves beside its cache, as of a fetch that was killed."""
+LARGE = 2**20
+"""Bytes beside the manifests of each source: more than what becomes free on a disk that is full."""
 
 
 @pytest.fixture
@@ -55,12 +57,14 @@ def web(tmp_path: Path) -> Iterator[Site]:
 
 def publish(git: HttpsSite, folder: Path, value: str, **more: bytes) -> None:
     """Give the objects of all Bundles a value; ``more`` are files of Bundles in Git."""
-    archive = packed({"a.yaml": file_of("archive", value=value).encode()})
+    manifest = file_of("archive", value=value).encode()
+    archive = packed({"a.yaml": manifest, "notes.txt": os.urandom(LARGE)})
     (folder / "web/web.tar.gz").write_bytes(archive)
     files: dict[str, str | bytes | None] = {
         "build/kustomization.yaml": "resources: [a.yaml]\n",
         **{f"{name}/a.yaml": file_of(name, value=value) for name in ("git", "build")},
         **{f"{name}/a.yaml": data for name, data in more.items()},
+        **{f"{name}/notes.txt": os.urandom(LARGE) for name in ("git", "build", *more)},
     }
     git.repository_of("web").commit(files)
 
@@ -135,7 +139,13 @@ def key(tmp_path: Path) -> Iterator[tuple[Path, Key]]:
         yield home, openpgp_key(home, "future-default")
 
 
-@pytest.mark.parametrize("proof", PROVED)
+@pytest.fixture(params=PROVED)
+def disk(request: pytest.FixtureRequest, private: Path) -> Iterator[SmallDisk]:
+    """The only disk that a controller can write."""
+    with small_disk(private, SIZE, proof=request.param) as one:
+        yield one
+
+
 def test_full_or_read_only_disk_is_an_error_of_the_bundle(
     site: Plane,
     new_tenant: Callable[[], Tenant],
@@ -143,8 +153,8 @@ def test_full_or_read_only_disk_is_an_error_of_the_bundle(
     git: HttpsSite,
     web: Site,
     key: tuple[Path, Key],
+    disk: SmallDisk,
     tmp_path: Path,
-    proof: bool,
 ) -> None:
     """And not of the controller: one that starts on a full disk removes what another has left."""
     tenant, other = new_tenant(), new_tenant()
@@ -157,33 +167,29 @@ def test_full_or_read_only_disk_is_an_error_of_the_bundle(
 
     git.repository()
     change("1")
-    (tmp_path / "disk").mkdir()
     arguments = ("--no-lease", *LOOPBACK)
-    with small_disk(tmp_path / "disk", SIZE, proof=proof) as disk:
-        path = f"PATH={components.sops.parent}:{os.environ['PATH']}"
-        within = (*disk.within, path)
-        with controller(site.kubeconfig, tmp_path / "first", *arguments, within=within) as first:
-            follow(tenant, git, web)
-            secret(tenant, "keys", own.secret)
-            decryption = {"provider": "sops", "secretRef": {"name": "keys"}}
-            source = git_source(git, path="sealed")
-            tenant.bundle("sealed", source=source, interval="1h", decryption=decryption)
-            applied(tenant, "1", *KEPT, *WRITTEN)
-            # As of a fetch that was killed. Without it, what the next one may free is just what it
-            # needs, and sometimes less: a fetch needs more than what it leaves.
-            (left,) = disk.seen.glob("applyprune-controller-*")
-            (left / "left").write_bytes(bytes(LEFT))
-            disk.fill()
-            change("2")
-            unusable(tenant, "1", "full")
-            served(other, first, "full")
-            kill_inside(first.process)
-        with controller(site.kubeconfig, tmp_path / "second", *arguments, within=within) as second:
-            applied(tenant, "2", *KEPT, *WRITTEN)
-            disk.free()
-            disk.forbid_writes()
-            change("3")
-            unusable(tenant, "2", "read-only")
-            served(other, second, "read-only")
-            disk.allow_writes()
-            applied(tenant, "3", *KEPT, *WRITTEN)
+    path = f"PATH={components.sops.parent}:{os.environ['PATH']}"
+    within = (*disk.within, path)
+    with controller(site.kubeconfig, tmp_path / "first", *arguments, within=within) as first:
+        follow(tenant, git, web)
+        secret(tenant, "keys", own.secret)
+        decryption = {"provider": "sops", "secretRef": {"name": "keys"}}
+        source = git_source(git, path="sealed")
+        tenant.bundle("sealed", source=source, interval="1h", decryption=decryption)
+        applied(tenant, "1", *KEPT, *WRITTEN)
+        (left,) = disk.seen.glob("applyprune-controller-*")
+        (left / "left").write_bytes(bytes(LEFT))
+        disk.fill()
+        change("2")
+        unusable(tenant, "1", "full")
+        served(other, first, "full")
+        kill_inside(first.process)
+    with controller(site.kubeconfig, tmp_path / "second", *arguments, within=within) as second:
+        applied(tenant, "2", *KEPT, *WRITTEN)
+        disk.free()
+        disk.forbid_writes()
+        change("3")
+        unusable(tenant, "2", "read-only")
+        served(other, second, "read-only")
+        disk.allow_writes()
+        applied(tenant, "3", *KEPT, *WRITTEN)
