@@ -47,19 +47,23 @@ def clock_name(platform: str) -> str:
     }.get(platform, "")
 
 
-def _boot_clock(name: str) -> Callable[[], float]:
-    if name == TICK_COUNT:
-        import ctypes  # noqa: PLC0415 -- only there
+if sys.platform == "win32":
+    import ctypes
 
-        ticks = getattr(ctypes, "windll").kernel32.GetTickCount64  # noqa: B009 -- only there
+    def _boot_clock() -> Callable[[], float]:
+        ticks = ctypes.windll.kernel32.GetTickCount64
         ticks.restype = ctypes.c_ulonglong
         return lambda: float(ticks()) / 1000.0
-    if (number := getattr(time, name, None)) is not None:
-        return lambda: time.clock_gettime(number)
-    return time.monotonic
+
+else:
+
+    def _boot_clock() -> Callable[[], float]:
+        if (number := getattr(time, clock_name(sys.platform), None)) is not None:
+            return lambda: time.clock_gettime(number)
+        return time.monotonic
 
 
-boot_time = _boot_clock(clock_name(sys.platform))
+boot_time = _boot_clock()
 """Return the seconds on the clock that counts sleep."""
 
 

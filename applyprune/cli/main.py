@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
@@ -172,7 +172,18 @@ def main() -> NoReturn:
     if sys.stdout is None or sys.stderr is None:  # closed by the parent process
         null = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
         sys.stdout, sys.stderr = sys.stdout or null, sys.stderr or null
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A stream with few characters must not end a run.
+            stream.reconfigure(encoding=_encoding(stream), errors="backslashreplace")
     sys.exit(exit_code_of(_code))
+
+
+def _encoding(stream: TextIOWrapper) -> str | None:
+    """Return the encoding that a stream must get; None to leave its own."""
+    # Files and pipes of Windows would get that of the region: YAML and JSON are UTF-8 everywhere.
+    is_regional = sys.platform == "win32" and not stream.isatty()
+    return "utf-8" if is_regional and "PYTHONIOENCODING" not in os.environ else None
 
 
 def _code() -> int:

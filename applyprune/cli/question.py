@@ -14,9 +14,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from applyprune.errors import Declined, Interrupted, UsageError
+from applyprune.system.own_terminal import drop_typed, open_standard_input, open_terminal
+from applyprune.system.stop_signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import RawIOBase
     from types import FrameType
 
     from applyprune.output.terminal.terminal import Terminal
@@ -49,21 +52,23 @@ def ask(
     Raises Interrupted after Ctrl-C, and UsageError if an answer to ``action`` cannot be read.
     ``written`` says what was changed before; empty if nothing was.
     """
-    with _answers(action, stdin_is_input=stdin_is_input) as descriptor, _interruptible(written):
-        _drop_typed_ahead(descriptor)
+    with _answers(action, stdin_is_input=stdin_is_input) as answers, _interruptible(written):
+        # It answers something else.
+        with suppress(OSError):
+            drop_typed(answers)
         try:
-            while not _is_yes(_line(terminal, descriptor, question), written):
+            while not _is_yes(_line(terminal, answers, question), written):
                 terminal.err("Answer y or n.")
         except Interrupted:
             terminal.err("")  # the cursor is still behind the question
             raise
 
 
-def _line(terminal: Terminal, descriptor: int, question: str) -> str:
+def _line(terminal: Terminal, answers: RawIOBase, question: str) -> str:
     """Ask, and return the line of the answer; empty at the end of the terminal."""
     terminal.prompt(f"{question} [y/N] ")
     try:
-        line = os.read(descriptor, _LONGEST)
+        line = answers.read(_LONGEST) or b""
     except OSError:  # the terminal is gone
         line = b""
     if not line:
@@ -80,19 +85,14 @@ def _is_yes(line: str, written: str) -> bool:
 
 
 @contextmanager
-def _answers(action: str, *, stdin_is_input: bool) -> Iterator[int]:
-    """Yield the descriptor to read an answer from."""
-    if not stdin_is_input:
-        yield sys.stdin.fileno()
-        return
+def _answers(action: str, *, stdin_is_input: bool) -> Iterator[RawIOBase]:
+    """Yield what to read an answer from."""
     try:
-        descriptor = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+        answers = open_terminal() if stdin_is_input else open_standard_input()
     except OSError:
         raise unconfirmed(action) from None
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    with answers:
+        yield answers
 
 
 @contextmanager
@@ -103,20 +103,9 @@ def _interruptible(written: str) -> Iterator[None]:
         del frame
         raise Interrupted(number, is_unchanged=not written)
 
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _drop_typed_ahead(descriptor: int) -> None:
-    """Drop what was typed before the question: it answers something else."""
-    with suppress(ImportError, OSError):
-        import termios
-
-        with suppress(termios.error):
-            termios.tcflush(descriptor, termios.TCIFLUSH)

@@ -16,6 +16,7 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
 from applyprune.sources.plan_files import read_plan
+from applyprune.system.stop_signals import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -72,7 +73,7 @@ class Session:
 
 @contextmanager
 def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:
-    """Yield what a run needs; meanwhile SIGINT and SIGTERM request its cancellation."""
+    """Yield what a run needs; meanwhile a signal to stop requests its cancellation."""
     with connection_to(cluster_target) as cluster, cancel_on_signals(cluster_target) as stop:
         yield Session(cluster, stop)
 
@@ -132,7 +133,7 @@ def run_set(
 
 @contextmanager
 def cancel_on_signals(cluster_target: ClusterTarget) -> Iterator[Cancellation]:
-    """Yield a cancellation: the first SIGINT or SIGTERM requests it, the second exits at once."""
+    """Yield a cancellation: the first signal to stop requests it, the second exits at once."""
     stop = Cancellation()
 
     def on_signal(number: int, frame: FrameType | None) -> None:
@@ -146,9 +147,7 @@ def cancel_on_signals(cluster_target: ClusterTarget) -> Iterator[Cancellation]:
         if again:
             os._exit(128 + number)
 
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
     try:
         yield stop
     finally:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 
 from applyprune.cluster.object_requests import JSON, for_document
+from applyprune.system.files.replace_file import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,7 +85,7 @@ class _Kept:
             with tempfile.NamedTemporaryFile(dir=self._file.parent, delete=False) as fresh:
                 unless_moved.callback(Path(fresh.name).unlink)
                 fresh.write(text.encode())
-            Path(fresh.name).replace(self._file)
+            replace_file(Path(fresh.name), self._file)
             unless_moved.pop_all()
 
 

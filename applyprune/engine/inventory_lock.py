@@ -10,9 +10,7 @@ must be renewed first.
 
 from __future__ import annotations
 
-import getpass
 import math
-import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +38,7 @@ from applyprune.model.options import Mode, Options
 from applyprune.model.text.display import visible
 from applyprune.planning.inventory.held import held_inventory
 from applyprune.planning.inventory.locked import locked_error
+from applyprune.system.user_name import user_name
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
@@ -386,15 +385,8 @@ def new_holder(run: str, *, lease: float, who: str = "", process: str = "") -> L
     """
     return LockHolder(
         run=run,
-        who=visible(who or f"{_user()}@{platform.node()}")[:_LONGEST_WHO],
+        who=visible(who or f"{user_name()}@{platform.node()}")[:_LONGEST_WHO],
         host=host_id(),
         process=process,
         lease=valid_lease(lease),
     )
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        return str(os.getuid())

@@ -16,6 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from applyprune.system.files.open_files import (
+    NO_LINKS,
+    NO_WAITING,
+    device_number,
+    is_own,
+    try_lock,
+)
+
 _FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked
 _PROC = Path("/proc")
 _NAME = re.compile(r"applyprune-[0-9a-f]{32}")
@@ -39,7 +47,6 @@ def create_file() -> LockFile | None:
     """Create a file and lock it; None if there is no place where it would prove anything."""
     if not _is_memory(_FOLDER):  # guard: memory-only
         return None
-    import fcntl  # noqa: PLC0415 -- Windows has none, and no such folder
 
     name = f"applyprune-{secrets.token_hex(16)}"
     try:
@@ -47,8 +54,10 @@ def create_file() -> LockFile | None:
     except OSError:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_ours = try_lock(handle)
     except OSError:
+        is_ours = False
+    if not is_ours:
         os.close(handle)
         remove_file(name)
         return None
@@ -69,20 +78,19 @@ def has_ended(host: str, name: str) -> bool:
     """
     if not host or host != host_id() or not _NAME.fullmatch(name):
         return False
-    import fcntl  # noqa: PLC0415 -- Windows has none, and no boot id
-
     try:
-        handle = os.open(_FOLDER / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(_FOLDER / name, os.O_RDONLY | NO_LINKS | NO_WAITING)
     except OSError:
         return False  # on another machine, or in another container
     try:
         found = os.fstat(handle)
-        ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()  # guard: own-lock-file
+        ours = stat.S_ISREG(found.st_mode) and is_own(found)  # guard: own-lock-file
         if not ours or not _is_memory(_FOLDER):
             return False
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # guard: seen-to-end
+        if not try_lock(handle, is_shared=True):  # guard: seen-to-end
+            return False  # the run works
     except OSError:
-        return False  # it is locked: the run works
+        return False
     finally:
         os.close(handle)
     return True
@@ -99,11 +107,10 @@ def host_id() -> str:
 def _is_memory(folder: Path) -> bool:
     """Return whether a folder is in this machine's memory only, by the list of mounts."""
     try:
-        device = folder.stat().st_dev
+        number = device_number(folder.stat())
         mounts = (_PROC / "self/mountinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    number = f"{os.major(device)}:{os.minor(device)}"
     for line in mounts.splitlines():
         mount, _, source = line.partition(" - ")
         if mount.split()[2:3] == [number]:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT = 5.0
 # Name resolution and the attempts at all addresses of a name, together.
 NAMED_CONNECT_TIMEOUT = 10.0
-# Seconds between two calls of ``stop``.
+# Seconds between two calls of ``stop``, and between two chances for Ctrl-C on Windows, which ends
+# no wait early.
 TICK = 0.25
 # Seconds of silence, seconds between probes, and how many unanswered probes mean a dead peer.
 KEEPALIVE = (15, 15, 3)
@@ -92,9 +93,7 @@ class Try:
 
     def next_wait(self) -> float:
         """Return how long to wait before the next check; raises Stopped or TimeoutError."""
-        if self.stop is None:
-            return self.seconds_left()
-        if self.stop():
+        if self.stop is not None and self.stop():
             raise Stopped
         return min(TICK, self.seconds_left())
 

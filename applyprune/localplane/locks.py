@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from applyprune.system.files import open_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,10 +21,8 @@ def try_lock(path: Path) -> int | None:
     inherited the descriptor has closed it.
     """
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if not open_files.try_lock(descriptor):
             os.close(descriptor)
             return None
         # The previous holder may have removed the file in between: that lock would be useless.
@@ -38,16 +37,12 @@ def try_lock(path: Path) -> int | None:
 def is_locked(path: Path) -> bool:
     """Return whether a living process holds the lock."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return False
     try:
         # A shared lock: two processes that only check do not see each other.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
-        return False
+        return not open_files.try_lock(descriptor, is_shared=True)
     finally:
         os.close(descriptor)
 

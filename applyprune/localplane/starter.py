@@ -20,6 +20,8 @@ from applyprune.localplane.locks import is_locked, try_lock
 from applyprune.localplane.plane import Plane, plane_in
 from applyprune.localplane.program.step_progress import Silence
 from applyprune.localplane.state import read_state
+from applyprune.localplane.supported import require_supported_system
+from applyprune.system.processes import kill
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,6 +90,7 @@ def start(
     not become ready (then the folder keeps the logs), and UsageError for a folder with other
     content. After an interruption, nothing is left.
     """
+    require_supported_system()
     progress = progress or Silence()
     folder = folder.absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -158,7 +161,7 @@ def stop_plane(folder: Path) -> None:
                     hint=f"Find it with `lsof {layout.lock}`.",
                 )
             with suppress(ProcessLookupError):
-                os.kill(signalled, signal.SIGKILL)
+                kill(signalled)
         time.sleep(0.05)
     remove_folder(folder)
 

@@ -146,8 +146,9 @@ class Supervisor:
 
         signal.signal(signal.SIGTERM, ask_to_stop)
         signal.signal(signal.SIGINT, ask_to_stop)
-        # Without a handler the signal wakes nothing; ``_pause`` does the work.
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        if sys.platform != "win32":  # where no plane is started
+            # Without a handler the signal wakes nothing; ``_pause`` does the work.
+            signal.signal(signal.SIGCHLD, lambda *_: None)
 
     # -- starting
 
@@ -161,7 +162,8 @@ class Supervisor:
         # Bound but not listening: this reserves the port until the API server shares it, so that
         # no other process can get it in between.
         with socket.socket() as reserved:
-            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if sys.platform != "win32":
+                reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             reserved.bind(("127.0.0.1", 0))
             port = reserved.getsockname()[1]
             server = f"https://127.0.0.1:{port}"

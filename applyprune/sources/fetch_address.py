@@ -73,6 +73,13 @@ def _fetch_artifact(address: OciAddress) -> FileTree:
 
 
 def _fetch_git(address: GitAddress) -> FileTree:
+    from applyprune.system.posix_only import require_posix
+
+    require_posix(
+        "a Git repository cannot be read",
+        reason="git is run with limits that Windows does not have",
+        hint="Clone it and give -f the folder, publish it with `applyprune push`, or use WSL.",
+    )
     from applyprune.sources.git.fetch_git import fetch_git
     from applyprune.sources.git.git_source import GitSource
     from applyprune.sources.remote.process_guard import ProcessGuard

@@ -13,24 +13,23 @@ import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
 
+from applyprune.system.files.path_parts import IGNORES_CASE, split_path
+
 _MAGIC = re.compile(r"[*?[]")
+_FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
 _ANY_DEPTH = "**"
 
 
 def is_pattern(path: str) -> bool:
     """Return whether a path has ``*``, ``?`` or ``[``, and no file has exactly that name."""
-    return _MAGIC.search(path) is not None and not os.path.lexists(path)
+    _, parts = split_path(path)
+    return any(map(_MAGIC.search, parts)) and not os.path.lexists(path)
 
 
 def expand(pattern: str) -> list[str]:
     """Return the paths that match, sorted; raises OSError for a folder that cannot be read."""
-    root, parts = _split(pattern)
+    root, parts = split_path(pattern)
     return sorted(dict.fromkeys(_matches(root, parts, frozenset())))
-
-
-def _split(pattern: str) -> tuple[str, Sequence[str]]:
-    root = "/" if pattern.startswith("/") else ""
-    return root, [part for part in pattern.split("/") if part]
 
 
 def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
@@ -46,7 +45,7 @@ def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterat
         if _is_there(folder, path):
             yield from _matches(path, rest, above)
     else:
-        fits = re.compile(translate(part)).match
+        fits = re.compile(translate(part), _FLAGS).match
         for name in _names(folder):
             if fits(name) and (part.startswith(".") or not name.startswith(".")):
                 yield from _matches(_join(folder, name), rest, above)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 TIMEOUT = 60.0
 """Seconds for one URL in total: DNS, redirects, and the last byte of a slow server."""
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# One letter is a drive of Windows.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _NOT_FOR_ALL = frozenset({401, 403, 404, 407})
 _PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
 _INSTEAD = {

@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +20,7 @@ from applyprune.model.json_access import one_line
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.source import Source, shown_path, too_much
+from applyprune.system.processes import GROUP_FLAGS, kill_group, wait_for
 
 if TYPE_CHECKING:
     Warn = Callable[[Problem], None]
@@ -42,6 +41,8 @@ _QUOTED = re.compile(
     r'|(?<=source ")[^"]*(?=" key name or file path)',
     re.DOTALL,
 )
+# One letter is a drive of Windows.
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PREFIX = re.compile(r'\A(?:Error: |error: |.*?"command failed" err=)')
 
 
@@ -127,7 +128,7 @@ def build_folder(
 
 def _check(folder: str) -> None:
     where = Origin(shown_path(folder))
-    if "://" in folder:
+    if _URL.match(folder):
         raise InputError(
             "-k needs a folder, or the address of one",
             location=where,
@@ -146,11 +147,13 @@ def no_kustomization(where: Origin) -> InputError:
 
 
 def _command(folder: str, shown: str) -> Sequence[str]:
+    from applyprune.system.programs import find_program
+
     # An absolute path: kustomize treats some relative paths as the address of a repository.
     path = os.path.abspath(folder)  # noqa: PTH100 -- links in it stay as they are
-    if program := shutil.which("kustomize"):
+    if program := find_program("kustomize", os.environ):
         return (program, "build", path)
-    if program := shutil.which("kubectl"):
+    if program := find_program("kubectl", os.environ):
         return (program, "kustomize", path)
     raise InputError(
         "kustomize or kubectl is needed to build a kustomization, and neither is installed",
@@ -174,6 +177,7 @@ def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, by
             stderr=subprocess.PIPE,
             # In a session of its own it cannot prompt on the terminal, and git is killed with it.
             start_new_session=True,
+            creationflags=GROUP_FLAGS,
             env={**environ, "GIT_TERMINAL_PROMPT": "0"},
         ) as process,
         ThreadPoolExecutor(2) as readers,
@@ -183,7 +187,7 @@ def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, by
         out = readers.submit(_first, process, limit + 1)
         err = readers.submit(_last, process.stderr)
         try:
-            process.wait(TIMEOUT)
+            wait_for(process, TIMEOUT)
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         finally:
@@ -212,7 +216,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     # Not after it was waited for: another process may have its pid by then.
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
 
 
 def _message(err: str) -> str:

@@ -11,6 +11,8 @@ from pathlib import Path
 from applyprune.errors import UsageError
 from applyprune.planning.approval.plan_file import LARGEST, PlanFile, decode, encode, is_plan_file
 from applyprune.sources.source import shown_path
+from applyprune.system.files.open_files import NO_WAITING
+from applyprune.system.files.replace_file import replace_file
 
 _MIB = 1024 * 1024
 _ENOUGH = 100
@@ -62,7 +64,7 @@ def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
                 fresh.write(encode(file))
                 fresh.flush()
                 os.fsync(fresh.fileno())
-            Path(fresh.name).replace(target)
+            replace_file(Path(fresh.name), target)
             unless_moved.pop_all()
     except OSError as error:
         raise _unwritable(path, _reason(error)) from None
@@ -95,7 +97,7 @@ def _may_be_replaced(target: Path) -> bool:
 
 def _without_waiting(path: str, flags: int) -> int:
     # Otherwise the open of a pipe waits for its writer.
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | NO_WAITING)
 
 
 def _reason(error: Exception) -> str:

@@ -164,6 +164,7 @@ SIBLINGS: Mapping[str, set[str]] = {
     "localplane.program": {
         "localplane.folders",
         "localplane.locks",
+        "localplane.supported",
     },
     "output.formats": {"output.collector", "output.printers", "output.text", "output.wire_names"},
     "model.plan_values": {"model.identity"},

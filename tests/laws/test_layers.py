@@ -26,20 +26,23 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "clock": frozenset(),
     "model": frozenset(),
     "errors": frozenset({"model"}),
+    # What the operating systems have in different ways.
+    "system": frozenset({"errors"}),
     "planning": frozenset({"model", "errors"}),
-    "engine": CORE | {"clock"},
+    "engine": CORE | {"clock", "system"},
     "http": frozenset({"model", "errors", "clock"}),
     # These three sit beside the engine; `api` and the controller put them together with it.
-    "sources": CORE | {"http"},
-    "cluster": CORE | {"http", "clock"},
+    "sources": CORE | {"http", "system"},
+    "cluster": CORE | {"http", "clock", "system"},
     "output": CORE,
-    "localplane": frozenset({"model", "errors"}),
-    "controller": CORE | {"engine", "sources", "cluster", "clock"},
+    "localplane": frozenset({"model", "errors", "system"}),
+    "controller": CORE | {"engine", "sources", "cluster", "clock", "system"},
     "api": CORE | {"engine", "sources", "cluster", "output"},
-    "cli": CORE | {"api", "engine", "sources", "cluster", "output", "localplane", "controller"},
+    "cli": CORE
+    | {"api", "engine", "sources", "cluster", "output", "localplane", "controller", "system"},
 }
 """What each layer may import beside itself and ``_version``, which is a constant."""
-STANDARD_LIBRARY_ONLY = ("_version", "clock", "model", "errors", "planning", "engine")
+STANDARD_LIBRARY_ONLY = ("_version", "clock", "model", "errors", "system", "planning", "engine")
 DRAWERS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 LONGEST = 400
 HEAVY = ("kubernetes", "ruamel", "deepdiff", "urllib3")

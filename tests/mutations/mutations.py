@@ -1177,8 +1177,8 @@ MUTATIONS = (
     Mutation(
         "what sees that a run has ended",
         ("seen-to-end",),
-        LINE,
-        "pass",
+        "if .*:",
+        "if False:",
         f"{_INVENTORY}test_ended_run.py::test_own_run_is_not_taken_for_ended",
     ),
     Mutation(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 import venv
 from pathlib import Path
@@ -15,35 +12,14 @@ import pytest
 
 from applyprune import __version__
 from applyprune.localplane.program.build import module_digest
+from tests.support.installing import run
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries
 
 ROOT = Path(__file__).parents[2]
-OFFLINE = re.compile(r"NewConnectionError|NameResolutionError|Network is unreachable|ProxyError")
 
 pytestmark = pytest.mark.installs
-
-
-def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command away from the checkout's modules; the test is skipped without an index."""
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    reply = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
-    if reply.returncode != 0 and OFFLINE.search(reply.stderr):
-        pytest.skip("the package index cannot be reached")
-    assert reply.returncode == 0, f"{reply.stdout}\n{reply.stderr}"
-    return reply
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from this checkout."""
-    folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT, cwd=folder)
-    (built,) = folder.glob("*.whl")
-    return built
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.linux import pidfd_open
 from tests.support.processes import family
 from tests.support.waiting import eventually
 
@@ -83,7 +84,7 @@ def kill_inside(process: subprocess.Popen[str]) -> None:
         process.kill()
         process.wait(60)
         return
-    ended = os.pidfd_open(pid)
+    ended = pidfd_open(pid)
     try:
         process.kill()  # unshare takes it along
         process.wait(60)

@@ -26,6 +26,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from tests.support.linux import pidfd_open
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -135,7 +137,7 @@ def serve(control: int) -> None:
                 if pid == 0:
                     break
                 os.write(status, b"%d\n" % pid)
-                running[os.pidfd_open(pid)] = pid, status
+                running[pidfd_open(pid)] = pid, status
                 for stream in streams:
                     os.close(stream)
     _become(json.loads(raw), streams)

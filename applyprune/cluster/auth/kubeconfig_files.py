@@ -17,6 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scanner import ScannerError
 
 from applyprune.errors import AccessError
+from applyprune.system.files.home_folders import in_home
 
 T = TypeVar("T")
 
@@ -112,8 +113,8 @@ def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, 
         # Even if it names no file, as ":" does, the default is not used.
         parts = [part for part in listed.split(os.pathsep) if part]
         return tuple(dict.fromkeys(Path(part) for part in parts))
-    home = environ.get("HOME") or environ.get("USERPROFILE")
-    return (Path(home) / ".kube" / "config",) if home else ()
+    file = in_home(environ, ".kube", "config")
+    return (file,) if file else ()
 
 
 def load(paths: Iterable[Path]) -> Kubeconfig:

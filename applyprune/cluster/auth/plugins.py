@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from applyprune.cluster.auth.kubeconfig_files import Entry
 from applyprune.cluster.transport.safe_message import safe_text
 from applyprune.errors import AccessError
 from applyprune.model.text.display import time_of
+from applyprune.system.processes import GROUP_FLAGS, kill_group
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,13 +53,18 @@ class ExecPlugin:
 
     def issue(self) -> Issued:
         """Run the plugin; raises AccessError unless it prints usable credentials."""
-        command, environment = self._command(), self._environment()
+        from applyprune.system.programs import UnsafeArguments, command_line
+
+        environment, folder = self._environment(), self._plugin.base
         # A person at a terminal gets all the time.
         limit = None if _is_interactive() else self._timeout
         try:
-            code, out, err = _run(command, environment, self._plugin.base, limit)
+            command = command_line(self._command(), folder, environment)
+            code, out, err = _run(command, environment, folder, limit)
         except FileNotFoundError:
             raise self._failure("cannot be found", hint=self._plugin.text("installHint")) from None
+        except UnsafeArguments as error:
+            raise self._failure("cannot get its arguments as they are", str(error)) from None
         except subprocess.TimeoutExpired:
             raise self._failure(f"did not finish within {limit:.0f} seconds") from None
         except (OSError, ValueError) as error:
@@ -96,7 +101,7 @@ class ExecPlugin:
         }
         return {**os.environ, **added, "KUBERNETES_EXEC_INFO": json.dumps(info)}
 
-    def _status(self, out: str) -> dict[str, Any]:
+    def _status(self, out: bytes) -> dict[str, Any]:
         try:
             printed = json.loads(out)
         except (ValueError, RecursionError):
@@ -157,41 +162,35 @@ def _is_interactive() -> bool:
 
 def _run(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, seconds: float | None
-) -> tuple[int, str, str]:
+) -> tuple[int, bytes, str]:
     """Run a plugin; return its exit code and output. After ``seconds``, end it and what it started.
 
     Raises subprocess.TimeoutExpired then. In a terminal, only the plugin itself is ended: it must
     stay in the group of processes that gets Ctrl-C.
     """
-    own_group = os.name == "posix" and seconds is not None and not _has_terminal()
+    from applyprune.system.own_terminal import has_terminal
+
+    own_group = seconds is not None and not has_terminal()
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=sys.stderr if seconds is None else subprocess.PIPE,
         cwd=folder,
         env=environment,
-        text=True,
-        shell=sys.platform == "win32",
         process_group=0 if own_group else None,
+        creationflags=GROUP_FLAGS if own_group else 0,
     ) as process:
         try:
             out, err = process.communicate(timeout=seconds)
         except BaseException:
             with suppress(OSError):
                 if own_group:
-                    os.killpg(process.pid, signal.SIGKILL)
+                    kill_group(process.pid)
                 else:
                     process.kill()
             raise
-    return process.returncode, out, err or ""
-
-
-def _has_terminal() -> bool:
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR))
-    except OSError:
-        return False
-    return True
+    # Its text is UTF-8 on every system, whatever the console has.
+    return process.returncode, out, (err or b"").decode("utf-8", "replace")
 
 
 SUPPORTED = frozenset({"oidc", "gcp"})
@@ -220,8 +219,8 @@ class AuthProvider:
     def issue(self) -> Issued:
         """Load the token; raises AccessError when the provider returns none."""
         # Imported here: the import takes 0.25 s, and few users have such a provider.
-        from kubernetes.client import Configuration  # noqa: PLC0415
-        from kubernetes.config import load_kube_config  # noqa: PLC0415
+        from kubernetes.client import Configuration
+        from kubernetes.config import load_kube_config
 
         configuration = Configuration()
         try:

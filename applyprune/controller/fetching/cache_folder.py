@@ -5,13 +5,14 @@ A process that was killed removes nothing, and the disk of a Pod outlives its co
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from applyprune.system.files.open_files import NO_LINKS, try_lock
 
 _PREFIX = "applyprune-controller-"
 _LOCK = "lock"
@@ -40,8 +41,9 @@ def cache_folder() -> Iterator[Path | None]:
 def _locked(folder: Path) -> int:
     """Lock a folder for as long as this process lives; a file of that name is always locked."""
     new = folder / f"{_LOCK}.new"
-    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    # Nobody else has it yet.
+    try_lock(lock)
     new.rename(folder / _LOCK)
     return lock
 
@@ -53,9 +55,9 @@ def _remove_left() -> None:
     place = next((name for name in named if name and Path(name).is_dir()), "/tmp")  # noqa: S108
     for folder in Path(place).glob(f"{_PREFIX}*"):
         with suppress(OSError):
-            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            lock = os.open(folder / _LOCK, os.O_RDWR | NO_LINKS)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                if try_lock(lock):
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 os.close(lock)

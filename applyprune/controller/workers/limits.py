@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-import resource
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from applyprune.controller.constants import Limit
+from applyprune.system.resource_limits import Resource, lower_limit
 
 MIB = 1 << 20
 _VICTIM = 500
@@ -44,18 +45,17 @@ class Limits:
 def limit_memory(limits: Limits) -> None:
     """Limit the memory of this process, once: a try to get more raises MemoryError."""
     if (used := _of_status("VmData:")) is not None:
-        _lower(resource.RLIMIT_DATA, used + limits.memory)
+        lower_limit(Resource.DATA, used + limits.memory)
 
 
 def limit_cpu(limits: Limits) -> None:
     """Let the kernel end this process when it uses more CPU time from now on."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    _lower(resource.RLIMIT_CPU, math.ceil(usage.ru_utime + usage.ru_stime + limits.cpu))
+    lower_limit(Resource.CPU, math.ceil(time.process_time() + limits.cpu))
 
 
 def write_no_core() -> None:
     """Let no limit write the memory of this process to a disk: it may hold Secrets."""
-    _lower(resource.RLIMIT_CORE, 0)
+    lower_limit(Resource.CORE, 0)
 
 
 def be_first_victim() -> None:
@@ -67,13 +67,6 @@ def be_first_victim() -> None:
 def resident_size() -> int:
     """Return the bytes of memory that this process holds now; 0 where that is unknown."""
     return _of_status("VmRSS:") or 0
-
-
-def _lower(limit: int, value: int) -> None:
-    """Set a limit of this process, within the one that the container has."""
-    _, hard = resource.getrlimit(limit)
-    soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(limit, (soft, hard))
 
 
 def _of_status(name: str) -> int | None:

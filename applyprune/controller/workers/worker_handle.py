@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from multiprocessing.connection import wait
 from threading import Lock
-from typing import TYPE_CHECKING
 
 from applyprune.controller.constants import Key, Limit
 from applyprune.controller.fetching.fetch_task import Fetched, FetchTask
@@ -29,10 +26,8 @@ from applyprune.controller.workers.worker import (
 )
 from applyprune.errors import ApplypruneError
 from applyprune.model.problem import ProblemKind
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkServerContext, ForkServerProcess
+from applyprune.system.fork_server import Connection, ForkedProcess, ForkServer, fork_server
+from applyprune.system.processes import kill
 
 _PRELOADED = "applyprune.controller.workers.preloaded"
 _START = 60.0
@@ -63,11 +58,9 @@ class WorkerUnavailable(ApplypruneError):
     """No worker process could take the task, for no reason of the Bundle's."""
 
 
-def worker_context() -> ForkServerContext:
+def worker_context() -> ForkServer:
     """Return the context that starts workers: each is a copy of a process with all modules."""
-    context = get_context("forkserver")
-    context.set_forkserver_preload([_PRELOADED])
-    return context
+    return fork_server(_PRELOADED)
 
 
 @dataclass(slots=True)
@@ -78,9 +71,9 @@ class WorkerHandle:
     others.
     """
 
-    context: ForkServerContext
+    context: ForkServer
     settings: WorkerSettings
-    _process: ForkServerProcess | None = None
+    _process: ForkedProcess | None = None
     _connection: Connection | None = None
     _told: int = 0
     _ending: bool = False
@@ -234,14 +227,13 @@ class WorkerHandle:
     def _death(self, code: int | None) -> LimitExceeded:
         """Return the error for the exit code of a worker that has died in a reconcile."""
         limits = self.settings.limits
+        names = {-one.value: one.name for one in signal.Signals}
+        how = names.get(code or 0, f"exit code {code}")
         if code == OUT_OF_MEMORY:
             limit = Limit.MEMORY
-        elif code == -signal.SIGXCPU:
+        elif how == "SIGXCPU":
             limit = Limit.CPU
         else:
-            number = -(code or 0)
-            known = number in {one.value for one in signal.Signals}
-            how = signal.Signals(number).name if known else f"exit code {code}"
             return LimitExceeded(
                 Limit.CRASH, f"its process ended with {how}, perhaps for lack of memory"
             )
@@ -252,7 +244,7 @@ def _has_result(done: Done | Looked) -> bool:
     return not isinstance(done, Done) or done.answer.measured is not None
 
 
-def _kill(process: ForkServerProcess) -> None:
+def _kill(process: ForkedProcess) -> None:
     if process.exitcode in {None, _UNKNOWN} and process.pid is not None:
         with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
+            kill(process.pid)

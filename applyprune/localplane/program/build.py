@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from applyprune.localplane.program.go_build import built
 from applyprune.localplane.program.go_module import GoModule
 from applyprune.localplane.program.step_progress import Silence
+from applyprune.localplane.supported import require_supported_system
 
 if TYPE_CHECKING:
     from applyprune.localplane.program.step_progress import Progress
@@ -40,6 +41,7 @@ def ensure_built(progress: Progress | None = None) -> Binaries:
     Raises AccessError if there is no Go, or if the build fails. Several processes may call it at
     the same time: the first builds, the others wait.
     """
+    require_supported_system()
     version = kubernetes_version()
     module = replace(
         _CONTROL_PLANE, version=f"Kubernetes {version}", linker_flags=_linker_flags(version)

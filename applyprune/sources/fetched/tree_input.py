@@ -21,8 +21,9 @@ from applyprune.sources.folder_rules import Found, FoundKustomization, Kind, fin
 from applyprune.sources.kustomize import NAMES, BuildRules, build_folder, no_kustomization
 from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound
 from applyprune.sources.remote.file_tree import FileTree, clean_path
-from applyprune.sources.remote.process_guard import ProcessGuard
+from applyprune.sources.remote.process_guard import guarding
 from applyprune.sources.source import Source, shown_path, too_much
+from applyprune.system.files.windows_names import can_name_file
 
 _ROOT = PurePosixPath()
 # No server answers at these addresses, and no program can be found.
@@ -159,13 +160,13 @@ def _built(
     try:
         with (
             TemporaryDirectory(prefix="applyprune-") as private,
-            ProcessGuard(Path(private)) as guard,
+            guarding(Path(private)) as guard,
         ):
             # Kustomize resolves links: of the folder for temporary files, too.
             root = Path(private).resolve() / "source"
             _write(root, folders.files)
             rules = BuildRules(
-                shown_text=lambda text: _without(text, str(root), folders.shown_root), guard=guard
+                shown_text=lambda text: _without(text, root, folders.shown_root), guard=guard
             )
             if is_offline:
                 # Windows has no such limits, and no controller.
@@ -189,6 +190,8 @@ def _write(root: Path, files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
         if not name or clean_path(name) != name:  # guard: tree-path
             raise OSError(errno.EINVAL, "a file has an invalid path")
+        if not all(map(can_name_file, name.split("/"))):
+            raise OSError(errno.EINVAL, "a file has a name that this system does not allow")
         path = root / name
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
         # Never through an existing name: two may differ only in case.
@@ -197,6 +200,10 @@ def _write(root: Path, files: Mapping[str, bytes]) -> None:
             stream.write(data)
 
 
-def _without(text: str, root: str, shown: str) -> str:
+def _without(text: str, root: Path, shown: str) -> str:
     """Return a text with the address of the tree instead of its private folder."""
-    return text.replace(f"{root}/", f"{shown}//").replace(root, shown)
+    for name in {f"{root}", root.as_posix()}:
+        for end in "/\\":
+            text = text.replace(f"{name}{end}", f"{shown}//")
+        text = text.replace(name, shown)
+    return text

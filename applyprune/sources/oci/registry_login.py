@@ -7,9 +7,7 @@ helper for the host, that program is asked, as docker asks it.
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
@@ -19,11 +17,15 @@ from typing import Any
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed
 from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
 from applyprune.sources.source import shown_path
+from applyprune.system.files.home_folders import in_home
+from applyprune.system.processes import GROUP_FLAGS, kill_group
+from applyprune.system.programs import command_line
 
 HELPER_TIMEOUT = 30.0
 """Seconds for one credential helper."""
 
 _MAX_BYTES = 2**20
+_FILE = "config.json"
 _HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _IDENTITY_USER = "<token>"
 _NOT_FOUND = "credentials not found"
@@ -37,8 +39,10 @@ def registry_login(
     ``host`` has its port, if it is not 443. ``timeout`` is in seconds, for a helper. Raises
     AuthenticationFailed for ``where`` if the file is invalid, or a helper that it names fails.
     """
-    folder = environ.get("DOCKER_CONFIG") or os.path.join(environ.get("HOME", ""), ".docker")  # noqa: PTH118
-    path = Path(folder) / "config.json"
+    folder = environ.get("DOCKER_CONFIG")
+    path = Path(folder, _FILE) if folder else in_home(environ, ".docker", _FILE)
+    if path is None:
+        return ANONYMOUS
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES)
@@ -76,11 +80,12 @@ def _ask(
         raise _failed(where, program, "its name is invalid")
     try:
         with subprocess.Popen(
-            [program, "get"],
+            command_line([program, "get"], Path.cwd(), environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            creationflags=GROUP_FLAGS,
             env=dict(environ),
         ) as process:
             try:
@@ -88,7 +93,7 @@ def _ask(
             finally:
                 if process.poll() is None:
                     with suppress(ProcessLookupError):
-                        os.killpg(process.pid, signal.SIGKILL)
+                        kill_group(process.pid)
     except subprocess.TimeoutExpired:
         reason = f"it has not finished after {timeout:.3g} s"
         raise _failed(where, program, reason) from None

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import selectors
 import shutil
-import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+from applyprune.system.processes import kill_group
+from applyprune.system.resource_limits import Resource, within_hard_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,19 +56,18 @@ class ProcessLimits:
             command += [program, "--pdeathsig", "KILL", "--"]
         if program := shutil.which("prlimit"):
             limits = {
-                "data": (resource.RLIMIT_DATA, self.memory),
-                "cpu": (resource.RLIMIT_CPU, self.cpu),
-                "fsize": (resource.RLIMIT_FSIZE, self.file_size),
-                "nofile": (resource.RLIMIT_NOFILE, self.files),
-                "core": (resource.RLIMIT_CORE, 0),
+                Resource.DATA: self.memory,
+                Resource.CPU: self.cpu,
+                Resource.FILE_SIZE: self.file_size,
+                Resource.FILES: self.files,
+                Resource.CORE: 0,
             }
             if self.address_space:
-                limits["as"] = (resource.RLIMIT_AS, self.address_space)
+                limits[Resource.ADDRESS_SPACE] = self.address_space
             command += [program]
-            for name, (number, wanted) in limits.items():
-                most = resource.getrlimit(number)[1]
-                allowed = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-                command.append(f"--{name}={allowed}:{allowed}")
+            for what, wanted in limits.items():
+                allowed = within_hard_limit(what, wanted)
+                command.append(f"--{what}={allowed}:{allowed}")
             command.append("--")
         return command
 
@@ -123,7 +124,7 @@ def run(
         finally:
             # Its number is taken until it was waited for; then the group may still have others.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+                kill_group(process.pid)
     return Finished(code, out, err)
 
 
@@ -141,7 +142,8 @@ def exchange(
     out, err, rest = bytearray(), b"", memoryview(stdin)
     with selectors.DefaultSelector() as waiting:
         if process.stdin is not None:
-            os.set_blocking(process.stdin.fileno(), False)
+            if sys.platform != "win32":  # where no such program is run
+                os.set_blocking(process.stdin.fileno(), False)
             waiting.register(process.stdin, selectors.EVENT_WRITE)
         for stream in (process.stdout, process.stderr):
             if stream is not None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Self
 
+from applyprune.system.processes import kill_group
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -76,7 +78,7 @@ class ProcessGuard:
         The process is not waited for before its group was killed: until then its number is taken.
         """
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)
         with contextlib.suppress(OSError):
             self._say(f"-{process.pid}\n")
         process.wait()
@@ -86,3 +88,16 @@ class ProcessGuard:
         if stdin is None:
             raise BrokenPipeError
         os.write(stdin.fileno(), line.encode())
+
+
+@contextlib.contextmanager
+def guarding(folder: Path) -> Iterator[ProcessGuard | None]:
+    """Yield a guard for the processes that work in a folder; None on Windows, which has no groups.
+
+    There, a process that is ended at once leaves behind what it has started.
+    """
+    if sys.platform == "win32":
+        yield None
+    else:
+        with ProcessGuard(folder) as guard:
+            yield guard

@@ -103,13 +103,13 @@ def _of_any_version(event: Event) -> Event:
 @contextmanager
 def _as_nobody() -> Iterator[None]:
     """Let what the real user may do be that of nobody: root may write everything."""
-    real, effective, saved = os.getresuid()
+    real, effective = os.getuid(), os.geteuid()
     if effective == 0:
-        os.setresuid(_NOBODY, effective, saved)
+        os.setreuid(_NOBODY, effective)
     try:
         yield
     finally:
-        os.setresuid(real, effective, saved)
+        os.setreuid(real, effective)
 
 
 def _write(name: str) -> Iterator[Event]:

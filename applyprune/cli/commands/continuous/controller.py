@@ -14,6 +14,7 @@ from applyprune.cli.command import Command
 from applyprune.cli.options.cluster_access import namespaces_option
 from applyprune.cli.options.run_options import cluster_options, duration
 from applyprune.errors import UsageError
+from applyprune.system.posix_only import require_posix
 
 if TYPE_CHECKING:
     from applyprune.cli.target import ClusterTarget
@@ -177,6 +178,11 @@ def controller(
       applyprune controller --kubeconfig admin.conf
       applyprune controller --watch-namespaces shop,blog --no-lease
     """
+    require_posix(
+        "the controller does not run",
+        reason="it limits its worker processes, and Windows has no such limits",
+        hint="Install it in a cluster: applyprune install.",
+    )
     missing = next((name for name in _PACKAGES if find_spec(name) is None), "")
     if missing:
         raise UsageError(

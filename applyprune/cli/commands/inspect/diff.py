@@ -157,10 +157,12 @@ def with_external_diff(events: Iterable[Event], text: str) -> Iterator[Event]:
 
 
 def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:
+    from applyprune.system.files.windows_names import file_name
+
     state = diff.after or diff.before or {}
     version = str(state.get("apiVersion", "")).replace("/", ".")
     ref = diff.ref
-    name = f"{version}.{ref.kind}.{ref.namespace}.{ref.name}"
+    name = file_name(f"{version}.{ref.kind}.{ref.namespace}.{ref.name}")
     if len(name.encode()) > _LONGEST_NAME:
         end = hashlib.sha256(name.encode()).hexdigest()[:32]
         name = f"{name[: _LONGEST_NAME - len(end) - 1]}.{end}"
@@ -172,12 +174,13 @@ def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:
 
 
 def _run_program(command: Sequence[str]) -> None:
+    from applyprune.system.programs import UnsafeArguments, command_line
+
     sys.stdout.flush()
     try:
-        reply = subprocess.run(command, check=False)
-    except OSError as error:
-        raise UsageError(
-            f"the diff program {command[0]!r} cannot start", reason=error.strerror or ""
-        ) from error
+        reply = subprocess.run(command_line(command, Path.cwd(), os.environ), check=False)
+    except (OSError, UnsafeArguments) as error:
+        reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
+        raise UsageError(f"the diff program {command[0]!r} cannot start", reason=reason) from error
     if reply.returncode not in {0, 1}:
         raise RunFailed(f"the diff program {command[0]!r} failed with exit code {reply.returncode}")

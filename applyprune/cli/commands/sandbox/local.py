@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.command import CommandGroup
-from applyprune.errors import AccessError, UsageError
+from applyprune.errors import AccessError
 
 if TYPE_CHECKING:
     from applyprune.localplane.planes import PlaneStatus
@@ -23,12 +23,9 @@ _NAME = click.option(
 @click.group(cls=CommandGroup)
 def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
-    if os.name != "posix":
-        raise UsageError(
-            "no control plane for this system",
-            reason="etcd and the API server run on Linux and macOS only",
-            hint="Set KUBECONFIG to a cluster of your own.",
-        )
+    from applyprune.localplane.supported import require_supported_system
+
+    require_supported_system()
 
 
 @local.command()

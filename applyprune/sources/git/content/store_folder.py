@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.sources.remote.fetch_errors import FetchFailed
+from applyprune.system.files.open_files import try_lock
 
 if TYPE_CHECKING:
     from applyprune.sources.git.program.deadline import Deadline
@@ -34,11 +34,11 @@ def locked(folder: Path, where: str, deadline: Deadline, *, writes: bool) -> Ite
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise _unusable(error, where) from None
     try:
-        while not _try_lock(lock, fcntl.LOCK_EX if writes else fcntl.LOCK_SH):
+        while not try_lock(lock, is_shared=not writes):
             time.sleep(min(_PAUSE, deadline.left(where)))
         repository = folder / REPOSITORY
         if writes:
@@ -60,14 +60,6 @@ def is_complete(repository: Path) -> bool:
 def mark_complete(repository: Path) -> None:
     """Mark a repository that was created; one without the mark is removed before the next write."""
     (repository / _COMPLETE).touch()
-
-
-def _try_lock(lock: int, kind: int) -> bool:
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _clean(repository: Path) -> None:

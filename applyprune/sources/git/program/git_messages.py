@@ -22,6 +22,8 @@ _HOST_KEY = "Check known_hosts: `ssh-keyscan HOST` shows the keys that the serve
 _CERTIFICATE = "Give the certificate of its CA as ca.crt, or renew the certificate of the server."
 _LARGE = "Read a smaller path, or keep large files out of the repository."
 _REFUSED = "the server refuses the credentials, or wants some"
+# How the kernel ends a process at a limit.
+_OF_LIMITS = [one.value for one in signal.Signals if one.name in {"SIGXCPU", "SIGXFSZ"}]
 _REPOSITORY = "Check the URL. Some servers say so too when the credentials are missing."
 # The first pattern that matches decides.
 _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
@@ -67,7 +69,7 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
     ),
     (
         (
-            rf"(?:died of|terminated by) signal (?:{signal.SIGXFSZ:d}|{signal.SIGXCPU:d})\b"
+            rf"(?:died of|terminated by) signal (?:{'|'.join(map(str, _OF_LIMITS))})\b"
             r"|file size limit|file too large|out of memory|cannot allocate|malloc failed"
             r"|mmap failed|pack exceeds maximum"
         ),
@@ -162,7 +164,7 @@ _PATTERNS = tuple(
 )
 _QUOTED = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|\S*://\S*|/\S+")
 _FATAL = re.compile(r"^(?:fatal|error): (.+)$", re.MULTILINE)
-_SIGNALLED = {-signal.SIGXFSZ, -signal.SIGXCPU, 128 + signal.SIGXFSZ, 128 + signal.SIGXCPU}
+_SIGNALLED = {code for number in _OF_LIMITS for code in (-number, 128 + number)}
 _LIMITS = next(one for one in _PATTERNS if one[1] is SourceTooLarge)
 _REDIRECT = re.compile(r"returned error: 30[12378]\b", re.IGNORECASE)
 

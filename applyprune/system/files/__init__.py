@@ -1,0 +1,1 @@
+"""Files: their names, their places, their locks, and how one replaces another."""

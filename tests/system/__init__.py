@@ -1,0 +1,1 @@
+"""Tests of what the operating systems have in different ways."""
