@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 # The tests start hundreds of processes; without bytecode each of them compiles the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-controller demo-gitops test test-fast sweep lint bench bench-controller \
+.PHONY: demo demo-controller demo-gitops plane-wheel test test-fast sweep lint bench bench-controller \
 	bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
@@ -24,6 +24,10 @@ demo-controller: $(INSTALLED)
 # With the Git server of the tests, so not from the package. It needs git.
 demo-gitops: $(INSTALLED)
 	$(BIN)/python -m tests.demos.gitops
+
+# Into dist/plane, which is a mirror as well: `make demo APPLYPRUNE_PLANE=dist/plane`. It needs Go.
+plane-wheel: $(INSTALLED)
+	$(BIN)/python -m tests.packaging.plane_wheel
 
 # Four files at a time, each process with a control plane of its own: most of the time is waiting.
 # Long files come first, so that no process is left alone with one at the end.

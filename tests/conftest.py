@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, ensure_built, progress_on, start
+from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, progress_on, start
 from tests.components import Components, ensure_components
 from tests.support.api import Api, AuditTrail, temporary_namespace
 from tests.support.golden import GoldenFile
 from tests.support.order import longest_first
+from tests.support.plane import ensure_plane
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -102,11 +103,11 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 
 @pytest.fixture(scope="session")
 def binaries(request: pytest.FixtureRequest) -> Binaries:
-    """The built control plane; building it, once, takes minutes and shows that it goes on."""
+    """The control plane; if it has to be built, once, that takes minutes and shows its progress."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():
-        return ensure_built(progress_on(sys.stderr))
+        return ensure_plane(progress_on(sys.stderr))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from applyprune.localplane.plane import API_SERVER_ONLY, FULL, Plane, PlaneSpec
 from applyprune.localplane.program.build import Binaries, ensure_built
+from applyprune.localplane.program.mirror import PlaneOrigin
 from applyprune.localplane.program.step_progress import Progress, progress_on
 from applyprune.localplane.starter import StartedPlane, start
 
@@ -10,6 +11,7 @@ __all__ = [
     "FULL",
     "Binaries",
     "Plane",
+    "PlaneOrigin",
     "PlaneSpec",
     "Progress",
     "StartedPlane",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane.plane import PlaneSpec
+    from applyprune.localplane.program.mirror import PlaneOrigin
     from applyprune.localplane.program.step_progress import Progress
 
 
@@ -38,10 +39,12 @@ class PlaneStatus:
     """Why the plane failed; empty in any phase but FAILED."""
 
 
-def bring_up(name: str, spec: PlaneSpec, progress: Progress) -> tuple[Plane, bool]:
+def bring_up(
+    name: str, spec: PlaneSpec, progress: Progress, origin: PlaneOrigin | None = None
+) -> tuple[Plane, bool]:
     """Return the plane with this name, and whether this call started it; it keeps running.
 
-    Builds the control plane if it is not cached. Raises AccessError if the plane cannot be started.
+    Its programs are those of ``ensure_built``. Raises AccessError if the plane cannot be started.
     """
     folder = _folder(name)
     try:
@@ -50,7 +53,7 @@ def bring_up(name: str, spec: PlaneSpec, progress: Progress) -> tuple[Plane, boo
             if status.plane is not None:
                 return status.plane, False
             if status.phase not in {Phase.STARTING, Phase.STOPPING}:
-                binaries = ensure_built(progress)
+                binaries = ensure_built(progress, origin=origin)
                 # Another process may have started it first: then wait for that plane.
                 with suppress(PlaneRuns):
                     started = start(binaries, spec, folder, name=name, progress=progress)

@@ -87,6 +87,7 @@ _ALLOWANCE = "tests/sources/yaml/test_allowance.py::"
 _CEL_COST = "tests/planning/readiness/test_cel_cost.py::"
 _HANDLE = "tests/controller/workers/test_worker_handle.py::"
 _RUNTIME = "tests/controller/runtime/"
+_PROGRAM = "tests/localplane/program/"
 
 MUTATIONS = (
     Mutation(
@@ -2289,5 +2290,33 @@ MUTATIONS = (
         "= .*",
         "= None",
         "tests/controller/fetching/test_fetch.py::test_unsigned_artifact_is_not_kept",
+    ),
+    Mutation(
+        "the digest of a mirror's index, which the user has named",
+        ("index-of-a-mirror",),
+        "if .*:",
+        "if 0:",
+        f"{_PROGRAM}test_mirror.py::test_fault_of_a_server_is_refused[other index]",
+    ),
+    Mutation(
+        "the digest of a wheel of the control plane",
+        ("wheel-of-a-mirror",),
+        "if .*:",
+        "if 1:",
+        f"{_PROGRAM}test_mirror.py::test_fault_of_a_server_is_refused[other wheel]",
+    ),
+    Mutation(
+        "the sources of an installed control plane",
+        ("sources-of-a-wheel",),
+        "if .*:",
+        "if 0:",
+        f"{_PROGRAM}test_origins.py::test_package_that_does_not_fit_is_not_used[sources]",
+    ),
+    Mutation(
+        "the digest of an installed program",
+        ("program-of-a-wheel",),
+        "if .*:",
+        "if 0:",
+        f"{_PROGRAM}test_origins.py::test_package_that_does_not_fit_is_not_used[half a program]",
     ),
 )

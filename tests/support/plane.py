@@ -1,17 +1,25 @@
-"""The types that the fixtures of a plane give to a test."""
+"""The control plane of the tests, and the types that its fixtures give to a test."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from applyprune.localplane import FULL, Plane, PlaneSpec
+from applyprune.cli.commands.sandbox.plane_origin import VARIABLE, origin_of
+from applyprune.localplane import FULL, Plane, PlaneSpec, ensure_built
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from applyprune.cluster.transport.transport import Transport
+    from applyprune.localplane import Binaries, Progress
+
+
+def ensure_plane(progress: Progress) -> Binaries:
+    """Return the control plane, from the same places as ``applyprune demo`` takes it from."""
+    return ensure_built(progress, origin=origin_of(os.environ.get(VARIABLE, "")))
 
 
 class Kubectl(Protocol):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import AccessError
 from applyprune.localplane.folders import cache_folder
 from applyprune.localplane.program.atomic_folder import make_once
+from applyprune.localplane.program.build_time import cpu_seconds, last_build, remember
 from applyprune.localplane.program.kill_group import guarded
 from applyprune.localplane.program.step_progress import clock
 from applyprune.localplane.program.toolchain import Toolchain, find_go
@@ -30,27 +31,33 @@ def built(module: GoModule, progress: Progress) -> Path:
     Raises AccessError if there is no Go, or if the build fails. Several processes may call it at
     the same time: the first builds, the others wait.
     """
-    folder = cache_folder() / module.cache / module.digest()
+    folder = built_folder(module)
     try:
         make_once(
             folder,
             lambda making: _build(module, making, progress),
             f"building {module.name}",
             progress,
+            programs=module.programs,
         )
     finally:
         progress.clear()
     return folder
 
 
+def built_folder(module: GoModule) -> Path:
+    """Return the folder of the cache that holds the module's programs once they are built."""
+    return cache_folder() / module.cache / module.digest()
+
+
 def _build(module: GoModule, folder: Path, progress: Progress) -> None:
-    start = time.monotonic()
+    start, used = time.monotonic(), cpu_seconds()
     go = find_go(module, progress)
     env = go.environment(os.environ)
     versions = ", ".join(filter(None, (module.version, f"Go {go.version}")))
-    progress.step(
-        f"building {module.name} ({versions}): this happens once and takes {module.duration}"
-    )
+    before = last_build(module.cache)
+    took = f"here it took {before} before" if before else f"it took {module.duration}"
+    progress.step(f"building {module.name} ({versions}), which happens once: {took}")
     if not (module.folder / "go.sum").is_file():
         raise _failure(module, "go.sum is missing", "")
     total = _count_packages(module, go, env, progress)
@@ -73,7 +80,8 @@ def _build(module: GoModule, folder: Path, progress: Progress) -> None:
     if go.own_caches is not None:
         # The caches have gigabytes, and the finished programs do not need them.
         shutil.rmtree(go.own_caches, ignore_errors=True)
-    progress.step(f"built {module.name} in {clock(time.monotonic() - start)}")
+    took = remember(module.cache, time.monotonic() - start, cpu_seconds() - used)
+    progress.step(f"built {module.name} in {took}")
 
 
 def _count_packages(

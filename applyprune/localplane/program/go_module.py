@@ -26,12 +26,14 @@ class GoModule:
     name: str
     """What messages call the programs, for example ``the control plane``."""
     duration: str
-    """How long a build takes, for messages."""
+    """How long a build took where it was measured, for messages: ``4:40 on 2 cores``."""
     hint: str = ""
     """What a user can do without the programs: ``set KUBECONFIG to your own cluster``."""
     version: str = ""
     """What is built, for messages: ``Kubernetes v1.36.3``."""
     packages: tuple[str, ...] = ALL_PACKAGES
+    programs: tuple[str, ...] = ()
+    """The files without which a build in the cache counts as absent."""
     tags: tuple[str, ...] = ()
     linker_flags: tuple[str, ...] = ("-s", "-w")
     """The default omits debug data."""

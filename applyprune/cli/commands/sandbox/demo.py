@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from applyprune.cli.command import Command
+from applyprune.cli.commands.sandbox.plane_origin import origin_of, plane_from
 from applyprune.errors import RunFailed
 
 if TYPE_CHECKING:
@@ -33,11 +34,12 @@ _KINDS = "namespaces,crds,deployments,services,configmaps,secrets,roles,cronjobs
 
 @click.command(cls=Command)
 @click.option("--controller", is_flag=True, help="Demonstrate Bundles instead.")
-def demo(controller: bool) -> int:
+@plane_from
+def demo(controller: bool, plane_from: str) -> int:
     """Demonstrate apply, prune and delete on a throw-away control plane.
 
-    Starts the embedded control plane (built on the first use, about 6 minutes), runs the commands
-    that it prints, checks what each one did, and leaves nothing behind.
+    Starts the embedded control plane, which is built if nothing has it, runs the commands that it
+    prints, checks what each one did, and leaves nothing behind.
 
     \b
     Examples:
@@ -49,7 +51,7 @@ def demo(controller: bool) -> int:
 
     manifests = packaged_folder("demo")
     progress = progress_on(sys.stderr)
-    binaries = ensure_built(progress)
+    binaries = ensure_built(progress, origin=origin_of(plane_from))
     # The plane removes this folder, even if this process is killed.
     folder = Path(tempfile.mkdtemp(prefix="applyprune-demo-"))
     with start(binaries, PlaneSpec(audit=True), folder, name="demo", progress=progress) as plane:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune.cli.command import CommandGroup
-from applyprune.errors import AccessError
+from applyprune.cli.commands.sandbox.plane_origin import origin_of, plane_from
+from applyprune.errors import AccessError, UsageError
 
 if TYPE_CHECKING:
     from applyprune.localplane.planes import PlaneStatus
@@ -38,8 +39,12 @@ def local() -> None:
     metavar="N",
     help="How many nodes to simulate.",
 )
-def up(name: str, nodes: int) -> None:
-    """Start a plane and leave it running. The first start builds it.
+@plane_from
+def up(name: str, nodes: int, plane_from: str) -> None:
+    """Start a plane and leave it running.
+
+    Its programs come from the mirror that you name, else the cache, else the package
+    applyprune-plane, else they are built from source, which takes minutes.
 
     Prints a shell command: `eval` it to point applyprune and kubectl at the plane.
 
@@ -47,12 +52,13 @@ def up(name: str, nodes: int) -> None:
     Examples:
       eval "$(applyprune local up)"
       applyprune local up --name big --nodes 100
+      applyprune local up --plane-from ./dist/plane
     """
     from applyprune.localplane import PlaneSpec, progress_on
     from applyprune.localplane.planes import bring_up
 
     spec = PlaneSpec(kwok=nodes > 0, nodes=nodes)
-    plane, started = bring_up(name, spec, progress_on(sys.stderr))
+    plane, started = bring_up(name, spec, progress_on(sys.stderr), origin_of(plane_from))
     if not started:
         click.echo(f"the plane {name} is already running", err=True)
     option = "" if name == "default" else f" --name {name}"

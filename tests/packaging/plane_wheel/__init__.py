@@ -1,0 +1,1 @@
+"""Builds the wheel ``applyprune-plane``: ``make plane-wheel``."""
