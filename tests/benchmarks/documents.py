@@ -33,7 +33,7 @@ _OURS = (Subject.OURS, Subject.UNCHECKED)
 
 def short_table() -> str:
     """Return the table for README."""
-    return markdown(_stored(), SHORT)
+    return markdown(_stored(), SHORT, (Subject.KUBECTL, Subject.KAPP, Subject.KAPPLY))
 
 
 def whole_table() -> str:
@@ -43,7 +43,9 @@ def whole_table() -> str:
     return f"{markdown(report, every)}{_targets(report)}"
 
 
-def markdown(report: Report, lines: Sequence[tuple[str, Subject]]) -> str:
+def markdown(
+    report: Report, lines: Sequence[tuple[str, Subject]], others: Sequence[Subject] = _THEIRS
+) -> str:
     """Return a table of medians: a line for each row and figure of ours, a column for each program.
 
     What was not measured has no line; a program without any figure has no column.
@@ -52,7 +54,7 @@ def markdown(report: Report, lines: Sequence[tuple[str, Subject]]) -> str:
     present = [line for line in lines if line in report.results]
     columns = [
         subject
-        for subject in _THEIRS
+        for subject in others
         if any((name, subject) in report.results for name, _ in present)
     ]
     head = [_about(report), "applyprune", *columns]

@@ -30,5 +30,10 @@ def test_memory_is_that_of_the_largest_process_and_not_of_the_benchmark() -> Non
     assert 1_000_000 < small.memory < 100_000_000 < large.memory < len(held)
 
 
+def test_command_that_takes_too_long_is_killed() -> None:
+    cost = cost_of(("sleep", "60"), os.environ, terminal=True, limit=1)
+    assert cost.code == -9
+
+
 def test_missing_program_has_a_code_of_its_own() -> None:
     assert cost_of(("/nonexistent/program",), os.environ).code == 127

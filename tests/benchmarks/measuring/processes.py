@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _ROWS, _COLUMNS = 24, 100
+_LIMIT = 1800
+"""Seconds after which a command is killed: it has failed, and the others still have their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,11 @@ class Cost:
 
 
 def cost_of(
-    command: Sequence[str | Path], environment: Mapping[str, str], *, terminal: bool = False
+    command: Sequence[str | Path],
+    environment: Mapping[str, str],
+    *,
+    terminal: bool = False,
+    limit: int = _LIMIT,
 ) -> Cost:
     """Run a command to its end; with ``terminal``, on a pseudo-terminal of its own."""
     with tempfile.TemporaryFile() as result, tempfile.TemporaryFile() as output:
@@ -50,6 +56,7 @@ def cost_of(
             [
                 *(sys.executable, "-I", "-S", _LAUNCHER, str(result.fileno())),
                 "terminal" if terminal else "file",
+                str(limit),
                 *command,
             ],
             stdin=inner if terminal else subprocess.DEVNULL,
