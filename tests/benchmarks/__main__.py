@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tests.benchmarks.jobs import alone, sets
 from tests.benchmarks.measuring.site import site_in
 from tests.benchmarks.peers.calls import Programs
 from tests.benchmarks.peers.programs import KAPP, KAPPLY, ensure_peer
-from tests.benchmarks.rows import Results, Subject, failures
+from tests.benchmarks.rows import Subject, failures
 from tests.benchmarks.targets import ROWS, chosen
 
 if TYPE_CHECKING:
@@ -70,28 +71,37 @@ def main(
         "load": f"{os.getloadavg()[0]:.1f}",
         "date": time.strftime("%Y-%m-%d"),
     }
-    results: Results = {}
-    imports: Sequence[tuple[str, float]] = ()
+    report = reports.Report(machine, versions, {})
     with tempfile.TemporaryDirectory(prefix="applyprune-bench-") as scratch:
         folder = Path(scratch)
         for number, (work, together) in enumerate(_by_work(rows).items()):
             count = rounds or (work.quick if quick else work.rounds) or 1
             place = folder / f"work-{number}"
             if work.objects:
-                results |= sets.measure(together, count, programs, binaries, place)
-                continue
-            with site_in(place, binaries, folder / "caches") as site:
-                results |= alone.measure(together, count, site.environment)
-                if any("--help" in row.command for row in together):
-                    imports = alone.imports(("-m", "applyprune", "--help"), site.environment)
-    report = reports.Report(machine, versions, results, imports)
+                found = sets.measure(together, count, programs, binaries, place)
+                report = replace(report, results=report.results | found)
+            else:
+                with site_in(place, binaries, folder / "caches") as site:
+                    report = _alone(report, together, count, site.environment)
+            if target is not None:
+                # A whole run takes long, and may be interrupted.
+                target.parent.mkdir(parents=True, exist_ok=True)
+                data = json.dumps(reports.to_json(report, rows), indent=1)
+                target.write_text(data, encoding="utf-8")
     click.echo(f"{reports.text(report, rows)}\n\n{NOTES}")
-    if target is not None:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(reports.to_json(report, rows), indent=1), encoding="utf-8")
-    for failure in failures(results):
+    for failure in failures(report.results):
         click.echo(f"failed: {failure}", err=True)
     sys.exit(reports.exit_code(report, rows))
+
+
+def _alone(
+    report: reports.Report, rows: Sequence[Row], rounds: int, environment: Mapping[str, str]
+) -> reports.Report:
+    found = alone.measure(rows, rounds, environment)
+    imports = report.imports
+    if any("--help" in row.command for row in rows):
+        imports = alone.imports(("-m", "applyprune", "--help"), environment)
+    return replace(report, results=report.results | found, imports=imports)
 
 
 def _by_work(rows: Sequence[Row]) -> Mapping[Work, list[Row]]:
