@@ -6,8 +6,8 @@ INSTALLED := $(VENV)/.installed
 # The tests start hundreds of processes; without bytecode each of them compiles the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-controller demo-gitops plane-wheel test test-fast sweep lint bench bench-controller \
-	bench-sources docs clean
+.PHONY: demo demo-controller demo-gitops plane-wheel test test-fast sweep lint bench bench-quick \
+	bench-readme bench-controller bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -55,8 +55,20 @@ lint: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python -m tests.docs.generate
 
+# ARGS: `--help` shows them, for example `make bench ARGS="--job first-1000 --rounds 3"`.
+# It exits with 1 if a target is missed; the figures are written all the same.
+JSON ?= build/benchmarks.json
 bench: $(INSTALLED)
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks --json $(JSON) $(ARGS)
+
+# Fewer rounds, without the long rows: under 3 minutes.
+bench-quick: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks --quick $(ARGS)
+
+# The tables of README and docs/benchmarks.md, from what the last `make bench` has written.
+bench-readme: $(INSTALLED)
+	$(BIN)/python -m tests.benchmarks.documents $(JSON)
+	$(BIN)/python -m tests.docs.generate
 
 # ARGS: `--help` shows them, for example `make bench-controller ARGS="--bundles 200 --job first"`.
 bench-controller: $(INSTALLED)

@@ -1,186 +1,134 @@
-"""``python -m tests.benchmarks``: applyprune beside ``kubectl apply --server-side``, in one run."""
+"""``python -m tests.benchmarks``: applyprune beside kubectl, kapp and kapply, in one run."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
-import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from applyprune import __version__
-from applyprune.localplane import API_SERVER_ONLY, ensure_built, progress_on, start
-from applyprune.output.terminal.table import table
-from tests.benchmarks import planning, startup
-from tests.benchmarks.workload import write_manifests
+from applyprune.localplane import ensure_built, progress_on
+from tests.benchmarks import report as reports
+from tests.benchmarks.jobs import alone, sets
+from tests.benchmarks.measuring.site import site_in
+from tests.benchmarks.peers.calls import Programs
+from tests.benchmarks.peers.programs import KAPP, KAPPLY, ensure_peer
+from tests.benchmarks.rows import Subject, failures
+from tests.benchmarks.targets import ROWS, chosen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.localplane import Plane
-
-FIRST, AGAIN = "first apply", "apply again"
-OURS, THEIRS = "applyprune", "kubectl"
-GOALS = {(1000, FIRST): 1.0, (1000, AGAIN): 5.0}
-"""How many times as long kubectl should take at the least; printed, never asserted."""
-ROUNDS = {10: 9, 1000: 5}
-QUICK_ROUNDS = {10: 3, 1000: 2}
+    from applyprune.localplane import Binaries
+    from tests.benchmarks.rows import Row, Work
 
 NOTES = """\
-Whole processes by the wall clock: the median of the rounds, and the minimum.
-Same files for both, but for the namespaces' names: every round has fresh ones, and the two take
-turns at going first. Both have their discovery caches warm. The plane has no controller manager
-and no nodes: only the API server and etcd work beside the two. kubectl applies and records
-nothing; applyprune also writes its inventory, and looks for what to prune."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """The plane, and the folder that the manifests and both programs' caches lie in."""
-
-    plane: Plane
-    folder: Path
-
-    def seconds(self, program: str, objects: int, name: str, run: str) -> float:
-        """Apply the manifests of the folder ``name`` once and return the wall time.
-
-        Raises SystemExit when not every object came out as it should: such a time means nothing.
-        """
-        path = str(self.folder / name)
-        began = time.perf_counter()
-        reply = subprocess.run(
-            self._command(program, name, path),
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        elapsed = time.perf_counter() - began
-        done = reply.stdout.count(" serverside-applied\n")
-        if program == OURS:
-            word = "created" if run == FIRST else "unchanged"
-            summary = re.search(rf": (\d+) {word} in ", reply.stdout)
-            done = int(summary[1]) if summary else 0
-        if reply.returncode != 0 or done != objects:
-            what = f"{program}, {run}: exit code {reply.returncode}, {done} of {objects} objects"
-            sys.exit(f"{what}\n{reply.stdout[-2000:]}\n{reply.stderr[-2000:]}")
-        return elapsed
-
-    def kubernetes_versions(self) -> tuple[str, str]:
-        """Return kubectl's version and the server's."""
-        reply = subprocess.run(
-            [self.plane.kubectl, "version", "-o", "json"],
-            env=self.environment(),
-            capture_output=True,
-            check=True,
-        )
-        versions = json.loads(reply.stdout)
-        return versions["clientVersion"]["gitVersion"], versions["serverVersion"]["gitVersion"]
-
-    def _command(self, program: str, name: str, path: str) -> Sequence[str]:
-        if program == OURS:
-            return (sys.executable, "-m", "applyprune", "apply", name, "-f", path)
-        return (str(self.plane.kubectl), "apply", "--server-side", "-f", path)
-
-    def environment(self) -> Mapping[str, str]:
-        """Return the environment of every call: without Python's settings, with caches."""
-        caches = str(self.folder / "caches")
-        kept = {key: os.environ[key] for key in os.environ if not key.startswith("PYTHON")}
-        return {
-            **kept,
-            "KUBECONFIG": str(self.plane.kubeconfig),
-            "KUBECACHEDIR": caches,
-            "XDG_CACHE_HOME": caches,
-            # An installed package has its bytecode; here the warming up writes it.
-            "PYTHONPYCACHEPREFIX": caches,
-        }
-
-
-Times = dict[tuple[int, str, str], list[float]]
-
-
-def measure(bench: Bench, rounds: Mapping[int, int]) -> Times:
-    """Return the seconds of each (objects, run, program), one a round."""
-    times: Times = defaultdict(list)
-    # A round that does not count: discovery caches, the page cache, the server's own warming up.
-    plan = [(10, -1), *((objects, turn) for objects in rounds for turn in range(rounds[objects]))]
-    for objects, turn in plan:
-        order = (OURS, THEIRS) if turn % 2 else (THEIRS, OURS)
-        for program in order:
-            name = f"{program}-{objects}-{'warm' if turn < 0 else turn}"
-            write_manifests(bench.folder / name, objects, name)
-            for run in (FIRST, AGAIN):
-                seconds = bench.seconds(program, objects, name, run)
-                if turn >= 0:
-                    times[objects, run, program].append(seconds)
-        which = f"round {turn + 1} of {rounds[objects]}" if turn >= 0 else "warming up"
-        click.echo(f"{objects} objects, {which}", err=True)
-    return times
-
-
-def report(times: Times) -> str:
-    """Return the table: a line for each number of objects and run."""
-    rows = []
-    for objects in sorted({key[0] for key in times}):
-        for run in (FIRST, AGAIN):
-            ours, theirs = times[objects, run, OURS], times[objects, run, THEIRS]
-            ratio = statistics.median(theirs) / statistics.median(ours)
-            goal = GOALS.get((objects, run))
-            verdict = "" if goal is None else "reached" if ratio >= goal else "MISSED"
-            rows.append(
-                (
-                    str(objects),
-                    run,
-                    str(len(ours)),
-                    *_shown(ours),
-                    *_shown(theirs),
-                    f"{ratio:.1f}×",
-                    "" if goal is None else f"≥ {goal:.0f}×: {verdict}",
-                )
-            )
-    head = ("OBJECTS", "RUN", "ROUNDS", "APPLYPRUNE", "MIN", "KUBECTL", "MIN", "RATIO", "GOAL")
-    return table(head, rows)
-
-
-def _shown(seconds: Sequence[float]) -> tuple[str, str]:
-    return f"{statistics.median(seconds):.2f} s", f"{min(seconds):.2f} s"
+Whole processes by the wall clock, those about sets on a terminal of their own; all take turns at
+going first. CPU is that of the process and all that it has started; memory is the most that one
+process has held. Every round has fresh objects, and every program its own; discovery caches are
+warm. The plane has no controller manager and no nodes: nothing but the API server and etcd works
+beside a program, and nobody waits for readiness. Requests are those of the audit log, the most of
+a round; writes are those that are no dry runs; so many "deep" waited for each other. kubectl
+records nothing and prunes nothing."""
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer rounds: a minute instead of four.")
-def main(*, quick: bool) -> None:
-    """Measure, and print the table."""
+@click.option(
+    "--job",
+    "names",
+    multiple=True,
+    type=click.Choice([row.name for row in ROWS]),
+    help="By default, all; with it, also the rows that its targets compare with.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), help="Instead of each row's own number.")
+@click.option("--quick", is_flag=True, help="Fewer rounds, without the long rows.")
+@click.option("--peers/--no-peers", default=True, help="Whether to run kapp and kapply too.")
+@click.option(
+    "--json",
+    "target",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write all figures.",
+)
+def main(
+    *, names: tuple[str, ...], rounds: int | None, quick: bool, peers: bool, target: Path | None
+) -> None:
+    """Measure, print the table, and exit with 1 if a target is missed."""
     binaries = ensure_built(progress_on(sys.stderr))
-    load = os.getloadavg()[0]
+    programs, versions = _programs(binaries, peers=peers)
+    rows = chosen(names, quick=quick)
+    machine = {
+        "cores": os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    report = reports.Report(machine, versions, {})
     with tempfile.TemporaryDirectory(prefix="applyprune-bench-") as scratch:
         folder = Path(scratch)
-        with start(binaries, API_SERVER_ONLY, folder / "plane") as plane:
-            bench = Bench(plane, folder)
-            client, server = bench.kubernetes_versions()
-            times = measure(bench, QUICK_ROUNDS if quick else ROUNDS)
-            plans = planning.measure(
-                folder, plane.kubectl, bench.environment(), QUICK_ROUNDS[1000] if quick else 5
-            )
-            starts = startup.measure(5 if quick else 21, bench.environment())
-    click.echo(
-        f"applyprune {__version__} (Python {platform.python_version()}), kubectl {client}, "
-        f"API server {server}; {os.cpu_count()} cores, {platform.system()} {platform.machine()}, "
-        f"load average {load:.1f} at the start\n"
-    )
-    click.echo(report(times))
-    click.echo(f"\n{planning.report(plans, planning.plan_file_figures())}")
-    click.echo(f"\n{startup.report(starts)}")
-    click.echo(f"\n{NOTES}")
+        for number, (work, together) in enumerate(_by_work(rows).items()):
+            count = rounds or (work.quick if quick else work.rounds) or 1
+            place = folder / f"work-{number}"
+            if work.objects:
+                found = sets.measure(together, count, programs, binaries, place)
+                report = replace(report, results=report.results | found)
+            else:
+                with site_in(place, binaries, folder / "caches") as site:
+                    report = _alone(report, together, count, site.environment)
+            if target is not None:
+                # A whole run takes long, and may be interrupted.
+                target.parent.mkdir(parents=True, exist_ok=True)
+                data = json.dumps(reports.to_json(report, rows), indent=1)
+                target.write_text(data, encoding="utf-8")
+    click.echo(f"{reports.text(report, rows)}\n\n{NOTES}")
+    for failure in failures(report.results):
+        click.echo(f"failed: {failure}", err=True)
+    sys.exit(reports.exit_code(report, rows))
+
+
+def _alone(
+    report: reports.Report, rows: Sequence[Row], rounds: int, environment: Mapping[str, str]
+) -> reports.Report:
+    found = alone.measure(rows, rounds, environment)
+    imports = report.imports
+    if any("--help" in row.command for row in rows):
+        imports = alone.imports(("-m", "applyprune", "--help"), environment)
+    return replace(report, results=report.results | found, imports=imports)
+
+
+def _by_work(rows: Sequence[Row]) -> Mapping[Work, list[Row]]:
+    found: dict[Work, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.work, []).append(row)
+    return found
+
+
+def _programs(binaries: Binaries, *, peers: bool) -> tuple[Programs, dict[str, str]]:
+    """Return the programs that are there, and the version of each."""
+    paths = {Subject.KUBECTL: binaries.kubectl}
+    kubernetes = _json_of(paths[Subject.KUBECTL], "version", "--client", "-o", "json")
+    versions = {
+        "applyprune": __version__,
+        "Python": platform.python_version(),
+        "Kubernetes": kubernetes["clientVersion"]["gitVersion"],
+    }
+    for subject, program in ((Subject.KAPP, KAPP), (Subject.KAPPLY, KAPPLY)):
+        if peers and (path := ensure_peer(program)) is not None:
+            paths[subject] = path
+            versions[program.name] = program.version
+    return Programs(paths), versions
+
+
+def _json_of(*command: str | Path) -> Any:
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
 if __name__ == "__main__":

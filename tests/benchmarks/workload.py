@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import cycle, islice
 from string import Template
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _PER_NAMESPACE = 100
+OLD, NEW = "LOG_LEVEL: info", "LOG_LEVEL: debug"
+"""A line of a ConfigMap, and what ``change`` makes of it."""
 
 _NAMESPACE = """\
 apiVersion: v1
@@ -159,22 +163,71 @@ _APPLICATION = (
 )
 
 
-def write_manifests(folder: Path, objects: int, prefix: str) -> None:
+KINDS = (
+    "Namespace",
+    "ConfigMap",
+    "Secret",
+    "ServiceAccount",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "Deployment",
+)
+"""The kinds of a set that has an application."""
+
+
+def write_manifests(folder: Path, objects: int, prefix: str, namespaces: int = 0) -> None:
     """Write so many objects into the folder, a file for each namespace, Namespaces included.
 
     They belong to applications, named by number, in namespaces whose names begin with ``prefix``.
     """
     folder.mkdir(parents=True)
-    namespaces = [f"{prefix}-{number}" for number in range(max(1, objects // _PER_NAMESPACE))]
-    documents = {
-        namespace: [Template(_NAMESPACE).substitute(namespace=namespace)]
-        for namespace in namespaces
-    }
-    wanted = islice(cycle(_APPLICATION), objects - len(namespaces))
-    for index, (template, more) in enumerate(wanted):
-        application = index // len(_APPLICATION)
-        namespace = namespaces[application % len(namespaces)]
+    count = namespaces or max(1, objects // _PER_NAMESPACE)
+    names = [f"{prefix}-{number}" for number in range(count)]
+    documents = {name: [Template(_NAMESPACE).substitute(namespace=name)] for name in names}
+    for application, template, more in _parts(objects - count):
+        namespace = names[application % count]
         text = Template(template).substitute(namespace=namespace, number=f"{application}{more}")
         documents[namespace].append(text)
     for namespace, texts in documents.items():
         (folder / f"{namespace}.yaml").write_text("---\n".join(texts))
+
+
+def objects_of_kinds(objects: int, namespaces: int) -> Mapping[str, int]:
+    """Return how many objects of each kind such a set has."""
+    counts = Counter({"Namespace": namespaces})
+    for _, template, _ in _parts(objects - namespaces):
+        counts[template.partition("kind: ")[2].partition("\n")[0]] += 1
+    return counts
+
+
+def change(folder: Path, most: int = 10) -> int:
+    """Change a value in a ConfigMap of each of the first files; return in how many."""
+    paths = sorted(folder.glob("*.yaml"))[:most]
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        assert OLD in text
+        path.write_text(text.replace(OLD, NEW, 1), encoding="utf-8")
+    return len(paths)
+
+
+def halve(folder: Path, removed: Path) -> int:
+    """Move half of the objects, the last ones of each file, to another folder; return how many.
+
+    The Namespaces stay.
+    """
+    removed.mkdir(parents=True)
+    count = 0
+    for path in sorted(folder.glob("*.yaml")):
+        texts = path.read_text(encoding="utf-8").split("---\n")
+        kept = len(texts) - len(texts) // 2
+        path.write_text("---\n".join(texts[:kept]), encoding="utf-8")
+        (removed / path.name).write_text("---\n".join(texts[kept:]), encoding="utf-8")
+        count += len(texts) - kept
+    return count
+
+
+def _parts(count: int) -> Iterator[tuple[int, str, str]]:
+    """Yield the number of the application, the template, and what is more in the name of each."""
+    for index, (template, more) in enumerate(islice(cycle(_APPLICATION), count)):
+        yield index // len(_APPLICATION), template, more

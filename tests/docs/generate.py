@@ -20,6 +20,7 @@ import yaml  # type: ignore[import-untyped]
 import applyprune
 from applyprune import errors
 from applyprune.cli.main import cli
+from tests.benchmarks import documents
 from tests.docs import config_schema
 from tests.docs.pages import PAGES, ROOT
 from tests.support.package import tree
@@ -351,6 +352,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "python calls": python_calls,
     "python options": python_options,
     "python names": python_names,
+    "benchmarks": documents.whole_table,
+    "benchmarks in short": documents.short_table,
 }
 
 

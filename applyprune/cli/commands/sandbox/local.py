@@ -11,7 +11,7 @@ import click
 
 from applyprune.cli.command import CommandGroup
 from applyprune.cli.commands.sandbox.plane_origin import origin_of, plane_from
-from applyprune.errors import AccessError, UsageError
+from applyprune.errors import AccessError
 
 if TYPE_CHECKING:
     from applyprune.localplane.planes import PlaneStatus

@@ -1,0 +1,68 @@
+"""The programs of the peers: two Go modules, each built once and cached."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from applyprune.errors import AccessError
+from applyprune.localplane import progress_on
+from applyprune.localplane.program.go_build import built
+from applyprune.localplane.program.go_module import GoModule
+
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class PeerProgram:
+    """A program that a module pins with the ``tool`` directive."""
+
+    name: str
+    module: GoModule
+    path: str
+    """The module that holds it, as ``go.mod`` requires it."""
+    file: str
+    """What Go calls it: the last part of its package."""
+
+    @property
+    def version(self) -> str:
+        """Return the pinned version: ``v0.66.0``."""
+        return self.module.pinned(rf"{self.path} (\S+)(?: // indirect)?")
+
+
+KAPP = PeerProgram(
+    "kapp",
+    GoModule(
+        folder=_HERE / "kapp",
+        cache="kapp",
+        name="kapp",
+        duration="about 2 minutes on 2 cores",
+        packages=("tool",),
+    ),
+    "carvel.dev/kapp",
+    "kapp",
+)
+KAPPLY = PeerProgram(
+    "kapply",
+    GoModule(
+        folder=_HERE / "kapply",
+        cache="kapply",
+        name="kapply",
+        duration="about 2 minutes on 2 cores",
+        packages=("tool",),
+    ),
+    "sigs.k8s.io/cli-utils",
+    "cmd",
+)
+
+
+def ensure_peer(program: PeerProgram) -> Path | None:
+    """Return a built program; say why, and return None, if it cannot be built."""
+    try:
+        return built(program.module, progress_on(sys.stderr)) / program.file
+    except AccessError as error:
+        click.echo(f"without {program.name}: {error}", err=True)
+        return None

@@ -1,0 +1,57 @@
+"""The tables of README and docs/benchmarks.md come from ``docs/benchmarks.json``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+from tests.benchmarks.documents import FILE, SHORT, markdown, short_table, whole_table
+from tests.benchmarks.report import Report
+from tests.benchmarks.rows import Measured, Sample, Subject
+from tests.docs.pages import page
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REPORT = Report(
+    {"cores": 2, "system": "Linux x86_64", "load": "0.1"},
+    {"applyprune": "0.1.0", "kapp": "v0.66.0"},
+    {
+        ("first-1000", Subject.UNCHECKED): Measured([Sample(2.4), Sample(2.2), Sample(9.0)]),
+        ("first-1000", Subject.KUBECTL): Measured([Sample(4.0)]),
+        ("first-1000", Subject.KAPP): Measured([Sample(0.01)], "exit code 1"),
+        ("again-10", Subject.OURS): Measured([Sample(0.34)]),
+    },
+)
+
+
+def test_readme_and_docs_have_the_tables_of_the_stored_figures() -> None:
+    assert short_table() in page("README.md").text
+    assert whole_table() in page("docs/benchmarks.md").text
+    assert len(short_table().splitlines()) == len(SHORT) + 2
+
+
+def test_table_has_medians_machine_and_versions_and_names_what_failed() -> None:
+    head = "| 2 cores, Linux x86_64: applyprune 0.1.0, kapp v0.66.0 | applyprune | kubectl | kapp |"
+    assert markdown(REPORT, SHORT).splitlines() == [
+        head,
+        "|---|---|---|---|",
+        "| 1,000 objects, first time, `--no-check` | 2.4 s | 4.0 s | failed |",
+        "| 10 objects, nothing changed | 0.34 s |  |  |",
+    ]
+
+
+def test_part_of_a_run_does_not_replace_the_figures(tmp_path: Path) -> None:
+    before = FILE.read_text()
+    (tmp_path / "part.json").write_text(json.dumps({"rows": {"first-10": {}}}))
+    reply = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.documents", tmp_path / "part.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert reply.returncode == 1
+    assert "is not of a whole run" in reply.stderr
+    assert FILE.read_text() == before
