@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import email.utils
 import hashlib
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
@@ -50,6 +51,8 @@ class Answer:
     """How many bytes of the body are sent before the connection is cut."""
     pause: float = 0.0
     """Seconds before each byte of the body."""
+    is_last: bool = False
+    """Whether the server is killed when it has sent this."""
 
 
 Answering: TypeAlias = Callable[[Call], Answer]
@@ -66,6 +69,28 @@ class Site:
     """What replaces the server's own answer, by the path without its query."""
     calls: list[Call] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
+    _server: _Server | None = None
+
+    def start(self, answer: Answering, context: ssl.SSLContext, port: int = 0) -> None:
+        """Serve at a port, by default at a free one."""
+        self._server = _Server(self, answer, context, port)
+        self.host = f"localhost:{self._server.server_port}"
+
+    def restart(self) -> None:
+        """Serve again at the port at which it was killed."""
+        killed = self._server
+        assert killed is not None
+        self.start(killed.answer, killed.context, killed.server_port)
+
+    def kill(self) -> None:
+        """Listen no more and end every connection, as the kernel does for a killed process."""
+        if self._server is not None:
+            self._server.kill()
+
+    @property
+    def is_killed(self) -> bool:
+        """Return whether it was killed and has not started again."""
+        return self._server is not None and self._server.is_killed
 
     @property
     def url(self) -> str:
@@ -146,27 +171,51 @@ def site(
     if clients is not None:
         clients.configure_trust(context)
         context.verify_mode = ssl.CERT_OPTIONAL
-    server = _Server(("127.0.0.1", 0), _Handler)
-    server.socket = context.wrap_socket(
-        server.socket, server_side=True, do_handshake_on_connect=False
-    )
-    running = Site(f"localhost:{server.server_port}", authority)
-    server.site, server.answer = running, answer
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
+    running = Site("", authority)
+    running.start(answer, context)
     try:
         yield running
     finally:
         running.ended.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        running.kill()
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    site: Site
-    answer: Answering
+
+    def __init__(self, site: Site, answer: Answering, context: ssl.SSLContext, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.site, self.answer, self.context = site, answer, context
+        self.is_killed = False
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self.socket = context.wrap_socket(
+            self.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def kill(self) -> None:
+        with self._lock:
+            if self.is_killed:
+                return
+            self.is_killed = True
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+        for one in list(self._open):
+            with contextlib.suppress(OSError):
+                # Without a word of TLS.
+                socket.socket.shutdown(one, socket.SHUT_RDWR)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self._open.add(connection)
+        return connection, address
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that does not trust us, or has had enough, is no error of the site."""
@@ -215,8 +264,14 @@ class _Handler(BaseHTTPRequestHandler):
         if length and answer.status != 304:
             self.send_header("Content-Length", length)
         self.end_headers()
-        if self.command == "HEAD":
-            return
+        if self.command != "HEAD":
+            self._send_body(answer)
+        if self.command != "HEAD" and (not length or length != str(len(answer.body))):
+            self.close_connection = True
+        if answer.is_last:
+            self.server.site.kill()
+
+    def _send_body(self, answer: Answer) -> None:
         if answer.pause:
             for at in range(len(answer.body)):
                 if self.server.site.ended.wait(answer.pause):
@@ -227,8 +282,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         else:
             self.wfile.write(answer.body)
-        if not length or length != str(len(answer.body)):
-            self.close_connection = True
 
     def log_message(self, *_arguments: object) -> None:
         """Log nothing."""
