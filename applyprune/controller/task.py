@@ -38,6 +38,8 @@ class Past:
     """What was seen of another run that holds the inventory; one reconcile is too short for it."""
     cluster: str = ""
     """The host and port of another cluster that it may use; empty for none."""
+    source: SourceState | None = None
+    """What was read last of its source on another host; None if nothing was."""
 
     def has_waited(self, timeout: float) -> bool:
         """Return whether it began to wait for its objects so many seconds ago."""

@@ -17,7 +17,8 @@ class Relay:
 
     def __init__(self, port: int) -> None:
         """Listen in front of that port of 127.0.0.1."""
-        self._target = port
+        self.target = port
+        """The port to which new connections are passed on."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -65,7 +66,7 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 client = self._listener.accept()[0]
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = socket.create_connection(("127.0.0.1", self.target))
                 self._open += [client, server]
                 self._start(self._pass_up, client, server)
                 self._start(self._pass_down, server, client)

@@ -55,6 +55,8 @@ class SourceState:
     """The last content that was completely read and verified; None if none was yet."""
     problem: Problem | None = None
     """Why the last look, or what it has found, cannot be used."""
+    unusable: tuple[Problem, ...] = ()
+    """What is wrong with a newer content, instead of which this one was read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from applyprune.sources.source import Source as Text
 from applyprune.sources.yaml.allowance import Allowance
 
 if TYPE_CHECKING:
+    from applyprune.controller.fetching.fetch_task import SourceState
     from applyprune.engine.ports import Cluster
 
 MOST_MEMORY = 64 * 2**20
@@ -48,6 +49,8 @@ class LoadedSource:
 
     The revision does not show that a value of a Secret has changed.
     """
+    state: SourceState | None = None
+    """What it was read of, if its source is on another host."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,11 +128,8 @@ class OneReconcile:
         try:
             bundle = self.clusters.owning(read_bundle(live))
         except InvalidSpec as error:
-            result = ReconcileResult(
-                ConditionStatus.NOT_READY,
-                Reason.INVALID_SPEC,
-                problem_message(problems_of(error)[0]),
-            )
+            told = problem_message(problems_of(error)[0])
+            result = ReconcileResult(ConditionStatus.NOT_READY, Reason.INVALID_SPEC, told)
             measured = self.reporter.report(live, result, time.monotonic() - began)
             return Answer(spread(_UNREAD), self.past, measured=measured)
         except ApplypruneError as error:
@@ -306,8 +303,11 @@ class OneReconcile:
             self.answer = replace(self.answer, source=read)
 
         cluster, asked = account_client.cluster, live.annotations.get(RECONCILE_NOW, "")
-        source, kubeconfig = self.sources.read(bundle, cluster, self.source_state, asked, keep)
-        self.revision = source.revision
+        states = self.source_state, self.past.source
+        source, kubeconfig = self.sources.read(bundle, cluster, states, asked, keep)
+        self.revision, self.source_state = source.revision, source.state
+        if source.state is None or not source.state.unusable:
+            self.past = replace(self.past, source=source.state)
         return source, kubeconfig
 
     def _request(

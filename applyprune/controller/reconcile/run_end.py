@@ -9,7 +9,6 @@ from applyprune.controller.constants import Reason
 from applyprune.controller.result import (
     error_message,
     observation_in,
-    problem_message,
     reason_of,
     reason_of_exit,
 )
@@ -69,12 +68,19 @@ def with_source_problem(result: ReconcileResult, state: SourceState | None) -> R
 
     The last good content was applied, or is kept: what is wrong with a source deletes nothing.
     """
-    if state is None or state.problem is None or result.ready is not ConditionStatus.READY:
+    if state is None or result.ready is not ConditionStatus.READY:
         return result
-    kept = f"{result.revision} stays applied"
+    problems = state.unusable or ((state.problem,) if state.problem is not None else ())
+    if not problems:
+        return result
+    told = error_message(
+        problems, secret=result.run_result is not None and result.run_result.secret
+    )
     return replace(
         result,
         ready=ConditionStatus.NOT_READY,
-        reason=reason_of(error_of(state.problem)),
-        message=f"{problem_message(state.problem)}; {kept}",
+        reason=reason_of(error_of(problems[0])),
+        message=f"{told}; {result.revision} stays applied",
+        # Nobody else tries again to use what was fetched.
+        retries=result.retries or bool(state.unusable),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from applyprune.controller.reconcile.bundle_source import (
 from applyprune.controller.result import problem_message
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.task import SourceObjects
-from applyprune.errors import AccessError, Forbidden
+from applyprune.errors import AccessError, Forbidden, InputError, problems_of
 from applyprune.model.problem import Problem
 from applyprune.sources.remote.fetch_errors import FetchFailed
 
@@ -46,15 +47,15 @@ class SourceReader:
         self,
         bundle: Bundle,
         cluster: Cluster,
-        state: SourceState | None,
+        states: tuple[SourceState | None, SourceState | None],
         asked: str,
         keep: Callable[[SourceObjects], None],
     ) -> tuple[LoadedSource, bytes]:
         """Return the source of a Bundle, and its kubeconfig.
 
-        ``state`` is what is known of its source on another host, and ``asked`` the value of
-        reconcile-now. ``keep`` gets what it consists of, so that this is watched even if it is
-        unreadable. Raises SourceAwaited and ApplypruneError.
+        ``states`` are what is known of its source on another host, and what was last read of it;
+        ``asked`` is the value of reconcile-now. ``keep`` gets what the source consists of, so that
+        this is watched even if it is unreadable. Raises SourceAwaited and ApplypruneError.
         """
         uses: Uses = {}
         resources = {ref: resource for resource, ref in watched_refs(bundle)}
@@ -62,8 +63,12 @@ class SourceReader:
         try:
             request = self._request(bundle, cluster, uses, asked)
             read = replace(read, remote=request)
-            fetched = self._fetched(bundle, cluster, uses, request, state)
-            source = load_source(bundle, cluster, uses, fetched)
+            keys = decryption_keys(bundle, cluster, uses)
+            if request is None or self.remote is None:
+                source = load_source(bundle, cluster, uses, None)
+            else:
+                cache = SourceCache(self.remote.folder, self.remote.limit)
+                source = _Fetched(bundle, cluster, request, keys, cache).usable(*states)
             kubeconfig = read_kubeconfig(bundle, cluster, uses)
         except SourceAwaited as awaited:
             if read.remote is not None:
@@ -97,24 +102,40 @@ class SourceReader:
             asked=asked,
         )
 
-    def _fetched(
-        self,
-        bundle: Bundle,
-        cluster: Cluster,
-        uses: Uses,
-        request: SourceRequest | None,
-        state: SourceState | None,
-    ) -> FetchedTexts | None:
-        keys = decryption_keys(bundle, cluster, uses)
-        if request is None or self.remote is None:
-            return None
-        content = content_of(request, state)
 
-        def warn(problem: Problem) -> None:
-            told = problem_message(problem, secret=bundle.has_secret_source)
-            place = {"namespace": bundle.namespace, "bundle": bundle.name}
-            LOG.warning("warning of a source", extra=fields(**place, warning=told))
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """What is read of a Bundle's source on another host."""
 
-        cache = SourceCache(self.remote.folder, self.remote.limit)
-        texts = remote_texts(request, content, cache, keys, warn)
-        return FetchedTexts(texts, content.revision, content.content)
+    bundle: Bundle
+    cluster: Cluster
+    request: SourceRequest
+    keys: Mapping[str, bytes] | None
+    """What decrypts it; None if it is not encrypted."""
+    cache: SourceCache
+
+    def usable(self, newest: SourceState | None, last: SourceState | None) -> LoadedSource:
+        """Return what is known of the source, or what was last read of it if that is unusable.
+
+        So drift is set back until somebody repairs what is new.
+        """
+        try:
+            return self._loaded(newest)
+        except InputError as error:
+            if newest is None or last is None or last.content == newest.content:
+                raise
+            with suppress(InputError, SourceAwaited):
+                found = self._loaded(last)
+                return replace(found, state=replace(last, unusable=problems_of(error)))
+            raise
+
+    def _loaded(self, state: SourceState | None) -> LoadedSource:
+        content = content_of(self.request, state)
+        texts = remote_texts(self.request, content, self.cache, self.keys, self._warn)
+        fetched = FetchedTexts(texts, content.revision, content.content)
+        return replace(load_source(self.bundle, self.cluster, {}, fetched), state=state)
+
+    def _warn(self, problem: Problem) -> None:
+        told = problem_message(problem, secret=self.bundle.has_secret_source)
+        place = {"namespace": self.bundle.namespace, "bundle": self.bundle.name}
+        LOG.warning("warning of a source", extra=fields(**place, warning=told))

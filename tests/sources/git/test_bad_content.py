@@ -14,16 +14,12 @@ from applyprune.sources.git.git_ref import GitRef
 from applyprune.sources.git.git_store import GitStore
 from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound, SourceTooLarge
 from applyprune.sources.remote.file_tree import TreeLimits
-from tests.support.git_servers import LINK, SUBMODULE, HttpsSite
+from tests.support.git_servers import LFS_POINTER, LINK, SUBMODULE, HttpsSite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-POINTER = (
-    "version https://git-lfs.github.com/spec/v1\n"
-    "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
-)
 SOUND = {"a/x.yaml": "x", "other/y.yaml": "y"}
 
 
@@ -34,7 +30,7 @@ SOUND = {"a/x.yaml": "x", "other/y.yaml": "y"}
         ({"a/link": "../other"}, {"a/link": LINK}, "a/link is a symbolic link"),
         ({"a/link": "../../.."}, {"a/link": LINK}, "a/link is a symbolic link"),
         ({"a/sub": "1" * 40}, {"a/sub": SUBMODULE}, "a/sub is a submodule"),
-        ({"a/big.yaml": POINTER}, {}, "a/big.yaml is a pointer of Git LFS"),
+        ({"a/big.yaml": LFS_POINTER}, {}, "a/big.yaml is a pointer of Git LFS"),
         ({"a/X.yaml": "X"}, {}, "two files differ only in case: a/X.yaml and a/x.yaml"),
         ({"a/ß.yaml": "X", "a/SS.yaml": ""}, {}, "two files differ only in case"),
     ],

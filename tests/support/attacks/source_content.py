@@ -19,7 +19,7 @@ from tests.support.attacks.attack import (
     stolen,
 )
 from tests.support.attacks.source_attack import SourceAttack, archive
-from tests.support.git_servers import LINK, SUBMODULE
+from tests.support.git_servers import LFS_POINTER, LINK, SUBMODULE
 from tests.support.objects import config_map, text
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _VICTIMS = applyset_identity("web", VICTIM)
 _COMMIT = "1" * 40
-_LFS = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1\n"
 _ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
 
@@ -186,7 +185,7 @@ CONTENT: dict[str, SourceAttack] = {
         },
         modes={"web/x": SUBMODULE},
     ),
-    "program: a pointer of LFS": SourceAttack("LFS", files={"web/a.yaml": _LFS}),
+    "program: a pointer of LFS": SourceAttack("LFS", files={"web/a.yaml": LFS_POINTER}),
     "program: filters, hooks and settings": SourceAttack(
         "Applied: ", prepare=_sentinel("program-filters-hooks-and-settings")
     ),

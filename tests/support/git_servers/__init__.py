@@ -6,10 +6,11 @@ SSH. ``site.repository("web")`` is an empty repository to which a test commits, 
 """
 
 from tests.support.git_servers.https_site import HttpsSite, git_site
-from tests.support.git_servers.repository import LINK, SUBMODULE, Repository, author
+from tests.support.git_servers.repository import LFS_POINTER, LINK, SUBMODULE, Repository, author
 from tests.support.git_servers.ssh_site import SshSite, ssh_site
 
 __all__ = [
+    "LFS_POINTER",
     "LINK",
     "SUBMODULE",
     "HttpsSite",

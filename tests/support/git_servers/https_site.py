@@ -35,6 +35,7 @@ class HttpsSite:
         """Serve nothing yet."""
         self.folder = folder
         self.authority = trustme.CA()
+        self.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.port = 0
         self.requests: list[tuple[str, str, str]] = []
         """Method, path with query, and Authorization of each request."""
@@ -106,14 +107,13 @@ class HttpsSite:
         """Return the paths of the requests so far, with their methods."""
         return [f"{method} {path}" for method, path, _ in self.requests]
 
-    def context(self, *, expired: bool = False) -> ssl.SSLContext:
-        """Return the TLS of the server."""
+    def certify(self, *, expired: bool = False) -> None:
+        """Show a new certificate from now on."""
         until = None
         if expired:
             until = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.authority.issue_cert("localhost", "127.0.0.1", not_after=until).configure_cert(context)
-        return context
+        issued = self.authority.issue_cert("localhost", "127.0.0.1", not_after=until)
+        issued.configure_cert(self.tls)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -240,14 +240,13 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, site: HttpsSite, context: ssl.SSLContext) -> None:
+    def __init__(self, site: HttpsSite) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.site = site
-        self._context = context
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         # In the thread of the request: a client that does not speak must not hold up the others.
-        secured: socket.socket = self._context.wrap_socket(request, server_side=True)
+        secured: socket.socket = self.site.tls.wrap_socket(request, server_side=True)
         try:
             super().finish_request(secured, client_address)
         finally:
@@ -266,7 +265,8 @@ def git_site(
     site = HttpsSite(folder)
     site.login, site.token = login, token
     folder.mkdir(parents=True, exist_ok=True)
-    server = _Server(site, site.context(expired=expired))
+    site.certify(expired=expired)
+    server = _Server(site)
     site.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()

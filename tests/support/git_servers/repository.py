@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 LINK, SUBMODULE = "120000", "160000"
 """Modes of entries that are no files."""
+LFS_POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'4d' * 32}\nsize 12345\n"
+"""What Git LFS commits instead of a large file."""
 _FILE = "100644"
 _AUTHOR = "A Tester <tester@example.com>"
 
