@@ -310,6 +310,8 @@ def test_killed_build_leaves_no_process_and_no_folder(folder: Path) -> None:
         eventually(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
         build = int((folder / "pid").read_text())
         assert list(Path(private).iterdir()) != []
+        # It reads the output in two threads, once the guard knows the build.
+        eventually(lambda: len(list(Path(f"/proc/{process.pid}/task").iterdir())) == 3)
         process.kill()
     eventually(lambda: list(Path(private).iterdir()) == [])
     eventually(lambda: not Path(f"/proc/{build}").exists())
