@@ -33,30 +33,16 @@ class PeerProgram:
         return self.module.pinned(rf"{self.path} (\S+)(?: // indirect)?")
 
 
-KAPP = PeerProgram(
-    "kapp",
-    GoModule(
-        folder=_HERE / "kapp",
-        cache="kapp",
-        name="kapp",
-        duration="about 2 minutes on 2 cores",
-        packages=("tool",),
-    ),
-    "carvel.dev/kapp",
-    "kapp",
-)
-KAPPLY = PeerProgram(
-    "kapply",
-    GoModule(
-        folder=_HERE / "kapply",
-        cache="kapply",
-        name="kapply",
-        duration="about 2 minutes on 2 cores",
-        packages=("tool",),
-    ),
-    "sigs.k8s.io/cli-utils",
-    "cmd",
-)
+def _peer(name: str, path: str, file: str) -> PeerProgram:
+    duration = "about 2 minutes on 2 cores"
+    module = GoModule(
+        folder=_HERE / name, cache=name, name=name, duration=duration, packages=("tool",)
+    )
+    return PeerProgram(name, module, path, file)
+
+
+KAPP = _peer("kapp", "carvel.dev/kapp", "kapp")
+KAPPLY = _peer("kapply", "sigs.k8s.io/cli-utils", "cmd")
 
 
 def ensure_peer(program: PeerProgram) -> Path | None:
