@@ -10,8 +10,9 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from applyprune.values import dataclass
 
 MOST_DRIFT = 5.0
 """Seconds by which the wall clock may advance further than boot time before that means a pause."""

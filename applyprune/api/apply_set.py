@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,7 @@ from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.approval.plan_binding import plan_file_of, refuse_validity
 from applyprune.sources import Input
 from applyprune.sources.event_locations import with_excerpt
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.api.cluster_connection import ClusterConnection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from applyprune.model.text.names import is_dns_subdomain
 from applyprune.output.collector import RunReport, report_of
 from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
 from applyprune.planning.readiness.bundle import bundle_status
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.api.cluster_connection import ClusterConnection

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, BinaryIO, TypeAlias
 
 from applyprune.model.problem import Problem
 from applyprune.sources import Input, Overlay, read, read_objects
+from applyprune.values import replace
 
 Path: TypeAlias = "str | os.PathLike[str]"
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from applyprune.engine.cancellation import Cancellation
 from applyprune.model.options import WaitMode, WaitOptions
+from applyprune.values import replace
 
 
 def wait_options(timeout: float | None, wait: bool | WaitOptions | None = None) -> WaitOptions:

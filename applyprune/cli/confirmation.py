@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from applyprune.cli.question import ask, can_ask, unconfirmed
@@ -15,6 +14,7 @@ from applyprune.output.text.plan_table import deletion_summary, plan_table
 from applyprune.planning.approval.consent import needed_consent
 from applyprune.planning.approval.required import is_held
 from applyprune.planning.suggest import similar_sets
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Sequence

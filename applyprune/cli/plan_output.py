@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Finished, Outcome, Planned
 from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,6 +16,7 @@ from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
 from applyprune.sources.plan_files import read_plan
 from applyprune.system.stop_signals import STOP_SIGNALS
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

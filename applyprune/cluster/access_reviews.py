@@ -6,13 +6,13 @@ A review is a POST that stores nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.object_requests import for_collection
 from applyprune.model.json_access import items, mapping
 from applyprune.model.request import Access, AccessRule
 from applyprune.model.resources import Resource
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.cluster.transport.transport import Transport

@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from applyprune.clock import Lease
@@ -48,6 +47,7 @@ from applyprune.model.resources import (
     ResourceMap,
     namespace_ref,
 )
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.clock import boot_time
@@ -17,6 +16,7 @@ from applyprune.cluster.transport.message import Request
 from applyprune.model.identity import Ref
 from applyprune.model.resources import PODS, Resource
 from applyprune.planning.fields.normalize import may_be_secret
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.request import DeleteRequest

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +14,7 @@ from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import Resource
+from applyprune.values import replace
 
 METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
 """The Accept header for metadata only; ``list`` is ``List`` for a list, else empty."""

@@ -10,12 +10,12 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Forbidden
 from applyprune.planning.order import is_built_in
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.object_requests import JSON, for_collection, selection
@@ -21,6 +20,7 @@ from applyprune.http.connection import Stopped
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, WatchEvent, WatchEventType
 from applyprune.model.resources import Resource
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from typing import Any

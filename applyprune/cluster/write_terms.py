@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 from applyprune.clock import Lease
 from applyprune.cluster.transport.message import Request
 from applyprune.cluster.transport.safe_message import without_values
 from applyprune.cluster.transport.unanswered import RetryBudget
 from applyprune.model.identity import Ref
+from applyprune.values import dataclass, replace
 
 WarningSink = Callable[[Ref, str], None]
 """Gets an object and a warning of the server about it; thread-safe."""

@@ -6,7 +6,6 @@ generates the schema that a test compares with the CRD (``deploy/crd.yaml``) in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +45,7 @@ from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.ownership.default_rules import DefaultRule
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

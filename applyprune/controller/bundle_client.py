@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from applyprune.cluster.client import KubernetesClient
@@ -13,6 +12,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES
 from applyprune.planning.replies import refuse_false_absence
+from applyprune.values import dataclass
 
 _TRIES = 5
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-from dataclasses import dataclass, field, replace
 
 from applyprune.controller.bundle_client import BundleObjects
 from applyprune.controller.constants import Key, Limit, Reason
@@ -27,6 +26,7 @@ from applyprune.controller.workers.worker_handle import (
     WorkerUnavailable,
 )
 from applyprune.errors import ApplypruneError, problems_of
+from applyprune.values import dataclass, field, replace
 
 _LONGEST_PAUSE = 60.0
 """Seconds, at most, between two tries to start a worker."""

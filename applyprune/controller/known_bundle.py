@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import dataclass, field
 
 from applyprune.controller.bundle_client import bundle_ref
 from applyprune.controller.constants import Key
 from applyprune.model.live import LiveObject
+from applyprune.values import dataclass, field
 
 _LARGEST = 16 * 1024
 _UNUSED = frozenset({"managedFields"})

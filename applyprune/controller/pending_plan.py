@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import BUNDLES
 from applyprune.planning.annotations import APPROVE
 from applyprune.planning.approval.digests import is_digest
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

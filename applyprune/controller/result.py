@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from applyprune.controller.clusters.cluster_errors import (
     ClusterChanged,
@@ -47,6 +46,7 @@ from applyprune.model.readiness_state import Status
 from applyprune.model.text.display import and_more
 from applyprune.planning.desired import KindNotServed
 from applyprune.planning.schema.kind_names import UnknownKind
+from applyprune.values import dataclass, field
 
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}

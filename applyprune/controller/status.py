@@ -6,7 +6,6 @@ Times change only together with something else, so an idle reconcile writes noth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from applyprune.controller.result import RunResult
 from applyprune.model.events import Outcome
 from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.problem import ProblemKind
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.controller.drift.drift_report import DriftReport

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from applyprune.clock import boot_time
 from applyprune.controller.constants import Condition, Key, Reason
@@ -13,6 +12,7 @@ from applyprune.controller.known_bundle import KnownBundle
 from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
 from applyprune.model.resources import Resource
+from applyprune.values import dataclass, field
 
 READY = ("True", "False", "Unknown")
 """The statuses of the condition Ready."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from applyprune.planning.approval.plan_fit import (
     misfits,
     refused_since,
 )
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from signal import SIGINT
 from threading import Event as Flag
 
 from applyprune.errors import Interrupted
+from applyprune.values import dataclass, field
 
 
 @dataclass(slots=True)

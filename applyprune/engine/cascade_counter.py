@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import WorkerPool
@@ -41,6 +40,7 @@ from applyprune.planning.prune.dependants import (
 from applyprune.planning.prune.leaving import left_entries, objects_to_prune
 from applyprune.planning.schema.served_kinds import MissingKinds
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot, is_restored
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from typing import Protocol, TypeVar

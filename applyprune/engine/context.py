@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.engine.checks.server_warnings import ServerWarnings
@@ -19,6 +18,7 @@ from applyprune.model.options import Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.summary import finished, of_object
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
 from threading import Thread
@@ -14,6 +13,7 @@ from applyprune.errors import ApplypruneError, Expired, Forbidden, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, WatchEventType
 from applyprune.model.resources import Resource
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster

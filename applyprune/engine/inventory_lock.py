@@ -14,7 +14,6 @@ import math
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
@@ -39,6 +38,7 @@ from applyprune.model.text.display import visible
 from applyprune.planning.inventory.held import held_inventory
 from applyprune.planning.inventory.locked import locked_error
 from applyprune.system.user_name import user_name
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

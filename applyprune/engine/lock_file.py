@@ -13,7 +13,6 @@ import re
 import secrets
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from applyprune.system.files.open_files import (
@@ -23,6 +22,7 @@ from applyprune.system.files.open_files import (
     is_own,
     try_lock,
 )
+from applyprune.values import dataclass
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked
 _PROC = Path("/proc")

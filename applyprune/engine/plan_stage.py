@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -67,6 +66,7 @@ from applyprune.planning.snapshot import (
     to_orphan_problem,
     unlisted_problem,
 )
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

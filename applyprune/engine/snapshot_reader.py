@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -49,6 +48,7 @@ from applyprune.planning.schema.served_kinds import (
     unserved_state,
 )
 from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Readable

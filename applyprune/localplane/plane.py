@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.localplane.layout import Layout
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.localplane.state import State

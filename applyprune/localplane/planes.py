@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import AccessError, UsageError
@@ -16,6 +15,7 @@ from applyprune.localplane.program.build import ensure_built
 from applyprune.localplane.starter import PlaneRuns, start, stop_plane
 from applyprune.localplane.state import Phase, State, read_state
 from applyprune.model.text.names import is_dns_label
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

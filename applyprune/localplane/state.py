@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,6 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +38,7 @@ from applyprune.localplane.locks import try_lock
 from applyprune.localplane.plane import PlaneSpec
 from applyprune.localplane.readiness import ServerProbe
 from applyprune.localplane.state import Phase, State, write_state
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,13 +8,13 @@ Finished. The printer may add the end of a read-only verb. Readiness uses the wo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.model.reports.bundle import BundleStatus, LogLine
 from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

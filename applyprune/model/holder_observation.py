@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from applyprune.model.inventory import Inventory, LockHolder
+from applyprune.values import dataclass
 
 SETTLE = 2.0
 """Seconds after the seen end of a run: its last request may still be on its way to the server."""

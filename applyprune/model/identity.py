@@ -8,7 +8,8 @@ survives a version bump.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from applyprune.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject

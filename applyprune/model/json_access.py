@@ -7,10 +7,10 @@ default, as kstatus's GetStringField and GetIntField do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from applyprune.model.text.display import visible
+from applyprune.values import dataclass
 
 _SHOWN = 400
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Problem
 from applyprune.model.text.display import time_of
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from datetime import datetime

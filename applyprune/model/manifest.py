@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from applyprune.model.identity import GVK
+from applyprune.values import dataclass, field
 
 JSONObject: TypeAlias = "dict[str, Any]"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import Ownership
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

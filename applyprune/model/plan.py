@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from applyprune.model.plan_values.guard_result import GuardResult
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.request import NO_MIGRATION, Migration
 from applyprune.model.resources import Resource
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from typing import Any

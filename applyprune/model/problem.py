@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
+
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Origin

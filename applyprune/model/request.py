@@ -7,12 +7,12 @@ sends no other write of an object: a test over the code enforces both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.model.identity import Ref
 from applyprune.model.options import Propagation
 from applyprune.model.resources import Resource
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from typing import Any

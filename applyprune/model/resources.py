@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.live import LiveObject
+from applyprune.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from applyprune.errors import ApplypruneError, InputError, RunFailed
 from applyprune.model.events import (
@@ -35,6 +34,7 @@ from applyprune.model.reports.bundle import BundleStatus, LogLine
 from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
 from applyprune.planning.summary import verdict
+from applyprune.values import dataclass, field
 
 _NOTES = 10
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
+
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
@@ -22,6 +21,7 @@ from applyprune.planning.applyset import MANIFEST_DIGEST, OWNED_BY, SHARD_OF, WA
 from applyprune.planning.marks.apply_mark import APPLY
 from applyprune.planning.marks.peer_marks import PARTS, Meaning, found_marks, plain
 from applyprune.planning.suggest import closest, did_you_mean
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Origin

@@ -11,12 +11,12 @@ import base64
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.text.names import is_dns_label, is_dns_subdomain
+from applyprune.values import dataclass
 
 PART_OF = "applyset.kubernetes.io/part-of"
 SET_ID = "applyset.kubernetes.io/id"

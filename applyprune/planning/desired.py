@@ -6,7 +6,6 @@ The refs are final: they come from discovery or, for a new kind, from the CRD in
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, as_problem
@@ -63,6 +62,7 @@ from applyprune.planning.ownership.ignored_fields import (
 from applyprune.planning.readiness.wait_rules import wait_word
 from applyprune.planning.schema.crd import defined_resources, served_versions
 from applyprune.planning.suggest import advice_for_kind
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Manifest

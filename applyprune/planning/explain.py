@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 
 from applyprune.model.events import Explanation
 from applyprune.model.identity import GroupKind, Ref
@@ -27,6 +26,7 @@ from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.other_owner import owned_by_tool
 from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner, has_witness
 from applyprune.planning.prune.removal import ADOPTED, NO_WITNESS
+from applyprune.values import dataclass, field
 
 ORPHAN = f"{PRUNE}: {DISABLED}"
 _REFUSED = "It would not be applied. The reasons above say why."

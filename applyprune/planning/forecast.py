@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.planning.ownership.shared_fields import drifted_fields
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry

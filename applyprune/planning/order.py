@@ -8,7 +8,6 @@ and kinds, because a kind alone may belong to any CRD.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.annotations import FARTHEST_WAVE, WAVE, wave_number
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
 from applyprune.planning.suggest import closest
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Origin

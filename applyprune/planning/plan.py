@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from applyprune.model.identity import Ref
@@ -49,6 +48,7 @@ from applyprune.planning.snapshot import (
     restored_problem,
 )
 from applyprune.planning.summary import of_object
+from applyprune.values import replace
 
 _Step = TypeVar("_Step", ApplyStep, RemoveStep)
 

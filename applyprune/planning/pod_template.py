@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind
 from applyprune.model.json_access import field, items, mapping, text
+from applyprune.values import dataclass
+from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

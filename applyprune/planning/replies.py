@@ -6,7 +6,6 @@ A 200 is not yet success: the reply may be about another object, or about one th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
@@ -40,6 +39,7 @@ from applyprune.planning.schema.immutable import (
     says_immutable,
     why_not,
 )
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

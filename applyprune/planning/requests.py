@@ -8,7 +8,6 @@ same function makes the next request from the reply.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.options import Propagation
@@ -50,6 +49,7 @@ from applyprune.planning.ownership.removed_fields import (
     removals,
     with_contested,
 )
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

@@ -8,7 +8,6 @@ adopted object is never deleted unless the user says so. The run that records it
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InventoryError, PruneRefused, as_problem
@@ -24,6 +23,7 @@ from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.order import wave_of
 from applyprune.planning.ownership.foreign_label import OtherSet
 from applyprune.planning.ownership.managed_fields import is_applied
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from heapq import nsmallest
 
 from applyprune.errors import (
@@ -19,6 +18,7 @@ from applyprune.errors import (
 from applyprune.model.events import Finished, Outcome, Pending, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.values import replace
 
 _NAMED = 10
 

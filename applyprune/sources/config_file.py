@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from applyprune.sources.source import shown_path
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.locate import locate
+from applyprune.values import dataclass, field
 
 FILE = "applyprune.yaml"
 API_VERSION = "applyprune.dev/v1alpha1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from applyprune.errors import ApplypruneError, InputErrors, as_problem
 from applyprune.model.events import (
@@ -18,6 +17,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.plan import Plan
 from applyprune.sources.load import Input
+from applyprune.values import replace
 
 
 def with_excerpt(events: Iterable[Event], given: Input) -> Iterator[Event]:

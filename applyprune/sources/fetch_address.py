@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from applyprune.model.manifest import Origin
 from applyprune.sources.remote.address import ArchiveAddress, GitAddress, OciAddress
 from applyprune.sources.remote.fetch_errors import PathNotFound
 from applyprune.sources.source import shown_path
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.sources.git.git_ref import GitRef

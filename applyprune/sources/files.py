@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -38,6 +38,7 @@ from applyprune.sources.remote.address import (
 )
 from applyprune.sources.remote.url import shown_url
 from applyprune.sources.source import MAX_BYTES, Source, shown_path, too_much
+from applyprune.values import dataclass, field
 
 STDIN = "-"
 _STDIN_SHOWN = "<stdin>"

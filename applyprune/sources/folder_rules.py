@@ -9,7 +9,6 @@ unclear. What cannot be read never counts as empty.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import PurePath
 from typing import Generic, Protocol, TypeVar
@@ -19,6 +18,7 @@ from applyprune.model.manifest import Origin
 from applyprune.sources.config_file import is_configuration, is_schema
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.source import Source
+from applyprune.values import dataclass
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""

@@ -11,7 +11,6 @@ import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
@@ -21,6 +20,7 @@ from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.source import Source, shown_path, too_much
 from applyprune.system.processes import GROUP_FLAGS, kill_group, wait_for
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     Warn = Callable[[Problem], None]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import JSONObject, Manifest, Origin
 from applyprune.model.text.names import DNS_LABEL, is_dns_label
 from applyprune.sources.yaml.parser import shown
+from applyprune.values import dataclass
 
 # Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
 # itself: in a file they would make the apply fail as soon as the object changes or is recreated.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from applyprune.errors import InputError
 from applyprune.model.manifest import Origin
 from applyprune.model.text.display import visible
+from applyprune.values import dataclass
 
 MAX_BYTES = 256 * 2**20
 """How many bytes one call reads in total; 100,000 objects are about 30 MB."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from applyprune.cli.options.run_options import is_given
 from applyprune.errors import UsageError
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, OnDrift
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

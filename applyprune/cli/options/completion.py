@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
+
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

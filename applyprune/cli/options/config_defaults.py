@@ -8,7 +8,6 @@ that disables a guard is not a key: it would apply to every future run, unreview
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import click
 
 from applyprune.cli.options.completion import FILE, SET
 from applyprune.errors import InputError, UsageError
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

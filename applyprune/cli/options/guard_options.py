@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from applyprune.cli.options.approval import approval_option
 from applyprune.cli.options.combine import with_options
 from applyprune.cli.options.completion import GUARDED_KIND
 from applyprune.model.options import Options, PruneLimit
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

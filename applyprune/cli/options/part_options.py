@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from applyprune.cli.options.combine import F, with_options
 from applyprune.cli.options.completion import OBJECT
 from applyprune.errors import UsageError
 from applyprune.model.text.label_selector import parse_selector
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from applyprune.model.options import DryRun
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,6 @@ import stat
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from applyprune.output.printers import (
     printer,
 )
 from applyprune.output.terminal.style import rendered
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

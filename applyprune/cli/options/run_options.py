@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +24,7 @@ from applyprune.model.options import (
     WaitOptions,
     seconds_of,
 )
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

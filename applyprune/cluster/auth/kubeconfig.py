@@ -7,7 +7,6 @@ and the mounted service account.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -25,6 +24,7 @@ from applyprune.cluster.auth.plugins import AuthProvider, ExecPlugin
 from applyprune.errors import AccessError
 from applyprune.http.pool import proxy_for
 from applyprune.model.addresses import AddressRules
+from applyprune.values import dataclass, field
 
 __all__ = ["ClusterAccess", "connect"]
 

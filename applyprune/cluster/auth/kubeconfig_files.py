@@ -7,7 +7,6 @@ import binascii
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from ruamel.yaml.scanner import ScannerError
 
 from applyprune.errors import AccessError
 from applyprune.system.files.home_folders import in_home
+from applyprune.values import dataclass, field
 
 T = TypeVar("T")
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -51,6 +50,7 @@ from applyprune.planning.applyset import (
     shard_ref,
 )
 from applyprune.planning.inventory.parent import foreign_parent, parent_faults
+from applyprune.values import dataclass
 
 SCHEMA = 2
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from applyprune.model.identity import Ref
@@ -16,6 +15,7 @@ from applyprune.model.inventory import (
     Wave,
 )
 from applyprune.planning.fields.normalize import canonical
+from applyprune.values import dataclass
 
 T = TypeVar("T")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory.codec import Root, decode
 from applyprune.errors import InventoryError, UsageError
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import SET_ID, ApplySetIdentity, applyset_identity, set_name
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient

@@ -14,12 +14,12 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from io import BytesIO
 
 from applyprune.cluster.inventory.entries import Line, block_of, lines_of
 from applyprune.errors import InventoryError
 from applyprune.model.inventory import InventoryEntry
+from applyprune.values import dataclass, field
 
 READABLE = 64 * 1024
 """Bytes of entries that the root stores as text; about 150 objects."""

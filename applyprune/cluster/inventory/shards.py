@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.inventory.codec import decode_shard, encode_shard
@@ -27,6 +26,7 @@ from applyprune.model.inventory import Inventory
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import SHARD_OF, WANTED, ApplySetIdentity, shard_ref
 from applyprune.planning.requests import delete_request
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient

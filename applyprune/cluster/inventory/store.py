@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import boot_time
@@ -45,6 +44,7 @@ from applyprune.planning.applyset import (
     hinted_kinds,
 )
 from applyprune.planning.inventory.parent import kinds_fault
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from urllib.parse import quote, urlencode
 
 from applyprune.clock import Lease
 from applyprune.errors import ReplyTooLarge
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from applyprune.cluster.transport.message import (
@@ -29,6 +28,7 @@ from applyprune.errors import (
     Unreachable,
 )
 from applyprune.http.retry import seconds_to_wait
+from applyprune.values import dataclass
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.
 _DENIED = (

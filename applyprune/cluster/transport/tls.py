@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from applyprune.errors import AccessError
 from applyprune.http.certificates import show_certificate, trust_only
 from applyprune.http.pool import open_pools
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from urllib3.connectionpool import HTTPConnectionPool

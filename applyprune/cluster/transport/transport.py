@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from urllib3 import HTTPHeaderDict
@@ -38,6 +37,7 @@ from applyprune.cluster.transport.warning_header import warning_texts
 from applyprune.errors import ApiError, Unreachable
 from applyprune.http.connection import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
 from applyprune.http.retry import backoff
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from applyprune.clock import boot_time
 from applyprune.errors import ApiError
 from applyprune.model.events import RetryReported
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.errors import AccessError

@@ -16,7 +16,6 @@ import time
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -37,6 +36,7 @@ from applyprune.cluster.watching.watch_stream import (
 )
 from applyprune.model.live import LiveObject, WatchEventType
 from applyprune.model.resources import Resource
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.auth.credentials import Identity

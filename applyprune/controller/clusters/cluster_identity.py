@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.controller.bundle_client import status_of
@@ -21,6 +20,7 @@ from applyprune.errors import AccessError, ApplypruneError, Forbidden, NotFound,
 from applyprune.model.json_access import text
 from applyprune.model.resources import NAMESPACES, namespace_ref
 from applyprune.planning.annotations import ACCEPT_CLUSTER
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster

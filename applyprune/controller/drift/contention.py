@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from applyprune.model.plan_values.field_writer import FieldWriter
 from applyprune.model.text.display import time_of
+from applyprune.values import dataclass, replace
 
 MOST = 50
 """How many fields are counted at once."""

@@ -6,10 +6,10 @@ is none where the kind counts generations, and neither is a write of the set its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.planning.ownership.owner import fingerprint_of
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import ApplyFingerprint

@@ -7,7 +7,6 @@ Secrets. Only where nobody will resolve it otherwise, both values are shown.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from applyprune.model.text.display import and_more, time_of
 from applyprune.planning.adoption.left_alone import CONTENDED
 from applyprune.planning.annotations import CONFLICTS, RECONCILE_NOW
 from applyprune.planning.ownership.shared_fields import drifted_fields
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from applyprune.controller.drift.drift_report import (
 from applyprune.controller.drift.drift_spec import DriftPolicy
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.model.options import Approval
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

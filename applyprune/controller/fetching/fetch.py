@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
@@ -44,6 +43,7 @@ from applyprune.sources.oci.artifact_signatures import verification
 from applyprune.sources.remote.fetch_errors import PathNotFound, SourceTooLarge
 from applyprune.sources.remote.file_tree import FileTree
 from applyprune.sources.source import shown_path
+from applyprune.values import replace
 
 _Contents: TypeAlias = dict[str, SourceContent | Problem]
 

@@ -6,9 +6,9 @@ The main process keeps them and looks at none of a source: so it imports nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from applyprune.model.problem import Problem
+from applyprune.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

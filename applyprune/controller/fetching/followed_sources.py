@@ -7,7 +7,6 @@ content are reconciled.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from threading import Lock
 
 from applyprune.controller.constants import Key
@@ -20,6 +19,7 @@ from applyprune.controller.fetching.fetch_task import (
 )
 from applyprune.controller.runtime.workqueue import backoff, spread
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.values import dataclass, field
 
 _FIRST_RETRY = 5.0
 """Seconds after which a look that has failed is tried again, at first."""

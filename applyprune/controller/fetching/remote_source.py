@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple
 from types import MappingProxyType
 from typing import TypeAlias
 
 from applyprune.sources.archives.archive import ArchiveSource
 from applyprune.sources.git.git_source import GitSource
 from applyprune.sources.oci.artifact import OciSource
+from applyprune.values import dataclass, field
 
 Transport: TypeAlias = GitSource | OciSource | ArchiveSource
 

@@ -9,10 +9,10 @@ import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from applyprune.sources.remote.fetch_errors import FetchFailed
+from applyprune.values import dataclass
 
 _LARGEST_HEAD = 16 * 2**20
 

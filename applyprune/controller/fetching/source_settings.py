@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from applyprune.model.addresses import AddressRules
+from applyprune.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.controller.bundle import Bundle
@@ -27,6 +26,7 @@ from applyprune.planning.ownership.ignored_fields import with_ignored_fields
 from applyprune.sources.load import read_source, text_of
 from applyprune.sources.source import Source as Text
 from applyprune.sources.yaml.allowance import Allowance
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.fetching.fetch_task import SourceState

@@ -6,7 +6,6 @@ An invalid field must neither block the removal, nor decide that anything is del
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from applyprune.model.live import LiveObject, deleted_at
 from applyprune.model.text.names import is_dns_subdomain
 from applyprune.planning.annotations import ORPHAN
 from applyprune.planning.applyset import set_name
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 
 from applyprune.controller.bundle import Bundle, DeletionPolicy
 from applyprune.controller.bundle_client import BundleObjects, status_of
@@ -49,6 +48,7 @@ from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.annotations import APPROVE, ORPHAN
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
+from applyprune.values import dataclass, field, replace
 
 _NO_RIGHTS = NO_CLUSTER | {Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN}
 """Why nobody may remove the objects; what the inventory lists is safe there."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.clock import boot_time
@@ -10,6 +9,7 @@ from applyprune.controller.constants import MISSING, STALLING, Reason
 from applyprune.controller.runtime.workqueue import backoff, spread
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.controller.task import Answer, Past
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
 
 from applyprune.clock import boot_time
 from applyprune.cluster.inventory.store import ConfigMapStore
@@ -62,6 +61,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Plan
 from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
+from applyprune.values import dataclass, field, replace
 
 _UNREAD = 600.0
 """Seconds until the next look at a Bundle with an invalid spec."""

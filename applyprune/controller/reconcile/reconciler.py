@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.controller.clusters.other_clusters import AwaitsTurn, OtherClusters
@@ -11,6 +10,7 @@ from applyprune.controller.known_bundle import MustReadAgain
 from applyprune.controller.reconcile.one_reconcile import OneReconcile
 from applyprune.controller.task import Answer, Task
 from applyprune.errors import Interrupted
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle_client import BundleObjects

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.controller.bundle_client import BundleObjects, status_of
@@ -27,6 +26,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.annotations import RECONCILE_NOW
 from applyprune.planning.approval.digests import is_digest
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

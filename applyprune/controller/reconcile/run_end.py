@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.controller.constants import Reason
@@ -15,6 +14,7 @@ from applyprune.controller.result import (
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.errors import problems_of
 from applyprune.sources.remote.fetch_errors import error_of
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.controller.fetching.fetch_task import SourceState

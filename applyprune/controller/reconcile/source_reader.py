@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.controller.clusters.kubeconfig_secret import read_kubeconfig
@@ -28,6 +27,7 @@ from applyprune.controller.task import SourceObjects
 from applyprune.errors import AccessError, Forbidden, InputError, problems_of
 from applyprune.model.problem import Problem
 from applyprune.sources.remote.fetch_errors import FetchFailed
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from applyprune.clock import boot_time
 from applyprune.controller.replicas.own_lease import OwnLease, list_leases
@@ -29,6 +28,7 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import ApplypruneError, Conflict, NotFound
 from applyprune.model.resources import LEASES
 from applyprune.planning.requests import delete_request
+from applyprune.values import dataclass, field
 
 _LOOKS_PER_LEASE = 6
 _LONGEST_PAUSE = 2.5

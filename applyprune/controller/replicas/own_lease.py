@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import LEASES
 from applyprune.planning.requests import delete_request
+from applyprune.values import dataclass
 
 IDENTITY = "applyprune.dev/identity"
 """The label of the Leases of replicas."""

@@ -8,10 +8,10 @@ Replicas that see the same others decide the same, without a word between them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import blake2b
 
 from applyprune.controller.constants import Key
+from applyprune.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from applyprune.clock import boot_time
 from applyprune.controller.constants import Key
 from applyprune.controller.replicas.rendezvous import Replica, server_of
+from applyprune.values import dataclass
 
 
 @dataclass(slots=True)

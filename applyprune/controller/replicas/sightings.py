@@ -9,11 +9,11 @@ changes or does not.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from applyprune.controller.replicas.rendezvous import Replica
 from applyprune.model.live import LiveObject
+from applyprune.values import dataclass, replace
 
 WATCHES_NAMESPACES = "applyprune.dev/watch-namespaces"
 """On a Lease of a replica: the namespaces whose Bundles it handles; without it, all."""

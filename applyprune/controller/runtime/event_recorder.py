@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -16,6 +15,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES, EVENTS, NAMESPACES
 from applyprune.planning.fields.normalize import digest
+from applyprune.values import dataclass
 
 _MESSAGE = 1000
 _NAME = 230

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from threading import Thread
 
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.values import dataclass, field
 
 PATIENCE = 60.0
 """Seconds without service after which the controller is not healthy."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.client import KubernetesClient
@@ -27,6 +26,7 @@ from applyprune.model.resources import (
     namespace_ref,
 )
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.controller.constants import Key
@@ -18,6 +17,7 @@ from applyprune.controller.drift.drift_hint import GONE, Mark, may_have_drifted
 from applyprune.controller.task import AppliedObjects
 from applyprune.model.identity import Ref
 from applyprune.planning.applyset import PART_OF
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.watching.many_watches import AllSeen, Watched

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from threading import Lock
+
+from applyprune.values import dataclass, field
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 CODES = ("2xx", "3xx", "4xx", "5xx", "none")

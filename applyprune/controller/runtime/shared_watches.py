@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.cluster.watching.many_watches import AllSeen, Blind, News, Seen, Watched
 from applyprune.controller.constants import Key
 from applyprune.controller.runtime.logging import LOG, fields
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.cluster.watching.many_watches import ManyWatches

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from applyprune.controller.constants import Key
+from applyprune.values import dataclass, field
 
 
 @dataclass(slots=True)

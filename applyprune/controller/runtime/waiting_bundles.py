@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from applyprune.controller.constants import Key
+from applyprune.values import dataclass, field
 
 
 @dataclass(slots=True)

@@ -11,12 +11,12 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import count
 from threading import Condition
 
 from applyprune.controller.constants import Key
 from applyprune.controller.runtime.turns import Turns
+from applyprune.values import dataclass, field
 
 MIN_GAP = 0.25
 """Seconds between the end of one reconcile of a Bundle and the next, whatever triggers it."""

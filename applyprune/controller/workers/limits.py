@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from applyprune.controller.constants import Limit
 from applyprune.system.resource_limits import Resource, lower_limit
+from applyprune.values import dataclass
 
 MIB = 1 << 20
 _VICTIM = 500

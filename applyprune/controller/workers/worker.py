@@ -12,7 +12,6 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
@@ -42,6 +41,7 @@ from applyprune.controller.workers.limits import (
 from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.addresses import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

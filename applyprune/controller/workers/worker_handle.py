@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from threading import Lock
 
@@ -28,6 +27,7 @@ from applyprune.errors import ApplypruneError
 from applyprune.model.problem import ProblemKind
 from applyprune.system.fork_server import Connection, ForkedProcess, ForkServer, fork_server
 from applyprune.system.processes import kill
+from applyprune.values import dataclass, field
 
 _PRELOADED = "applyprune.controller.workers.preloaded"
 _START = 60.0

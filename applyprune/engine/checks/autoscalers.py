@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import AccessError, ApplypruneError, NotFound, NotServed, as_problem
@@ -21,6 +20,7 @@ from applyprune.planning.ownership.owner import is_last_applied
 from applyprune.planning.prune.leaving import left_entries, objects_to_prune
 from applyprune.planning.requests import needs_body
 from applyprune.planning.snapshot import is_restored
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

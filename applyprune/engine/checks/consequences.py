@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.errors import ApplypruneError, Forbidden
@@ -13,6 +12,7 @@ from applyprune.model.resources import Resource, ResourceMap
 from applyprune.planning.consequences.facts import Related, facts_of
 from applyprune.planning.consequences.found import consequences
 from applyprune.planning.consequences.listings import Listing, listings
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

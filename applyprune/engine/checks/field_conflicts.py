@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.steps.failures import apply_problem
@@ -14,6 +13,7 @@ from applyprune.planning.adoption.left_alone import with_drift
 from applyprune.planning.checks.visible_conflicts import shares_fields, visible_conflict
 from applyprune.planning.diff.drift import may_have_drifted
 from applyprune.planning.ownership.foreign_label import foreign_label
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

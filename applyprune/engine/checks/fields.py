@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.errors import ApplypruneError
@@ -20,6 +19,7 @@ from applyprune.planning.checks.field_types import (
     kind_schema,
 )
 from applyprune.planning.schema.crd import defined_resources, schema_of
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext, WorkerPool

@@ -7,7 +7,6 @@ for one by one: each verb on each resource and, if that is not allowed, on each 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Unreachable, as_problem
@@ -15,6 +14,7 @@ from applyprune.model.options import DryRun
 from applyprune.model.problem import ProblemKind
 from applyprune.model.request import Access, AccessRule
 from applyprune.planning.checks.needed_rights import needs_of, with_missing_rights
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

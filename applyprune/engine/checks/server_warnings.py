@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from applyprune.planning.checks.warning_text import (
     more_warnings,
     warning_problems,
 )
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Manifest

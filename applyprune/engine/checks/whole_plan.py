@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.checks.field_conflicts import (
@@ -23,6 +22,7 @@ from applyprune.planning.inventory.correction import refuse_beyond_drift
 from applyprune.planning.plan import completed
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.recreation import with_recreations_judged
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

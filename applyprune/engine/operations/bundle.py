@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from applyprune.model.readiness_state import Readiness, Status, in_progress
 from applyprune.model.reports.bundle import BundleStatus
 from applyprune.model.resources import BUNDLES
 from applyprune.planning.readiness.bundle import bundle_readiness, bundle_status, not_ready
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

@@ -6,7 +6,6 @@ import json
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from applyprune.errors import ApplypruneError, Forbidden, NotFound, UsageError, 
 from applyprune.model.events import Event, Finished, WarningRaised
 from applyprune.model.reports.bundle import LogLine
 from applyprune.model.resources import PODS
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.engine.cancellation import Cancellation
@@ -23,6 +22,7 @@ from applyprune.planning.approval.required import is_held
 from applyprune.planning.explain import ExplainInput, explained
 from applyprune.planning.inventory.named_options import Resolver, known_names
 from applyprune.planning.schema.kind_names import NamedObject, full_name, kind_names
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunSummary
@@ -27,6 +26,7 @@ from applyprune.planning.checks.late_kinds import (
     not_served,
 )
 from applyprune.planning.summary import waiting
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

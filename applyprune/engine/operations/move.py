@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, RunSummary, WorkerPool
@@ -49,6 +48,7 @@ from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, run_context
@@ -31,6 +30,7 @@ from applyprune.planning.inventory.selection import chosen
 from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.prune.removal import kept_as_owned
 from applyprune.planning.requests import mark_request
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

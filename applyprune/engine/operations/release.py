@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunSummary
@@ -13,6 +12,7 @@ from applyprune.errors import UsageError
 from applyprune.model.events import Event, ObjectDone, Outcome, Started
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

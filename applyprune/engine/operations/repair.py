@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext, run_context
@@ -24,6 +23,7 @@ from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.requests import mark_request
 from applyprune.planning.schema.served_kinds import hidden_kind_problem
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

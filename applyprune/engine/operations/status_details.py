@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.related_objects import RelatedObjects
@@ -29,6 +28,7 @@ from applyprune.planning.readiness.failing_containers import (
 )
 from applyprune.planning.readiness.owned_objects import by_owner, tree_of
 from applyprune.planning.readiness.related import pods_of
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from datetime import datetime

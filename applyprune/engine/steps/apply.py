@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 
 from applyprune.engine.context import RunContext
@@ -56,6 +55,7 @@ from applyprune.planning.ownership.conflicts import skips
 from applyprune.planning.replies import confirmed, refused_guard
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.values import dataclass, field, replace
 
 _UNREADY = "is not ready"
 _MISSING = "does not exist"

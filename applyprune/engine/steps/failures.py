@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -41,6 +40,7 @@ from applyprune.planning.schema.server_errors import (
     is_without_namespace,
 )
 from applyprune.planning.snapshot import CascadeContents
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from typing import Any

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.cascade_counter import ContentCounter
@@ -43,6 +42,7 @@ from applyprune.planning.prune.removal import GONE, remove_step
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.schema.served_kinds import still_registered
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from typing import Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InputError, UsageError
@@ -13,6 +12,7 @@ from applyprune.planning.order import is_built_in
 from applyprune.planning.readiness.cel import compile_rule
 from applyprune.planning.readiness.wait_rules import Awaited, Wait, is_awaited
 from applyprune.planning.schema.crd import defined_kinds, has_status
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -7,7 +7,6 @@ whose guard allows nothing but a create.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.inventory_lock import DELETE_TIMEOUT
@@ -20,6 +19,7 @@ from applyprune.planning.adoption.decide_again import decided_again
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.recreation import cascades_of, refused_recreation_of
 from applyprune.planning.replies import created_by_others, refuse_false_absence
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.informer import Change, Listed, WatchFailed, WatchScope
@@ -13,6 +12,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.resources import CLAIMS, EVENTS, PODS, REPLICA_SETS
 from applyprune.planning.readiness.related import Related, mounts_claims
 from applyprune.planning.readiness.wait_rules import WITH_PODS
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.engine.context import WorkerPool

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import (
@@ -27,6 +26,7 @@ from applyprune.planning.replies import late_replacement, refused_guard, refused
 from applyprune.planning.requests import delete_request, dry_run_request, trial_request
 from applyprune.planning.schema.immutable import is_worth_a_trial
 from applyprune.planning.schema.server_errors import cannot_be_dry_run
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from applyprune.planning.readiness.kstatus import assess
 from applyprune.planning.readiness.related import explained, for_wait, warnings_about
 from applyprune.planning.readiness.wait_rules import Awaited, ready_with_warning
 from applyprune.planning.summary import waiting
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from applyprune.engine.context import RunContext
 from applyprune.errors import ApplypruneError, NotReady, as_problem
@@ -20,6 +19,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.resources import DEFINITIONS
 from applyprune.planning.schema.crd import defined_resources, refused_names
 from applyprune.planning.summary import waiting
+from applyprune.values import dataclass, field
 
 _FIRST_PAUSE = 0.02
 _LONGEST_PAUSE = 1.0

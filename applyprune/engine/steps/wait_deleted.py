@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.model.events import Waiting
@@ -15,6 +14,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, State
 from applyprune.model.resources import Resource
 from applyprune.planning.summary import waiting
+from applyprune.values import dataclass, field
 
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 2.0

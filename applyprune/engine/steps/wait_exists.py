@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from applyprune.engine.context import RunContext
 from applyprune.errors import ApplypruneError, NotReady, as_problem
@@ -15,6 +14,7 @@ from applyprune.model.plan import Desired
 from applyprune.model.plan_values.apply_rules import OUTSIDE
 from applyprune.model.problem import Problem
 from applyprune.planning.summary import waiting
+from applyprune.values import dataclass, field
 
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 2.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from applyprune.localplane.program.mirror import fetched, fetched_folder
 from applyprune.localplane.program.plane_wheel import CONTROL_PLANE, KUBECTL, PROGRAMS
 from applyprune.localplane.program.step_progress import Silence
 from applyprune.localplane.supported import require_supported_system
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.localplane.program.mirror import PlaneOrigin

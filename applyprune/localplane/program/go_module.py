@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import AccessError
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,6 @@ import shutil
 import time
 import zipfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
@@ -34,6 +33,7 @@ from applyprune.localplane.program.plane_wheel import (
     this_platform,
 )
 from applyprune.localplane.program.step_progress import clock
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

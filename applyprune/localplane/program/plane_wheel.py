@@ -12,8 +12,9 @@ import json
 import os
 import platform
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

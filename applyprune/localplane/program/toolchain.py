@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from applyprune.errors import AccessError
 from applyprune.localplane.folders import cache_folder
 from applyprune.localplane.program.atomic_folder import make_once
 from applyprune.localplane.program.kill_group import guarded
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

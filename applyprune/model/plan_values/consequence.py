@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from applyprune.model.identity import Ref
+from applyprune.values import dataclass
 
 
 class ConsequenceKind(StrEnum):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from applyprune.model.text.names import is_dns_subdomain
+from applyprune.values import dataclass
 
 
 class Operator(StrEnum):

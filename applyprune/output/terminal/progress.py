@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
@@ -17,6 +16,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref, called
 from applyprune.model.options import DryRun, Mode
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Wave

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.model.identity import Ref, called
@@ -14,6 +13,7 @@ from applyprune.output.terminal.style import Colour, cells, styled
 from applyprune.output.terminal.table import table, wrapped
 from applyprune.output.text.consequence_lines import ConsequenceLines
 from applyprune.output.text.step_details import step_details
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity

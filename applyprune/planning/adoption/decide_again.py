@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed
@@ -12,6 +11,7 @@ from applyprune.planning.ownership.conflicts import forces
 from applyprune.planning.ownership.foreign_label import foreign_label
 from applyprune.planning.ownership.shared_fields import drift_to_revert
 from applyprune.planning.requests import apply_request
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject

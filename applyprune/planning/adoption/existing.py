@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.plan import ApplyStep, Fate
@@ -23,6 +22,7 @@ from applyprune.planning.prune.recreation import recreated_on_change
 from applyprune.planning.prune.removal import kept_as_owned
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.planning.snapshot import CHANGING
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import Ownership
@@ -12,6 +11,7 @@ from applyprune.planning.ownership.conflicts import is_by_hand
 from applyprune.planning.ownership.foreign_label import foreign_label
 from applyprune.planning.ownership.owner import Owner, owner_of
 from applyprune.planning.replies import created_by_others
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.errors import ApplypruneError

@@ -7,7 +7,6 @@ Whoever is first, the set does not own the object: without the set it would exis
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
@@ -18,6 +17,7 @@ from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.resources import IN_EACH_NAMESPACE, NAMESPACE
 from applyprune.planning.adoption.existing import refused_step
 from applyprune.planning.requests import apply_request
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.options import Options

@@ -6,7 +6,6 @@ what the last apply has left.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.live import LiveObject, NotListed, Unknown
@@ -20,6 +19,7 @@ from applyprune.planning.fields.normalize import may_be_secret, sent
 from applyprune.planning.marks.apply_mark import left_alone
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.owner import Owner, is_marked, owner_of, same_apply_entry
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.planning.approval.digests import deletions_digest
 from applyprune.planning.plan import settled
 from applyprune.planning.prune.guards import of_other_approval
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.options import Options

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, OnConflict, Plan
 from applyprune.planning.approval.plan_file import PlanFile, sealed
 from applyprune.planning.approval.planned_objects import PlannedObject, planned_objects
 from applyprune.planning.approval.shaping_options import changed_options, shaping_options
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from applyprune.model.plan import Cascaded, Fate
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.approval.planned_objects import PlannedObject, names
 from applyprune.planning.approval.shaping_options import OptionValue
+from applyprune.values import dataclass, field, replace
 
 _VERSION = 1
 SCHEMA = f"applyprune.dev/plan/v{_VERSION}"

@@ -7,7 +7,6 @@ done fit too, and those whose request may have arrived before the interruption.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.resources import NAMESPACE
 from applyprune.planning.approval.planned_objects import PlannedObject, planned_object
 from applyprune.planning.ownership.managed_fields import owns_all, times_of
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory, InventoryEntry

@@ -6,7 +6,6 @@ Nothing here depends on a value of a Secret: of its data, only the keys count.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.model.identity import Ref
@@ -15,6 +14,7 @@ from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.fields.normalize import digest
 from applyprune.planning.ownership.managed_fields import times_of
 from applyprune.planning.ownership.owner import STUCK
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject

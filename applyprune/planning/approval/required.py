@@ -6,12 +6,11 @@ that was just made, so an approval of an earlier revision never lets a later one
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from applyprune.errors import NotApproved, as_problem
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.model.problem import ProblemKind
+from applyprune.values import replace
 
 _DELETIONS = "the deletions are not approved"
 _PLAN = "the plan is not approved"

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from applyprune.model.identity import GVK
 from applyprune.model.json_access import mapping
 from applyprune.model.problem import Field
 from applyprune.planning.checks.schema_node import IDENTITY, KINDS, SchemaNode, node_of
+from applyprune.values import dataclass, field
 
 UNKNOWN = "unknown field"
 _WORDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number",

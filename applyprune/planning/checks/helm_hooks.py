@@ -14,7 +14,6 @@ any other object.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
@@ -24,6 +23,7 @@ from applyprune.model.options import HelmHooks
 from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.planning.marks.apply_mark import is_disabled
 from applyprune.planning.suggest import did_you_mean
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Manifest

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
 from applyprune.model.events import ObjectDone, Outcome
@@ -12,6 +11,7 @@ from applyprune.model.manifest import Origin
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text.display import and_more
+from applyprune.values import dataclass, replace
 
 PRUNES_LATER = "kinds are installed during this run; the next run prunes"
 """Why a run in two parts prunes nothing."""

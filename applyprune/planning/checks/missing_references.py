@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind, Ref
@@ -28,6 +27,7 @@ from applyprune.planning.checks.references import (
 from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.order import is_built_in
 from applyprune.planning.suggest import closest, did_you_mean
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Field

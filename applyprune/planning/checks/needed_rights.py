@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import Forbidden, as_problem
@@ -17,6 +16,7 @@ from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.request import Access, DeleteRequest, PatchRequest
 from applyprune.model.resources import CONFIG_MAPS, NAMESPACE, NAMESPACES, Resource, namespace_ref
 from applyprune.planning.summary import of_object
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Problem

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind
@@ -29,6 +28,7 @@ from applyprune.model.resources import (
 from applyprune.planning.ownership.default_rules import may_be_autoscaled
 from applyprune.planning.readiness.wait_rules import WITH_PODS
 from applyprune.planning.schema.crd import defined_resources
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

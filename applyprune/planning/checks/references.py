@@ -6,12 +6,12 @@ This is the only table of references. The order of a set uses it, and the check 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import field, mapping, text
 from applyprune.planning.pod_template import Way, pod_template, readings, template_path
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Field

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from applyprune.model.json_access import mapping
+from applyprune.values import dataclass, field
 
 KINDS = "x-kubernetes-group-version-kind"
 _EMBEDDED = "x-kubernetes-embedded-resource"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import count, field, mapping
@@ -20,6 +19,7 @@ from applyprune.model.plan_values.consequence import Consequence, ConsequenceKin
 from applyprune.model.text.display import and_more
 from applyprune.planning.consequences.facts import CONFIG_MAP, JOB, SECRET, Change
 from applyprune.planning.pod_template import CRON_JOB, Reading, Way, pod_template, readings
+from applyprune.values import dataclass
 
 READABLE = frozenset({CONFIG_MAP, SECRET})
 _PARTS = ("data", "binaryData")

@@ -8,7 +8,6 @@ and other spellings of a value are only known to the server.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from applyprune.planning.fields.path import MISSING, Path, value_at
 from applyprune.planning.ownership.owner import holds
 from applyprune.planning.prune.dependants import children_of, collected
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.plan import Desired

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from applyprune.model.identity import GroupKind
 from applyprune.model.plan import Fate
@@ -24,6 +23,7 @@ from applyprune.planning.consequences.selectors import Labels, needs_owners, wit
 from applyprune.planning.consequences.stored_versions import may_lose_versions
 from applyprune.planning.consequences.volumes import deleted_claims
 from applyprune.planning.pod_template import POD
+from applyprune.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

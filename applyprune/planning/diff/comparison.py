@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import ObjectDiff
@@ -15,6 +14,7 @@ from applyprune.planning.fields.ignore_rule import IgnoreRule, ignored_paths
 from applyprune.planning.fields.path import from_pointer, is_under, left_out
 from applyprune.planning.fields.redact import masked
 from applyprune.planning.ownership.owner import fingerprint_of
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

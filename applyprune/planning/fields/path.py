@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
+
+from applyprune.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

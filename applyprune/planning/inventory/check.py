@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import (
@@ -38,6 +37,7 @@ from applyprune.planning.snapshot import (
     recovered_entries,
     unfounded_orphan_mark,
 )
+from applyprune.values import replace
 
 
 def check(

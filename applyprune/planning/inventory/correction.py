@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError
 from applyprune.model.plan import Fate
 from applyprune.model.resources import AUTOSCALERS, CRD, NAMESPACE
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.planning.ownership.owner import has_witness
 from applyprune.planning.readiness.finished_jobs import job_record
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject

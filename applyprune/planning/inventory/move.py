@@ -8,7 +8,6 @@ object, and neither set deletes it in its next run. The same command resumes the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from applyprune.errors import RunFailed, as_problem
@@ -25,6 +24,7 @@ from applyprune.planning.ownership.foreign_label import (
     unproven_label,
 )
 from applyprune.planning.ownership.owner import Owner, owner_of
+from applyprune.values import dataclass, replace
 
 MOVED = "inventory move"
 """Why a prune deletes no object of the old set that an interrupted move has left there."""

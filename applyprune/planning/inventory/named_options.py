@@ -7,7 +7,6 @@ whole names. A name that cannot be resolved ends the run: it never allows anythi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
@@ -15,6 +14,7 @@ from applyprune.model.identity import GroupKind
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import GUARDED_KINDS
 from applyprune.planning.schema.kind_names import KindNames, full_name
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory

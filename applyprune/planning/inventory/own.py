@@ -7,7 +7,6 @@ is written first: if the run dies in between, the object still counts as adopted
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
@@ -33,6 +32,7 @@ from applyprune.planning.ownership.owner import (
     ownership_of,
     same_apply_entry,
 )
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.model.live import State

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from applyprune.model.json_access import mapping
+from applyprune.values import dataclass
 
 PARTS = ("annotations", "labels")
 """Where marks are looked for: Flux reads its annotations from labels too."""

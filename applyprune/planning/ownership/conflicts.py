@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, Conflict
@@ -25,6 +24,7 @@ from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.default_rules import targets
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import INVENTED
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -7,7 +7,6 @@ creation too: nothing is lost, and nobody has to take the field from the set lat
 from __future__ import annotations
 
 import base64
-from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.resources import AUTOSCALERS, CRD
 from applyprune.planning.fields.normalize import ruled_digest
 from applyprune.planning.fields.path import left_out
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -8,12 +8,12 @@ Otherwise the object stays in our inventory, and the run reports it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import is_applied
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

@@ -9,7 +9,6 @@ field again. Each of these steps is a patch of managedFields, which changes no v
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, RunFailed, UsageError, as_problem
@@ -29,6 +28,7 @@ from applyprune.planning.fields.path import (
     value_at,
 )
 from applyprune.planning.ownership.managed_fields import own_apply_entry
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

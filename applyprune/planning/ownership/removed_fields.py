@@ -15,7 +15,6 @@ then, and conflicts. What the manifest leaves to others is never removed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.json_access import field, mapping
@@ -48,6 +47,7 @@ from applyprune.planning.ownership.managed_fields import (
     own_apply_entry,
 )
 from applyprune.planning.pod_template import POD, template_path
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -7,7 +7,6 @@ this prune does not delete itself forbid the delete, unless the user allows exac
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.identity import GroupKind, Ref
@@ -19,6 +18,7 @@ from applyprune.model.resources import GUARDED_KINDS, IN_EACH_NAMESPACE
 from applyprune.model.text.display import and_more
 from applyprune.planning.prune.dependants import owners_of
 from applyprune.planning.snapshot import CascadeContents
+from applyprune.values import dataclass, field
 
 NOTHING = CascadeContents(())
 """No contents."""

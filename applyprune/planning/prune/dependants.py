@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.json_access import items, text
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Propagation
 from applyprune.planning.snapshot import CascadeContents
+from applyprune.values import dataclass, field
 
 _SHOWN = 3
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from applyprune.model.identity import Ref
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.planning.prune.cascade import Cascades
+from applyprune.values import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.identity import Ref
@@ -26,6 +25,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import CRD, GUARDED_KINDS, NAMESPACE
 from applyprune.planning.inventory.selection import unlisted
 from applyprune.planning.prune.guarded_prune import GuardedPrune
+from applyprune.values import replace
 
 APPROVAL = "the approved digest"
 """What lifts a guard for the prune that the user has approved."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
@@ -24,6 +23,7 @@ from applyprune.planning.prune.guarded_prune import GuardedPrune
 from applyprune.planning.prune.guards import check_guards, hinted, refusal_of
 from applyprune.planning.prune.removal import remove_step
 from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.values import replace
 
 
 def remove_steps(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
@@ -20,6 +19,7 @@ from applyprune.planning.prune.cascade import NOTHING, Cascades, cascade_of
 from applyprune.planning.requests import delete_request
 from applyprune.planning.schema.immutable import not_recreated, why_not
 from applyprune.planning.snapshot import CascadeContents
+from applyprune.values import replace
 
 
 def with_recreations_judged(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 from applyprune.errors import NotReady, RunFailed, as_problem
@@ -25,6 +24,7 @@ from applyprune.planning.prune.dependants import owners_of
 from applyprune.planning.prune.finalizers import has_foreign_finalizer
 from applyprune.planning.prune.readiness_first import is_workload
 from applyprune.planning.schema.served_kinds import service_of
+from applyprune.values import dataclass, field, replace
 
 _RBAC = "rbac.authorization.k8s.io"
 _RIGHTS = frozenset(

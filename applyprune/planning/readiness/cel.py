@@ -8,7 +8,6 @@ names and types of an expression before anything is applied.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from applyprune.errors import InputError, UsageError
@@ -16,6 +15,7 @@ from applyprune.model.json_access import one_line
 from applyprune.model.readiness_state import Readiness, current, failed, in_progress
 from applyprune.planning.readiness.cel_cost import MOST_COST, cost_of, unknown_in
 from applyprune.planning.readiness.cel_syntax import Node, syntax_tree
+from applyprune.values import dataclass, field
 
 _SELF = "self"
 _QUOTED = 200

@@ -9,7 +9,6 @@ of the cost limit that the API server has for CEL.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from applyprune.planning.readiness.cel_syntax import (
@@ -21,6 +20,7 @@ from applyprune.planning.readiness.cel_syntax import (
     Node,
     Select,
 )
+from applyprune.values import dataclass, field
 
 MOST_COST = 50_000_000
 """Bytes written or read by one evaluation, about: it takes a fraction of a second then."""

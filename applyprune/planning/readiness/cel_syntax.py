@@ -7,8 +7,9 @@ needed, so they are read here; the numbers are those of cel-spec's ``syntax.prot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from applyprune.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -35,6 +34,7 @@ from applyprune.planning.readiness.finished_jobs import UNKNOWN_RESULT, was_dele
 from applyprune.planning.readiness.kstatus import assess
 from applyprune.planning.readiness.related import Related, explained, for_wait, warnings_about
 from applyprune.planning.readiness.wait_rules import Wait
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from datetime import datetime

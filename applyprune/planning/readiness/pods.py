@@ -7,7 +7,6 @@ cannot recover is Failed; what can is stuck: a crash, a missing node, a missing 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.json_access import (
@@ -22,6 +21,7 @@ from applyprune.model.json_access import (
 )
 from applyprune.model.readiness_state import Readiness, Status, current, failed, in_progress, stuck
 from applyprune.planning.readiness.warning_events import GRACE, is_refusal
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.json_access import items, mapping, text
@@ -15,6 +14,7 @@ from applyprune.planning.readiness.pods import (
     rejected_pods,
 )
 from applyprune.planning.readiness.warning_events import last_warnings, refused_creation
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
@@ -12,6 +11,7 @@ from applyprune.model.json_access import mapping
 from applyprune.model.plan import Desired
 from applyprune.model.resources import Resource
 from applyprune.planning.annotations import WAIT
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Origin

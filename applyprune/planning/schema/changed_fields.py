@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.problem import Field
@@ -14,6 +13,7 @@ from applyprune.planning.fields.path import MISSING, is_at
 from applyprune.planning.fields.redact import masked
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.schema.server_errors import dotted
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from applyprune.errors import UsageError
@@ -18,6 +17,7 @@ from applyprune.model.identity import GroupKind
 from applyprune.model.resources import CRD
 from applyprune.planning.schema.crd import defined_resources
 from applyprune.planning.suggest import did_you_mean
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory

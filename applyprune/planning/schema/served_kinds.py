@@ -8,7 +8,6 @@ the storage.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from applyprune.errors import Unavailable
@@ -27,6 +26,7 @@ from applyprune.model.resources import (
 )
 from applyprune.model.text.display import and_more
 from applyprune.planning.schema.crd import defined_resources
+from applyprune.values import dataclass
 
 _SHOWN = 3
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from applyprune.errors import InputError, UsageError
 from applyprune.model.json_access import mapping, one_line
 from applyprune.model.text.display import and_more
 from applyprune.planning.readiness.cel import compile_rule
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

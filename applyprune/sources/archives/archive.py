@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
@@ -23,6 +22,7 @@ from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
 from applyprune.sources.remote.url import is_https, login_of, shown_url
 from applyprune.sources.remote.web import Web, basic, bearer, located, open_web
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from applyprune.sources.remote.fetch_errors import FetchFailed
+from applyprune.values import dataclass
 
 _START = re.compile(rb"([1-9][0-9]{0,7}) ([^=\n\0]+)=")
 _SIZE = re.compile(rb"[0-9]{1,18}")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from posixpath import normpath
 from typing import Any
 
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
+from applyprune.values import dataclass
 
 # Fields whose texts kustomize never loads.
 _HARMLESS = frozenset(

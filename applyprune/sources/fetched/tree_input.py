@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
@@ -24,6 +23,7 @@ from applyprune.sources.remote.file_tree import FileTree, clean_path
 from applyprune.sources.remote.process_guard import guarding
 from applyprune.sources.source import Source, shown_path, too_much
 from applyprune.system.files.windows_names import can_name_file
+from applyprune.values import replace
 
 _ROOT = PurePosixPath()
 # No server answers at these addresses, and no program can be found.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from applyprune.errors import UsageError
 from applyprune.sources.remote.semver import check_range
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass
 
 # What git itself forbids, and a dash at the beginning, which could be an option.
 _FORBIDDEN = re.compile(

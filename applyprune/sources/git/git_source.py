@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from applyprune.errors import UsageError
 from applyprune.model.addresses import AddressRules
 from applyprune.sources.git.git_ref import GitRef
 from applyprune.sources.git.git_url import GitUrl, parse_git_url
 from applyprune.sources.remote.file_tree import TreeLimits
 from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
+from applyprune.values import dataclass, field
 
 HEAD = GitRef()
 """What the server itself checks out."""

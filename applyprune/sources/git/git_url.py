@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from applyprune.errors import UsageError
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass, field
 
 _NAME = re.compile(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.parser import Document
+from applyprune.values import dataclass
 
 ROOT = ""
 _PLUGINS = frozenset({"generators", "transformers", "validators"})

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.model.json_access import one_line
 from applyprune.sources.git.program.git_program import GitProgram, Surroundings
 from applyprune.sources.remote.fetch_errors import FetchFailed, VerificationFailed
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from pathlib import Path

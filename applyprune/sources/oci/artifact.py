@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from applyprune.sources.remote.file_tree import FileTree, TreeLimits
 from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
 from applyprune.sources.remote.web import located, open_web
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from applyprune.sources.remote.fetch_errors import (
     VerificationFailed,
 )
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.sources.oci.registry import Registry

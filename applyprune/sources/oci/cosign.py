@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from applyprune.sources.oci.public_keys import KEYLESS
 from applyprune.sources.remote.fetch_errors import VerificationFailed
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applyprune.model.json_access import mapping, text
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,6 @@ import struct
 import tarfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from applyprune.errors import InputError
 from applyprune.sources.archives.tar_names import TarNames
@@ -21,6 +20,7 @@ from applyprune.sources.remote.fetch_errors import SourceTooLarge
 from applyprune.sources.remote.file_tree import TreeLimits, clean_path
 from applyprune.sources.remote.web_reply import shown_size
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass, field
 
 _HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
 """gzip, deflate, no flags, no time, nothing extra, an unknown system."""

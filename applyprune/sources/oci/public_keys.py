@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.sources.remote.fetch_errors import VerificationFailed
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

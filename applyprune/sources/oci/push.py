@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -25,6 +24,7 @@ from applyprune.sources.oci.registry import PULL_AND_PUSH, Registry, refused
 from applyprune.sources.remote.fetch_errors import FetchFailed
 from applyprune.sources.remote.file_tree import TreeLimits
 from applyprune.sources.remote.url import joined
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

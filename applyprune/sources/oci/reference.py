@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from applyprune.errors import UsageError
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass
 
 SCHEME = "oci://"
 DEFAULT_TAG = "latest"

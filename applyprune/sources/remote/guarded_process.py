@@ -13,12 +13,12 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from applyprune.system.processes import kill_group
 from applyprune.system.resource_limits import Resource, within_hard_limit
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,6 @@ import enum
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -27,6 +26,7 @@ from applyprune.sources.yaml.allowance import Allowance
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import events
+from applyprune.values import dataclass
 
 _METADATA = "sops"
 _MINE = frozenset({"age", "pgp"})

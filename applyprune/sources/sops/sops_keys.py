@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,6 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -24,6 +23,7 @@ from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import place_in, refusal_of, without_flow_colons
 from applyprune.sources.yaml.parser import MAX_DEPTH, TOO_DEEP, Document, read_stream, shown
 from applyprune.sources.yaml.scalars import shape, whole_number
+from applyprune.values import dataclass
 
 # Each pattern begins with a line end: searching for a fixed text is ten times as fast.
 _SEPARATOR = re.compile(r"\n---")

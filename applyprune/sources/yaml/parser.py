@@ -9,7 +9,6 @@ rejects nesting beyond 100 levels.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ruamel.yaml.events import (
@@ -34,6 +33,7 @@ from applyprune.sources.yaml.scalars import (
     resolve_scalar,
     resolve_tagged,
 )
+from applyprune.values import dataclass
 
 MAX_DEPTH = 100
 """How deep mappings and sequences may nest; Kubernetes objects stay below 40."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +19,7 @@ from applyprune.cli.options.run_options import (
 )
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode, rule_of_kind
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +16,7 @@ from applyprune.cli.options.run_options import (
     yes_option,
 )
 from applyprune.model.options import DryRun, Mode
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.cli.options.reporting import Reporting

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +18,7 @@ from applyprune.cli.options.run_options import (
     yes_option,
 )
 from applyprune.model.options import Mode
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

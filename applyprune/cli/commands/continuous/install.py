@@ -7,7 +7,6 @@ only place that lists what the controller needs.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.parser import Document
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

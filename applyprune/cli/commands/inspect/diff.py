@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.options import Mode
 from applyprune.output.text.yaml_object import as_yaml
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

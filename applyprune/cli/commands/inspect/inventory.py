@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +27,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.inventory import Inventory, Ownership
 from applyprune.model.options import DryRun, Options
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +21,7 @@ from applyprune.errors import UsageError
 from applyprune.model.identity import called
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +15,7 @@ from applyprune.cli.options.reporting import reporting_options, show_unchanged_o
 from applyprune.cli.options.run_options import duration, is_given
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

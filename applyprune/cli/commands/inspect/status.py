@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +22,7 @@ from applyprune.errors import (
 )
 from applyprune.model.events import ApplySetListed, Finished, WarningRaised
 from applyprune.model.text.display import and_more
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

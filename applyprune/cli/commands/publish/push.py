@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +11,7 @@ from applyprune.cli.command import Command
 from applyprune.cli.options.reporting import reporting_options
 from applyprune.cli.options.run_options import optional_input_option, timeout_option
 from applyprune.errors import UsageError
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

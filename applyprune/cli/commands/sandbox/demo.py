@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ import click
 from applyprune.cli.command import Command
 from applyprune.cli.commands.sandbox.plane_origin import origin_of, plane_from
 from applyprune.errors import RunFailed
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus
@@ -18,6 +17,7 @@ from applyprune.output.text.inspection.run_records import by, ended
 from applyprune.output.text.inspection.status_lines import details, tree_table
 from applyprune.output.text.inspection.version import version_line
 from applyprune.output.text.problem_text import problem_text, wrapped_line
+from applyprune.values import dataclass, field
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 

@@ -6,12 +6,12 @@ There is no work tree, so nothing is followed, filtered or fetched: what would n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from applyprune.sources.folder_rules import SUFFIXES
 from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
 from applyprune.sources.remote.file_tree import TreeLimits, clean_path
 from applyprune.sources.source import shown_path
+from applyprune.values import dataclass
 
 _LINK, _SUBMODULE = "120000", "160000"
 _POINTER = b"version https://git-lfs.github.com/spec/"

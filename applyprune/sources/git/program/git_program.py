@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
@@ -22,6 +21,7 @@ from applyprune.sources.git.program.git_messages import failure
 from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
 from applyprune.sources.remote.guarded_process import ProcessLimits, exchange
 from applyprune.sources.remote.process_guard import ProcessGuard
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from types import TracebackType

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 from contextlib import suppress
-from dataclasses import replace
 from http.client import HTTPException
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
@@ -15,6 +14,7 @@ from applyprune.errors import AccessError, UsageError
 from applyprune.sources.git.git_url import GitUrl, parse_git_url
 from applyprune.sources.git.server.server_addresses import refused
 from applyprune.sources.remote.fetch_errors import FetchFailed
+from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,0 +1,157 @@
+"""``dataclass``, ``field`` and ``replace`` of the standard library, made by msgspec.
+
+The package has more than three hundred of these classes, and a command for ten objects uses half
+of them. The standard library compiles the methods of each class at every start, 0.6 ms a class;
+msgspec takes 0.02 ms, and makes an object 8 times and a changed copy 19 times as fast.
+
+To a type checker and to a caller they are dataclasses: ``dataclasses.fields``, ``asdict`` and
+``replace`` work. A class with ``init=False`` or ``InitVar``, or with a base that has a metaclass,
+needs the standard library's own decorator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__all__ = ["dataclass", "field", "replace"]
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass, field, replace
+else:
+    from operator import attrgetter
+
+    from msgspec import NODEFAULT, Struct
+    from msgspec import field as _own_field
+    from msgspec.structs import replace as _own_replace
+
+    class _Field:
+        """What ``field()`` is given, until the class is made."""
+
+        __slots__ = ("default", "default_factory", "is_compared", "is_hashed", "is_shown")
+
+        def __init__(self, default, default_factory, *, is_shown, is_hashed, is_compared):
+            self.default = default
+            self.default_factory = default_factory
+            self.is_shown = is_shown
+            self.is_hashed = is_hashed
+            self.is_compared = is_compared
+
+        def own(self):
+            return _own_field(default=self.default, default_factory=self.default_factory)
+
+        def standard(self):
+            import dataclasses  # noqa: PLC0415 - see the module
+
+            ways = {"default": self.default, "default_factory": self.default_factory}
+            return dataclasses.field(
+                **{way: value for way, value in ways.items() if value is not NODEFAULT},
+                repr=self.is_shown,
+                hash=None if self.is_hashed == self.is_compared else self.is_hashed,
+                compare=self.is_compared,
+            )
+
+    def field(*, default=NODEFAULT, default_factory=NODEFAULT, compare=True, **but):
+        """Return what one field has beside its type, for :func:`dataclass`."""
+        is_shown, is_hashed = but.pop("repr", True), but.pop("hash", compare)
+        if but:
+            msg = f"only the standard library's field() has {', '.join(but)}"
+            raise TypeError(msg)
+        return _Field(
+            default,
+            default_factory,
+            is_shown=is_shown,
+            is_hashed=is_hashed,
+            is_compared=compare,
+        )
+
+    def replace(value, /, **changes):
+        """Return a copy with other values, of these classes and of the standard library's."""
+        if isinstance(value, Struct):
+            return _own_replace(value, **changes)
+        import dataclasses  # noqa: PLC0415 - see the module
+
+        return dataclasses.replace(value, **changes)
+
+    def dataclass(*, frozen=False, slots=False, order=False, eq=True):
+        """Return a decorator that makes the class, as ``dataclasses.dataclass`` does."""
+
+        def make(described):
+            names = dict(vars(described))
+            for one in ("__dict__", "__weakref__"):
+                names.pop(one, None)
+            told = {name: value for name, value in names.items() if isinstance(value, _Field)}
+            for name, value in told.items():
+                names[name] = value.own()
+            names["__dataclass_fields__"] = _StandardFields(described)
+            bases = (Struct, *(base for base in described.__bases__ if base is not object))
+            made = type(Struct)(
+                described.__name__,
+                bases,
+                names,
+                frozen=frozen,
+                order=order,
+                eq=eq,
+                dict=not slots,
+            )
+            if told:
+                for name, method in _methods(made.__struct_fields__, told, frozen=frozen).items():
+                    if name not in names:
+                        setattr(made, name, method)
+            return made
+
+        return make
+
+    def _methods(fields, told, *, frozen):
+        """The methods that leave a field out; msgspec's own take every field."""
+        made = {}
+        shown = [name for name in fields if name not in told or told[name].is_shown]
+        compared = [name for name in fields if name not in told or told[name].is_compared]
+        hashed = [name for name in fields if name not in told or told[name].is_hashed]
+        if len(shown) < len(fields):
+            made["__repr__"] = _shows(shown)
+        if len(compared) < len(fields):
+            made["__eq__"] = _compares(_values(compared))
+            made["__hash__"] = None
+        if frozen and len(hashed) < len(fields):
+            made["__hash__"] = _hashes(_values(hashed))
+        return made
+
+    def _values(fields):
+        return attrgetter(*fields) if fields else lambda _: ()
+
+    def _shows(fields):
+        def __repr__(self):  # noqa: N807
+            values = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
+            return f"{type(self).__qualname__}({values})"
+
+        return __repr__
+
+    def _compares(values):
+        def __eq__(self, other):  # noqa: N807
+            return values(self) == values(other) if type(other) is type(self) else NotImplemented
+
+        return __eq__
+
+    def _hashes(values):
+        def __hash__(self):  # noqa: N807
+            return hash(values(self))
+
+        return __hash__
+
+    class _StandardFields:
+        """What the functions of ``dataclasses`` ask a class for, made when one asks."""
+
+        def __init__(self, described):
+            self.described = described
+
+        def __get__(self, instance, owner):
+            import dataclasses  # noqa: PLC0415 - see the module
+
+            names = {
+                "__annotations__": self.described.__annotations__,
+                "__module__": self.described.__module__,
+            }
+            for name in names["__annotations__"].keys() & vars(self.described).keys():
+                value = vars(self.described)[name]
+                names[name] = value.standard() if isinstance(value, _Field) else value
+            return dataclasses.dataclass(type("_", (), names)).__dataclass_fields__
