@@ -5,8 +5,8 @@ of them. The standard library compiles the methods of each class at every start,
 msgspec takes 0.02 ms, and makes an object 8 times and a changed copy 19 times as fast.
 
 To a type checker and to a caller they are dataclasses: ``dataclasses.fields``, ``asdict`` and
-``replace`` work. A class with ``init=False`` or ``InitVar``, or with a base that has a metaclass,
-needs the standard library's own decorator.
+``replace`` work. A field with ``init=False`` is ``UNSET`` until it is set. A class with an
+``InitVar``, or with a base that has a metaclass, needs the standard library's own decorator.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ if TYPE_CHECKING:
 else:
     from operator import attrgetter
 
-    from msgspec import NODEFAULT, Struct
+    from msgspec import NODEFAULT, UNSET, Struct
     from msgspec import field as _own_field
     from msgspec.structs import replace as _own_replace
 
     class _Field:
         """What ``field()`` is given, until the class is made."""
 
-        __slots__ = ("default", "default_factory", "is_compared", "is_hashed", "is_shown")
+        __slots__ = ("default", "default_factory", "init", "is_compared", "is_hashed", "is_shown")
 
-        def __init__(self, default, default_factory, *, is_shown, is_hashed, is_compared):
+        def __init__(self, default, default_factory, *, init, is_shown, is_hashed, is_compared):
+            self.init = init
             self.default = default
             self.default_factory = default_factory
             self.is_shown = is_shown
@@ -37,7 +38,9 @@ else:
             self.is_compared = is_compared
 
         def own(self):
-            return _own_field(default=self.default, default_factory=self.default_factory)
+            has_default = self.init or self.default_factory is not NODEFAULT
+            default = self.default if has_default or self.default is not NODEFAULT else UNSET
+            return _own_field(default=default, default_factory=self.default_factory)
 
         def standard(self):
             import dataclasses  # noqa: PLC0415 - see the module
@@ -45,6 +48,7 @@ else:
             ways = {"default": self.default, "default_factory": self.default_factory}
             return dataclasses.field(
                 **{way: value for way, value in ways.items() if value is not NODEFAULT},
+                init=self.init,
                 repr=self.is_shown,
                 hash=None if self.is_hashed == self.is_compared else self.is_hashed,
                 compare=self.is_compared,
@@ -52,13 +56,15 @@ else:
 
     def field(*, default=NODEFAULT, default_factory=NODEFAULT, compare=True, **but):
         """Return what one field has beside its type, for :func:`dataclass`."""
-        is_shown, is_hashed = but.pop("repr", True), but.pop("hash", compare)
+        init, is_shown = but.pop("init", True), but.pop("repr", True)
+        is_hashed = but.pop("hash", compare)
         if but:
             msg = f"only the standard library's field() has {', '.join(but)}"
             raise TypeError(msg)
         return _Field(
             default,
             default_factory,
+            init=init,
             is_shown=is_shown,
             is_hashed=is_hashed,
             is_compared=compare,

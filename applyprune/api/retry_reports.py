@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.model.events import Event, ObjectDone, ObjectStatus, Outcome, RetryReported
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation

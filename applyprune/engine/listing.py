@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from applyprune.planning.schema.served_kinds import (
     not_served,
     prove,
 )
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
@@ -45,20 +45,15 @@ class KindProofs:
     resource_map: ResourceMap
     """What the server serves, as last read."""
     patience: float
-    known: InitVar[Registrations | None] = None
-    """The CRDs and APIServices, if they were read already."""
-    _registered: Registrations | MissingKinds | None = field(init=False)
+    known: Registrations | MissingKinds | None = None
+    """The CRDs and APIServices, if they were read already, or why they could not be."""
     _gives_up: float | None = None
     _lock: Lock = field(default_factory=Lock)
-
-    def __post_init__(self, known: Registrations | None) -> None:
-        """Begin with what is known."""
-        self._registered = known
 
     @property
     def registered(self) -> Registrations | None:
         """Return the CRDs and APIServices as last read; None if they were not."""
-        return self._registered if isinstance(self._registered, Registrations) else None
+        return self.known if isinstance(self.known, Registrations) else None
 
     def of(
         self, groups: Collection[str] | None = None, *, leaving: Collection[str] = ()
@@ -105,12 +100,12 @@ class KindProofs:
         if self.resource_map.remembered:  # guard: proof-not-remembered
             self.resource_map = self.cluster.resource_map()
         while True:
-            registered = self._registered = self._registered or self._registrations()
+            registered = self.known = self.known or self._registrations()
             found = registered if isinstance(registered, MissingKinds) else proof(registered)
             if isinstance(found, CompleteResourceMap) or found.is_forbidden or not self._waits():
                 return found
             self.resource_map = self.cluster.resource_map()
-            self._registered = None
+            self.known = None
 
     def _unsearched(self) -> tuple[str, ...]:
         """Return what is missing in other groups than those of the proof, in words."""

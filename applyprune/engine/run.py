@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applyprune.engine.bound_run import (
@@ -41,6 +40,7 @@ from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_a
 from applyprune.planning.inventory.entry_before_apply import entry_of_untouched
 from applyprune.planning.plan import with_existing
 from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster, Store

@@ -60,6 +60,11 @@ class Counter:
     """A value that changes."""
 
     found: dict[str, int] = values.field(default_factory=dict)
+    most: int = values.field(init=False)
+
+    def __post_init__(self) -> None:
+        """Set what depends on other fields."""
+        self.most = max(self.found.values(), default=0)
 
 
 @BOTH
@@ -140,14 +145,16 @@ def test_value_that_changes_has_its_own_default() -> None:
     first, second = Counter(), Counter()
     first.found["a"] = 1
     assert second.found == {}
+    assert Counter({"a": 3}).most == 3
+    assert [field.init for field in dataclasses.fields(Counter)] == [True, False]
     with pytest.raises(TypeError, match="unhashable"):
         hash(first)
 
 
 def test_field_that_msgspec_cannot_make_is_refused() -> None:
     """The class needs the decorator of the standard library then."""
-    with pytest.raises(TypeError, match=r"only the standard library's field\(\) has init"):
-        values.field(init=False)
+    with pytest.raises(TypeError, match=r"only the standard library's field\(\) has metadata"):
+        values.field(metadata={})
 
 
 def test_credentials_do_not_show_their_secrets() -> None:

@@ -6,10 +6,10 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.errors import AccessError
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +33,10 @@ class Identity:
     """PEM."""
 
 
+NOBODY = Identity()
+"""No credentials."""
+
+
 class Credentials(Protocol):
     """A source of identities; both methods are thread-safe and raise AccessError."""
 
@@ -46,7 +50,7 @@ class Credentials(Protocol):
 class FixedCredentials:
     """An identity that never changes: no credentials, a token, or an inline certificate."""
 
-    def __init__(self, identity: Identity = Identity()) -> None:
+    def __init__(self, identity: Identity = NOBODY) -> None:
         """Keep the identity."""
         self._identity = identity
 
@@ -125,7 +129,7 @@ class CredentialFiles:
     token: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
-    fixed: Identity = Identity()
+    fixed: Identity = NOBODY
     """The kubeconfig's inline values."""
     max_age: float = FILE_MAX_AGE
     """Seconds until the files are read again."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.failures import refused
@@ -52,6 +51,7 @@ from applyprune.planning.schema.server_errors import (
     is_without_namespace,
 )
 from applyprune.planning.schema.structural import validate
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

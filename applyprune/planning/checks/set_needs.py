@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from applyprune.errors import ApplypruneError
 from applyprune.model.identity import GVK, GroupKind, Ref
@@ -19,6 +18,7 @@ from applyprune.model.resources import CRD, namespace_ref
 from applyprune.planning.checks.references import STORAGE_CLASS, has_references, references
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.schema.server_errors import is_about, said_missing
+from applyprune.values import dataclass, field
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.fields.path import Path, from_pointer, is_under, to_pointer
+from applyprune.values import dataclass
 
 _ALL = "*"
 # Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.
@@ -46,8 +47,11 @@ class IgnoreRule:
     """
     name: str = _ALL
     """A glob for the name of the object."""
-    path: Path = field(init=False, repr=False)
-    """The path of the field, parsed once: a run asks for it with each object."""
+
+    @property
+    def path(self) -> Path:
+        """Return the path of the field."""
+        return _checked_path(self.pointer)
 
     @property
     def text(self) -> str:
@@ -56,18 +60,24 @@ class IgnoreRule:
         return f"{self.kind.removesuffix('.') or _ALL}{name}:{self.pointer}"
 
     def __post_init__(self) -> None:
-        """Parse the pointer."""
-        path = from_pointer(self.pointer)
-        for ours in _OURS:
-            if is_under(ours, path) or is_under(path, ours):
-                raise ValueError(f"{to_pointer(ours)} cannot be ignored")
-        object.__setattr__(self, "path", path)
+        """Check the pointer."""
+        _checked_path(self.pointer)
 
     def matches(self, group_kind: GroupKind, name: str) -> bool:
         """Return whether the rule is for an object."""
         kind = group_kind.kind.lower()
         kinds = {"", _ALL, kind, f"{kind}.{group_kind.group}"}
         return self.kind.lower() in kinds and fnmatchcase(name, self.name)
+
+
+@lru_cache(maxsize=1024)
+def _checked_path(pointer: str) -> Path:
+    """Parse a pointer, once: a run asks for the path with each object."""
+    path = from_pointer(pointer)
+    for ours in _OURS:
+        if is_under(ours, path) or is_under(path, ours):
+            raise ValueError(f"{to_pointer(ours)} cannot be ignored")
+    return path
 
 
 def is_ignorable(pointer: str) -> bool:

@@ -6,9 +6,8 @@ have a hundred thousand documents. So no limit begins again with the next docume
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from applyprune.sources.yaml.error import YAMLFault
+from applyprune.values import dataclass, field
 
 MOST_MEMORY = 2**30
 """Bytes for all values of one load, by the measure below; 100,000 Deployments take 700 MB."""
