@@ -16,8 +16,6 @@ from applyprune.api.run_arguments import given_or_new, wait_options
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.engine.bound_run import cluster_identity
 from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.operations.explain import explain
-from applyprune.engine.operations.status import status
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.model.events import Event, Explanation, ObjectDiff, ObjectStatus
@@ -338,6 +336,8 @@ class ApplySet:
     ) -> Iterator[Event]:
         """Do what ``status`` does, and yield the events."""
         stop = given_or_new(cancellation)
+        from applyprune.engine.operations.status import status  # noqa: PLC0415 - no other verb
+
         events = status(self.identity, options, *self.cluster.new_run(self.identity), stop)
         return with_retries(events, self.cluster.unanswered, stop)
 
@@ -384,6 +384,8 @@ class ApplySet:
             Options(apply=options, prune=prune),
             empty_inputs=given.empty,
         )
+        from applyprune.engine.operations.explain import explain  # noqa: PLC0415 - no other verb
+
         events = explain(
             request,
             name,

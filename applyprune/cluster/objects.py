@@ -5,7 +5,6 @@ Each name is checked before it becomes part of a path (safety rule 10).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +13,7 @@ from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import Resource
+from applyprune.patterns import pattern
 from applyprune.values import replace
 
 METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
@@ -93,7 +93,7 @@ def invalid_response(what: str, why: str) -> Unavailable:
 
 # Characters that would end or leave a path segment (apimachinery's IsValidPathSegmentName), and
 # control characters.
-_UNSAFE = re.compile(r"[/%\x00-\x20\x7f]")
+_UNSAFE = pattern(r"[/%\x00-\x20\x7f]")
 
 
 def collection_path(resource: Resource, namespace: str = "") -> str:

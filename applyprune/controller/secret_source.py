@@ -7,12 +7,12 @@ those of the API server, of webhooks and of other controllers, in whole or in pa
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.transport.safe_message import without_values
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text.display import and_more
+from applyprune.patterns import pattern
 from applyprune.planning.schema.server_errors import dotted
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _NOT_SHOWN = "details are not shown, because the source is a Secret"
 _SHOWN = 3
 # The keys of these maps are content, as the keys of associative lists are.
 _FREE = ("annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "stringData")
-_FIELDS = re.compile(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
+_FIELDS = pattern(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
 # Problems of ours that are not about the content of an object.
 _WHOLE = frozenset(
     {

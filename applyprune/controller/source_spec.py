@@ -11,17 +11,18 @@ from pydantic import AfterValidator, WithJsonSchema, model_validator
 from pydantic.dataclasses import dataclass as checked
 
 from applyprune.controller.spec_types import CAMEL, Name, Seconds
+from applyprune.patterns import pattern
 from applyprune.sources.remote.file_tree import clean_path
 
-_GIT_URL = re.compile(r"(?:https|ssh)://[^\s@/?#]+(?:@[^\s@/?#]+)?/[^\s?#]+")
-_USER = re.compile(r"https://[^/]*@")
-_OCI_URL = re.compile(r"oci://[A-Za-z0-9.\-]+(?::[0-9]+)?(?:/[a-z0-9]+(?:[._\-]+[a-z0-9]+)*)+")
-_ARCHIVE_URL = re.compile(r"https://[^\s@/?#]+/[^\s#]+")
-_ARCHIVE_NAME = re.compile(r"\.(?:tar|tar\.gz|tgz)(?:\?|$)")
-_REF = re.compile(r"[^\s~^:?*\[\\\x00-\x1f\x7f-]+[^\s~^:?*\[\\\x00-\x1f\x7f]*")
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
+_GIT_URL = pattern(r"(?:https|ssh)://[^\s@/?#]+(?:@[^\s@/?#]+)?/[^\s?#]+")
+_USER = pattern(r"https://[^/]*@")
+_OCI_URL = pattern(r"oci://[A-Za-z0-9.\-]+(?::[0-9]+)?(?:/[a-z0-9]+(?:[._\-]+[a-z0-9]+)*)+")
+_ARCHIVE_URL = pattern(r"https://[^\s@/?#]+/[^\s#]+")
+_ARCHIVE_NAME = pattern(r"\.(?:tar|tar\.gz|tgz)(?:\?|$)")
+_REF = pattern(r"[^\s~^:?*\[\\\x00-\x1f\x7f-]+[^\s~^:?*\[\\\x00-\x1f\x7f]*")
+_COMMIT = pattern(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
+_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
 
 
 def _git_url(text: str) -> str:

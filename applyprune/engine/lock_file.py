@@ -9,12 +9,11 @@ file. Without this evidence, nothing is known about another run.
 from __future__ import annotations
 
 import os
-import re
-import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
 
+from applyprune.patterns import pattern
 from applyprune.system.files.open_files import (
     NO_LINKS,
     NO_WAITING,
@@ -26,7 +25,7 @@ from applyprune.values import dataclass
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked
 _PROC = Path("/proc")
-_NAME = re.compile(r"applyprune-[0-9a-f]{32}")
+_NAME = pattern(r"applyprune-[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ def create_file() -> LockFile | None:
     if not _is_memory(_FOLDER):  # guard: memory-only
         return None
 
-    name = f"applyprune-{secrets.token_hex(16)}"
+    name = f"applyprune-{os.urandom(16).hex()}"
     try:
         handle = os.open(_FOLDER / name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
     except OSError:

@@ -7,7 +7,9 @@ import ssl
 import tempfile
 from pathlib import Path
 
-_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+from applyprune.patterns import pattern
+
+_CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 # TLS alerts with which a server refuses a client certificate, or wants one.
 _CERTIFICATE_ALERTS = (
     "CERTIFICATE_REQUIRED",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.text.names import is_dns_label, is_dns_subdomain
+from applyprune.patterns import pattern
 from applyprune.values import dataclass
 
 PART_OF = "applyset.kubernetes.io/part-of"
@@ -47,7 +47,7 @@ _HINT_LIMIT = 120 * 1024
 _MANAGER_LIMIT = 128
 _YIELDED = "-yielded"
 # A kind is a DNS label once it is lower-case; the server allows any case.
-_KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]*[A-Za-z0-9])?")
+_KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True)

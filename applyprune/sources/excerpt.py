@@ -13,23 +13,25 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
+from applyprune.patterns import pattern
+
 _WIDTH = 88
 """The maximum number of characters to show of a long line."""
 _TAB = "    "
 _ALIKE = 0.7
 _LONGEST_JSON = 5_000
-_KIND = re.compile(r"""\bkind\b["']?[ \t]*:""", re.IGNORECASE)
-_PLAIN = re.compile(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|$)""")
-_TOP_KIND = re.compile(r"^kind[ \t]*:", re.MULTILINE)
+_KIND = pattern(r"""\bkind\b["']?[ \t]*:""", re.IGNORECASE)
+_PLAIN = pattern(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|$)""")
+_TOP_KIND = pattern(r"^kind[ \t]*:", re.MULTILINE)
 # Escapes that could spell `Secret` without the letters.
-_DISGUISE = re.compile(r"\\[xuU]")
+_DISGUISE = pattern(r"\\[xuU]")
 # `stringData` stands for a Secret whose kind is mistyped.
-_WORD = re.compile(r"\b(?:Secret(?:List)?|stringData)\b")
-_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+_WORD = pattern(r"\b(?:Secret(?:List)?|stringData)\b")
+_JSON_TOKEN = pattern(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 _NO_VALUE = frozenset({"apiVersion", "kind"})
 _HARMLESS = (*sorted(_NO_VALUE), "metadata")
-_NAME = re.compile(r"[\w./-]{1,60}")
-_BEFORE_KEY = re.compile(r"[ ]*(?:-[ ]+)*")
+_NAME = pattern(r"[\w./-]{1,60}")
+_BEFORE_KEY = pattern(r"[ ]*(?:-[ ]+)*")
 
 
 def excerpt(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.manifest import Origin
+from applyprune.patterns import pattern
 from applyprune.sources.remote.address import ArchiveAddress, GitAddress, OciAddress
 from applyprune.sources.remote.fetch_errors import PathNotFound
 from applyprune.sources.source import shown_path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from applyprune.sources.remote.address import Address
     from applyprune.sources.remote.file_tree import FileTree
 
-_COMMIT = re.compile(r"[0-9a-fA-F]{40}")
+_COMMIT = pattern(r"[0-9a-fA-F]{40}")
 
 
 def fetch(address: Address) -> FileTree:

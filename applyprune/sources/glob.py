@@ -13,9 +13,10 @@ import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
 
+from applyprune.patterns import pattern
 from applyprune.system.files.path_parts import IGNORES_CASE, split_path
 
-_MAGIC = re.compile(r"[*?[]")
+_MAGIC = pattern(r"[*?[]")
 _FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
 _ANY_DEPTH = "**"
 

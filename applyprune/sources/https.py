@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from applyprune.errors import ApplypruneError, InputError, UsageError
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.patterns import pattern
 from applyprune.sources.remote.url import login_of, shown_url, url_parts
 from applyprune.sources.source import Source, too_much
 
@@ -28,9 +29,9 @@ TIMEOUT = 60.0
 """Seconds for one URL in total: DNS, redirects, and the last byte of a slow server."""
 
 # One letter is a drive of Windows.
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _NOT_FOR_ALL = frozenset({401, 403, 404, 407})
-_PAGE = re.compile(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
+_PAGE = pattern(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
 _INSTEAD = {
     "file": "Give a file or folder by its path.",
     "git+file": "Give the folder of a work tree by its path.",

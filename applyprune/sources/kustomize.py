@@ -18,6 +18,7 @@ from applyprune.errors import InputError
 from applyprune.model.json_access import one_line
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.patterns import pattern
 from applyprune.sources.source import Source, shown_path, too_much
 from applyprune.system.processes import GROUP_FLAGS, kill_group, wait_for
 from applyprune.values import dataclass, field
@@ -33,7 +34,7 @@ TIMEOUT = 120.0
 
 _STDERR = 64 * 1024
 # The parts of the input that kustomize quotes in its errors: they may belong to a Secret.
-_QUOTED = re.compile(
+_QUOTED = pattern(
     r"`[^`]*`|\[.*\]|(?<=invalid literal source ).*|(?<=node contents:).*"
     r"|(?<=invalid utf8 bytes : ).*|(?<=out of bounds for value ).*|(?<=Unexpected kind: ).*"
     # A patch that kustomize treats as a file name.
@@ -42,8 +43,8 @@ _QUOTED = re.compile(
     re.DOTALL,
 )
 # One letter is a drive of Windows.
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_PREFIX = re.compile(r'\A(?:Error: |error: |.*?"command failed" err=)')
+_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_PREFIX = pattern(r'\A(?:Error: |error: |.*?"command failed" err=)')
 
 
 class Guard(Protocol):

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import gc
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, overload
 
 from applyprune.errors import InputError, raise_all
 from applyprune.model.manifest import Manifest, Origin
 from applyprune.model.problem import Field, Mark, Problem
+from applyprune.patterns import pattern
 from applyprune.sources.excerpt import document_around, excerpt, lines_of
 from applyprune.sources.files import ignore, read_sources, shown_given
 from applyprune.sources.manifest_reader import StructureFault, read_manifest
@@ -26,6 +25,7 @@ from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.locate import item_lines, locate
 from applyprune.sources.yaml.parser import Document
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.kustomize import Overlay
@@ -255,8 +255,8 @@ def _typed(item: Any, body: dict[str, Any], kind: str) -> Any:
 
 _LONGEST = 50_000
 """How many lines of an object are searched for a field; the longest CRDs have half as many."""
-_COMMIT = re.compile(r"(?:.*@)?sha1:([0-9a-f]{40})")
-_BEGIN = re.compile(r"(?:---)?[ \t]*(?:-[ \t]+)*")
+_COMMIT = pattern(r"(?:.*@)?sha1:([0-9a-f]{40})")
+_BEGIN = pattern(r"(?:---)?[ \t]*(?:-[ \t]+)*")
 
 
 @dataclass(frozen=True, slots=True)

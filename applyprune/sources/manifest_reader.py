@@ -7,13 +7,13 @@ its meaning in a URL or in a terminal.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, TypeGuard
 
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import JSONObject, Manifest, Origin
 from applyprune.model.text.names import DNS_LABEL, is_dns_label
+from applyprune.patterns import pattern
 from applyprune.sources.yaml.parser import shown
 from applyprune.values import dataclass
 
@@ -182,8 +182,8 @@ _KUSTOMIZE = "Build its folder: applyprune apply NAME -k DIR"
 _LIVE = "This is a copy of a live object: remove what the server added, also status and defaults."
 
 
-_API_VERSION = re.compile(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
-_KIND = re.compile(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+_API_VERSION = pattern(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
+_KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 _LONGEST_API_VERSION = 253 + 1 + 63
 # apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path.
 _UNSAFE = frozenset("/%?#")

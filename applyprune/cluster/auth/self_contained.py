@@ -21,6 +21,7 @@ from applyprune.cluster.auth.kubeconfig_files import Entry
 from applyprune.cluster.transport.tls import tls_context
 from applyprune.errors import AccessError, InvalidKubeConfig
 from applyprune.model.addresses import AddressRules, is_address
+from applyprune.patterns import pattern
 
 MOST_BYTES = 64 * 1024
 _MOST_VALUES = 5000
@@ -51,8 +52,8 @@ _CLUSTER: Mapping[str, str] = {
 _NO = frozenset({"", "~", "null", "Null", "NULL", "false", "False", "FALSE", "no", "off"})
 """How YAML spells nothing and false."""
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_NAME = re.compile(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?", re.IGNORECASE)
-_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*/?")
+_NAME = pattern(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?", re.IGNORECASE)
+_PATH = pattern(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*/?")
 
 
 def self_contained(raw: bytes, where: str, addresses: AddressRules) -> ClusterAccess:

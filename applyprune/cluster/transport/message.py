@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -12,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from applyprune.clock import Lease
 from applyprune.errors import ReplyTooLarge
+from applyprune.patterns import pattern
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # A quoted path, without dot segments and empty ones: a DELETE with an empty name would be
 # deletecollection.
-_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9\-._~!$&'()*+,;=:@%]+)+/?")
+_PATH = pattern(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9\-._~!$&'()*+,;=:@%]+)+/?")
 
 # Parameters that tell people what a request does. All others are left out of the trace: a continue
 # token is long, and a parameter that is added later may hold a secret.

@@ -5,7 +5,6 @@ A cluster that was wiped and created again under its address is another cluster.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from applyprune.controller.constants import FINALIZER
 from applyprune.errors import AccessError, ApplypruneError, Forbidden, NotFound, Unauthorized
 from applyprune.model.json_access import text
 from applyprune.model.resources import NAMESPACES, namespace_ref
+from applyprune.patterns import pattern
 from applyprune.planning.annotations import ACCEPT_CLUSTER
 from applyprune.values import dataclass
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
 
 SYSTEM = "kube-system"
-_UID = re.compile(r"[0-9A-Za-z][-0-9A-Za-z]{0,62}")
+_UID = pattern(r"[0-9A-Za-z][-0-9A-Za-z]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)

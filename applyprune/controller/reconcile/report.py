@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from applyprune.controller.task import BundleSample, Measured
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject
 from applyprune.model.problem import ProblemKind
+from applyprune.patterns import pattern
 from applyprune.planning.annotations import RECONCILE_NOW
 from applyprune.planning.approval.digests import is_digest
 from applyprune.values import dataclass
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from applyprune.engine.plan_stage import RunRequest
 
 
-_REVISION = re.compile(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
+_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from applyprune.localplane.program.plane_wheel import (
     this_platform,
 )
 from applyprune.localplane.program.step_progress import clock
+from applyprune.patterns import pattern
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane.program.step_progress import Progress
 
-_WHEEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}\.whl")
+_WHEEL = pattern(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}\.whl")
 _PIN = "#sha256="
 _LARGEST_INDEX = 2**20
 _LARGEST_WHEEL = 2**30

@@ -11,9 +11,9 @@ import hashlib
 import json
 import os
 import platform
-import re
 from typing import TYPE_CHECKING, Any
 
+from applyprune.patterns import pattern
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PROGRAMS = (CONTROL_PLANE, KUBECTL)
 REVISION = 1
 """To be raised for every wheel that is built from another Go module for the same Kubernetes."""
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SHA256 = pattern(r"[0-9a-f]{64}")
 _LONGEST = 200
 
 

@@ -6,11 +6,11 @@ The grammar is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 
 from applyprune.model.text.names import is_dns_subdomain
+from applyprune.patterns import pattern
 from applyprune.values import dataclass
 
 
@@ -69,13 +69,13 @@ class Selector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
-_WORD = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_WORD = pattern(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _LARGEST = 2**63 - 1
 # A comma inside parentheses separates values.
-_SEPARATOR = re.compile(r",(?![^(]*\))")
-_SET = re.compile(r"(?P<key>[^\s=!<>(),]+)\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)")
-_COMPARED = re.compile(r"(?P<key>[^\s=!<>(),]+)\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>[^\s=!<>(),]*)")
-_BARE = re.compile(r"(?P<not>!?)\s*(?P<key>[^\s=!<>(),]+)")
+_SEPARATOR = pattern(r",(?![^(]*\))")
+_SET = pattern(r"(?P<key>[^\s=!<>(),]+)\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)")
+_COMPARED = pattern(r"(?P<key>[^\s=!<>(),]+)\s*(?P<sign>==|=|!=|<|>)\s*(?P<value>[^\s=!<>(),]*)")
+_BARE = pattern(r"(?P<not>!?)\s*(?P<key>[^\s=!<>(),]+)")
 _SIGNS = {
     "=": Operator.IN,
     "==": Operator.IN,

@@ -5,15 +5,15 @@ They need no other module: help and completion check names without loading the v
 
 from __future__ import annotations
 
-import re
+from applyprune.patterns import pattern
 
 DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 """The pattern of an RFC 1123 label."""
 
-_LABEL = re.compile(DNS_LABEL)
+_LABEL = pattern(DNS_LABEL)
 # Only the length of the whole subdomain is limited: a label may have 200 letters.
 _PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_PART}(?:\.{_PART})*")
+_SUBDOMAIN = pattern(rf"{_PART}(?:\.{_PART})*")
 _LONGEST_SUBDOMAIN = 253
 
 

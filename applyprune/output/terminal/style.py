@@ -8,13 +8,13 @@ escape sequences if the stream can show colours.
 from __future__ import annotations
 
 import os
-import re
 from enum import StrEnum
 
 from applyprune.model.text.display import visible
+from applyprune.patterns import pattern
 
 _OURS = f"\x1b{os.urandom(8).hex()}"
-_MARK = re.compile(f"{_OURS}([0-9;]*)m")
+_MARK = pattern(f"{_OURS}([0-9;]*)m")
 
 
 class Colour(StrEnum):

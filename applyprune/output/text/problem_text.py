@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from applyprune.output.terminal.style import Colour, styled
+from applyprune.patterns import pattern
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Problem
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _COLOURS = {"error": Colour.RED, "warning": Colour.YELLOW}
 _INDENT = "  "
 # Options or a command at the end of a line: a user can copy them only from one line.
-_TO_COPY = re.compile(r"(?:: |^ *)(?:--|applyprune |kubectl )[^,]*(?<!\.)$")
+_TO_COPY = pattern(r"(?:: |^ *)(?:--|applyprune |kubectl )[^,]*(?<!\.)$")
 
 
 def problem_text(label: str, problem: Problem, width: int | None = None) -> str:

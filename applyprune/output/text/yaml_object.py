@@ -14,14 +14,16 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
+from applyprune.patterns import pattern
+
 _FIRST = {"apiVersion": 0, "kind": 1, "metadata": 2}
 _FIRST_OF_METADATA = {"name": 0, "namespace": 1}
 # Texts that YAML 1.1, which Kubernetes reads, takes for another type.
-_NO_TEXT = re.compile(r"y|n|yes|no|on|off|[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?", re.IGNORECASE)
+_NO_TEXT = pattern(r"y|n|yes|no|on|off|[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?", re.IGNORECASE)
 # libyaml writes a text of several lines in quotes on one line if it contains any of these.
-_ONLY_PURE = re.compile("[\t\U00010000-\U0010ffff]| \n")
+_ONLY_PURE = pattern("[\t\U00010000-\U0010ffff]| \n")
 # A text with one of these is written in quotes, with escapes: a block would lose or hide it.
-_UNSAFE = re.compile("[^\t\n -~\u00a0-\u1fff\u2030-\u205e\u2070-\ud7ff\ue000-\U0010ffff]")
+_UNSAFE = pattern("[^\t\n -~\u00a0-\u1fff\u2030-\u205e\u2070-\ud7ff\ue000-\U0010ffff]")
 
 
 class _Representer(SafeRepresenter):

@@ -6,11 +6,11 @@ A digest depends on what the plan does, and not on the order or the form of its 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from applyprune.model.plan import Fate
+from applyprune.patterns import pattern
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.planned_objects import (
     PlannedObject,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
 
 
 def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from applyprune._version import __version__
 from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded, Fate
+from applyprune.patterns import pattern
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.approval.planned_objects import PlannedObject, names
 from applyprune.planning.approval.shaping_options import OptionValue
@@ -27,7 +27,7 @@ SCHEMA = f"applyprune.dev/plan/v{_VERSION}"
 LARGEST = 32 * 1024 * 1024
 """The most bytes that a plan file may have: about 150,000 objects."""
 
-_HEAD = re.compile(rb'\{"schema":"applyprune\.dev/plan/v(\d{1,9})"')
+_HEAD = pattern(rb'\{"schema":"applyprune\.dev/plan/v(\d{1,9})"')
 _TIGHT = (",", ":")
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _PROGRAM = f"applyprune {__version__}"

@@ -6,7 +6,6 @@ name; no value is read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
 from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import IN_EACH_NAMESPACE
+from applyprune.patterns import pattern
 from applyprune.planning.checks.references import (
     SECRET,
     STORAGE_CLASS,
@@ -36,7 +36,7 @@ _CONFIG_MAP = GroupKind("", "ConfigMap")
 _VOLUME = GroupKind("", "PersistentVolume")
 _VALUES = ("data", "binaryData", "stringData")
 # The end of a name that kustomize has generated: ten characters of its own alphabet.
-_HASH = re.compile(r"-[bcdfghkmt2456789]{10}$")
+_HASH = pattern(r"-[bcdfghkmt2456789]{10}$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ there is no code for it.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -15,6 +14,7 @@ from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.json_access import text
 from applyprune.model.plan import ApplyStep, Desired
 from applyprune.model.resources import CRD, namespace_ref
+from applyprune.patterns import pattern
 from applyprune.planning.checks.references import STORAGE_CLASS, has_references, references
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.schema.server_errors import is_about, said_missing
@@ -30,12 +30,12 @@ _POLICIES = frozenset(
 )
 # The admission plugins ResourceQuota, PodSecurity, LimitRanger and PersistentVolumeClaimResize, and
 # the registries of RBAC and of admission policies.
-_OVER_QUOTA = re.compile(r"(?:exceeded|failed) quota: (?P<name>[\w.-]+)")
+_OVER_QUOTA = pattern(r"(?:exceeded|failed) quota: (?P<name>[\w.-]+)")
 _POD_SECURITY = 'violates PodSecurity "'
-_OVER_LIMIT = re.compile(r"(?:(?:minimum|maximum) \S+ usage|max limit to request ratio) per \w+ is")
+_OVER_LIMIT = pattern(r"(?:(?:minimum|maximum) \S+ usage|max limit to request ratio) per \w+ is")
 _ESCALATION = "is attempting to grant RBAC permissions not currently held"
 _NO_RESIZE = "the storageclass that provisions the pvc must support resize"
-_PARAMETER = re.compile(
+_PARAMETER = pattern(
     r"of the referenced paramKind|to determine minimum required permissions"
     r"|on the object referenced by paramRef"
 )

@@ -7,11 +7,11 @@ compares them in a form of its own. The server's reply to the apply has the last
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import Conflict
+from applyprune.patterns import pattern
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.fields.path import Path, to_server, value_at
 from applyprune.planning.ownership.shared_fields import shared_fields
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep
     from applyprune.planning.applyset import ApplySetIdentity
 
-_QUANTITY = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+|[a-zA-Z]{0,2})")
+_QUANTITY = pattern(r"[+-]?[0-9.]+([eE][+-]?[0-9]+|[a-zA-Z]{0,2})")
 
 
 def shares_fields(step: ApplyStep, applyset: ApplySetIdentity) -> bool:

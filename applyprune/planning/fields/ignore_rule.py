@@ -6,20 +6,20 @@ annotation ``applyprune.dev/ignore-fields``, whose rules are only for the object
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
+from applyprune.patterns import pattern
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.fields.path import Path, from_pointer, is_under, to_pointer
 from applyprune.values import dataclass
 
 _ALL = "*"
 # Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.
-_POINTER = re.compile(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
+_POINTER = pattern(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
 
 # The identity of an object, and the label of its set, cannot be ignored.
 _OURS: tuple[Path, ...] = (

@@ -7,11 +7,11 @@ Server-side apply does the same, regardless of the order of a list.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
+from applyprune.patterns import pattern
 from applyprune.values import dataclass
 
 
@@ -42,10 +42,10 @@ MISSING: Final = _Nothing.MISSING
 Missing: TypeAlias = Literal[_Nothing.MISSING]
 
 _JSON = json.JSONDecoder()
-_WORD = re.compile(r"[A-Za-z_][\w.-]*")
-_KEY = re.compile(r"[\w.-]+(?==)")
-_NAME = re.compile(r"[^/\[\]]+")
-_BAD_TILDE = re.compile(r"~(?![01])")
+_WORD = pattern(r"[A-Za-z_][\w.-]*")
+_KEY = pattern(r"[\w.-]+(?==)")
+_NAME = pattern(r"[^/\[\]]+")
+_BAD_TILDE = pattern(r"~(?![01])")
 
 
 def from_pointer(text: str) -> Path:

@@ -7,19 +7,19 @@ what is empty, and fills in what is left out. In doubt, a value counts as stored
 from __future__ import annotations
 
 import base64
-import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.options import seconds_of
 from applyprune.model.text.display import time_of
+from applyprune.patterns import pattern
 from applyprune.planning.fields.path import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-_QUANTITY = re.compile(
+_QUANTITY = pattern(
     r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))"
     r"(?:(?P<two>[KMGTPE])i|(?P<ten>[numkMGTPE])|[eE](?P<e>[+-]?\d{1,2}))?"
 )

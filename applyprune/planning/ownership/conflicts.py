@@ -14,6 +14,7 @@ from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import Desired, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict
 from applyprune.model.text.display import age, and_more, seconds_since
+from applyprune.patterns import pattern
 from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.fields.fieldsv1 import owns
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 # The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.
-_CAUSE = re.compile(
+_CAUSE = pattern(
     r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"'
     r'(?: with subresource "(?P<subresource>[^"]*)")?'
     r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
@@ -42,12 +43,12 @@ _REPLICAS = ".spec.replicas"
 _UNREAD = "its HorizontalPodAutoscalers could not be read: one may rewrite the field"
 _LINE = "\n    "
 _LINES = 20
-_KUBERNETES = re.compile(
+_KUBERNETES = pattern(
     r"kube-controller-manager|kube-scheduler|kube-apiserver|cloud-controller-manager|kubelet"
 )
 _KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), words)
-    for pattern, words in (
+    (pattern(text), words)
+    for text, words in (
         (_KUBERNETES.pattern, "Kubernetes"),
         (r"vpa-.*|recommender|updater", "the vertical Pod autoscaler"),
         (r"keda.*", "KEDA"),
@@ -59,7 +60,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r".*(controller|operator).*", "a controller by its name"),
     )
 )
-_BY_HAND = re.compile(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-fetch")
+_BY_HAND = pattern(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-fetch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,8 +366,8 @@ def _note(manager: str) -> str:
         return "another applyprune set, which applies it in each of its runs"
     if is_by_hand(manager):
         return "written manually (kubectl); no controller will rewrite it"
-    for pattern, words in _KNOWN:
-        if pattern.fullmatch(manager):
+    for name, words in _KNOWN:
+        if name.fullmatch(manager):
             return f"{words}: it may rewrite the field"
     return ""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from applyprune.model.json_access import mapping
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE
+from applyprune.patterns import pattern
 from applyprune.planning.checks.references import (
     SECRET,
     SERVICE,
@@ -37,7 +37,7 @@ _RIGHTS = frozenset(
 """What gives a controller its rights: that of the set, or one elsewhere that works for it."""
 _NAMED_BY_CUSTOM = frozenset({GroupKind("", "ConfigMap"), SECRET, SERVICE_ACCOUNT})
 _API_SERVICE = GroupKind(API_SERVICES.group, API_SERVICES.kind)
-_BETWEEN_NAMES = re.compile("[/:]")
+_BETWEEN_NAMES = pattern("[/:]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark, Problem
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.model.text.display import and_more
+from applyprune.patterns import pattern
 from applyprune.planning.annotations import RECREATE, not_understood, orphan_mark
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.marks.apply_mark import left_alone
@@ -41,12 +42,12 @@ NOT_ALLOWED = "that is not allowed"
 NOT_CREATED = "the server would not create it again as it is now"
 """The obstacle if a trial has failed."""
 # The wording of apimachinery's validation, and of the strategies of single kinds.
-_IMMUTABLE = re.compile(
+_IMMUTABLE = pattern(
     r"immutable|may not (?:be )?change|cannot (?:be )?change|once set|updates to .* are forbidden"
 )
 # Which fields may be changed: "for fields other than 'replicas' and 'template' are forbidden".
-_CHANGEABLE = re.compile(r"(?:other than|except) (.*)", re.DOTALL)
-_NAME = re.compile(r"[A-Za-z][\w.]*(?:\[\*\][\w.]*)*")
+_CHANGEABLE = pattern(r"(?:other than|except) (.*)", re.DOTALL)
+_NAME = pattern(r"[A-Za-z][\w.]*(?:\[\*\][\w.]*)*")
 _UNPROCESSABLE = 422
 _NEVER = frozenset(
     {

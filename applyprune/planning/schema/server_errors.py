@@ -20,36 +20,37 @@ from applyprune.errors import (
 from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.problem import Field, Mark
+from applyprune.patterns import pattern
 from applyprune.planning.fields.path import bracketed, is_at
 
 if TYPE_CHECKING:
     pass
 
 # The wording of structured-merge-diff and apimachinery.
-_TYPED = re.compile(
+_TYPED = pattern(
     r"^failed to (?:create typed patch object|convert new object) \([^)]*\)"
     r"(?: to proper version)?: (?:errors: )?"
 )
-_CONVERTING = re.compile(r"^unable to convert unstructured object to [^:]*: ")
-_INVALID = re.compile(r'^[\w.]+ "[^"]*" is invalid: ')
-_PATTERN = re.compile(r",\s+regex used for validation is '[^']*'")
-_UNCHECKED = re.compile(r", <nil>: Invalid value: null: some validation rules were not [^,\]]*")
+_CONVERTING = pattern(r"^unable to convert unstructured object to [^:]*: ")
+_INVALID = pattern(r'^[\w.]+ "[^"]*" is invalid: ')
+_PATTERN = pattern(r",\s+regex used for validation is '[^']*'")
+_UNCHECKED = pattern(r", <nil>: Invalid value: null: some validation rules were not [^,\]]*")
 # The server prints a value as JSON, an older one as a Go struct, and a difference as a patch.
-_VALUE = re.compile(r"Invalid value: (?=[\w.*&]*[{\[])")
-_MORE = re.compile(r"[\w.*]*[{\[]")
-_DIFFERENCE = re.compile(r"\s+(?:@@ -\d|[*&]?[a-z]\w*\.[A-Z]\w*\{).*", re.DOTALL)
-_QUOTED = re.compile(r'Invalid value: "([^"]*)"')
-_SCHEMA = re.compile(
+_VALUE = pattern(r"Invalid value: (?=[\w.*&]*[{\[])")
+_MORE = pattern(r"[\w.*]*[{\[]")
+_DIFFERENCE = pattern(r"\s+(?:@@ -\d|[*&]?[a-z]\w*\.[A-Z]\w*\{).*", re.DOTALL)
+_QUOTED = pattern(r'Invalid value: "([^"]*)"')
+_SCHEMA = pattern(
     r"(?P<path>\.\S.*?): (?P<why>field not declared in schema"
     r"|expected [\w ()]+, got (?:&value\.valueUnstructured\{Value:.*?\}|&\{.*?\}|\w+)"
     r"|expected \w+"
     r"|duplicate entries for key \[.*?\])(?= \.|$)"
 )
-_STRICT = re.compile(r'(?P<why>(?:unknown|duplicate) field) "(?P<path>[^"]+)"')
-_GO = re.compile(r"&value\.valueUnstructured\{Value:(.*?)\}|&\{(.*?)\}")
+_STRICT = pattern(r'(?P<why>(?:unknown|duplicate) field) "(?P<path>[^"]+)"')
+_GO = pattern(r"&value\.valueUnstructured\{Value:(.*?)\}|&\{(.*?)\}")
 _DUPLICATE = "duplicate entries for key "
 # apimachinery, resource/quantity.go; and the fields that hold mappings of quantities.
-_QUANTITY = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
+_QUANTITY = pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _OF_QUANTITIES = frozenset({"limits", "requests", "hard", "capacity", "overhead"})
 _ADVICE = (
     ("got null", "Give the field a value, or remove it."),
@@ -267,15 +268,13 @@ def _short(reason: str) -> str:
 
 
 # The wording of apiserver's authorization filter, and of its admission plugin for webhooks.
-_NO_RIGHT = re.compile(r'User "[^"]*" cannot (?P<verb>\w+) resource')
+_NO_RIGHT = pattern(r'User "[^"]*" cannot (?P<verb>\w+) resource')
 _SIDE_EFFECTS = "does not support dry run"
 _NO_NAMESPACE = 'namespaces "{}" not found'
 # apimachinery, api/errors.NewNotFound, which RBAC passes on (it says "rolebindings" of a missing
 # role), and the admission plugins ServiceAccount and RuntimeClass; and the plugin Priority.
-_NOT_FOUND = re.compile(
-    r'(?P<resource>[\w-]+)(?:\.(?P<group>[\w.-]+))? "(?P<name>[^"]*)" not found'
-)
-_NO_PRIORITY = re.compile(r"no (?P<resource>PriorityClass) with name (?P<name>\S+) was found")
+_NOT_FOUND = pattern(r'(?P<resource>[\w-]+)(?:\.(?P<group>[\w.-]+))? "(?P<name>[^"]*)" not found')
+_NO_PRIORITY = pattern(r"no (?P<resource>PriorityClass) with name (?P<name>\S+) was found")
 
 
 def cannot_be_dry_run(error: ApplypruneError) -> str:

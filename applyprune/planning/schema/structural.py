@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InputError, UsageError
 from applyprune.model.json_access import mapping, one_line
 from applyprune.model.text.display import and_more
+from applyprune.patterns import pattern
 from applyprune.planning.readiness.cel import compile_rule
 from applyprune.values import dataclass, field
 
@@ -249,7 +250,7 @@ def _fits(bits: int) -> Any:
     return lambda value: not isinstance(value, int) or -(2**bits) <= value < 2**bits
 
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+_TIME = pattern(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
 def _is_time(value: object) -> bool:

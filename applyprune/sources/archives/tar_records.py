@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
+from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import FetchFailed
 from applyprune.values import dataclass
 
-_START = re.compile(rb"([1-9][0-9]{0,7}) ([^=\n\0]+)=")
-_SIZE = re.compile(rb"[0-9]{1,18}")
+_START = pattern(rb"([1-9][0-9]{0,7}) ([^=\n\0]+)=")
+_SIZE = pattern(rb"[0-9]{1,18}")
 _SPARSE = b"GNU.sparse."
 
 

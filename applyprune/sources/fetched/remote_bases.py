@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from posixpath import normpath
 from typing import Any
 
+from applyprune.patterns import pattern
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
@@ -38,8 +39,8 @@ _BASES = frozenset({"resources", "bases", "components"})
 _PLUGINS = frozenset({"generators", "transformers", "validators"})
 # Fields in which a text of several lines is a patch: no address has a line end.
 _INLINE = frozenset({"patchesStrategicMerge"})
-_ADDRESS = re.compile(r"://|https?:|\bgit::|\bgh:|^[^/]*[@:]|^\s*github\.com", re.IGNORECASE)
-_URL = re.compile(r"://|https?:", re.IGNORECASE)
+_ADDRESS = pattern(r"://|https?:|\bgit::|\bgh:|^[^/]*[@:]|^\s*github\.com", re.IGNORECASE)
+_URL = pattern(r"://|https?:", re.IGNORECASE)
 _HINT = "Copy it into the source, and name it by a relative path."
 
 

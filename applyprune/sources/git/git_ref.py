@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
 from applyprune.errors import UsageError
+from applyprune.patterns import pattern
 from applyprune.sources.remote.semver import check_range
 from applyprune.sources.source import shown_path
 from applyprune.values import dataclass
 
 # What git itself forbids, and a dash at the beginning, which could be an option.
-_FORBIDDEN = re.compile(
-    r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$"
-)
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+_FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")
+_COMMIT = pattern(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)

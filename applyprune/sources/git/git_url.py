@@ -6,17 +6,17 @@ The host is written in one way only, so that the address that was checked is the
 from __future__ import annotations
 
 import ipaddress
-import re
 from urllib.parse import unquote, urlsplit
 
 from applyprune.errors import UsageError
+from applyprune.patterns import pattern
 from applyprune.sources.source import shown_path
 from applyprune.values import dataclass, field
 
-_NAME = re.compile(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
+_NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
+_USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 # git@host:path, as scp writes it; a scheme has // after its colon.
-_SCP = re.compile(r"(?P<user>[^@/:]+)@(?P<host>[^/:@\[\]]+):(?!//)(?P<path>.+)")
+_SCP = pattern(r"(?P<user>[^@/:]+)@(?P<host>[^/:@\[\]]+):(?!//)(?P<path>.+)")
 _PORTS = {"https": 443, "ssh": 22}
 
 

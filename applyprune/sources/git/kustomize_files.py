@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
+from applyprune.patterns import pattern
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.parser import Document
@@ -21,12 +22,12 @@ _PLUGINS = frozenset({"generators", "transformers", "validators"})
 _LOADED = frozenset({"resources", "bases", "components", "crds", "configurations"}) | _PLUGINS
 _FILES = frozenset({"path", "files", "envs", "env", "patchesStrategicMerge", "schema"})
 _HELM = frozenset({"helmCharts", "helmChartInflationGenerator", "helmGlobals"})
-_REMOTE = re.compile(
+_REMOTE = pattern(
     r"\w[\w+.-]*://|git::|[\w.-]+@[\w.-]+:|github\.com[/:]|.*\?(?:.*&)?(?:ref|version)="
     r"|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?::\d+)?/\S*//",
     re.IGNORECASE,
 )
-_WORDS = re.compile(r"[^\s\"'`,;=\[\]{}()<>|&]+")
+_WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
 _LONGEST = 4096
 _MOST_PATHS = 5_000
 

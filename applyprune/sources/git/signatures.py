@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.model.json_access import one_line
+from applyprune.patterns import pattern
 from applyprune.sources.git.program.git_program import GitProgram, Surroundings
 from applyprune.sources.remote.fetch_errors import FetchFailed, VerificationFailed
 from applyprune.values import dataclass, field
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 _PGP, _SSH = ".asc", ".sshpub"
 _GPG_SETTINGS = "trust-model always\nno-auto-key-retrieve\nno-auto-key-locate\nno-autostart\n"
-_STATUS = re.compile(r"^\[GNUPG:\] (\w+) ?(.*)$", re.MULTILINE)
-_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]+")
-_PRINCIPAL = re.compile(r"[^A-Za-z0-9_.-]")
-_KEY_LINE = re.compile(r"(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+")
-_TAG_NAME = re.compile(rb"^tag (.+)$", re.MULTILINE)
+_STATUS = pattern(r"^\[GNUPG:\] (\w+) ?(.*)$", re.MULTILINE)
+_FINGERPRINT = pattern(r"SHA256:[A-Za-z0-9+/]+")
+_PRINCIPAL = pattern(r"[^A-Za-z0-9_.-]")
+_KEY_LINE = pattern(r"(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+")
+_TAG_NAME = pattern(rb"^tag (.+)$", re.MULTILINE)
 # What a status of gpg says, the first that occurs; "" is a good signature.
 _STATUSES = (
     ("REVKEYSIG", "its key was revoked"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from applyprune.errors import UsageError
+from applyprune.patterns import pattern
 from applyprune.sources.source import shown_path
 from applyprune.values import dataclass
 
@@ -16,7 +17,7 @@ _HOST = rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-
 _PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _TAG = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _DIGEST = r"sha256:[0-9a-f]{64}"
-_REFERENCE = re.compile(
+_REFERENCE = pattern(
     rf"oci://(?P<host>{_HOST})/(?P<name>{_PART}(?:/{_PART})*)(?::(?P<tag>{_TAG}))?"
     rf"(?:@(?P<digest>{_DIGEST}))?"
 )

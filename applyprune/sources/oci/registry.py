@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from applyprune.errors import InputError
 from applyprune.model.json_access import items, mapping, text
+from applyprune.patterns import pattern
 from applyprune.sources.oci.docker_config import login_for
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
 from applyprune.sources.remote.url import is_https, joined, origin_of, shown_url
@@ -34,10 +35,10 @@ _MOST_JSON = 4 * 2**20
 _MOST_TOKEN = 2**20
 _MOST_ERROR = 16 * 2**10
 _LONGEST_CHALLENGE = 8 * 2**10
-_SCHEME = re.compile(r"(?:^|,)\s*(Bearer|Basic)(?=\s|,|$)", re.IGNORECASE)
-_PARAMETER = re.compile(r'\s*,?\s*([A-Za-z_]+)\s*=\s*(?:"([^"\\]*)"|([^\s",]+))')
-_CODE = re.compile(r"[A-Z][A-Z_]{1,40}")
-_NEXT = re.compile(r'\s*<([^<>]+)>\s*;\s*rel="?next"?')
+_SCHEME = pattern(r"(?:^|,)\s*(Bearer|Basic)(?=\s|,|$)", re.IGNORECASE)
+_PARAMETER = pattern(r'\s*,?\s*([A-Za-z_]+)\s*=\s*(?:"([^"\\]*)"|([^\s",]+))')
+_CODE = pattern(r"[A-Z][A-Z_]{1,40}")
+_NEXT = pattern(r'\s*<([^<>]+)>\s*;\s*rel="?next"?')
 
 
 class Registry:

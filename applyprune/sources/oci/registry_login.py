@@ -7,13 +7,13 @@ helper for the host, that program is asked, as docker asks it.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed
 from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
 from applyprune.sources.source import shown_path
@@ -26,7 +26,7 @@ HELPER_TIMEOUT = 30.0
 
 _MAX_BYTES = 2**20
 _FILE = "config.json"
-_HELPER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HELPER = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _IDENTITY_USER = "<token>"
 _NOT_FOUND = "credentials not found"
 

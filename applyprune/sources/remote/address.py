@@ -12,6 +12,7 @@ from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from applyprune.errors import UsageError
+from applyprune.patterns import pattern
 from applyprune.planning.suggest import did_you_mean
 from applyprune.sources.remote.file_tree import clean_path
 from applyprune.sources.remote.url import host_of, login_of
@@ -22,15 +23,15 @@ ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
 """How the path of an HTTPS URL ends if it is an archive and not a document."""
 
 _REF_KEYS = ("ref", "branch", "tag", "semver", "commit")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-_SCHEME = re.compile(r"(git\+https|git\+ssh|oci|https)://", re.IGNORECASE)
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::\d+)?")
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
+_COMMIT = pattern(r"[0-9a-f]{40}")
+_SCHEME = pattern(r"(git\+https|git\+ssh|oci|https)://", re.IGNORECASE)
+_HOST = pattern(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::\d+)?")
+_USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-_REPOSITORY = re.compile(f"{_PART}(?:/{_PART})*")
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_REPOSITORY = pattern(f"{_PART}(?:/{_PART})*")
+_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
+_PERCENT = pattern(r"%(?![0-9A-Fa-f]{2})")
 _GIT_FORM = "git+https://HOST/REPO.git//PATH?ref=BRANCH"
 _OCI_FORM = "oci://HOST/REPO:TAG"
 

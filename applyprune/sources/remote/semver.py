@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from applyprune.errors import UsageError
+from applyprune.patterns import pattern
 from applyprune.sources.source import shown_path
 
 _Key: TypeAlias = tuple[tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]]]
@@ -18,14 +19,14 @@ _Check: TypeAlias = Callable[[_Key], bool]
 
 _IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
 _NUMBER = r"(?:0|[1-9]\d{0,17})"
-_VERSION = re.compile(
+_VERSION = pattern(
     rf"v?({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
     re.ASCII,
 )
 _PART = rf"(?:{_NUMBER}|[xX*])"
 _ANY = rf"v?({_PART})(?:\.({_PART}))?(?:\.({_PART}))?(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?"
-_COMPARATOR = re.compile(rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^|)\s*{_ANY}(?=[\s,]|$)", re.ASCII)
-_HYPHEN = re.compile(rf"\s*(?P<low>{_ANY})\s+-\s+(?P<high>{_ANY})\s*", re.ASCII)
+_COMPARATOR = pattern(rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^|)\s*{_ANY}(?=[\s,]|$)", re.ASCII)
+_HYPHEN = pattern(rf"\s*(?P<low>{_ANY})\s+-\s+(?P<high>{_ANY})\s*", re.ASCII)
 _LONGEST = 256
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import ssl
 from http import HTTPStatus
 from http.client import HTTPException
@@ -11,6 +10,7 @@ from typing import IO, TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.text.display import visible
+from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import (
     AuthenticationFailed,
     FetchFailed,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
 _CHUNK = 2**20
-_LENGTH = re.compile(r"[0-9]{1,18}")
+_LENGTH = pattern(r"[0-9]{1,18}")
 _SHOWN = 200
 
 

@@ -22,6 +22,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
+from applyprune.patterns import pattern
 from applyprune.sources.yaml.allowance import Allowance
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
@@ -49,14 +50,14 @@ _PLAIN = frozenset(
 _GROUPS = "key_groups"
 _KEPT = _MINE | _PLAIN | {_GROUPS}
 _SIGNS = _MINE | {"mac", "lastmodified", "version", "kms", "gcp_kms", "azure_kv", "hc_vault"}
-_SEPARATOR = re.compile(r"^(?=---)", re.MULTILINE)
-_FLAT_GROUP = re.compile(r"list_\d+__map_([a-z]+)__")
-_DOTENV_LINE = re.compile(r"[ \t]*sops_(?P<name>[^=\s]*)[ \t]*=")
-_DOTENV_SIGN = re.compile(r"^[ \t]*sops_(?:mac|version|lastmodified|age__|pgp__)", re.MULTILINE)
-_INI_LINE = re.compile(r"(?P<name>\w+)[ \t]*=")
-_INI_SECTION = re.compile(r"^[ \t]*\[[^\n]*sops[^\n]*$", re.MULTILINE)
-_BINARY = re.compile(r'\s*\{\s*"data":\s*"ENC\[[^"]*",\s*"sops":')
-_YAML_SIGN = re.compile(r"^sops:", re.MULTILINE)
+_SEPARATOR = pattern(r"^(?=---)", re.MULTILINE)
+_FLAT_GROUP = pattern(r"list_\d+__map_([a-z]+)__")
+_DOTENV_LINE = pattern(r"[ \t]*sops_(?P<name>[^=\s]*)[ \t]*=")
+_DOTENV_SIGN = pattern(r"^[ \t]*sops_(?:mac|version|lastmodified|age__|pgp__)", re.MULTILINE)
+_INI_LINE = pattern(r"(?P<name>\w+)[ \t]*=")
+_INI_SECTION = pattern(r"^[ \t]*\[[^\n]*sops[^\n]*$", re.MULTILINE)
+_BINARY = pattern(r'\s*\{\s*"data":\s*"ENC\[[^"]*",\s*"sops":')
+_YAML_SIGN = pattern(r"^sops:", re.MULTILINE)
 
 _MEMORY = 128 << 20
 """Bytes for the values of one file, by the measure of an Allowance."""

@@ -7,6 +7,7 @@ import binascii
 import re
 from typing import TYPE_CHECKING
 
+from applyprune.patterns import pattern
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -16,13 +17,13 @@ AGE = ".agekey"
 OPENPGP = ".asc"
 
 # One of a plugin (AGE-PLUGIN-…) would run a program.
-_AGE_KEY = re.compile(r"^AGE-SECRET-KEY-[A-Z0-9-]+$", re.MULTILINE)
-_ARMOR = re.compile(
+_AGE_KEY = pattern(r"^AGE-SECRET-KEY-[A-Z0-9-]+$", re.MULTILINE)
+_ARMOR = pattern(
     rb"-----BEGIN PGP PRIVATE KEY BLOCK-----[ \t\r]*\n(?:[^\n:]+:[^\n]*\n)*(?P<body>.*?)"
     rb"-----END PGP PRIVATE KEY BLOCK-----",
     re.DOTALL,
 )
-_CHECKSUM = re.compile(rb"\n=[^\n]{4}\s*\Z")
+_CHECKSUM = pattern(rb"\n=[^\n]{4}\s*\Z")
 
 
 class UnusableKeys(Exception):

@@ -5,12 +5,12 @@ Only events are used: ruamel's own loader takes five times as long and reads sca
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
 
+from applyprune.patterns import pattern
 from applyprune.sources.yaml.error import YAMLFault
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ _ADVICE = {
 # What replaces such a colon while libyaml reads; from the private-use areas of Unicode.
 _STAND_INS = "\ue0c0\uf8c0\U0010fff0"
 # A colon that does not end a key: text follows directly, and no delimiter precedes it.
-_COLON_INSIDE = re.compile(r"""(?<=[^\s,?\[\]{}"']):(?=\S)""")
+_COLON_INSIDE = pattern(r"""(?<=[^\s,?\[\]{}"']):(?=\S)""")
 
-_FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_FORBIDDEN = pattern("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def events(text: str) -> Callable[[], Any]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-import re
 import struct
 from typing import TypeAlias
 
+from applyprune.patterns import pattern
 from applyprune.sources.yaml.error import YAMLFault
 
 Scalar: TypeAlias = "str | int | float | bool | None"
@@ -28,15 +28,15 @@ _WORDS: dict[str, Scalar] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 
-_INTEGER = re.compile(
+_INTEGER = pattern(
     r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0(?:[oO]([0-7]+)|([0-7]*))|([1-9][0-9]*))"
 )
 # A bug in Go's reader: the sign may also follow the 0b.
-_SIGNED_BINARY = re.compile(r"0b[-+][01]{1,63}")
+_SIGNED_BINARY = pattern(r"0b[-+][01]{1,63}")
 _BASES = (16, 2, 8, 8, 10)
-_DIGITS = re.compile(r"[-+]?[0-9]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_POINT_FLOAT = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_DIGITS = pattern(r"[-+]?[0-9]+")
+_FLOAT = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_POINT_FLOAT = pattern(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
 
 _TAG = "tag:yaml.org,2002:"
 _STANDARD_TAGS = frozenset(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from applyprune.cli.command import Command
 from applyprune.cli.options.cluster_access import namespaces_option
 from applyprune.cli.options.run_options import cluster_options, duration
 from applyprune.errors import UsageError
+from applyprune.patterns import pattern
 from applyprune.system.posix_only import require_posix
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def _networks(
 
 
 _PACKAGES = ("prometheus_client", "h11", "pydantic")
-_SIZE = re.compile(r"([1-9][0-9]{0,5})(Mi|Gi)")
+_SIZE = pattern(r"([1-9][0-9]{0,5})(Mi|Gi)")
 _UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
 
 

@@ -23,6 +23,7 @@ from applyprune.cli.options.run_options import (
 )
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode
+from applyprune.patterns import pattern
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.parser import Document
 from applyprune.values import replace
@@ -128,10 +129,10 @@ def _read_text(text: str, *, warn: Callable[[Problem], None]) -> Input:
 
 DEFAULT_NAMESPACE = "applyprune-system"
 """The namespace in the files."""
-_NAMESPACE_IN_TEXT = re.compile(rf"\b{DEFAULT_NAMESPACE}\b")
-_IMAGE = re.compile(r"(?<= image: )applyprune:\S+$", re.MULTILINE)
-_IMAGE_NAME = re.compile(r"[A-Za-z0-9][\w./:@-]*", re.ASCII)
-_GRACE = re.compile(r"^( +- )--grace=.*$", re.MULTILINE)
+_NAMESPACE_IN_TEXT = pattern(rf"\b{DEFAULT_NAMESPACE}\b")
+_IMAGE = pattern(r"(?<= image: )applyprune:\S+$", re.MULTILINE)
+_IMAGE_NAME = pattern(r"[A-Za-z0-9][\w./:@-]*", re.ASCII)
+_GRACE = pattern(r"^( +- )--grace=.*$", re.MULTILINE)
 _NAMESPACE = "\nkind: Namespace\n"
 _BINDING = "kind: ClusterRoleBinding\nmetadata:\n  name: applyprune-controller\n"
 _EVERYWHERE = "kind: ClusterRole\nmetadata:\n  name: applyprune-controller-crd\n"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +23,7 @@ from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.options import Mode
 from applyprune.output.text.yaml_object import as_yaml
+from applyprune.patterns import pattern
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
 
 
 # kubectl's own rule. kubectl drops other arguments silently; we report them.
-_PLAIN = re.compile(r"[A-Za-z0-9=-]+")
+_PLAIN = pattern(r"[A-Za-z0-9=-]+")
 _LONGEST_NAME = 255
 
 

@@ -7,7 +7,6 @@ file with others no tool could decrypt it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from applyprune.errors import EmptyInput, InputError, raise_all
 from applyprune.model.manifest import Manifest
 from applyprune.model.resources import SECRETS
 from applyprune.output.text.yaml_object import as_yaml
+from applyprune.patterns import pattern
 from applyprune.sources import Input
 from applyprune.sources.excerpt import document_around, lines_of
 
@@ -22,7 +22,7 @@ MANIFESTS = "manifests.yaml"
 ENCRYPTED = "encrypted"
 """The folder of documents that SOPS has encrypted."""
 
-_CIPHERTEXT = re.compile(r"ENC\[AES256_GCM,data:[^,\]]*,iv:[^,\]]+,tag:[^,\]]+,type:\w+\]")
+_CIPHERTEXT = pattern(r"ENC\[AES256_GCM,data:[^,\]]*,iv:[^,\]]+,tag:[^,\]]+,type:\w+\]")
 
 
 def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import FetchFailed
 from applyprune.system.files.open_files import try_lock
 
@@ -22,8 +22,8 @@ REPOSITORY = "repository"
 """The name of the repository in the folder."""
 _LOCK, _COMPLETE = "lock", "complete"
 # What git gives another name, or removes, before it ends by itself.
-_UNFINISHED = re.compile(r".*\.lock|tmp_.*|.*\.keep|shallow_.*|incoming-.*|\.tmp-.*")
-_PACK = re.compile(r"(pack-[0-9a-f]+)\.(.+)")
+_UNFINISHED = pattern(r".*\.lock|tmp_.*|.*\.keep|shallow_.*|incoming-.*|\.tmp-.*")
+_PACK = pattern(r"(pack-[0-9a-f]+)\.(.+)")
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from applyprune.model.json_access import one_line
+from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import (
     AuthenticationFailed,
     FetchFailed,
@@ -159,14 +160,13 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
     ),
 )
 _PATTERNS = tuple(
-    (re.compile(pattern, re.IGNORECASE), kind, reason, hint)
-    for pattern, kind, reason, hint in _MEANINGS
+    (pattern(text, re.IGNORECASE), kind, reason, hint) for text, kind, reason, hint in _MEANINGS
 )
-_QUOTED = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|\S*://\S*|/\S+")
-_FATAL = re.compile(r"^(?:fatal|error): (.+)$", re.MULTILINE)
+_QUOTED = pattern(r"'[^'\n]*'|\"[^\"\n]*\"|\S*://\S*|/\S+")
+_FATAL = pattern(r"^(?:fatal|error): (.+)$", re.MULTILINE)
 _SIGNALLED = {code for number in _OF_LIMITS for code in (-number, 128 + number)}
 _LIMITS = next(one for one in _PATTERNS if one[1] is SourceTooLarge)
-_REDIRECT = re.compile(r"returned error: 30[12378]\b", re.IGNORECASE)
+_REDIRECT = pattern(r"returned error: 30[12378]\b", re.IGNORECASE)
 
 
 def failure(err: str, code: int, where: str) -> InputError:
@@ -191,7 +191,7 @@ def _clean(err: str) -> str:
     return _QUOTED.sub("…", "\n".join(own))
 
 
-_UNKNOWN = (re.compile(""), FetchFailed, "", "Try the same with git ls-remote.")
+_UNKNOWN = (pattern(""), FetchFailed, "", "Try the same with git ls-remote.")
 
 
 def is_redirect(err: str) -> bool:
