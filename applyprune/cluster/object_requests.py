@@ -191,10 +191,14 @@ def selection(selector: str, name: str = "") -> Query:
     return tuple(query)
 
 
+# json.dumps would make a new encoder for each call.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 def _encoded(body: object) -> bytes | None:
     if body is None:
         return None
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return _ENCODER.encode(body).encode()
 
 
 def _expires(within: float | None) -> float | None:

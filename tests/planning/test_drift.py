@@ -11,7 +11,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
-from applyprune.planning.fields.normalize import canonical
+from applyprune.planning.fields.normalize import canonical_text
 from applyprune.planning.ownership.owner import fingerprint_of
 
 MANAGER = "applyprune/shop/web"
@@ -51,7 +51,7 @@ def live(*entries: dict[str, Any], version: str = "2", generation: int = 1) -> L
 
 def entry(owned: dict[str, Any]) -> InventoryEntry:
     """Return the entry of the object whose last apply owned these fields."""
-    return InventoryEntry(REF, "deployments", "v1", None, "uid", owned_fields=canonical(owned))
+    return InventoryEntry(REF, "deployments", "v1", None, "uid", owned_fields=canonical_text(owned))
 
 
 ALL: dict[str, Any] = {**REPLICAS, "f:metadata": OURS["f:metadata"]}

@@ -14,7 +14,7 @@ from applyprune.model.inventory import (
     Ownership,
     Wave,
 )
-from applyprune.planning.fields.normalize import canonical
+from applyprune.planning.fields.normalize import canonical_text
 from applyprune.values import dataclass
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ def entries_of(lines: bytes) -> list[InventoryEntry]:
         raw = json.loads(line)
         if "fieldSet" in raw:
             # Each block has its own numbers.
-            field_sets[typed(int, raw["number"])] = canonical(typed(dict, raw["fieldSet"]))
+            field_sets[typed(int, raw["number"])] = canonical_text(typed(dict, raw["fieldSet"]))
         else:
             found.append(_entry_in(raw, field_sets))
     return found

@@ -9,6 +9,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+import msgspec
+
 from applyprune.clock import Lease
 from applyprune.errors import ReplyTooLarge
 from applyprune.patterns import pattern
@@ -119,7 +121,8 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
-# Made once: it costs as much as parsing a small body.
+# Made once: one costs as much as parsing a small body.
+_FAST_DECODER = msgspec.json.Decoder()
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
@@ -163,9 +166,13 @@ def parsed(raw: bytes, response: BaseHTTPResponse) -> dict[str, Any] | None:
 def json_object(raw: bytes) -> dict[str, Any] | None:
     """Parse bytes as a JSON object; None when they are not one."""
     try:
-        body = _DECODER.decode(raw.decode("utf-8"))
-    except (ValueError, RecursionError):
-        return None
+        body = _FAST_DECODER.decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # It is stricter: a half of a surrogate pair and a number beyond all floats are invalid.
+        try:
+            body = _DECODER.decode(raw.decode("utf-8"))
+        except (ValueError, RecursionError):
+            return None
     return body if isinstance(body, dict) else None
 
 

@@ -60,8 +60,7 @@ def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep
 
 def digest_of(value: object) -> str:
     """Return the digest of JSON data, as the user sees and gives it: ``sha256:`` and 64 digits."""
-    text = canonical(value).encode("utf-8", "surrogatepass")
-    return f"sha256:{hashlib.sha256(text).hexdigest()}"
+    return f"sha256:{hashlib.sha256(canonical(value)).hexdigest()}"
 
 
 def is_digest(text: str) -> bool:

@@ -11,6 +11,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
 from applyprune.planning.fields.path import from_pointer, left_out
@@ -99,18 +101,27 @@ SECRET_PARTS = ("data", "stringData")
 """The fields of a Secret that contain its values."""
 
 
-# json.dumps would make a new encoder for each call.
+_FAST_ENCODER = msgspec.json.Encoder(order="sorted")
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
-def canonical(value: object) -> str:
+def canonical(value: object) -> bytes:
     """Return the JSON text of a value with sorted keys and no spaces."""
-    return _ENCODER.encode(value)
+    try:
+        return _FAST_ENCODER.encode(value)
+    except UnicodeEncodeError:
+        # A half of a surrogate pair.
+        return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+
+
+def canonical_text(value: object) -> str:
+    """Return what ``canonical`` does, as text."""
+    return canonical(value).decode("utf-8", "surrogatepass")
 
 
 def digest(value: object) -> str:
     """Return the digest of JSON data: 32 hex digits."""
-    return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(canonical(value)).hexdigest()[:32]
 
 
 def manifest_digest(body: Mapping[str, Any]) -> str:

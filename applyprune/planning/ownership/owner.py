@@ -20,7 +20,7 @@ from applyprune.model.plan import Desired
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, set_of
 from applyprune.planning.fields.fieldsv1 import extracted
 from applyprune.planning.fields.normalize import (
-    canonical,
+    canonical_text,
     digest,
     manifest_digest,
     may_be_secret,
@@ -162,7 +162,7 @@ def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyF
 def owned_fields_of(live: LiveObject, manager: str) -> str:
     """Return the fields that our Apply entry owns, as the inventory records them; empty if none."""
     entry = own_apply_entry(live, manager)
-    return "" if entry is None else canonical(entry.get("fieldsV1") or {})
+    return "" if entry is None else canonical_text(entry.get("fieldsV1") or {})
 
 
 def applied_digest(live: LiveObject, manager: str) -> str:
