@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from applyprune.planning.fields.normalize import canonical
 from applyprune.planning.fields.path import ListItem, Path, to_pointer
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
 def _nulls_of(
     body: Mapping[str, Any], parts: Collection[str]
 ) -> Iterator[tuple[tuple[Any, ...], Field]]:
+    # To write the whole object is ten times as fast as to walk through it.
+    if b"null" not in canonical(body):
+        return
     for key in parts:
         if key in body:
             yield from _nulls(body[key], (key,), (key,))
