@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, cached_property
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
@@ -50,14 +50,17 @@ _YIELDED = "-yielded"
 _KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]*[A-Za-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ApplySetIdentity:
-    """The identity of a set, by its name and the namespace of its inventory."""
+    """The identity of a set, by its name and the namespace of its inventory.
+
+    What follows from them is made once: a run asks for it several times with each object.
+    """
 
     name: str
     namespace: str
 
-    @property
+    @cached_property
     def inventory(self) -> Ref:
         """Return the ref of the inventory's ConfigMap."""
         return Ref("", "ConfigMap", self.namespace, _PREFIX + self.name)
@@ -75,12 +78,12 @@ class ApplySetIdentity:
             and ref.name.startswith(f"{root.name}.")
         )
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Return the ApplySet ID: a hash of the inventory's name, namespace, kind and group."""
         return _applyset_id(self.inventory)
 
-    @property
+    @cached_property
     def manager(self) -> str:
         """Return this set's field manager.
 
@@ -89,7 +92,7 @@ class ApplySetIdentity:
         manager = f"{MANAGERS}{self.namespace}/{self.name}"
         return manager if len(manager) <= _MANAGER_LIMIT else f"{MANAGERS}{self.id}"
 
-    @property
+    @cached_property
     def yielded(self) -> str:
         """Return the field manager that owns the fields that this set ignores."""
         return yielded_manager(self.manager)
