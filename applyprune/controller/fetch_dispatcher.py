@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
 
 from applyprune.controller.constants import Key, Limit
 from applyprune.controller.fetching.fetch_task import (
@@ -23,6 +22,7 @@ from applyprune.controller.workers.worker_handle import (
 )
 from applyprune.errors import problems_of
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.values import dataclass, field
 
 _AGAIN = 10.0
 """Seconds until another try if no worker process could look."""

@@ -12,7 +12,6 @@ import threading
 import time
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +43,7 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import NotServed, UsageError
 from applyprune.model.addresses import AddressRules
 from applyprune.model.resources import BUNDLES
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.auth.kubeconfig import ClusterAccess

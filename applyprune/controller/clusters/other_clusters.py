@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -25,6 +24,7 @@ from applyprune.controller.constants import RETRY_BUDGET
 from applyprune.controller.runtime.impersonation import ServiceAccountClient
 from applyprune.engine.preflight import namespace_exists
 from applyprune.model.addresses import AddressRules
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.auth.kubeconfig import ClusterAccess

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
@@ -12,6 +11,7 @@ from applyprune.controller.runtime.bundle_metrics import BundleMetrics
 from applyprune.controller.runtime.sent_requests import CODES, METHODS, labels_of
 from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.controller.task import Measured
+from applyprune.values import dataclass, field
 
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 

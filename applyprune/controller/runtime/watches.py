@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from queue import SimpleQueue
 from threading import Lock
@@ -30,6 +29,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES, DEFINITIONS
 from applyprune.planning.annotations import ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW
 from applyprune.planning.applyset import PART_OF
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
