@@ -19,7 +19,7 @@ from tests.support.api import Api, AuditTrail, temporary_namespace
 from tests.support.golden import GoldenFile
 from tests.support.order import longest_first
 from tests.support.plane import server_version
-from tests.versions.releases import ensure_release, release_named
+from tests.versions.releases import ensure_release, is_older, release_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -77,6 +77,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(config, items, lambda one: not (_needs_a_server(one) or _installs(one)))
     if config.getoption("--kubernetes"):
         _keep(config, items, _needs_a_server)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test on a server that lacks what the test needs."""
+    version = release_named(item.config.getoption("--kubernetes"))
+    for mark in item.iter_markers("since_kubernetes"):
+        first, reason = mark.args
+        if is_older(version, first):
+            pytest.skip(f"Kubernetes {version}: {reason} since {first}")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -59,5 +59,10 @@ def go_mod_of(version: str) -> Path:
     return MODULES / f"{version}.mod"
 
 
+def is_older(version: str, first: str) -> bool:
+    """Return whether a version is older than the first one with something: ``v1.36``."""
+    return _numbers(version) < _numbers(first)
+
+
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in version.removeprefix("v").split("."))

@@ -17,6 +17,7 @@ from tests.versions.releases import (
     MODULES,
     ensure_release,
     go_mod_of,
+    is_older,
     release_named,
     releases,
 )
@@ -170,3 +171,10 @@ def test_sweep_runs_folders_that_exist_on_the_version_that_it_names() -> None:
     command = sweep.command("v1.35.4")
     assert command[command.index("--kubernetes") + 1] == "v1.35.4"
     assert command[-len(sweep.STORIES) :] == list(sweep.STORIES)
+
+
+def test_older_is_decided_by_numbers() -> None:
+    assert is_older("v1.9.3", "v1.36")
+    assert is_older("v1.35.9", "v1.36")
+    assert not is_older("v1.36.0", "v1.36")
+    assert not is_older("v1.36.3", "v1.36")
