@@ -151,7 +151,12 @@ def binaries(request: pytest.FixtureRequest, kubernetes: str) -> Binaries:
     capture = request.config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():
-        return ensure_release(kubernetes, progress_on(sys.stderr))
+        found = ensure_release(kubernetes, progress_on(sys.stderr))
+    # Many fixtures start planes of their own: the program itself must be of the version.
+    command = [found.program, "kube-apiserver", "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == f"Kubernetes {kubernetes}\n"
+    return found
 
 
 @pytest.fixture(scope="session")

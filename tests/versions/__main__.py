@@ -18,15 +18,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 STORIES = (
-    "tests/e2e",
-    "tests/api",
-    "tests/cluster",
-    "tests/controller",
-    "tests/deploy",
-    "tests/engine",
     "tests/versions",
+    "tests/e2e",
+    "tests/engine",
+    "tests/deploy",
+    "tests/controller/test_stories.py",
+    "tests/controller/test_approvals.py",
+    "tests/controller/test_deleted_bundle.py",
+    "tests/controller/test_hand_over.py",
+    "tests/controller/test_removal.py",
+    "tests/controller/drift/test_drift_policies.py",
 )
-"""Commands, the Python API and Bundles on a real server; of each, only what needs the server."""
+"""Commands, runs and Bundles on a real server; of each, only what needs the server.
+
+Left out is what the version of the server cannot change, such as sources, workers and replicas.
+"""
 PROCESSES = 4
 
 
