@@ -6,8 +6,8 @@ INSTALLED := $(VENV)/.installed
 # The tests start hundreds of processes; without bytecode each of them compiles the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-controller demo-gitops plane-wheel test test-fast sweep lint bench bench-quick \
-	bench-readme bench-controller bench-sources docs clean
+.PHONY: demo demo-controller demo-gitops plane plane-wheel test test-fast sweep sweep-versions lint \
+	bench bench-quick bench-readme bench-controller bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
@@ -25,6 +25,10 @@ demo-controller: $(INSTALLED)
 demo-gitops: $(INSTALLED)
 	$(BIN)/python -m tests.demos.gitops
 
+# Beside the default one, for example `make plane KUBERNETES=1.35.4`: those of tests/versions/modules.
+plane: $(INSTALLED)
+	$(BIN)/python -m tests.versions.build $(KUBERNETES)
+
 # Into dist/plane, which is a mirror as well: `make demo APPLYPRUNE_PLANE=dist/plane`. It needs Go.
 plane-wheel: $(INSTALLED)
 	$(BIN)/python -m tests.packaging.plane_wheel
@@ -41,6 +45,10 @@ test-fast: $(INSTALLED)
 # Each test for itself: some of them take minutes. CORPUS names sets of published manifests.
 sweep: $(INSTALLED)
 	$(BIN)/python -m pytest -m sweep -n 3 --dist load
+
+# The end-to-end stories on each version of Kubernetes; KUBERNETES="1.34.4 1.35.4" names some.
+sweep-versions: $(INSTALLED)
+	$(BIN)/python -m tests.versions $(KUBERNETES)
 
 # A cache of types belongs to one platform. The tests need the embedded control plane, which does
 # not run on Windows, so only the package is checked for it.

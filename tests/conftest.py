@@ -18,10 +18,11 @@ from tests.components import Components, ensure_components
 from tests.support.api import Api, AuditTrail, temporary_namespace
 from tests.support.golden import GoldenFile
 from tests.support.order import longest_first
-from tests.support.plane import ensure_plane
+from tests.support.plane import server_version
+from tests.versions.releases import ensure_release, is_older, release_named
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from syrupy.assertion import SnapshotAssertion
@@ -42,22 +43,49 @@ NEEDS_A_SERVER = {"binaries", "kubectl", "components"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--fast``."""
+    """Add ``--fast`` and ``--kubernetes``."""
     parser.addoption(
         "--fast",
         action="store_true",
         help="run only the tests that need no control plane and install nothing",
     )
+    parser.addoption(
+        "--kubernetes",
+        metavar="VERSION",
+        default="",
+        help="run only the tests that need a control plane, on this version of Kubernetes",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Reject a version that is not known before anything is collected."""
+    try:
+        release_named(config.getoption("--kubernetes"))
+    except ValueError as unknown:
+        raise pytest.UsageError(str(unknown)) from None
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Name the version of the control plane; the fixtures of planes ask the server for it."""
+    return f"Kubernetes: {release_named(config.getoption('--kubernetes'))}"
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Bring long files to the front; with ``--fast``, leave out what installs or needs a server."""
+    """Bring long files to the front, and keep what ``--fast`` or ``--kubernetes`` ask for."""
     longest_first(items)
-    if not config.getoption("--fast"):
-        return
-    slow = [one for one in items if _is_slow(one)]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [one for one in items if not _is_slow(one)]
+    if config.getoption("--fast"):
+        _keep(config, items, lambda one: not (_needs_a_server(one) or _installs(one)))
+    if config.getoption("--kubernetes"):
+        _keep(config, items, _needs_a_server)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test on a server that lacks what the test needs."""
+    version = release_named(item.config.getoption("--kubernetes"))
+    for mark in item.iter_markers("since_kubernetes"):
+        first, reason = mark.args
+        if is_older(version, first):
+            pytest.skip(f"Kubernetes {version}: {reason} since {first}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,9 +118,19 @@ def _fail(report: pytest.TestReport | pytest.CollectReport) -> None:
     report.longrepr = f"a sweep must not be skipped, because it would prove nothing: {why}"
 
 
-def _is_slow(item: pytest.Item) -> bool:
-    fixtures = set(getattr(item, "fixturenames", ()))
-    return bool(NEEDS_A_SERVER & fixtures) or item.get_closest_marker("installs") is not None
+def _keep(
+    config: pytest.Config, items: list[pytest.Item], is_wanted: Callable[[pytest.Item], bool]
+) -> None:
+    config.hook.pytest_deselected(items=[one for one in items if not is_wanted(one)])
+    items[:] = [one for one in items if is_wanted(one)]
+
+
+def _needs_a_server(item: pytest.Item) -> bool:
+    return bool(NEEDS_A_SERVER & set(getattr(item, "fixturenames", ())))
+
+
+def _installs(item: pytest.Item) -> bool:
+    return item.get_closest_marker("installs") is not None
 
 
 @pytest.fixture
@@ -102,12 +140,23 @@ def golden(snapshot: SnapshotAssertion) -> SnapshotAssertion:
 
 
 @pytest.fixture(scope="session")
-def binaries(request: pytest.FixtureRequest) -> Binaries:
+def kubernetes(request: pytest.FixtureRequest) -> str:
+    """The version of the control plane, as its server says it: ``v1.36.3``."""
+    return release_named(request.config.getoption("--kubernetes"))
+
+
+@pytest.fixture(scope="session")
+def binaries(request: pytest.FixtureRequest, kubernetes: str) -> Binaries:
     """The control plane; if it has to be built, once, that takes minutes and shows its progress."""
     capture = request.config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():
-        return ensure_plane(progress_on(sys.stderr))
+        found = ensure_release(kubernetes, progress_on(sys.stderr))
+    # Many fixtures start planes of their own: the program itself must be of the version.
+    command = [found.program, "kube-apiserver", "--version"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == f"Kubernetes {kubernetes}\n"
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -120,20 +169,25 @@ def components(request: pytest.FixtureRequest) -> Components:
 
 
 @pytest.fixture(scope="session")
-def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+def plane(
+    binaries: Binaries, kubernetes: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Plane]:
     """The run's plane, with everything, one node and an audit log; keep it clean for others."""
     with start(binaries, FULL, tmp_path_factory.mktemp("planes") / "shared") as running:
+        assert server_version(running) == kubernetes
         yield running
 
 
 @pytest.fixture
-def fresh_plane(binaries: Binaries, tmp_path: Path) -> Iterator[FreshPlane]:
+def fresh_plane(binaries: Binaries, kubernetes: str, tmp_path: Path) -> Iterator[FreshPlane]:
     """A factory of planes that a test may poison: CRDs, webhooks, APIServices."""
     with ExitStack() as planes:
 
         def start_one(spec: PlaneSpec = FULL) -> Plane:
             name = f"fresh-{secrets.token_hex(3)}"
-            return planes.enter_context(start(binaries, spec, tmp_path / name))
+            running = planes.enter_context(start(binaries, spec, tmp_path / name))
+            assert server_version(running) == kubernetes
+            return running
 
         yield start_one
 

@@ -2313,6 +2313,14 @@ MUTATIONS = (
         f"{_PROGRAM}test_origins.py::test_package_that_does_not_fit_is_not_used[sources]",
     ),
     Mutation(
+        "the Go modules in the cache key of a build",
+        ("modules-of-a-build",),
+        "if .*:",
+        "if 0:",
+        "tests/versions/test_releases.py::"
+        "test_digest_changes_with_the_other_go_mod_and_its_go_sum[.mod]",
+    ),
+    Mutation(
         "the digest of an installed program",
         ("program-of-a-wheel",),
         "if .*:",

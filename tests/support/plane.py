@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from applyprune.cli.commands.sandbox.plane_origin import VARIABLE, origin_of
 from applyprune.localplane import FULL, Plane, PlaneSpec, ensure_built
+from tests.support.api import Api
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 def ensure_plane(progress: Progress) -> Binaries:
     """Return the control plane, from the same places as ``applyprune demo`` takes it from."""
     return ensure_built(progress, origin=origin_of(os.environ.get(VARIABLE, "")))
+
+
+def server_version(plane: Plane) -> str:
+    """Return the version of the plane's API server, as it says: ``v1.36.3``."""
+    api = Api(plane)
+    try:
+        return str(api.get("/version")["gitVersion"])
+    finally:
+        api.close()
 
 
 class Kubectl(Protocol):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCRIPTS = {name: f"#!/bin/sh\necho {name}\n".encode() for name in PROGRAMS}
-WHEEL = f"{PACKAGE}-1.36.3.1-py3-none-any.whl"
+WHEEL = f"{PACKAGE}-1.36.3.2-py3-none-any.whl"
 
 
 @dataclass(frozen=True, slots=True)

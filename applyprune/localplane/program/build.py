@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from applyprune.localplane.program.step_progress import Progress
 
 MODULE = Path(__file__).parent / "gomodule"
+_KUBERNETES = r"k8s\.io/kubernetes (v\S+)"
 
 _CONTROL_PLANE = GoModule(
     folder=MODULE,
@@ -60,6 +61,19 @@ def ensure_built(
     return Binaries(folder / CONTROL_PLANE, folder / KUBECTL)
 
 
+def source_of(go_mod: Path | None = None) -> GoModule:
+    """Return what the control plane is built from; ``go_mod`` pins another Kubernetes."""
+    module = replace(_CONTROL_PLANE, other_go_mod=go_mod)
+    version = module.pinned(_KUBERNETES)
+    return replace(
+        module,
+        # A build of the one is never taken for a build of the other, nor its time.
+        cache=f"{module.cache}-{version}" if go_mod else module.cache,
+        version=f"Kubernetes {version}",
+        linker_flags=_linker_flags(version),
+    )
+
+
 def module_digest() -> str:
     """Return the cache key of a build: a digest of the sources and the platform."""
     return _CONTROL_PLANE.digest()
@@ -67,7 +81,7 @@ def module_digest() -> str:
 
 def kubernetes_version() -> str:
     """Return the version of Kubernetes that go.mod pins, for example ``v1.36.3``."""
-    return _CONTROL_PLANE.pinned(r"k8s\.io/kubernetes (v\S+)")
+    return _CONTROL_PLANE.pinned(_KUBERNETES)
 
 
 def _folder(progress: Progress, origin: PlaneOrigin | None) -> Path:
@@ -81,10 +95,7 @@ def _folder(progress: Progress, origin: PlaneOrigin | None) -> Path:
     package = installed(module, progress)
     if package is not None:
         return package
-    version = kubernetes_version()
-    flags = _linker_flags(version)
-    source = replace(_CONTROL_PLANE, version=f"Kubernetes {version}", linker_flags=flags)
-    return built(source, progress)
+    return built(source_of(), progress)
 
 
 def _cached(module: str) -> Path | None:

@@ -58,8 +58,8 @@ def _build(module: GoModule, folder: Path, progress: Progress) -> None:
     before = last_build(module.cache)
     took = f"here it took {before} before" if before else f"it took {module.duration}"
     progress.step(f"building {module.name} ({versions}), which happens once: {took}")
-    if not (module.folder / "go.sum").is_file():
-        raise _failure(module, "go.sum is missing", "")
+    if not module.go_sum.is_file():
+        raise _failure(module, f"{module.go_sum.name} is missing", "")
     total = _count_packages(module, go, env, progress)
     # -v prints each package before it is compiled: this measures the progress of the build.
     command = [str(go.go), "build", "-v", *_flags(module)]
@@ -106,7 +106,9 @@ def _count_packages(
 
 
 def _flags(module: GoModule) -> tuple[str, ...]:
-    return (*FLAGS, *((f"-tags={','.join(module.tags)}",) if module.tags else ()))
+    tags = (f"-tags={','.join(module.tags)}",) if module.tags else ()
+    other = (f"-modfile={module.other_go_mod}",) if module.other_go_mod else ()
+    return (*FLAGS, *tags, *other)
 
 
 def _failure(module: GoModule, reason: str, output: str) -> AccessError:

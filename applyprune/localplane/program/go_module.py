@@ -11,6 +11,7 @@ from applyprune.errors import AccessError
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ALL_PACKAGES = ("./...",)
@@ -37,23 +38,33 @@ class GoModule:
     tags: tuple[str, ...] = ()
     linker_flags: tuple[str, ...] = ("-s", "-w")
     """The default omits debug data."""
+    other_go_mod: Path | None = None
+    """A ``NAME.mod`` in place of the folder's go.mod; ``NAME.sum`` beside it replaces go.sum."""
+
+    @property
+    def go_mod(self) -> Path:
+        """Return the file that pins the Go modules."""
+        return self.other_go_mod or self.folder / "go.mod"
+
+    @property
+    def go_sum(self) -> Path:
+        """Return the file with the digests of the Go modules."""
+        return self.go_mod.with_suffix(".sum")
 
     def digest(self) -> str:
         """Return the cache key of a build: a digest of the sources and the platform."""
         digest = hashlib.sha256(f"{platform.system()}/{platform.machine()}".encode())
-        for path in sorted(self.folder.rglob("*")):
-            if path.suffix in {".go", ".mod", ".sum"}:
-                content = path.read_bytes()
-                name = path.relative_to(self.folder).as_posix()
-                digest.update(f"\n{name} {len(content)}\n".encode())
-                digest.update(content)
+        for name, path in self._sources():
+            content = path.read_bytes()
+            digest.update(f"\n{name} {len(content)}\n".encode())
+            digest.update(content)
         if self.packages != ALL_PACKAGES or self.tags:
             digest.update(f"\n{self.packages} {self.tags}".encode())
         return digest.hexdigest()[:20]
 
     def pinned(self, pattern: str) -> str:
         """Return the group of the pattern from its line of ``go.mod``; raise AccessError."""
-        path = self.folder / "go.mod"
+        path = self.go_mod
         match = re.search(rf"^\s*(?:require )?{pattern}$", path.read_text(), re.MULTILINE)
         if match is None:
             raise AccessError(
@@ -63,3 +74,12 @@ class GoModule:
                 hint="Reinstall applyprune: this file was changed after the installation.",
             )
         return match[1]
+
+    def _sources(self) -> Iterator[tuple[str, Path]]:
+        """Yield each file that enters the build, with its name within the module."""
+        for path in sorted(self.folder.rglob("*")):
+            name = path.relative_to(self.folder).as_posix()
+            if name in {"go.mod", "go.sum"}:  # guard: modules-of-a-build
+                yield name, self.go_mod if name == "go.mod" else self.go_sum
+            elif path.suffix in {".go", ".mod", ".sum"}:
+                yield name, path

@@ -29,7 +29,7 @@ INDEX = "applyprune-plane.json"
 CONTROL_PLANE = "controlplane"
 KUBECTL = "kubectl"
 PROGRAMS = (CONTROL_PLANE, KUBECTL)
-REVISION = 1
+REVISION = 2
 """To be raised for every wheel that is built from another Go module for the same Kubernetes."""
 
 _SHA256 = pattern(r"[0-9a-f]{64}")

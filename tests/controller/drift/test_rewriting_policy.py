@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
     from tests.support.controller import Tenant
 
+pytestmark = pytest.mark.since_kubernetes("v1.36", "the server has MutatingAdmissionPolicy in v1")
 MERGE = "application/merge-patch+json"
 REWRITTEN = ("True", "ChangedByAdmission")
 

@@ -430,6 +430,7 @@ def policy(api: Api, stage: Stage) -> Iterator[Callable[[str, str], None]]:
         api("DELETE", f"{root}/{plural}/{name}")
 
 
+@pytest.mark.since_kubernetes("v1.36", "the server has MutatingAdmissionPolicy in v1")
 @pytest.mark.parametrize("name", REWRITES)
 def test_policy_rewrite_during_anothers_patch_is_reverted(
     stage: Stage, api: Api, policy: Callable[[str, str], None], name: str

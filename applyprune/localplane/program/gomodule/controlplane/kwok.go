@@ -20,17 +20,17 @@ func kwok() {
 	flags := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
-	ctx, logger := log.InitFlags(signals.SetupSignalContext(), flags)
+	// The logger takes an error in another way in each release of kwok, so it is not used here.
+	ctx, _ := log.InitFlags(signals.SetupSignalContext(), flags)
 	ctx, err := config.InitFlags(ctx, flags)
 	if err != nil {
-		_, _ = os.Stderr.WriteString(flags.FlagUsages())
-		logger.Error("Init config flags", "err", err)
+		fmt.Fprintf(os.Stderr, "%skwok: flags: %v\n", flags.FlagUsages(), err)
 		os.Exit(1)
 	}
 	command := cmd.NewCommand(ctx)
 	command.PersistentFlags().AddFlagSet(flags)
 	if err := command.ExecuteContext(ctx); err != nil {
-		logger.Error("Execute exit", "err", err)
+		fmt.Fprintln(os.Stderr, "kwok:", err)
 		os.Exit(1)
 	}
 }
