@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from applyprune.localplane import Binaries, Plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def sites(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
-    """The plane of all modules of a process that want the CRD and no node."""
+    """The plane of the modules of a process that want the CRD and no node."""
 
     def start_one() -> AbstractContextManager[Plane]:
         spec = PlaneSpec(scheduler=False, kwok=False, nodes=0, audit=True)

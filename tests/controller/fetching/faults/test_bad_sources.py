@@ -90,6 +90,7 @@ def bad(
         *(pytest.param(ALL, name, id=f"all-{name}", marks=pytest.mark.sweep) for name in ALL),
     ],
     indirect=["bad"],
+    scope="module",
 )
 def test_bad_source_prunes_nothing_and_says_why(bad: Tenant, name: str) -> None:
     """With the reason that the guide names."""
