@@ -33,10 +33,10 @@ plane: $(INSTALLED)
 plane-wheel: $(INSTALLED)
 	$(BIN)/python -m tests.packaging.plane_wheel
 
-# Four files at a time, each process with a control plane of its own: most of the time is waiting.
+# Six files at a time, each process with a control plane of its own: most of the time is waiting.
 # Long files come first, so that no process is left alone with one at the end.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
 
 # For edits to code that needs no server.
 test-fast: $(INSTALLED)

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from applyprune.localplane import PlaneSpec, start
-from applyprune.sources import read
 from tests.support.api import Api, AuditTrail
-from tests.support.controller import BUNDLE_CRD, Controller, Tenant, controller, tenants
-from tests.support.waiting import eventually
+from tests.support.controller import Controller, Tenant, controller, tenants
+from tests.support.shared_site import SharedSite
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from applyprune.localplane import Binaries, Plane
 
 
+@pytest.fixture(scope="package")
+def sites(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedSite]:
+    """The plane of the modules of a process that want the CRD and no node."""
+
+    def start_one() -> AbstractContextManager[Plane]:
+        spec = PlaneSpec(scheduler=False, kwok=False, nodes=0, audit=True)
+        return start(binaries, spec, tmp_path_factory.mktemp("planes") / "bundles")
+
+    with closing(SharedSite(start_one)) as shared:
+        yield shared
+
+
 @pytest.fixture(scope="module")
-def site(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A plane with the CRD."""
-    spec = PlaneSpec(scheduler=False, kwok=False, nodes=0, audit=True)
-    with start(binaries, spec, tmp_path_factory.mktemp("planes") / "bundles") as plane:
-        api = Api(plane)
-        (crd,) = read([str(BUNDLE_CRD)])
-        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        status, reply = api("POST", path, crd.body)
-        assert status == 201, reply
-        eventually(lambda: api("GET", "/apis/applyprune.dev/v1alpha1/bundles")[0] == 200, "the CRD")
-        api.close()
-        yield plane
+def site(sites: SharedSite) -> Iterator[Plane]:
+    """A plane with the CRD, and without a Bundle."""
+    yield sites.plane()
+    sites.clear()
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from tests.support.objects import config_map
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -61,10 +61,10 @@ def passes(audit: AuditTrail) -> Counter[str]:
     return Counter(ref["name"] for ref in refs if ref.get("resource") == "configmaps")
 
 
-def told(api: Api) -> int:
-    """Return how many Events about Bundles there are."""
-    found = api.get("/api/v1/events")["items"]
-    return sum(one["involvedObject"]["kind"] == "Bundle" for one in found)
+def told(api: Api, teams: Sequence[str]) -> int:
+    """Return how many Events about Bundles of these namespaces there are."""
+    found = [one["involvedObject"] for one in api.get("/api/v1/events")["items"]]
+    return sum(one["kind"] == "Bundle" and one["namespace"] in teams for one in found)
 
 
 def test_requests_of_many_bundles(site: Plane, site_api: Api, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_requests_of_many_bundles(site: Plane, site_api: Api, tmp_path: Path) ->
         for number, team in at:
             Tenant(site_api, team).ready(f"app-{number}")
         # The Event of a first apply is the last of its requests.
-        eventually(lambda: told(site_api) >= BUNDLES, "their Events")
+        eventually(lambda: told(site_api, teams) >= BUNDLES, "their Events")
         first = total(counted(audit))
         assert first.beyond - first.shared <= BEYOND * BUNDLES, first.table(BUNDLES)
         # Lists that are refused, and watches, by each account; documents, by each worker.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MIB = 2**20
 SMALL = ("env", "MALLOC_ARENA_MAX=2", "prlimit", f"--as={2**30}")
 SUSPENDED = 'applyprune_reconciles_total{reason="Suspended"}'
-BUNDLES = 160
+BUNDLES = 60
 HUNDREDS = 300
 MEGABYTE = 900_000
 COSTLY = "it would cost too much memory or time on an object of this size"

@@ -38,7 +38,7 @@ def spoiled(proxy: FaultProxy, namespace: str, tmp_path: Path) -> Stage:
     return Stage(proxy.kubeconfig(tmp_path), namespace)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
     """A second plane for the tests with CRDs, each of which has kinds and sets of its own."""
     with start(binaries, NO_NODES, tmp_path_factory.mktemp("planes") / "kinds") as plane:

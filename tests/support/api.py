@@ -91,21 +91,21 @@ class AuditTrail:
         assert plane.audit_log is not None, "the plane was started without an audit log"
         self._log = plane.audit_log
         self._api = api
-        self._start = 0
+        # What is there already may be long, and nobody asks for it.
+        self._start = self._log.stat().st_size
         self.restart()
 
     def restart(self) -> None:
         """Skip the events of all requests that have been answered so far."""
-        self._read_until_now()
+        self._start += len(self._read_until_now())
 
     def events(self) -> list[dict[str, Any]]:
         """Return the events of all requests answered so far, oldest first; keep them."""
-        start = self._start
-        events = self._read_until_now()
-        self._start = start
-        return events
+        events = [json.loads(line) for line in self._read_until_now().splitlines()]
+        return [event for event in events if "/version?marker=" not in event["requestURI"]]
 
-    def _read_until_now(self) -> list[dict[str, Any]]:
+    def _read_until_now(self) -> bytes:
+        """Return all complete lines since the start."""
         # A reply may arrive just before its line is in the log. So send one more request and wait
         # for its line: it comes after those of all requests answered before.
         marker = f"/version?marker={secrets.token_hex(8)}"
@@ -117,9 +117,7 @@ class AuditTrail:
                 content = file.read()
             complete = content[: content.rfind(b"\n") + 1]
             if marker.encode() in complete:
-                self._start += len(complete)
-                events = [json.loads(line) for line in complete.splitlines()]
-                return [event for event in events if "/version?marker=" not in event["requestURI"]]
+                return complete
             assert time.monotonic() < deadline, f"{self._log} does not show {marker}"
             time.sleep(0.01)
 

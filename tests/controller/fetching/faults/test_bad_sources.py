@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,16 @@ if TYPE_CHECKING:
     from tests.support.controller import Controller, Tenant
 
 GUIDE = Path(__file__).parents[4] / "docs/guides/bundle-sources.md"
+ALL = tuple(BAD_SOURCES)
+FEW = (
+    *("missing-path", "empty-repository", "invalid", "link-out", "slow-server", "cut-connection"),
+    *("cut-archive", "absolute", "no-layer", "large", "bomb", "edited", "not-decrypted"),
+    *("force-push", "unsigned", "other-digest", "wrong-password", "endless-question"),
+)
+"""Each reason, by each kind of source; the others differ in what git, tar or a server says."""
+few_and_all = pytest.mark.parametrize(
+    "bad", [FEW, pytest.param(ALL, marks=pytest.mark.sweep)], ids=["few", "all"], indirect=True
+)
 ELSEWHERE = {"SourceNotFound"}
 """The reasons that are not those of a source: other tests have them."""
 
@@ -44,6 +53,7 @@ def running(
 
 @pytest.fixture(scope="module")
 def bad(
+    request: pytest.FixtureRequest,
     site: Plane,
     running: Controller,
     components: Components,
@@ -51,28 +61,37 @@ def bad(
 ) -> Iterator[Tenant]:
     """A tenant with a Bundle for each source: each has applied a good one, and is asked to look."""
     assert running.address
+    chosen = {name: BAD_SOURCES[name] for name in request.param}
     folder = tmp_path_factory.mktemp("bad")
     api = Api(site)
     with tenants(api) as make, bad_servers(folder, components) as servers:
         tenant = make()
-        sources = {name: one.begin(servers, name) for name, one in BAD_SOURCES.items()}
+        sources = {name: one.begin(servers, name) for name, one in chosen.items()}
         servers.commit_content()
         for name, values in servers.all_secrets().items():
             secret(tenant, name, values)
-        for name, one in BAD_SOURCES.items():
+        for name, one in chosen.items():
             tenant.bundle(name, source=sources[name], interval="1h", **one.spec)
-        for name in BAD_SOURCES:
+        for name in chosen:
             tenant.ready(name)
-        for name, one in BAD_SOURCES.items():
+        for name, one in chosen.items():
             one.spoil(servers, name)
         servers.commit_content()
-        for name in BAD_SOURCES:
+        for name in chosen:
             tenant.annotate(name, reconcile_now="bad")
         yield tenant
     api.close()
 
 
-@pytest.mark.parametrize("name", BAD_SOURCES)
+@pytest.mark.parametrize(
+    ("bad", "name"),
+    [
+        *(pytest.param(FEW, name, id=name) for name in FEW),
+        *(pytest.param(ALL, name, id=f"all-{name}", marks=pytest.mark.sweep) for name in ALL),
+    ],
+    indirect=["bad"],
+    scope="module",
+)
 def test_bad_source_prunes_nothing_and_says_why(bad: Tenant, name: str) -> None:
     """With the reason that the guide names."""
     source = BAD_SOURCES[name]
@@ -83,6 +102,7 @@ def test_bad_source_prunes_nothing_and_says_why(bad: Tenant, name: str) -> None:
     assert bad.value(f"{name}-a") == "1"
 
 
+@few_and_all
 @pytest.mark.parametrize("name", ["invalid", "edited", "not-decrypted", "missing-path"])
 def test_drift_is_set_back_while_what_is_new_is_unusable(bad: Tenant, name: str) -> None:
     """To the content that was good last, whether what is new was not read or not usable."""
@@ -95,18 +115,19 @@ def test_drift_is_set_back_while_what_is_new_is_unusable(bad: Tenant, name: str)
     assert bad.exists(f"{name}-b") == [True]
 
 
+@few_and_all
 def test_other_tenants_are_served_beside_bad_sources(
     bad: Tenant, new_tenant: Callable[[], Tenant], running: Controller
 ) -> None:
     """Afterwards, too."""
-    assert bad.condition(next(iter(BAD_SOURCES)))[0] == "False"
+    assert bad.condition("missing-path")[0] == "False"
     served(new_tenant(), running, "afterwards")
 
 
 def test_every_reason_of_the_guide_has_a_bad_source() -> None:
-    """Those of its table."""
+    """Those of its table, in ``make test`` too."""
     table = GUIDE.read_text().partition("| reason |")[2].partition("\n\n")[0]
     reasons = set(re.findall(r"^\| `(\w+)`", table, re.MULTILINE))
-    found = Counter(one.reason for one in BAD_SOURCES.values())
-    assert reasons - ELSEWHERE <= found.keys()
+    found = {BAD_SOURCES[name].reason for name in FEW}
+    assert reasons - ELSEWHERE <= found
     assert len(reasons) > len(ELSEWHERE)

@@ -6,6 +6,8 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
+
 from applyprune.controller.fetching.source_cache import SourceCache
 from tests.support.controller import controller
 from tests.support.git_servers import git_site
@@ -16,6 +18,7 @@ from tests.support.remote_bundles import LOOPBACK, file_of, git_credentials, git
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable
     from pathlib import Path
 
@@ -45,12 +48,19 @@ def check_whole(cache: SourceCache) -> None:
     assert [name for name in names if not cache.read(name)] == []
 
 
+@pytest.mark.parametrize(
+    "kill",
+    # Whoever is killed with all that it has started has nobody left who could fail to end.
+    [kill_inside, pytest.param(kill_all_inside, marks=pytest.mark.sweep)],
+    ids=["alone", "with all"],
+)
 def test_killed_controller_leaves_nothing_of_its_fetches(
     site: Plane,
     new_tenant: Callable[[], Tenant],
     components: Components,
     private: Path,
     tmp_path: Path,
+    kill: Callable[[subprocess.Popen[str]], None],
 ) -> None:
     """Killed alone, or with all that it has started; the next one applies every Bundle."""
     tenant = new_tenant()
@@ -65,21 +75,18 @@ def test_killed_controller_leaves_nothing_of_its_fetches(
         fetches.begin()
         within = ("env", f"TMPDIR={private}", f"PATH={fetches.search_path}")
         run = partial(controller, site.kubeconfig, within=within)
-        folders: list[Path] = []
-        for kill in (kill_inside, kill_all_inside):
-            with run(tmp_path / kill.__name__, *arguments) as killed:
-                tenant.reconciled("good", kill.__name__)
-                fetches.wait(killed.process.pid)
-                started = family(killed.process.pid)
-                names = [name_of(one) for one in started]
-                assert [one for one in PROGRAMS if not any(one in name for name in names)] == []
-                kill(killed.process)
-                eventually(lambda: not working_in(private), "the end of what works for it")
-                eventually(lambda: not any(map(is_running, started)), "the end of all")  # noqa: B023
-            folders += private.glob("applyprune-controller-*")
-            check_whole(SourceCache(folders[-1] / "sources", 1 << 30))
-            fetches.reset()
-        assert len(set(folders)) == 2
+        with run(tmp_path / "killed", *arguments) as killed:
+            tenant.reconciled("good", "killed")
+            fetches.wait(killed.process.pid)
+            started = family(killed.process.pid)
+            names = [name_of(one) for one in started]
+            assert [one for one in PROGRAMS if not any(one in name for name in names)] == []
+            kill(killed.process)
+            eventually(lambda: not working_in(private), "the end of what works for it")
+            eventually(lambda: not any(map(is_running, started)), "the end of all")
+        (folder,) = private.glob("applyprune-controller-*")
+        check_whole(SourceCache(folder / "sources", 1 << 30))
+        fetches.reset()
         fetches.release()
         with run(tmp_path / "last", *arguments):
             for name in fetches.hangs:
@@ -89,6 +96,6 @@ def test_killed_controller_leaves_nothing_of_its_fetches(
             assert tenant.condition("good")[:2] == ("True", "Applied")
             eventually(lambda: len(of_applyprune(private)) == 1, "the removal of the rest")
             (own,) = of_applyprune(private)
-            assert own not in folders
+            assert own != folder
             check_whole(SourceCache(own / "sources", 1 << 30))
             eventually(lambda: left_in(own) == [], "the removal of private files")

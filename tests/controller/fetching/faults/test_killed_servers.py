@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.support.controller import served
 from tests.support.killed_servers import KilledServers, Moment
 from tests.support.waiting import eventually
@@ -34,25 +36,35 @@ MOMENTS = {
 """What is followed, the request of a look that finds something new, and the moment in it."""
 
 
+FEW = ("git-look-cut", "git-files", "git-files-cut", "oci-manifest", "oci-layer-cut", "archive-cut")
+"""The moments at which the most is there already, of each kind of server."""
+
+
+@pytest.mark.parametrize(
+    "names", [FEW, pytest.param((*MOMENTS,), marks=pytest.mark.sweep)], ids=["few", "all"]
+)
 def test_killed_server_prunes_nothing_and_is_followed_when_it_is_back(
     tenant: Tenant,
     new_tenant: Callable[[], Tenant],
     running: Controller,
     components: Components,
     tmp_path: Path,
+    names: tuple[str, ...],
 ) -> None:
     """At each moment; what it had when it was killed would have pruned an object."""
     with KilledServers(tmp_path, components) as opened:
         opened.login(tenant)
         revisions = {}
-        for name, (kind, _, _) in MOMENTS.items():
+        for name in names:
+            kind, _, _ = MOMENTS[name]
             server = opened.start(kind, name)
             revisions[name] = server.publish((f"{name}-a", f"{name}-b"), "1")
             tenant.bundle(name, source=server.source, interval="1h")
         for name, revision in revisions.items():
             tenant.applied(name, revision)
         new = {}
-        for name, (_, number, moment) in MOMENTS.items():
+        for name in names:
+            _, number, moment = MOMENTS[name]
             server = opened.servers[name]
             new[name] = server.publish((f"{name}-a",), "2")
             server.kill_at(number, moment)
