@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -67,8 +68,9 @@ class _Kept:
             return "", None
         try:
             with self._file.open("rb") as file:
-                raw = file.read(_LARGEST + 1)
-            kept = json.loads(raw) if len(raw) <= _LARGEST else {}
+                # A read of the most that it may be would allocate so much.
+                raw = file.read() if os.fstat(file.fileno()).st_size <= _LARGEST else b"{}"
+            kept = json.loads(raw)
             etag, document = kept["etag"], kept["document"]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return "", None

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from applyprune.engine.checks.server_warnings import ServerWarnings
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Desired
     from applyprune.planning.checks.late_kinds import LateObject
 
+_AHEAD = 1000
+"""How many calls wait at most for a thread: each takes as much memory as a small object."""
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -47,21 +51,47 @@ class WorkerPool:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def each(
-        self, call: Callable[[T], R], items: Iterable[T], *, in_order: bool = False
+        self,
+        call: Callable[[T], R],
+        items: Iterable[T],
+        *,
+        in_order: bool = False,
+        here: Callable[[T], bool] | None = None,
     ) -> Iterator[R]:
         """Call ``call`` with each item, in parallel, and yield the results as they come.
 
-        With ``in_order``, yield them in the order of the items. Once the run is cancelled, no
-        further call starts. The first exception of a call is raised here, after the calls in
-        flight have ended.
+        With ``in_order``, yield them in the order of the items. Calls ``here`` send no request:
+        this thread makes them, before the others. Once the run is cancelled, no further call
+        starts. The first exception of a call is raised here, after the calls in flight have ended.
         """
-        futures = [self._pool.submit(self._call, call, item) for item in items]
+        if here is not None:
+            items = tuple(items)
+            for item in filter(here, items):
+                if (result := self._call(call, item)) is not None:
+                    yield result[0]
+            items = (item for item in items if not here(item))
+        ahead = iter(items)
+        done: SimpleQueue[Future[tuple[R] | None]] = SimpleQueue()
+        begun: dict[Future[tuple[R] | None], None] = {}
+
+        def begin(count: int) -> None:
+            for item in islice(ahead, count):
+                future = self._pool.submit(self._call, call, item)
+                begun[future] = None
+                if not in_order:
+                    future.add_done_callback(done.put)
+
+        begin(_AHEAD)
         try:
-            for future in futures if in_order else as_completed(futures):
-                if (result := future.result()) is not None:
+            while begun:
+                future = next(iter(begun)) if in_order else done.get()
+                result = future.result()
+                del begun[future]
+                begin(1)
+                if result is not None:
                     yield result[0]
         finally:
-            for future in futures:
+            for future in begun:
                 future.cancel()
 
     def check(self) -> None:

@@ -238,7 +238,7 @@ def _late(
         hint = _hint_if_unserved(manifest, catalogue, coming) if options.wait.kinds else ""
         own_namespace = options.apply.namespace_override or manifest.namespace or namespace
         likely = _likely_ref(manifest, own_namespace)
-        is_selected = any(
+        is_selected = bool(hint) and any(
             is_applied_part(options, labels_of(manifest), ref)
             for ref in (likely, replace(likely, namespace=""))
         )

@@ -147,6 +147,8 @@ def in_order(
     errors: list[InputError] = []
     asked: dict[Ref, int] = {}
     settled: dict[Ref, Desired] = {}
+    # Most objects of a namespace need the same: each such set exists once.
+    same: dict[frozenset[Ref], frozenset[Ref]] = {}
     for ref, member in desired.items():
         try:
             asked[ref] = wave_asked(member.body["metadata"], member.origin)
@@ -163,6 +165,7 @@ def in_order(
         needs = frozenset(
             need for need in needed(member, brings) if need in desired and need != ref
         )
+        needs = same.setdefault(needs, needs)
         settled[ref] = replace(member, depends_on=depends_on, needs=needs)
     order, cycles = _sorted(
         {
@@ -172,12 +175,13 @@ def in_order(
     )
     errors += (_cycle(cycle, settled) for cycle in cycles)
     waves: dict[Ref, Wave] = {}
+    distinct: dict[Wave, Wave] = {}
     for ref, befores in order.items():
         wave = wave_of(ref.group_kind, asked=asked[ref])
         for before in befores:
             earlier = waves[before]
             wave = max(wave, earlier._replace(depth=earlier.depth + 1))
-        waves[ref] = wave
+        waves[ref] = distinct.setdefault(wave, wave)
     done = (replace(settled[ref], wave=wave) for ref, wave in waves.items())
     return tuple(sorted(done, key=lambda member: (member.wave, member.ref))), errors
 

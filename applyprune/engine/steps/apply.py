@@ -128,7 +128,8 @@ class Applier:
             changed: list[ApplyStep] = []
             absent = [step for step in batch if step.is_awaited]
             others = [step for step in batch if not step.is_awaited]
-            for step, done in self.context.workers.each(self._step, others):
+            results = self.context.workers.each(self._step, others, here=lambda s: not s.request)
+            for step, done in results:
                 if done.problem is not None:
                     self._block_dependents(step, done.problem)
                 else:
