@@ -161,6 +161,8 @@ def test_broken_file_is_refused_by_the_server_with_its_golden_message(
 ) -> None:
     """To change a message on purpose is to change its file: see tests/support/golden.py."""
     message = "".join(f"{problem}\n" for problem in told.get(case, ()))
+    # Before 1.35, the server quotes the type of a value that breaks a rule.
+    message = message.replace('Invalid value: "object": ', "Invalid value: ")
     assert message == "" if case in SILENT else message == golden(name=f"broken/server/{case}.txt")
 
 

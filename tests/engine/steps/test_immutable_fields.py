@@ -250,7 +250,7 @@ def test_adopted_object_is_explained_too(stage: Stage, kubectl: Kubectl) -> None
     """It is not recreated; what to do instead is said."""
     kubectl("create", "-n", stage.namespace, "-f", "-", stdin=json.dumps(_job("migrate:1")))
     # What is forced is the version that was evaluated: the Job's controller must be done with it.
-    kubectl("wait", "-n", stage.namespace, "job/migrate", "--for=jsonpath={.status.ready}=0")
+    kubectl("wait", "-n", stage.namespace, "job/migrate", "--for=condition=Complete")
     story = stage.run(_job("migrate:2"), wait=False, force_conflicts=True)
     problem = story.problem("job.batch/migrate")
     assert "containers[0].image: migrate:1 → migrate:2 cannot be changed in place" in problem
