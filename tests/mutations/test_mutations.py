@@ -121,7 +121,7 @@ def test_mutations_leave_valid_code(marked: dict[str, str], tmp_path: Path) -> N
         for guard in mutation.guards:
             path = tmp_path / f"{guard}-{number}.py"
             path.write_text(_without(marked[guard], guard, mutation), encoding="utf-8")
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", tmp_path]
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", str(tmp_path)]
     reply = subprocess.run(command, capture_output=True, text=True, check=False)
     assert reply.returncode == 0, reply.stdout
 
