@@ -9,6 +9,8 @@ from itertools import combinations, count
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.support.api import status_writes
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
@@ -197,6 +199,8 @@ def test_failing_bundle_writes_its_status_once(
     assert found == {case: {} for case in tenants}
 
 
+# The same rule as above, by reconciles that each last for seconds.
+@pytest.mark.sweep
 def test_bundle_that_is_refused_slowly_writes_its_status_once(
     running: Controller,
     site: Plane,

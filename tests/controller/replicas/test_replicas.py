@@ -301,6 +301,8 @@ def test_replica_without_its_lease_serves_nothing(
         assert any(one["message"] == "the Lease was not renewed in time" for one in cut.lines)
 
 
+# In make test, test_sightings has other clocks, and the first story here the takeover.
+@pytest.mark.sweep
 @pytest.mark.parametrize("proof", PROVED)
 def test_replicas_with_other_clocks_take_over_in_time(
     site: Plane, new_tenant: Callable[[], Tenant], tmp_path: Path, proof: bool
