@@ -153,9 +153,10 @@ def binaries(request: pytest.FixtureRequest, kubernetes: str) -> Binaries:
     with capture.global_and_fixture_disabled():
         found = ensure_release(kubernetes, progress_on(sys.stderr))
     # Many fixtures start planes of their own: the program itself must be of the version.
-    command = [found.program, "kube-apiserver", "--version"]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert said == f"Kubernetes {kubernetes}\n"
+    said = subprocess.run(
+        [found.program, "kube-apiserver", "--version"], capture_output=True, text=True, check=True
+    )
+    assert said.stdout == f"Kubernetes {kubernetes}\n"
     return found
 
 
