@@ -73,7 +73,8 @@ bench: $(INSTALLED)
 bench-quick: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks --quick $(ARGS)
 
-# The tables of README and docs/benchmarks.md, from what the last `make bench` has written.
+# The tables of README and docs/benchmarks.md, from what the last `make bench` has written. JSON may
+# name several files of one machine: the rows of all of them are shown.
 bench-readme: $(INSTALLED)
 	$(BIN)/python -m tests.benchmarks.documents $(JSON)
 	$(BIN)/python -m tests.docs.generate

@@ -1,6 +1,7 @@
-"""``python -m tests.benchmarks.documents FILE``: the results of a run, for README and docs/.
+"""``python -m tests.benchmarks.documents FILE…``: the results of runs, for README and docs/.
 
-It copies the JSON to ``docs/benchmarks.json``; ``tests.docs.generate`` makes the tables of it.
+It copies the JSON to ``docs/benchmarks.json``; ``tests.docs.generate`` makes the tables of it. The
+rows of further files, such as those of a run of the long rows, come to those of the first.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.report import from_json, seconds
 from tests.benchmarks.rows import Measured, Metric, Subject
 from tests.benchmarks.targets import ROWS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tests.benchmarks.report import Report
 
@@ -100,8 +101,28 @@ def _stored() -> Report:
     return from_json(json.loads(FILE.read_text(encoding="utf-8")))
 
 
+def together(paths: Sequence[str]) -> dict[str, Any]:
+    """Return the figures of runs on one machine; raises ValueError for those of another one."""
+    first, *others = (json.loads(Path(path).read_text(encoding="utf-8")) for path in paths)
+    for path, other in zip(paths[1:], others, strict=True):
+        versions = {name: first["versions"].get(name) for name in other["versions"]}
+        if (versions, _place(first)) != (other["versions"], _place(other)):
+            raise ValueError(f"{path} is of another machine, or of other versions, than {paths[0]}")
+        first["rows"] = {**other["rows"], **first["rows"]}
+    if lacking := {name for name, _ in SHORT} - first["rows"].keys():
+        raise ValueError(
+            f"{paths[0]} is not of a whole run: {', '.join(sorted(lacking))} is missing"
+        )
+    return dict(first)
+
+
+def _place(run: Mapping[str, Any]) -> tuple[int, str]:
+    return run["machine"]["cores"], run["machine"]["system"]
+
+
 if __name__ == "__main__":
-    stored = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if lacking := {name for name, _ in SHORT} - stored["rows"].keys():
-        sys.exit(f"{sys.argv[1]} is not of a whole run: {', '.join(sorted(lacking))} is missing")
+    try:
+        stored = together(sys.argv[1:])
+    except ValueError as wrong:
+        sys.exit(str(wrong))
     FILE.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")

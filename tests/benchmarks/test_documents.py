@@ -7,7 +7,16 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from tests.benchmarks.documents import FILE, SHORT, markdown, short_table, whole_table
+import pytest
+
+from tests.benchmarks.documents import (
+    FILE,
+    SHORT,
+    markdown,
+    short_table,
+    together,
+    whole_table,
+)
 from tests.benchmarks.report import Report
 from tests.benchmarks.rows import Measured, Sample, Subject
 from tests.docs.pages import page
@@ -55,3 +64,24 @@ def test_part_of_a_run_does_not_replace_the_figures(tmp_path: Path) -> None:
     assert reply.returncode == 1
     assert "is not of a whole run" in reply.stderr
     assert FILE.read_text() == before
+
+
+def _run(path: Path, *rows: str, version: str = "0.1.0") -> str:
+    about = {"machine": {"cores": 2, "system": "Linux"}, "versions": {"applyprune": version}}
+    path.write_text(json.dumps({**about, "rows": dict.fromkeys(rows, path.name)}))
+    return str(path)
+
+
+def test_rows_of_several_runs_are_shown_together(tmp_path: Path) -> None:
+    """The first file has the last word about a row that both have."""
+    short = _run(tmp_path / "short.json", *(name for name, _ in SHORT))
+    long = _run(tmp_path / "long.json", "again-10", "again-10000")
+    rows = together([short, long])["rows"]
+    assert (rows["again-10"], rows["again-10000"]) == ("short.json", "long.json")
+
+
+def test_runs_of_other_versions_are_not_shown_together(tmp_path: Path) -> None:
+    short = _run(tmp_path / "short.json", *(name for name, _ in SHORT))
+    other = _run(tmp_path / "other.json", "again-10000", version="0.2.0")
+    with pytest.raises(ValueError, match=r"other.json is of another machine, or of other versions"):
+        together([short, other])
