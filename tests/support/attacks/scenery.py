@@ -136,13 +136,17 @@ def uids(api: Api) -> dict[str, str]:
 
 
 def outside(api: Api) -> dict[str, dict[str, tuple[str, str]]]:
-    """Return the version of every object that no tenant may change."""
+    """Return the version of every object that no tenant may change.
+
+    What is being deleted counts as gone: namespaces of the tests before need their time to go.
+    """
     found = {}
     for path in OUTSIDE:
-        items = api.get(path)["items"]
+        every = [one["metadata"] for one in api.get(path)["items"]]
         found[path] = {
-            one["metadata"]["name"]: (one["metadata"]["uid"], one["metadata"]["resourceVersion"])
-            for one in items
+            one["name"]: (one["uid"], one["resourceVersion"])
+            for one in every
+            if "deletionTimestamp" not in one
         }
     found[LEASES] = {
         one["metadata"]["name"]: (one["metadata"]["uid"], one["spec"]["holderIdentity"])
