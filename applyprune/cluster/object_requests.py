@@ -130,7 +130,7 @@ def for_page(
 ) -> Request:
     """Return a request for a page of a list, which may have ``most`` bytes."""
     page = for_collection("GET", resource, namespace, query=query, accept=accept, within=within)
-    return replace(page, most=most)
+    return replace(page, most=most, lists=True)
 
 
 def for_log(

@@ -6,6 +6,7 @@ Each name is checked before it becomes part of a path (safety rule 10).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from sys import intern
 from typing import Any
 from urllib.parse import quote
 
@@ -25,11 +26,11 @@ def is_secret(resource: Resource) -> bool:
     return (resource.group, resource.kind) == ("", "Secret")
 
 
-def matches(live: LiveObject, selector: str) -> bool:
-    """Return whether an object has the labels: ``key`` or ``key=value``, separated by commas."""
+def matches(labels: Mapping[str, str], selector: str) -> bool:
+    """Return whether labels are selected by ``key`` or ``key=value``, separated by commas."""
     for part in filter(None, selector.split(",")):
         key, equals, value = part.partition("=")
-        if key not in live.labels or (equals and live.labels[key] != value):
+        if key not in labels or (equals and labels[key] != value):
             return False
     return True
 
@@ -39,10 +40,11 @@ def live_object(resource: Resource, item: object, *, full: bool) -> LiveObject |
     metadata = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(metadata, dict) or not metadata.get("name") or not metadata.get("uid"):
         return None
-    ref = Ref(resource.group, resource.kind, str(metadata.get("namespace") or ""), metadata["name"])
+    namespace = intern(str(metadata.get("namespace") or ""))
+    ref = Ref(resource.group, resource.kind, namespace, metadata["name"])
     # Items of a list have no apiVersion and kind.
     type_ = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
-    return LiveObject(
+    return LiveObject.of(
         ref=ref,
         uid=str(metadata["uid"]),
         resource_version=str(metadata.get("resourceVersion", "")),
@@ -80,7 +82,7 @@ def tests_hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> boo
 
     tests = [operation for operation in operations if operation["op"] == "test"]
     try:
-        apply_patch({"metadata": live.metadata}, tests)
+        apply_patch({"metadata": live.whole_metadata}, tests)
     except (JsonPatchException, JsonPointerException):
         return False
     return True

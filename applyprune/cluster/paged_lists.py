@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from applyprune.cluster.json_text import item_of
 from applyprune.cluster.object_requests import JSON, for_page, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.transport.message import MAX_REPLY
 from applyprune.errors import Expired, ReplyTooLarge, Unavailable
+from applyprune.model.json_access import field, mapping
 
 if TYPE_CHECKING:
     from applyprune.cluster.transport.transport import Transport
@@ -87,19 +89,30 @@ def _pages(
         # An empty list of metadata comes as null.
         if "items" not in response.body or not isinstance(items, list | None):
             raise invalid_response(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
-        lives = (live_object(resource, item, full=full) for item in items or ())
         metadata = response.body.get("metadata") or {}
-        yield (
-            [
-                live
-                for live in lives
-                if live is not None and matches(live, selector) and name in {"", live.ref.name}
-            ],
-            str(metadata.get("resourceVersion") or ""),
-        )
+        lives = _selected(resource, items or (), wanted)
+        yield list(lives), str(metadata.get("resourceVersion") or "")
         token = str(metadata.get("continue") or "")
         if not token:
             return
+
+
+def _selected(
+    resource: Resource, items: Iterable[object], wanted: Selection
+) -> Iterator[LiveObject]:
+    """Yield what a page has of a selection, one object after the other: a parsed page is large."""
+    for text in items:
+        try:
+            item = item_of(text)
+        except (ValueError, RecursionError):
+            what = f"the list of {resource.full_plural}"
+            raise invalid_response(what, "an item is not JSON") from None
+        labels = field(item, "metadata", "labels") if isinstance(item, dict) else None
+        if not matches(mapping(labels), wanted.selector):
+            continue
+        live = live_object(resource, item, full=wanted.full)
+        if live is not None and wanted.name in {"", live.ref.name}:
+            yield live
 
 
 def _most(*, full: bool) -> int:

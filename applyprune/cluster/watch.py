@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from applyprune.cluster.json_text import json_object
 from applyprune.cluster.object_requests import JSON, for_collection, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
-from applyprune.cluster.transport.message import json_object
 from applyprune.cluster.transport.transport import Transport
 from applyprune.http.connection import Stopped
 from applyprune.model.identity import Ref
@@ -105,7 +105,7 @@ def watch(
                     raise invalid_response(what, "an event is about something else")
                 # As in a list: some aggregated APIs ignore the selector.
                 if change.kind is WatchEventType.BOOKMARK or (
-                    matches(change.live, selector) and name in {"", change.live.ref.name}
+                    matches(change.live.labels, selector) and name in {"", change.live.ref.name}
                 ):
                     yield change
     except Stopped:
@@ -164,7 +164,7 @@ def _bookmark(resource: Resource, item: Mapping[str, Any]) -> LiveObject | None:
     metadata = item.get("metadata")
     if not isinstance(metadata, dict):
         return None
-    return LiveObject(
+    return LiveObject.of(
         ref=Ref(resource.group, resource.kind, "", ""),
         uid="",
         resource_version=str(metadata.get("resourceVersion") or ""),

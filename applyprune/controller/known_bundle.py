@@ -45,7 +45,7 @@ class KnownBundle:
         """Return the Bundle as it was read."""
         body = json.loads(zlib.decompress(self.packed))
         metadata = body["metadata"]
-        return LiveObject(bundle_ref(key), metadata["uid"], self.version, metadata, body)
+        return LiveObject.of(bundle_ref(key), metadata["uid"], self.version, metadata, body)
 
 
 def known_bundle(live: LiveObject) -> KnownBundle | None:

@@ -8,6 +8,7 @@ survives a version bump.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import lru_cache
 
 from applyprune.values import dataclass
 
@@ -33,6 +34,7 @@ class GVK:
     kind: str
 
     @classmethod
+    @lru_cache(256)
     def parse(cls, api_version: str, kind: str) -> GVK:
         """Return the GVK of ``apps/v1`` or ``v1``; the caller has validated the text."""
         group, _, version = api_version.rpartition("/")

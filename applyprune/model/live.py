@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Problem
 from applyprune.model.text.display import time_of
+from applyprune.packed import Packed, packed, shared
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+_MANAGERS = "managedFields"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +26,41 @@ class LiveObject:
     ref: Ref
     uid: str
     resource_version: str
-    metadata: Mapping[str, Any] = field(hash=False, repr=False)
-    body: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+    generation: int | None
+    """``metadata.generation``; many kinds have none."""
+    terminating: bool
+    """Whether it was deleted and only its finalizers keep it."""
+    own_name: str
+    """The name in its metadata."""
+    packed_metadata: Packed = field(hash=False, repr=False)
+    """Its metadata without ``managedFields``."""
+    packed_managers: Packed | None = field(hash=False, repr=False)
+    """``managedFields``, which many objects of a kind have in common; None if it has none."""
+    packed_body: Packed | None = field(hash=False, repr=False)
     """The whole object; None if only its metadata was read."""
 
-    @property
-    def generation(self) -> int | None:
-        """Return ``metadata.generation``; many kinds have none."""
-        value = self.metadata.get("generation")
-        return value if isinstance(value, int) else None
+    @classmethod
+    def of(
+        cls,
+        ref: Ref,
+        uid: str,
+        resource_version: str,
+        metadata: Mapping[str, Any],
+        body: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return an object by its metadata, as a response has it, and by the whole if it has it."""
+        managers, generation = metadata.get(_MANAGERS), metadata.get("generation")
+        return cls(
+            ref,
+            uid,
+            resource_version,
+            generation if isinstance(generation, int) else None,
+            bool(metadata.get("deletionTimestamp")),
+            str(metadata.get("name", ref.name)),
+            packed({key: value for key, value in metadata.items() if key != _MANAGERS}),
+            shared(packed(managers)) if managers else None,
+            None if body is None else packed(body),
+        )
 
     @property
     def other_name(self) -> str:
@@ -39,8 +69,24 @@ class LiveObject:
         A webhook may have changed the name while the object was created by server-side apply. The
         server then finds it by the name that was sent, and lists it under the other one.
         """
-        name = str(self.metadata.get("name", self.ref.name))
-        return "" if name == self.ref.name else name
+        return "" if self.own_name == self.ref.name else self.own_name
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return its metadata without ``managedFields``."""
+        found: Mapping[str, Any] = self.packed_metadata.value
+        return found
+
+    @property
+    def whole_metadata(self) -> Mapping[str, Any]:
+        """Return its metadata as the response had it, with ``managedFields``."""
+        managers = self.managed_fields
+        return {**self.metadata, _MANAGERS: list(managers)} if managers else self.metadata
+
+    @property
+    def body(self) -> Mapping[str, Any] | None:
+        """Return the whole object; None if only its metadata was read."""
+        return None if self.packed_body is None else self.packed_body.value
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -53,11 +99,6 @@ class LiveObject:
         return self.metadata.get("annotations") or {}
 
     @property
-    def terminating(self) -> bool:
-        """Return whether it was deleted and only its finalizers keep it."""
-        return bool(self.metadata.get("deletionTimestamp"))
-
-    @property
     def finalizers(self) -> tuple[str, ...]:
         """Return the finalizers, which a deletion waits for."""
         return tuple(self.metadata.get("finalizers") or ())
@@ -65,7 +106,7 @@ class LiveObject:
     @property
     def managed_fields(self) -> tuple[Mapping[str, Any], ...]:
         """Return the managedFields entries in the server's order."""
-        return tuple(self.metadata.get("managedFields") or ())
+        return () if self.packed_managers is None else tuple(self.packed_managers.value)
 
 
 class WatchEventType(StrEnum):

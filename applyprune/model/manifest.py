@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from applyprune.model.identity import GVK
+from applyprune.packed import Packed
 from applyprune.values import dataclass, field
 
 JSONObject: TypeAlias = "dict[str, Any]"
@@ -40,6 +41,12 @@ class Manifest:
     namespace: str
     """The namespace in the text; empty if it has none."""
     name: str
-    body: Mapping[str, Any] = field(hash=False)
-    """Plain JSON data; never changed after this value was created."""
+    packed: Packed = field(hash=False)
+    """The object in the text, as plain JSON data."""
     origin: Origin = field(compare=False)
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """Return the object in the text."""
+        found: Mapping[str, Any] = self.packed.value
+        return found

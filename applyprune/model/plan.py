@@ -14,6 +14,7 @@ from applyprune.model.plan_values.guard_result import GuardResult
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.request import NO_MIGRATION, Migration
 from applyprune.model.resources import Resource
+from applyprune.packed import Packed
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Desired:
     ref: Ref
     resource: Resource
     """The endpoint that serves the object."""
-    body: Mapping[str, Any] = field(hash=False, repr=False)
+    packed: Packed = field(hash=False, repr=False)
     """The body to send, without preconditions."""
     digest: str
     """The digest of the body in the inventory."""
@@ -82,6 +83,12 @@ class Desired:
     """The wait annotation: ``skip``, ``started`` or empty."""
     ready_when: str = ""
     """The CEL expression that is true if the object is ready; empty for the rule of its kind."""
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """Return the body to send, without preconditions."""
+        found: Mapping[str, Any] = self.packed.value
+        return found
 
 
 class Fate(StrEnum):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from applyprune.model.identity import Ref
 from applyprune.model.options import Propagation
 from applyprune.model.resources import Resource
+from applyprune.packed import Packed
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class ApplyRequest:
 
     resource: Resource
     ref: Ref
-    body: Mapping[str, Any] = field(hash=False, repr=False)
+    packed: Packed = field(hash=False, repr=False)
     """The body, without preconditions."""
     manager: str
     """The field manager."""
@@ -107,6 +108,12 @@ class ApplyRequest:
     """Whether it removes fields that the manifest sets to null, and that the set does not own."""
 
     @property
+    def body(self) -> Mapping[str, Any]:
+        """Return the body, without preconditions."""
+        found: Mapping[str, Any] = self.packed.value
+        return found
+
+    @property
     def guarded_body(self) -> Mapping[str, Any]:
         """Return the body with its preconditions, as it is sent."""
         guard: dict[str, str] = {}
@@ -114,7 +121,8 @@ class ApplyRequest:
             guard["uid"] = self.precondition.uid
         if self.precondition.resource_version:
             guard["resourceVersion"] = self.precondition.resource_version
-        return {**self.body, "metadata": {**self.body["metadata"], **guard}}
+        body = self.body
+        return {**body, "metadata": {**body["metadata"], **guard}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from applyprune.model.plan import Desired
 from applyprune.model.plan_values.apply_rules import Recreate
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, Resource, ResourceMap
+from applyprune.packed import packed
 from applyprune.planning.annotations import (
     IGNORED,
     READY_WHEN,
@@ -373,7 +374,7 @@ def _settle(
     return Desired(
         ref=ref,
         resource=resource,
-        body=body,
+        packed=packed(body),
         digest=ruled_digest(
             manifest_digest(body), (*ruled, *(f"null {pointer}" for pointer in removed))
         ),

@@ -213,16 +213,16 @@ def _apply_step(
     options: Options,
 ) -> ApplyStep:
     state = snapshot.states[desired.ref]
-    fresh = InventoryEntry(
-        ref=desired.ref,
-        plural=desired.resource.plural,
-        version=desired.resource.version,
-        uid_before_apply=None,
-        wave=desired.wave,
-        depends_on=desired.depends_on,
-        orphan_reason=desired.orphan_reason,
-    )
     if not isinstance(state, LiveObject):
+        fresh = InventoryEntry(
+            ref=desired.ref,
+            plural=desired.resource.plural,
+            version=desired.resource.version,
+            uid_before_apply=None,
+            wave=desired.wave,
+            depends_on=desired.depends_on,
+            orphan_reason=desired.orphan_reason,
+        )
         untouched = step_of_left(desired, entry, fresh, state, applyset)
         if untouched is not None:
             return untouched

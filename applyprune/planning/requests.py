@@ -20,6 +20,7 @@ from applyprune.model.request import (
     PatchRequest,
     Precondition,
 )
+from applyprune.packed import packed
 from applyprune.planning.applyset import OWNED_BY, PART_OF, WANTED, ApplySetIdentity
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.fields.normalize import sent
@@ -85,7 +86,7 @@ def apply_request(
     if live is None:
         body = desired.body if owns is False else _witnessed(desired.body, applyset)
         return ApplyRequest(
-            desired.resource, desired.ref, body, applyset.manager, force, CREATE_ONLY
+            desired.resource, desired.ref, packed(body), applyset.manager, force, CREATE_ONLY
         )
     found = removals(desired, live, applyset, force=by_user)
     # The force that sets back drift would also empty what null contests.
@@ -100,7 +101,7 @@ def apply_request(
     return ApplyRequest(
         desired.resource,
         desired.ref,
-        _witnessed(body, applyset) if owns else body,
+        packed(_witnessed(body, applyset) if owns else body),
         applyset.manager,
         force,
         guard,
@@ -212,7 +213,7 @@ def _moving(
         return ApplyRequest(
             resource,
             ref,
-            kept(live, stub(desired), todo.fields),
+            packed(kept(live, stub(desired), todo.fields)),
             applyset.yielded,
             precondition=Precondition(live.uid, live.resource_version),
         )
@@ -238,7 +239,7 @@ def _fencing(
     return ApplyRequest(
         desired.resource,
         desired.ref,
-        _annotated(body, WANTED, live.resource_version),
+        packed(_annotated(body, WANTED, live.resource_version)),
         applyset.manager,
         force,
         guard,
@@ -308,10 +309,11 @@ def dry_run_request(step: ApplyStep, applyset: ApplySetIdentity) -> ApplyRequest
     request, live = step.request, step.live
     if request is None:
         raise ValueError(f"nothing is sent for {step.desired.ref}")
+    body = request.body
     if live is not None and (fields := yields(step.desired, live, applyset).fields):
-        request = replace(request, body=kept(live, request.body, fields))
-    body = before_removal(request.body, planned_removals(step, applyset))
-    return replace(request, body=body, before=None)
+        body = kept(live, body, fields)
+    body = before_removal(body, planned_removals(step, applyset))
+    return replace(request, packed=packed(body), before=None)
 
 
 def planned_removals(step: ApplyStep, applyset: ApplySetIdentity) -> Removals:
@@ -335,4 +337,6 @@ def trial_request(
     ref: Ref = replace(desired.ref, name=name, namespace=namespace)
     sent_first = _witnessed(desired.body, applyset)
     body: Mapping[str, Any] = renamed(sent_first, name=name, namespace=namespace)
-    return ApplyRequest(desired.resource, ref, body, applyset.manager, precondition=CREATE_ONLY)
+    return ApplyRequest(
+        desired.resource, ref, packed(body), applyset.manager, precondition=CREATE_ONLY
+    )

@@ -306,9 +306,9 @@ def _read(
     try:
         if place is not None:
             with place.path.open("rb") as stream:
-                data = stream.read(left + 1)
+                data = _at_most(stream, left + 1)
         else:
-            data = stdin.read(left + 1) if stdin else b""
+            data = _at_most(stdin, left + 1) if stdin else b""
     except (OSError, ValueError) as error:
         return unreadable(path, error)
     if len(data) > left:
@@ -316,3 +316,15 @@ def _read(
     is_named = place is None or place.is_named
     config_hint = f"Pass it as configuration: --config {path}"
     return manifests_in(path, data, is_named=is_named, config_hint=config_hint)
+
+
+_BLOCK = 2**20
+
+
+def _at_most(stream: BinaryIO, most: int) -> bytes:
+    """Return what a stream holds; ``read(most)`` would allocate so much for the smallest file."""
+    blocks: list[bytes] = []
+    while most > 0 and (block := stream.read(min(most, _BLOCK))):
+        blocks.append(block)
+        most -= len(block)
+    return b"".join(blocks)

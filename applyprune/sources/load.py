@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, overload
 from applyprune.errors import InputError, raise_all
 from applyprune.model.manifest import Manifest, Origin
 from applyprune.model.problem import Field, Mark, Problem
+from applyprune.packed import Packed
 from applyprune.patterns import pattern
 from applyprune.sources.excerpt import document_around, excerpt, lines_of
 from applyprune.sources.files import ignore, read_sources, shown_given
+from applyprune.sources.kept_texts import KeptTexts
 from applyprune.sources.manifest_reader import StructureFault, read_manifest
 from applyprune.sources.yaml.allowance import Allowance, TooMuch
 from applyprune.sources.yaml.documents import read_documents
@@ -50,7 +52,7 @@ def read(
     """
     manifests: list[Manifest] = []
     errors: list[InputError] = []
-    texts: dict[str, str] = {}
+    texts = KeptTexts()
     full: set[str] = set()
     filled: set[str | Overlay] = set()
     revisions: set[str] = set()
@@ -63,7 +65,8 @@ def read(
                 continue
             revisions.add(given.revision)
             if source is not None:
-                text = texts[source.path] = text_of(source)
+                text = text_of(source)
+                texts.keep(source.path, text)
                 for found in read_source(source, text, allowance):
                     full.add(given.place)
                     if isinstance(found, Manifest):
@@ -87,7 +90,7 @@ def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
         origin = Origin(f"objects[{number}]")
         try:
             # A copy: a manifest never changes, and the caller's objects may.
-            document = Document(json.loads(json.dumps(value, allow_nan=False)), 0)
+            document = Document(Packed(json.loads(json.dumps(value, allow_nan=False))), 0)
         except (TypeError, ValueError) as error:
             found.append(InputError("not plain JSON data", location=origin, reason=str(error)))
             continue
@@ -228,7 +231,7 @@ def expand(
     if len(found) != len(items):
         found = [document.line] * len(items)
     for item, line in zip(items, found, strict=True):
-        yield from expand(Document(_typed(item, body, kind), line), lines, level + 1)
+        yield from expand(Document(Packed(_typed(item, body, kind)), line), lines, level + 1)
 
 
 _FIRST_LINES = 64

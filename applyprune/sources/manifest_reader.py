@@ -8,11 +8,13 @@ its meaning in a URL or in a terminal.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from sys import intern
 from typing import Any, TypeGuard
 
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import JSONObject, Manifest, Origin
 from applyprune.model.text.names import DNS_LABEL, is_dns_label
+from applyprune.packed import packed
 from applyprune.patterns import pattern
 from applyprune.sources.yaml.parser import shown
 from applyprune.values import dataclass
@@ -57,9 +59,9 @@ def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]
         return faults
     return Manifest(
         gvk=GVK.parse(value["apiVersion"], value["kind"]),
-        namespace=metadata.get("namespace") or "",
+        namespace=intern(metadata.get("namespace") or ""),
         name=metadata["name"],
-        body=_without_noise(value, metadata),
+        packed=packed(_without_noise(value, metadata)),
         origin=origin,
     )
 

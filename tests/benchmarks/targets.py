@@ -20,6 +20,7 @@ _THOUSAND = Work(rounds=5, quick=1, objects=1000, namespaces=10)
 _MANY = Work(rounds=5, quick=0, objects=10_000, namespaces=20)
 _HALVED = Work(rounds=5, quick=0, objects=2000, namespaces=20)
 _ENTRIES = Work(rounds=5, quick=0)
+_OBJECTS = Work(rounds=3, quick=0)
 _PLAN = Work(rounds=5, quick=1)
 _SLOW = Work(rounds=5, quick=0, objects=1000, namespaces=10, slow=True)
 
@@ -163,6 +164,14 @@ ROWS = (
             Limit(OURS, Metric.REQUESTS, 4 + _pages(), f"≤ {4 + _pages()} requests"),
         ),
         Step.AGAIN,
+    ),
+    Row(
+        "read-objects",
+        "100,000 objects, read from files",
+        _OBJECTS,
+        (OURS,),
+        (Limit(OURS, Metric.MEMORY, 180, "≤ 180 MB", _MB),),
+        command=("-m", "tests.benchmarks.jobs.read_objects"),
     ),
     Row(
         "read-100000",

@@ -9,6 +9,7 @@ import pytest
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.model.resources import CONFIG_MAPS
+from tests.support.held import held
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
@@ -52,3 +53,22 @@ def test_large_page_is_asked_for_again_in_parts(
     assert version
     assert _limits(proxy) == ["500", "62", *["7"] * 7]
     assert kept.count(len(LARGE)) == COUNT
+
+
+def test_listed_objects_hold_no_tree(
+    open_transport: OpenTransport, api: Api, namespace: str
+) -> None:
+    """Each keeps texts: a run holds as many objects as the set has."""
+    for name in ("a", "b"):
+        body = config_map(name, name)
+        assert api("POST", f"/api/v1/namespaces/{namespace}/configmaps", body)[0] == 201
+    client = KubernetesClient(open_transport(), "test")
+    for full in (False, True):
+        found = client.list(CONFIG_MAPS, namespace=namespace, full=full)
+        lives = [live for live in found if live.ref.name in {"a", "b"}]
+        assert [bool(live.managed_fields) for live in lives] == [True, True]
+        for live in lives:
+            assert held(live).count(bytes) == (3 if full else 2)
+            assert {dict, list}.isdisjoint(held(live))
+            assert live.metadata["name"] == live.ref.name
+            assert live.body is None or live.body["data"] == {"key": live.ref.name}

@@ -29,7 +29,7 @@ def bundle(spec: object, name: str = "web") -> Bundle:
     """Read a Bundle of the namespace ``shop``."""
     metadata = {"name": name, "namespace": "shop"}
     ref = Ref("applyprune.dev", "Bundle", "shop", name)
-    return read_bundle(LiveObject(ref, "u", "1", metadata, {"metadata": metadata, "spec": spec}))
+    return read_bundle(LiveObject.of(ref, "u", "1", metadata, {"metadata": metadata, "spec": spec}))
 
 
 def test_full_spec_is_read() -> None:

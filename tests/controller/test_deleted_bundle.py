@@ -33,7 +33,7 @@ def deleted(
     ref = Ref("applyprune.dev", "Bundle", "shop", name)
     status = {} if inventory is None else {"inventory": {"name": inventory}}
     body = {"metadata": metadata, "spec": spec, "status": status}
-    return read_deleted(LiveObject(ref, "u", "1", metadata, body))
+    return read_deleted(LiveObject.of(ref, "u", "1", metadata, body))
 
 
 OF_OTHERS: dict[str, Any] = {

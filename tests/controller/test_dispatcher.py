@@ -119,4 +119,4 @@ def test_bundle_that_begins_to_wait_is_looked_at_again(make: Make) -> None:
 def bundle(version: str) -> LiveObject:
     """Return a Bundle of which only the status has changed, by its metadata."""
     metadata = {"name": WEB[1], "namespace": WEB[0], "generation": 1}
-    return LiveObject(bundle_ref(WEB), "uid", version, metadata)
+    return LiveObject.of(bundle_ref(WEB), "uid", version, metadata)

@@ -61,9 +61,11 @@ SIBLINGS: Mapping[str, set[str]] = {
         "cluster.transport",
     },
     "cluster.inventory": {
+        "cluster.json_text",
         "cluster.client",
     },
     "cluster.transport": {
+        "cluster.json_text",
         "cluster.auth",
     },
     "cluster.watching": {

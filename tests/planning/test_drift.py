@@ -10,6 +10,7 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
+from applyprune.packed import packed
 from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
 from applyprune.planning.fields.normalize import canonical_text
 from applyprune.planning.ownership.owner import fingerprint_of
@@ -39,14 +40,19 @@ def managed(
     return {key: value for key, value in found.items() if value}
 
 
-def live(*entries: dict[str, Any], version: str = "2", generation: int = 1) -> LiveObject:
+def live(
+    *entries: dict[str, Any],
+    version: str = "2",
+    generation: int = 1,
+    ours: dict[str, Any] | None = None,
+) -> LiveObject:
     """Return a live object with our own entry and others."""
     metadata = {
         "generation": generation,
-        "managedFields": [managed(MANAGER, OURS, THEN), *entries],
+        "managedFields": [ours or managed(MANAGER, OURS, THEN), *entries],
     }
     body = {"spec": {"replicas": 5, "containers": [{"name": "c", "image": "x\x1b[1m"}]}}
-    return LiveObject(REF, "uid", version, metadata, {**body, "metadata": metadata})
+    return LiveObject.of(REF, "uid", version, metadata, {**body, "metadata": metadata})
 
 
 def entry(owned: dict[str, Any]) -> InventoryEntry:
@@ -99,7 +105,7 @@ def test_drift_of_a_secret_shows_nothing() -> None:
     body = {"data": {"key": "Zm9v"}}
     fields: dict[str, Any] = {"f:data": {"f:key": {}}}
     metadata = {"managedFields": [managed(MANAGER, OURS, THEN), managed("kubectl-edit", fields)]}
-    there = LiveObject(ref, "uid", "1", metadata, body)
+    there = LiveObject.of(ref, "uid", "1", metadata, body)
     (one,) = recorded_drift(entry({**OURS, **fields}), there, MANAGER)
     assert (one.path, one.found, one.wanted) == ("/data/key", "(secret)", "")
 
@@ -111,17 +117,15 @@ def test_drift_is_detected() -> None:
     entry = InventoryEntry(REF, "deployments", "v1", None, "uid", digest="d", fingerprint=left)
     assert drifted_from_record(entry, applied, MANAGER) is False
     assert drifted_from_record(entry, live(generation=7), MANAGER) is False
-    taken = live()
-    taken.metadata["managedFields"][0]["fieldsV1"] = REPLICAS
+    taken = live(ours=managed(MANAGER, REPLICAS, THEN))
     assert drifted_from_record(entry, taken, MANAGER) is True
-    again = live()
-    again.metadata["managedFields"][0]["time"] = LATER
+    again = live(ours=managed(MANAGER, OURS, LATER))
     assert drifted_from_record(entry, again, MANAGER) is True
     # A run was killed while it applied the object: nobody knows whose change it is.
     begun = replace(entry, digest="")
     assert drifted_from_record(begun, applied, MANAGER) is False
     assert drifted_from_record(begun, again, MANAGER) is None
-    bare = replace(applied, resource_version="3", metadata={})
+    bare = replace(applied, resource_version="3", packed_metadata=packed({}), packed_managers=None)
     assert drifted_from_record(entry, bare, MANAGER) is True
     assert drifted_from_record(entry, replace(applied, uid="other"), MANAGER) is True
     assert drifted_from_record(replace(entry, fingerprint=None), applied, MANAGER) is None

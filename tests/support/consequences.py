@@ -67,7 +67,7 @@ def live(kind: str, name: str, *owners: str, uid: str = "", **parts: Any) -> Liv
         **parts.pop("metadata", {}),
     }
     full = {"metadata": metadata, **parts} if parts else None
-    return LiveObject(ref(kind, name, namespace), uid or name, "5", metadata, full)
+    return LiveObject.of(ref(kind, name, namespace), uid or name, "5", metadata, full)
 
 
 def change(
@@ -91,7 +91,7 @@ def change(
         entries = [managed(fields="x", fieldsV1=owned or {})]
         known = {"name": name, "uid": name, "managedFields": entries, **metadata}
         body = None if before is None else {"metadata": known, **before}
-        there = LiveObject(place, name, "5", known, body)
+        there = LiveObject.of(place, name, "5", known, body)
     wanted = None
     if fate is not Fate.PRUNE:
         endpoint = resource(kind)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import Manifest, Origin
+from applyprune.packed import packed
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage
@@ -17,7 +18,11 @@ def manifest(raw: dict[str, Any], line: int = 1) -> Manifest:
     metadata = raw["metadata"]
     gvk = GVK.parse(raw["apiVersion"], raw["kind"])
     return Manifest(
-        gvk, metadata.get("namespace", ""), metadata["name"], raw, Origin("set.yaml", 1, line)
+        gvk,
+        metadata.get("namespace", ""),
+        metadata["name"],
+        packed(raw),
+        Origin("set.yaml", 1, line),
     )
 
 

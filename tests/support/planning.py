@@ -10,6 +10,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Desired
 from applyprune.model.resources import Resource, ResourceMap
+from applyprune.packed import packed
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity, set_of
 from applyprune.planning.fields.normalize import manifest_digest, normalize
 from applyprune.planning.order import wave_of
@@ -55,7 +56,7 @@ def desired(raw: dict[str, Any] | None = None, resource: Resource = CONFIG_MAPS)
     return Desired(
         ref=Ref(resource.group, resource.kind, namespace, raw["metadata"]["name"]),
         resource=resource,
-        body=sent,
+        packed=packed(sent),
         digest=manifest_digest(sent),
         wave=wave_of(resource.group_kind),
         orphan_reason="",
@@ -94,7 +95,7 @@ def live(  # one keyword for each property that a test may change
         "managedFields": [managed()] if entries is None else entries,
         **metadata,
     }
-    return LiveObject(ref, uid, version, everything, full)
+    return LiveObject.of(ref, uid, version, everything, full)
 
 
 def recorded(one: Desired, state: LiveObject, **changes: Any) -> InventoryEntry:

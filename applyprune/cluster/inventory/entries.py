@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from sys import intern
 from typing import Any, TypeVar
 
+from applyprune.cluster.json_text import json_value
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
@@ -84,7 +87,7 @@ def entries_of(lines: bytes) -> list[InventoryEntry]:
             continue
         if len(line) > _LONGEST_LINE:  # guard: longest-line
             raise ValueError(f"an entry is larger than {_LONGEST_LINE >> 20} MiB")
-        raw = json.loads(line)
+        raw = json_value(line)
         if "fieldSet" in raw:
             # Each block has its own numbers.
             field_sets[typed(int, raw["number"])] = canonical_text(typed(dict, raw["fieldSet"]))
@@ -144,15 +147,15 @@ def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inventor
         else ApplyFingerprint(
             resource_version=typed(str, stored["resourceVersion"]),
             generation=_maybe_int(stored["generation"]),
-            managed_fields=typed(str, stored["managedFields"]),
-            time=typed(str, stored["time"]),
+            managed_fields=_common(stored["managedFields"]),
+            time=_common(stored["time"]),
             schema=_maybe_int(stored["schema"]),
         )
     )
     return InventoryEntry(
         ref=_ref_in(raw),
-        plural=typed(str, raw["plural"]),
-        version=typed(str, raw["version"]),
+        plural=_common(raw["plural"]),
+        version=_common(raw["version"]),
         uid_before_apply=_maybe_str(raw["uidBeforeApply"]),
         uid=typed(str, raw["uid"]),
         ownership=Ownership(raw["ownership"]),
@@ -184,7 +187,8 @@ def _ref_out(ref: Ref) -> dict[str, str]:
 
 
 def _ref_in(raw: Mapping[str, Any]) -> Ref:
-    ref = Ref(*(typed(str, raw[key]) for key in ("group", "kind", "namespace", "name")))
+    group, kind, namespace = (_common(raw[key]) for key in ("group", "kind", "namespace"))
+    ref = Ref(group, kind, namespace, typed(str, raw["name"]))
     if not ref.kind or not ref.name:
         raise ValueError("an entry does not name an object")
     return ref
@@ -192,7 +196,15 @@ def _ref_in(raw: Mapping[str, Any]) -> Ref:
 
 def _wave_in(raw: object) -> Wave:
     wave, rank, depth = (typed(int, part) for part in typed(list, raw))
-    return Wave(wave, rank, depth)
+    return _wave(wave, rank, depth)
+
+
+_wave = lru_cache(64)(Wave)
+
+
+def _common(value: object) -> str:
+    """Return a text that many entries have: they share it."""
+    return intern(typed(str, value))
 
 
 def _maybe_str(value: object) -> str | None:

@@ -9,9 +9,8 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-import msgspec
-
 from applyprune.clock import Lease
+from applyprune.cluster.json_text import json_list, json_object
 from applyprune.errors import ReplyTooLarge
 from applyprune.patterns import pattern
 from applyprune.values import dataclass, field
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
     from applyprune.cluster.transport.unanswered import RetryBudget
-
 
 # A quoted path, without dot segments and empty ones: a DELETE with an empty name would be
 # deletecollection.
@@ -73,6 +71,8 @@ class Request:
     """Gets the texts of the Warning headers of each reply, also of a refusal."""
     most: int = MAX_REPLY
     """How many bytes the body of the reply may have."""
+    lists: bool = False
+    """Whether the body is a list: each of its items stays text until somebody reads it."""
     budget: RetryBudget | None = None
     """The time for retries that it shares with the other requests of its run."""
 
@@ -117,15 +117,6 @@ class Response:
 _CHUNK = 1024 * 1024
 
 
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-# Made once: one costs as much as parsing a small body.
-_FAST_DECODER = msgspec.json.Decoder()
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
-
-
 def validated(request: Request, response: RawResponse) -> Response | None:
     """Return the response if it is a success with a valid body, else None."""
     if request.whole:
@@ -156,24 +147,11 @@ def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def parsed(raw: bytes, response: BaseHTTPResponse) -> dict[str, Any] | None:
+def parsed(raw: bytes, response: BaseHTTPResponse, *, lists: bool = False) -> dict[str, Any] | None:
     """Return the body as a JSON object; None when it is not one or is encoded."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return None
-    return json_object(raw)
-
-
-def json_object(raw: bytes) -> dict[str, Any] | None:
-    """Parse bytes as a JSON object; None when they are not one."""
-    try:
-        body = _FAST_DECODER.decode(raw)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        # It is stricter: a half of a surrogate pair and a number beyond all floats are invalid.
-        try:
-            body = _DECODER.decode(raw.decode("utf-8"))
-        except (ValueError, RecursionError):
-            return None
-    return body if isinstance(body, dict) else None
+    return json_list(raw) if lists else json_object(raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from applyprune.cluster.json_text import json_object
 from applyprune.cluster.transport.message import (
     ClientContext,
     RawResponse,
     Request,
     StatusBody,
-    json_object,
 )
 from applyprune.cluster.transport.safe_message import safe_text, without_values
 from applyprune.errors import (

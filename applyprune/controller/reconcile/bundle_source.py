@@ -20,6 +20,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Manifest
 from applyprune.model.resources import CONFIG_MAPS, SECRETS, Resource
+from applyprune.packed import packed
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.fields.normalize import digest, manifest_digest
 from applyprune.planning.ownership.ignored_fields import with_ignored_fields
@@ -180,4 +181,4 @@ def _ignoring(manifest: Manifest, rules: Sequence[IgnoreRule]) -> Manifest:
     pointers = [rule.pointer for rule in rules if rule.matches(kind, name)]
     if not pointers:
         return manifest
-    return replace(manifest, body=with_ignored_fields(manifest.body, pointers))
+    return replace(manifest, packed=packed(with_ignored_fields(manifest.body, pointers)))

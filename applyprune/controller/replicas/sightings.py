@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from applyprune.controller.replicas.rendezvous import Replica
 from applyprune.model.live import LiveObject
-from applyprune.values import dataclass, replace
+from applyprune.values import dataclass
 
 WATCHES_NAMESPACES = "applyprune.dev/watch-namespaces"
 """On a Lease of a replica: the namespaces whose Bundles it handles; without it, all."""
@@ -46,7 +46,8 @@ def seen(earlier: Sightings, leases: Iterable[LiveObject], answered: float) -> S
         replica = Replica(name, _namespaces(live))
         since = known.since if known is not None and same else answered
         kept = {key: value for key, value in live.metadata.items() if key == _TERMINATES}
-        found[name] = Sighting(replica, replace(live, metadata=kept, body=None), since)
+        slim = LiveObject.of(live.ref, live.uid, live.resource_version, kept)
+        found[name] = Sighting(replica, slim, since)
     return found
 
 

@@ -29,7 +29,7 @@ from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES, DEFINITIONS
 from applyprune.planning.annotations import ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW
 from applyprune.planning.applyset import PART_OF
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.cluster.auth.kubeconfig import ClusterAccess
@@ -384,7 +384,7 @@ def _slim(live: LiveObject) -> LiveObject:
     metadata["annotations"] = {
         key: _short(live.annotations[key]) for key in _WAKING if key in live.annotations
     }
-    return replace(live, metadata=metadata, body=None)
+    return LiveObject.of(live.ref, live.uid, live.resource_version, metadata)
 
 
 def _short(value: str) -> str:

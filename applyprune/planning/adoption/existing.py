@@ -150,7 +150,7 @@ def _without_filled(
 ) -> Desired:
     """Return a manifest whose empty values are left to others that have filled them, and say so."""
     filled = filled_by_others(
-        desired.body, live, applyset.manager, leaving, owned=last_owned(entry)
+        desired.packed, live, applyset.manager, leaving, owned=last_owned(entry)
     )
     return replace(
         desired,

@@ -16,7 +16,9 @@ from applyprune.planning.approval.planned_objects import (
     PlannedObject,
     deleted_objects,
     names,
-    planned_objects,
+    state_of,
+    steps_by_ref,
+    without_state,
 )
 from applyprune.planning.approval.shaping_options import shaping_options
 from applyprune.planning.fields.normalize import canonical
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 
+_ALGORITHM = "sha256:"
 _DIGEST = pattern(r"sha256:[0-9a-f]{64}")
 
 
@@ -33,17 +36,19 @@ def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str
 
     Every write of the inventory changes it, so a plan that has run once has another one.
     """
-    return digest_of(
-        {
-            "set": [applyset.name, applyset.namespace],
-            "inventory": plan.inventory,
-            "source": options.source,
-            "mode": str(options.mode),
-            "options": shaping_options(options),
-            "objects": [_whole(planned) for planned in planned_objects(plan)],
-            "recovered": sorted([*names(entry.ref), entry.uid] for entry in plan.recovered),
-        }
-    )
+    before = {"inventory": plan.inventory, "mode": str(options.mode)}
+    after = {
+        "options": shaping_options(options),
+        "recovered": sorted([*names(entry.ref), entry.uid] for entry in plan.recovered),
+        "set": [applyset.name, applyset.namespace],
+        "source": options.source,
+    }
+    # The canonical JSON of it all in parts, one for each object: there may be 100,000.
+    found = hashlib.sha256(canonical(before)[:-1] + b',"objects":[')
+    for number, step in enumerate(steps_by_ref(plan)):
+        found.update(b"," * bool(number) + canonical(_whole(step)))
+    found.update(b"]," + canonical(after)[1:])
+    return f"{_ALGORITHM}{found.hexdigest()}"
 
 
 def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]) -> str:
@@ -60,7 +65,7 @@ def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep
 
 def digest_of(value: object) -> str:
     """Return the digest of JSON data, as the user sees and gives it: ``sha256:`` and 64 digits."""
-    return f"sha256:{hashlib.sha256(canonical(value)).hexdigest()}"
+    return f"{_ALGORITHM}{hashlib.sha256(canonical(value)).hexdigest()}"
 
 
 def is_digest(text: str) -> bool:
@@ -68,11 +73,12 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def _whole(planned: PlannedObject) -> list[object]:
+def _whole(step: ApplyStep | RemoveStep) -> list[object]:
+    planned = without_state(step)
     # A check by the server changes the digest only where it finds a deletion.
     fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
     # What is left as it is may change, for example its number of replicas.
-    state = "" if fate is Fate.LEAVE else planned.state
+    state = "" if fate is Fate.LEAVE else state_of(step)
     known = [str(fate), planned.manifest, planned.uid, state]
     return [*names(planned.ref), *known, _cascade(planned)]
 

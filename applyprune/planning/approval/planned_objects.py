@@ -5,7 +5,7 @@ Nothing here depends on a value of a Secret: of its data, only the keys count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.model.identity import Ref
@@ -14,7 +14,7 @@ from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.fields.normalize import digest
 from applyprune.planning.ownership.managed_fields import times_of
 from applyprune.planning.ownership.owner import STUCK
-from applyprune.values import dataclass
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
@@ -58,9 +58,17 @@ def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
 
     A deletion that a guard refuses counts as a deletion: an approval may allow it.
     """
-    steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *plan.removals)
+    return tuple(map(planned_object, steps_by_ref(plan)))
+
+
+def steps_by_ref(plan: Plan) -> Sequence[ApplyStep | RemoveStep]:
+    """Return the steps of a plan in the order of the refs of their objects."""
     # A tuple compares many times faster than a dataclass, and a set may have 100,000 objects.
-    return tuple(sorted(map(planned_object, steps), key=lambda planned: names(planned.ref)))
+    return sorted(plan.steps, key=lambda step: names(_ref_of(step)))
+
+
+def _ref_of(step: ApplyStep | RemoveStep) -> Ref:
+    return step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
 
 
 def names(ref: Ref) -> tuple[str, str, str, str]:
@@ -77,8 +85,18 @@ def deleted_objects(
 
 
 def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
-    """Return what a step decides about its object."""
-    uid, state = ("", "") if step.live is None else (step.live.uid, state_mark(step.live))
+    """Return what a step decides about its object, and its state."""
+    return replace(without_state(step), state=state_of(step))
+
+
+def state_of(step: ApplyStep | RemoveStep) -> str:
+    """Return the mark of the state of a step's live object; empty if none exists."""
+    return "" if step.live is None else state_mark(step.live)
+
+
+def without_state(step: ApplyStep | RemoveStep) -> PlannedObject:
+    """Return what a step decides about its object; its state costs more than all of that."""
+    uid = "" if step.live is None else step.live.uid
     if isinstance(step, ApplyStep):
         left = step.is_checked and step.fate is Fate.LEAVE
         return PlannedObject(
@@ -86,13 +104,12 @@ def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
             step.fate,
             step.desired.digest,
             uid,
-            state,
-            step.cascade,
+            cascade=step.cascade,
             applied=_applied(step),
             is_checked=left,
         )
     fate = Fate.PRUNE if step.is_doomed else step.fate
-    return PlannedObject(step.entry.ref, fate, "", uid, state, step.cascade)
+    return PlannedObject(step.entry.ref, fate, uid=uid, cascade=step.cascade)
 
 
 def _applied(step: ApplyStep) -> str:

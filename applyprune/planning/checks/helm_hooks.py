@@ -107,11 +107,13 @@ def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks
 
 def is_undecided(manifest: Manifest, decision: HelmHooks) -> bool:
     """Return whether an object that ``find_hooks`` kept cannot be applied: its hook is an error."""
-    return _hook_text(manifest) is not None and decision is not HelmHooks.APPLY
+    return decision is not HelmHooks.APPLY and _hook_text(manifest) is not None
 
 
 def _hook_text(manifest: Manifest) -> str | None:
     """Return the value of the annotation; None if there is none, or the manifest is left out."""
+    if not manifest.packed.mentions(HOOK):
+        return None
     annotations = mapping(mapping(manifest.body.get("metadata")).get("annotations"))
     if HOOK not in annotations or is_disabled(manifest):
         return None

@@ -22,6 +22,7 @@ from applyprune.planning.checks.references import (
     STORAGE_CLASS,
     Reference,
     has_references,
+    may_refer,
     references,
 )
 from applyprune.planning.fields.fieldsv1 import leaves
@@ -118,7 +119,7 @@ def missing_keys(plan: Plan, manager: str) -> Iterator[Problem]:
     fields: dict[tuple[Ref, str], Field] = {}
     for use in _uses(step.desired for step in plan.applies):
         target = use.reference.ref
-        if use.reference.optional or target not in steps:
+        if use.reference.optional or not use.reference.keys or target not in steps:
             continue
         if target not in keys:
             keys[target] = _keys(steps[target], manager)
@@ -136,6 +137,8 @@ def missing_keys(plan: Plan, manager: str) -> Iterator[Problem]:
 def _uses(desired: Iterable[Desired]) -> Iterator[Use]:
     """Yield the references of some objects; the same field of an object only once."""
     for member in desired:
+        if not may_refer(member):
+            continue
         seen: set[tuple[Ref, Field]] = set()
         for reference in references(member.ref, member.body):
             if (place := (reference.ref, reference.field)) not in seen:

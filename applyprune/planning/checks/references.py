@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.json_access import field, mapping, text
-from applyprune.planning.pod_template import Way, pod_template, readings, template_path
+from applyprune.planning.pod_template import POD, Way, pod_template, readings, template_path
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
+    from applyprune.model.plan import Desired
     from applyprune.model.problem import Field
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -165,6 +166,14 @@ def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
     for rule in rules:
         optional = _is_free(rule, body) or (issued and rule.kind == SECRET)
         yield from _by_rule(rule, ref.namespace, body, (), optional=optional)
+
+
+def may_refer(desired: Desired) -> bool:
+    """Return False only if an object has no references; its body is not parsed for that."""
+    kind = desired.ref.group_kind
+    if kind in _RULES or kind == POD:
+        return True
+    return template_path(kind) is not None and desired.packed.mentions("template")
 
 
 def has_references(kind: GroupKind) -> bool:

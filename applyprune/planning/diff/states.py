@@ -52,7 +52,7 @@ def dropped(
     ours = own_apply_entry(after, manager)
     is_untracked = step.live is not None and not step.live.managed_fields
     for entry in after.managed_fields:
-        if entry is ours:
+        if entry == ours:
             continue  # the manifest shows what it has; an empty map does not keep what was in it
         fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
         name = entry.get("manager")

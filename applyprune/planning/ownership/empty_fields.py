@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from applyprune.model.live import LiveObject
+    from applyprune.packed import Packed
 
 
 def filled_by_others(
-    body: Mapping[str, Any],
+    body: Packed,
     live: LiveObject,
     manager: str,
     leaving: Collection[str] = (),
@@ -40,13 +41,13 @@ def filled_by_others(
     others = [
         entry
         for entry in live.managed_fields
-        if entry is not ours and entry.get("manager") not in leaving
+        if entry != ours and entry.get("manager") not in leaving
     ]
     if not others:
         return ()
     own = (ours or {}).get("fieldsV1") or {}
     found: list[tuple[str, str]] = []
-    for path in _empties(body, ()):
+    for path in _empties(body.value, ()):
         owners = [entry for entry in others if has(entry.get("fieldsV1") or {}, path)]
         if not owners or has(own, path, whole=True):  # guard: own-empty-value
             continue

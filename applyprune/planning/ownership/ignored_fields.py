@@ -116,7 +116,7 @@ def yields(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Yi
     if not (paths or second):
         return Yields(release=False, fields=())
     ours = own_apply_entry(live, applyset.manager)
-    others = [entry for entry in live.managed_fields if entry is not ours and entry not in second]
+    others = [entry for entry in live.managed_fields if entry != ours and entry not in second]
 
     def is_left_to_us(leaf: Path) -> bool:
         return any(is_under(leaf, path) for path in paths) and not _is_owned(leaf, others)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from applyprune.packed import Packed, remembered
 from applyprune.planning.applyset import OWNED_BY, PART_OF, set_of, yielded_manager
 from applyprune.planning.fields.fieldsv1 import covers, united
+from applyprune.planning.fields.normalize import digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,7 +119,7 @@ def marked_managers(
     if owned:
         witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
         entry = {**entry, "fieldsV1": united(entry.get("fieldsV1") or {}, witness)}
-    managers = [entry if one is ours else one for one in live.managed_fields]
+    managers = [entry if one == ours else one for one in live.managed_fields]
     return managers if ours is not None else [*managers, entry]
 
 
@@ -198,7 +200,13 @@ def is_applied(live: LiveObject, manager: str) -> bool:
 
 def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
     """Return our manager's Apply entry of the main resource; None if there is none."""
-    for entry in live.managed_fields:
+    managers = live.packed_managers
+    return None if managers is None else _own_entry(managers, manager)
+
+
+@remembered
+def _own_entry(managers: Managers, manager: str) -> Mapping[str, Any] | None:
+    for entry in managers:
         if (
             entry.get("manager") == manager
             and entry.get("operation") == "Apply"
@@ -206,6 +214,30 @@ def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
         ):
             return entry
     return None
+
+
+def own_mark(live: LiveObject, manager: str) -> tuple[str, str] | None:
+    """Return the digest of our Apply entry, and its time; None if there is no such entry."""
+    managers = live.packed_managers
+    return None if managers is None else _own_mark(managers, manager)
+
+
+@remembered
+def _own_mark(managers: Managers, manager: str) -> tuple[str, str] | None:
+    entry = _own_entry(Packed(managers), manager)
+    if entry is None:
+        return None
+    return digest([entry.get("apiVersion"), entry.get("fieldsV1")]), str(entry.get("time", ""))
+
+
+@remembered
+def writers(managers: Managers) -> frozenset[tuple[str, str]]:
+    """Return the managers of the main resource, each with its operation."""
+    return frozenset(
+        (str(one.get("manager", "")), str(one.get("operation", "")))
+        for one in managers
+        if not one.get("subresource")
+    )
 
 
 def times_of(live: LiveObject, manager: str) -> str:

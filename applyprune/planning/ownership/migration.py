@@ -27,6 +27,7 @@ from applyprune.planning.ownership.managed_fields import (
     is_applied,
     label_fields,
     own_apply_entry,
+    writers,
 )
 
 if TYPE_CHECKING:
@@ -57,11 +58,7 @@ def migration_of(
     with ``--adopt=all``, or with its manager in ``--take-over``.
     """
     asked = options.take_over | ({_HELM} if adopts and options.adopt is Adopt.ALL else set())
-    there = {
-        (str(one.get("manager", "")), str(one.get("operation", "")))
-        for one in live.managed_fields
-        if not one.get("subresource")
-    }
+    there = frozenset() if live.packed_managers is None else writers(live.packed_managers)
     whole = {(name, how) for name, how in there if name in asked}
     if adopts:
         whole |= there & _DECLARED
@@ -136,7 +133,7 @@ def migrate_patch(
         api_version = migration.api_version
     others: list[Mapping[str, Any]] = []
     for entry in live.managed_fields:
-        if entry is ours:
+        if entry == ours:
             continue
         if part := moved(entry, migration, body):
             fields = united(fields, part)

@@ -21,13 +21,12 @@ from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, se
 from applyprune.planning.fields.fieldsv1 import extracted
 from applyprune.planning.fields.normalize import (
     canonical_text,
-    digest,
     manifest_digest,
     may_be_secret,
     sent,
 )
 from applyprune.planning.fields.path import left_out
-from applyprune.planning.ownership.managed_fields import is_applied, own_apply_entry
+from applyprune.planning.ownership.managed_fields import is_applied, own_apply_entry, own_mark
 from applyprune.planning.ownership.removed_fields import is_contested
 
 if TYPE_CHECKING:
@@ -147,14 +146,15 @@ _UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
 
 def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyFingerprint | None:
     """Return the fingerprint of a confirmed apply; None if our managedFields entry is missing."""
-    entry = own_apply_entry(live, manager)
-    if entry is None:
+    mark = own_mark(live, manager)
+    if mark is None:
         return None
+    managed_fields, time = mark
     return ApplyFingerprint(
         resource_version=live.resource_version,
         generation=live.generation,
-        managed_fields=digest([entry.get("apiVersion"), entry.get("fieldsV1")]),
-        time=str(entry.get("time", "")),
+        managed_fields=managed_fields,
+        time=time,
         schema=schema,
     )
 
@@ -194,11 +194,12 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
     recorded = entry.fingerprint
     if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
         return False
-    if may_be_secret(desired.body):
+    kind = (desired.ref.group, desired.ref.kind)
+    is_mentioned = kind == SECRET or desired.packed.mentions("stringData")
+    if is_mentioned and may_be_secret(desired.body):
         return True
     if recorded.resource_version == live.resource_version:
         return False
-    kind = (desired.ref.group, desired.ref.kind)
     if kind == STUCK or live.generation is None or live.generation != recorded.generation:
         return True
     return bool(entry.stored) and not values_match(desired, live)
@@ -254,11 +255,7 @@ def _includes(wanted: object, live: object) -> bool:
 
 def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str) -> bool:
     """Return whether our manager's Apply entry is unchanged since the last apply."""
-    now = fingerprint_of(live, manager, recorded.schema)
-    return now is not None and (now.managed_fields, now.time) == (
-        recorded.managed_fields,
-        recorded.time,
-    )
+    return own_mark(live, manager) == (recorded.managed_fields, recorded.time)
 
 
 def is_last_applied(

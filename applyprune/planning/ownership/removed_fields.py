@@ -52,7 +52,6 @@ from applyprune.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from applyprune.model.identity import GroupKind
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
@@ -100,6 +99,8 @@ def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
 
     If ``live`` was not read in full, an item of a list may be any that does not have another name.
     """
+    if not desired.removed:
+        return False
     others = list(_others(live, manager))
     for path in removed_by_null(desired) if others else ():
         if live.body is None:
@@ -134,7 +135,7 @@ def _may_be(one: Step, named: ListItem) -> bool:
 
 def may_remove(desired: Desired) -> bool:
     """Return whether only the values of the live object show what is removed from it."""
-    return bool(desired.removed) or any(_exclusions(desired.ref.group_kind, desired.body))
+    return bool(desired.removed) or any(_exclusions(desired))
 
 
 def removals(
@@ -153,7 +154,7 @@ def removals(
 
     defaults: list[Path] = []
     members: list[Path] = []
-    for default, excluded in _exclusions(desired.ref.group_kind, desired.body):
+    for default, excluded in _exclusions(desired):
         there = value_at(live.body, default) is not MISSING
         if there and is_free(default) and not has(own, default):
             defaults.append(default)
@@ -180,7 +181,7 @@ def _others(live: LiveObject, manager: str) -> Iterator[Mapping[str, Any]]:
     """Yield the fields of each manager that is not the set's."""
     ours, yielded = own_apply_entry(live, manager), yielded_manager(manager)
     for entry in live.managed_fields:
-        if entry is not ours and entry.get("manager") != yielded:
+        if entry != ours and entry.get("manager") != yielded:
             yield entry.get("fieldsV1") or {}
 
 
@@ -224,12 +225,12 @@ def claim_patch(
     managers: list[Mapping[str, Any]] = []
     for one in live.managed_fields:
         left = one.get("fieldsV1") or {}
-        if one is not ours and any(has(left, path, whole=True) for path in paths):
+        if one != ours and any(has(left, path, whole=True) for path in paths):
             for path in paths:
                 left = without_path(left, path)
             if left:
                 managers.append({**one, "fieldsV1": left})
-        elif one is not ours:
+        elif one != ours:
             managers.append(one)
     for path in paths:
         fields = united(fields, field_set(path))
@@ -258,16 +259,18 @@ def after_removal(
     return state
 
 
-def _exclusions(
-    kind: GroupKind, body: Mapping[str, Any]
-) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
     """Yield each field that the server may have set by default, and what in a body excludes it."""
+    kind = desired.ref.group_kind
+    path = template_path(kind)
+    if path is None or not desired.packed.mentions("spec"):
+        return
+    body = desired.body
     if kind.group == "apps" and (name := _STRATEGIES.get(kind.kind)):
         strategy = mapping(field(body, "spec", name))
         if strategy.get("type") not in {None, _ROLLING} and not strategy.get("rollingUpdate"):
             yield ("spec", name, "rollingUpdate"), (("spec", name, "type"),)
-    path = template_path(kind)
-    if not path or kind == POD:
+    if kind == POD:
         return
     volumes = field(body, *path, "spec", "volumes")
     for volume in volumes if isinstance(volumes, list) else ():

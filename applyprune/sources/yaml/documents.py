@@ -17,13 +17,14 @@ from typing import Any
 
 from ruamel.yaml.error import YAMLError
 
+from applyprune.packed import packed
 from applyprune.patterns import pattern
 from applyprune.sources.yaml.allowance import Allowance, TooMuch
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import place_in, refusal_of, without_flow_colons
 from applyprune.sources.yaml.parser import MAX_DEPTH, TOO_DEEP, Document, read_stream, shown
 from applyprune.sources.yaml.scalars import shape, whole_number
-from applyprune.values import dataclass
+from applyprune.values import dataclass, replace
 
 # Each pattern begins with a line end: searching for a fixed text is ten times as fast.
 _SEPARATOR = pattern(r"\n---")
@@ -125,7 +126,7 @@ def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
             except TooMuch as refused:
                 return [*found, refused.at(above + 1, _before(text, place) + 1)]
             # kubectl skips a null, as it skips an empty YAML document.
-            found += [Document(value, above + 1)] if value is not None else []
+            found += [Document(packed(value), above + 1)] if value is not None else []
         above += text.count("\n", place, after)
         end = after
     return found
@@ -150,7 +151,7 @@ def _read_yaml(
     """
     left, found = allowance.memory, list[Document | YAMLFault]()
     try:
-        return [Document(each.value, each.line + above) for each in _read_piece(text, allowance)]
+        return [replace(each, line=each.line + above) for each in _read_piece(text, allowance)]
     except TooMuch as refused:
         return [refused.moved(above, before)]
     except (YAMLFault, YAMLError):
@@ -166,7 +167,7 @@ def _read_yaml(
             if isinstance(refused, TooMuch) or (faults := faults + 1) >= allowance.errors:
                 break
         else:
-            found += [Document(each.value, each.line + above) for each in documents]
+            found += [replace(each, line=each.line + above) for each in documents]
         above += piece.count("\n")
         before = 0
     return found

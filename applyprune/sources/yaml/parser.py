@@ -22,6 +22,7 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
+from applyprune.packed import Packed, packed
 from applyprune.sources.yaml.allowance import Allowance
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import events
@@ -48,6 +49,8 @@ _FEW_ALIASED, _FEW_READ = 100, 1000
 _RATIO_FALLS_FROM, _RATIO_FALLS_TO = 400_000, 4_000_000
 _HIGHEST_RATIO, _LOWEST_RATIO = 0.99, 0.10
 
+_LONG = 2**20
+"""Of a longer text, each document is packed as soon as it is read."""
 _T = TypeVar("_T", bound=Scalar)
 
 
@@ -55,10 +58,15 @@ _T = TypeVar("_T", bound=Scalar)
 class Document:
     """One document that is not empty."""
 
-    value: Any
+    packed: Packed
     """The plain JSON data."""
     line: int
     """The line of the text in which the document begins, from 1."""
+
+    @property
+    def value(self) -> Any:
+        """Return the plain JSON data."""
+        return self.packed.value
 
 
 class _Remembered(dict[str, _T], Generic[_T]):
@@ -115,7 +123,8 @@ def read_stream(
         value = builder.document(first)
         builder.take()
         if value is not None:
-            documents.append(Document(value, first.start_mark.line + 1))
+            data = packed(value) if len(text) > _LONG else Packed(value)
+            documents.append(Document(data, first.start_mark.line + 1))
     return documents, marked
 
 

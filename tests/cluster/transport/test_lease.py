@@ -13,6 +13,7 @@ from applyprune.errors import InventoryLocked
 from applyprune.model.identity import Ref
 from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest, Precondition
 from applyprune.model.resources import CONFIG_MAPS
+from applyprune.packed import packed
 from tests.support.fault_proxy import faults, first
 from tests.support.objects import config_map
 
@@ -48,7 +49,9 @@ BODY = config_map("probe")
 STATE = Precondition(uid="u", resource_version="1")
 WRITES: dict[str, Callable[[KubernetesClient, Ref], object]] = {
     "create": lambda client, ref: client.create(CONFIG_MAPS, ref, BODY, retry=False),
-    "apply": lambda client, ref: client.apply(ApplyRequest(CONFIG_MAPS, ref, BODY, manager="m")),
+    "apply": lambda client, ref: client.apply(
+        ApplyRequest(CONFIG_MAPS, ref, packed(BODY), manager="m")
+    ),
     "replace": lambda client, ref: client.replace(CONFIG_MAPS, ref, BODY),
     "merge_patch": lambda client, ref: client.merge_patch(CONFIG_MAPS, ref, {}),
     "patch": lambda client, ref: client.patch(PatchRequest(CONFIG_MAPS, ref, [])),

@@ -27,7 +27,9 @@ def bundle(recorded: str, *, applied: bool, accepted: str) -> LiveObject:
     }
     status = {"cluster": {"uid": recorded, "namespace": "kube-system"}} if recorded else {}
     body = {"metadata": metadata, "status": status}
-    return LiveObject(Ref(BUNDLES.group, BUNDLES.kind, "shop", "web"), "uid", "1", metadata, body)
+    return LiveObject.of(
+        Ref(BUNDLES.group, BUNDLES.kind, "shop", "web"), "uid", "1", metadata, body
+    )
 
 
 # What is recorded, whether anything was applied, what is accepted, what answers; what it leaves,

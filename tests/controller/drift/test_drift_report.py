@@ -201,7 +201,7 @@ def test_counts_begin_again_with_each_change_of_the_bundle(name: str) -> None:
     generation, request, revision, again = BEGINS[name]
     metadata = {"generation": generation, "annotations": {"applyprune.dev/reconcile-now": request}}
     ref = desired(body(name="web")).ref
-    found = counts_before(LiveObject(ref, "u", "1", metadata, {"status": STATUS}), revision)
+    found = counts_before(LiveObject.of(ref, "u", "1", metadata, {"status": STATUS}), revision)
     assert len(found) == (0 if again else 1)
 
 
@@ -244,7 +244,7 @@ def test_rewritten_objects_are_tried_again_for_a_reason(name: str) -> None:
     expected, spec, status = TRIES[name]
     metadata = {"generation": 1, "annotations": {"applyprune.dev/reconcile-now": "2"}}
     body_ = {"status": {**STATUS, "rewritten": [{"object": "configmap/a"}], **status}}
-    one = LiveObject(desired(body(name="web")).ref, "u", "1", metadata, body_)
+    one = LiveObject.of(desired(body(name="web")).ref, "u", "1", metadata, body_)
     parsed = SPEC.validate_python({"source": INLINE, **spec})
     assert tries_rewritten(one, Bundle("home", "web", parsed, 1.0), "sha256:a") is expected
 

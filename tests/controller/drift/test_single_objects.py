@@ -23,6 +23,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.model.problem import ProblemKind
+from applyprune.packed import packed
 from tests.support.planning import desired, live, recorded
 
 REF = Ref("applyprune.dev", "Bundle", "shop", "web")
@@ -52,7 +53,7 @@ def may(
     **spec: Any,
 ) -> bool:
     """Return whether the drift of an object of a Bundle may be set back alone."""
-    found = LiveObject(REF, "u", "1", metadata, {"metadata": metadata, "status": status})
+    found = LiveObject.of(REF, "u", "1", metadata, {"metadata": metadata, "status": status})
     parsed = SPEC.validate_python({"source": {"inline": ""}, **spec})
     return may_correct_alone(found, Bundle("shop", "web", parsed, 1.0, 2), past or Past(), revision)
 
@@ -146,7 +147,7 @@ def test_drift_that_a_passing_failure_leaves_is_tried_again_soon(what: str) -> N
 
 def test_size_of_the_set_is_the_known_one() -> None:
     """A run of one object does not make it a set of one."""
-    found = LiveObject(REF, "u", "1", METADATA, {"status": STATUS})
+    found = LiveObject.of(REF, "u", "1", METADATA, {"status": STATUS})
     part = result_of_part(found, secret=True)
     assert (part.total, part.secret) == (7, True)
-    assert result_of_part(replace(found, body={}), secret=False).total == 0
+    assert result_of_part(replace(found, packed_body=packed({})), secret=False).total == 0

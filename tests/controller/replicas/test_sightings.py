@@ -21,6 +21,7 @@ from applyprune.controller.replicas.sightings import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
+from applyprune.packed import packed
 
 DURATION = 15.0
 SCOPE = "applyprune.dev/watch-namespaces"
@@ -29,7 +30,7 @@ SCOPE = "applyprune.dev/watch-namespaces"
 def lease(name: str, version: str = "1", uid: str = "u", **metadata: Any) -> LiveObject:
     """Return a Lease as a look shows it."""
     ref = Ref("coordination.k8s.io", "Lease", "applyprune-system", name)
-    return LiveObject(ref, uid, version, {"name": name, **metadata})
+    return LiveObject.of(ref, uid, version, {"name": name, **metadata})
 
 
 def names(replicas: frozenset[Replica]) -> list[str]:
@@ -122,7 +123,7 @@ def test_times_of_a_lease_count_for_nothing(first: str, second: str) -> None:
     """However the clocks of its replica jump: it lives as long as its Lease changes."""
 
     def told(case: str, version: str) -> LiveObject:
-        return replace(lease("a", version), body={"spec": SAID[case]})
+        return replace(lease("a", version), packed_body=packed({"spec": SAID[case]}))
 
     known = seen({}, [told(first, "1")], 0.0)
     known = seen(known, [told(second, "2")], 10.0)
@@ -155,7 +156,7 @@ def test_silent_leases_are_deleted_later_as_they_were_seen() -> None:
     known = seen(known, [old, new, lease("leaving", deletionTimestamp="now")], 30.0)
     assert silent(known, 59.0, 60.0) == []
     assert [one.ref.name for one in silent(known, 95.0, 60.0)] == ["old", "new"]
-    assert silent(known, 60.0, 60.0) == [replace(old, metadata={})]
+    assert silent(known, 60.0, 60.0) == [replace(old, packed_metadata=packed({}))]
 
 
 def test_next_end_is_that_of_a_live_replica() -> None:

@@ -17,6 +17,7 @@ from applyprune.controller.runtime.object_hints import (
     ObjectHints,
 )
 from applyprune.controller.task import AppliedObjects
+from applyprune.packed import packed
 from applyprune.planning.applyset import PART_OF
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, live, managed
 
@@ -99,7 +100,9 @@ def test_strangers_and_other_accounts_are_no_hint() -> None:
 def test_object_that_another_set_has_taken_is_a_hint_for_who_lists_it() -> None:
     """Only if its account has seen it; until it lists it no more."""
     found = hints()
-    taken = replace(changed(), metadata={**changed().metadata, "labels": {PART_OF: "other"}})
+    taken = replace(
+        changed(), packed_metadata=packed({**changed().metadata, "labels": {PART_OF: "other"}})
+    )
     assert found.take_note(taken, gone=False, users=frozenset()) == []
     (look,) = found.take_note(taken, gone=False, users=USERS)
     assert (look.key, look.is_whole) == (KEY, False)

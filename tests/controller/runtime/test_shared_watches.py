@@ -37,7 +37,7 @@ class Told:
 
 def found(version: str = "1", name: str = "a") -> LiveObject:
     """Return an object."""
-    return LiveObject(Ref("", "ConfigMap", "shop", name), "1", version, {})
+    return LiveObject.of(Ref("", "ConfigMap", "shop", name), "1", version, {})
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.options import Mode, Options
 from applyprune.model.request import CREATE_ONLY, ApplyRequest
 from applyprune.model.resources import CONFIG_MAPS
+from applyprune.packed import packed
 from tests.support.fault_proxy import faults
 from tests.support.live import config_maps
 from tests.support.moved_clock import MovedClock
@@ -46,7 +47,7 @@ class Holding:
         ref = Ref("", "ConfigMap", self.namespace, "late")
         body = config_map("late")
         self.client.under_lease(self.lock).apply(
-            ApplyRequest(CONFIG_MAPS, ref, body, manager="test", precondition=CREATE_ONLY)
+            ApplyRequest(CONFIG_MAPS, ref, packed(body), manager="test", precondition=CREATE_ONLY)
         )
 
 

@@ -153,7 +153,9 @@ def test_job_that_failed_and_was_removed_at_once_fails() -> None:
         "metadata": {"name": "once", "uid": "u", "labels": {PART_OF: target.id}},
         "status": {"conditions": [{"type": "Failed", "status": "True", "message": "too often"}]},
     }
-    live = LiveObject(ref=ref, uid="u", resource_version="2", metadata=body["metadata"], body=body)
+    live = LiveObject.of(
+        ref=ref, uid="u", resource_version="2", metadata=body["metadata"], body=body
+    )
     source = WatchScope(resource, "n", f"{PART_OF}={target.id}")
     cluster: Any = None
     waiter = ReadinessWaiter(cluster, Cancellation(), target, 60.0)

@@ -23,7 +23,7 @@ UNREAD = Unknown(as_problem(Forbidden("no", code=403)))
 
 
 def _live(uid: str, *finalizers: str) -> LiveObject:
-    return LiveObject(REF, uid, "1", {"finalizers": list(finalizers)})
+    return LiveObject.of(REF, uid, "1", {"finalizers": list(finalizers)})
 
 
 def _wait(*refs: Ref, timeout: float = 30.0) -> DeletionWait:

@@ -14,8 +14,16 @@ import pytest
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode, Propagation
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
+from applyprune.packed import packed
 from applyprune.planning.applyset import applyset_identity
-from applyprune.planning.approval.digests import deletions_digest, is_digest, plan_digest
+from applyprune.planning.approval.digests import (
+    deletions_digest,
+    digest_of,
+    is_digest,
+    plan_digest,
+)
+from applyprune.planning.approval.planned_objects import names, planned_objects
+from applyprune.planning.approval.shaping_options import shaping_options
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
@@ -174,6 +182,33 @@ def test_other_set_has_another_digest() -> None:
     assert len({plan_digest(PLAN, one, options_of()) for one in sets}) == 3
 
 
+@pytest.mark.parametrize("plan", [PLAN, Plan((), ())], ids=["some", "none"])
+def test_digest_is_that_of_one_text(plan: Plan) -> None:
+    """It is computed object by object: the text of 100,000 objects is large."""
+    options = options_of(source="é")
+    objects = [
+        [
+            *names(one.ref),
+            str(one.fate),
+            one.manifest,
+            one.uid,
+            "" if one.fate is Fate.LEAVE else one.state,
+            [],
+        ]
+        for one in planned_objects(plan)
+    ]
+    whole = {
+        "set": [TARGET.name, TARGET.namespace],
+        "inventory": plan.inventory,
+        "source": "é",
+        "mode": str(options.mode),
+        "options": shaping_options(options),
+        "objects": objects,
+        "recovered": [],
+    }
+    assert plan_digest(plan, TARGET, options) == digest_of(whole)
+
+
 def test_no_deletion_has_no_digest() -> None:
     """There is nothing to approve."""
     assert _deletions(Plan(PLAN.applies, (_removed("z", Fate.ORPHAN),))) == ""
@@ -190,5 +225,5 @@ def test_live_object_is_only_digested_by_its_state() -> None:
     """Its body, which an account may not be able to read in full, does not count."""
     step = PLAN.applies[1]
     assert isinstance(step.live, LiveObject)
-    full = replace(step, live=replace(step.live, body={"data": {"k": "x"}}))
+    full = replace(step, live=replace(step.live, packed_body=packed({"data": {"k": "x"}})))
     assert _digest(_with(full)) == _digest()

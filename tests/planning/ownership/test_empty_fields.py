@@ -8,6 +8,7 @@ import pytest
 
 from applyprune.cli.options.apply import DEFAULT_RULES
 from applyprune.model.identity import Ref
+from applyprune.packed import packed
 from applyprune.planning.ownership.dead_versions import dead_versions, version_patch
 from applyprune.planning.ownership.default_rules import DefaultRule, without_defaults
 from applyprune.planning.ownership.empty_fields import filled_by_others
@@ -48,12 +49,16 @@ def test_empty_value_is_left_to_whoever_has_filled_it(
     state = live(ROLE, entries=entries)
     empties: tuple[Any, ...] = ({}, [], None)
     for empty in empties:
-        found = filled_by_others({"rules": empty}, state, TARGET.manager, {"leaving"}, owned={})
+        found = filled_by_others(
+            packed({"rules": empty}), state, TARGET.manager, {"leaving"}, owned={}
+        )
         assert [pointer for pointer, _ in found] == (["/rules"] if left else [])
         # What the set's last apply owned is drift, or a conflict.
         for owned in (WHOLE, KEYS):
-            assert not filled_by_others({"rules": empty}, state, TARGET.manager, owned=owned)
-    assert filled_by_others({"rules": [1]}, state, TARGET.manager, owned={}) == ()
+            assert not filled_by_others(
+                packed({"rules": empty}), state, TARGET.manager, owned=owned
+            )
+    assert filled_by_others(packed({"rules": [1]}), state, TARGET.manager, owned={}) == ()
 
 
 def test_empty_value_in_an_item_of_a_list_is_found_by_its_name() -> None:
@@ -61,7 +66,7 @@ def test_empty_value_in_an_item_of_a_list_is_found_by_its_name() -> None:
     fields: dict[str, Any] = {"f:spec": {"f:containers": {ITEM: {"f:resources": {"f:limits": {}}}}}}
     state = live(ROLE, entries=[_entry("vpa-updater", fields)])
     spec = {"containers": [{"name": "c", "resources": {}}, {"name": "d", "resources": {}}]}
-    found = filled_by_others({"spec": spec}, state, TARGET.manager, owned={})
+    found = filled_by_others(packed({"spec": spec}), state, TARGET.manager, owned={})
     assert found == (('/spec/containers[name="c"]/resources', "vpa-updater"),)
 
 

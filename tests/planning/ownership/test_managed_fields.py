@@ -44,7 +44,7 @@ LABEL_ONLY: Metadata = {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}
 
 def patched(before: LiveObject, operations: Operations) -> Metadata:
     """Return the metadata as it is after a patch; the server leaves out what is empty."""
-    body = {"metadata": {key: value for key, value in before.metadata.items() if value}}
+    body = {"metadata": {key: value for key, value in before.whole_metadata.items() if value}}
     return dict(jsonpatch.apply_patch(body, list(operations))["metadata"])
 
 
@@ -65,7 +65,7 @@ def _handed_over(before: LiveObject) -> LiveObject:
 def _read(metadata: Metadata) -> LiveObject:
     """Return what is read of an object after its first patch."""
     changed = {**metadata, "resourceVersion": "6"}
-    return LiveObject(REF, "u1", "6", changed)
+    return LiveObject.of(REF, "u1", "6", changed)
 
 
 PATCHES: dict[str, Callable[[LiveObject], Operations]] = {
@@ -131,7 +131,9 @@ def test_patch_of_a_changed_object_does_nothing(patch: str, changed: str) -> Non
     """It fails as a whole, before its first change."""
     one = LIVES["ours"]
     read = _handed_over(one) if patch == "settle" else one
-    now = LiveObject(REF, read.uid, read.resource_version, {**read.metadata, changed: "another"})
+    now = LiveObject.of(
+        REF, read.uid, read.resource_version, {**read.whole_metadata, changed: "another"}
+    )
     with pytest.raises(jsonpatch.JsonPatchTestFailed):
         patched(now, GUARDED[patch](one))
 
@@ -157,7 +159,7 @@ def test_patch_touches_only_labels_and_managed_fields(patch: str, name: str) -> 
         left = {key: value for key, value in metadata.items() if key not in marks and value}
         return {**left, "annotations": kept}
 
-    assert rest(after) == rest(before.metadata)
+    assert rest(after) == rest(before.whole_metadata)
 
 
 @each_patch
@@ -172,7 +174,7 @@ def test_foreign_labels_and_managers_are_unchanged(patch: str, name: str) -> Non
         ]
 
     before = _handed_over(LIVES[name]) if patch == "settle" else LIVES[name]
-    assert others(patched(before, PATCHES[patch](LIVES[name]))) == others(before.metadata)
+    assert others(patched(before, PATCHES[patch](LIVES[name]))) == others(before.whole_metadata)
 
 
 # The managers before and after; None: the list is not there, before as after.
@@ -287,7 +289,7 @@ def test_transfer_there_and_back_restores_the_object() -> None:
     back = patched(
         there, hand_over_patch(there, old=SHOP.manager, new=OURS, label=TARGET.id, owned=False)
     )
-    assert back == {**one.metadata, "resourceVersion": "6"}
+    assert back == {**one.whole_metadata, "resourceVersion": "6"}
 
 
 APPLY = {

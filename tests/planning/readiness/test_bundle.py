@@ -41,7 +41,7 @@ def read(body: dict[str, Any], **metadata: Any) -> BundleStatus:
     """Return the state of a Bundle with this body."""
     ref = Ref("applyprune.dev", "Bundle", "shop", "web")
     facts = {"name": "web", "generation": 2, **metadata}
-    return bundle_status(LiveObject(ref, "u", "1", facts, {"metadata": facts, **body}), NOW)
+    return bundle_status(LiveObject.of(ref, "u", "1", facts, {"metadata": facts, **body}), NOW)
 
 
 def test_source_is_named_and_never_shown() -> None:

@@ -37,7 +37,7 @@ def _definition(body: dict[str, Any], *, established: str = "True") -> LiveObjec
     status = {"conditions": [{"type": "Established", "status": established}]}
     name = body["metadata"]["name"]
     ref = Ref(CRD.group, CRD.kind, "", name)
-    return LiveObject(ref, "u", "1", body["metadata"], {**body, "status": status})
+    return LiveObject.of(ref, "u", "1", body["metadata"], {**body, "status": status})
 
 
 def _service(
@@ -48,7 +48,7 @@ def _service(
         spec["service"] = {"namespace": "default", "name": "backend"}
     status = {"conditions": [{"type": "Available", "status": available}]}
     ref = Ref(API_SERVICES.group, API_SERVICES.kind, "", f"{version}.{group}")
-    return LiveObject(ref, "u", "1", {}, {"spec": spec, "status": status})
+    return LiveObject.of(ref, "u", "1", {}, {"spec": spec, "status": status})
 
 
 def _served(*resources: Resource, stale: Collection[str] = (), more: Any = ()) -> ResourceMap:

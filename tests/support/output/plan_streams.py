@@ -143,7 +143,7 @@ def _hooks(*names: str) -> Iterator[Event]:
     for line, name in enumerate(names, 1):
         one = wanted(name, "Job", line, metadata={"annotations": {"helm.sh/hook": "pre-install"}})
         gvk = GVK("batch", "v1", "Job")
-        manifests.append(Manifest(gvk, "home", name, one.body, one.origin))
+        manifests.append(Manifest(gvk, "home", name, one.packed, one.origin))
     found = find_hooks(manifests, HelmHooks.REFUSE)
     error = hooks_refusal(found.hooks, HelmHooks.REFUSE)
     assert error is not None
