@@ -58,7 +58,7 @@ def test_data_is_not_shown() -> None:
     "value", ["half a character: \ud800", object(), float("nan"), float("inf"), [None, -1e999]]
 )
 def test_data_that_no_text_says_exactly_stays_as_it_is(value: object) -> None:
-    """It is the very value that was given: who sends it learns that it is no JSON."""
+    """It is the very value that was given: who sends it learns that it is not JSON."""
     body = {"data": value}
     assert packed(body).value is body
 
