@@ -6,6 +6,8 @@ import pickle
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
@@ -29,6 +31,19 @@ def test_text_is_kept_and_the_data_is_read() -> None:
     assert type(one.kept) is bytes
     assert one.value == BODY
     assert repr(one.value) == repr(BODY)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON)
+def test_data_is_what_was_packed(value: object) -> None:
+    """To the bit, with NaN, half characters and numbers of any size."""
+    assert repr(packed(value).value) == repr(value)
 
 
 @pytest.mark.parametrize("value", [None, "null", 5, [], {}, [None]])
