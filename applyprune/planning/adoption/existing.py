@@ -152,6 +152,8 @@ def _without_filled(
     filled = filled_by_others(
         desired.packed, live, applyset.manager, leaving, owned=last_owned(entry)
     )
+    if not filled:
+        return desired
     return replace(
         desired,
         ignored=(*desired.ignored, *(pointer for pointer, _ in filled)),

@@ -123,9 +123,10 @@ def unread_marks(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     """
     found: dict[str, list[tuple[Manifest, FoundMark]]] = {}
     for manifest in manifests:
-        if is_disabled(manifest):
+        marks = list(found_marks(mapping(manifest.body.get("metadata")), *_NAMED))
+        if not marks or is_disabled(manifest):
             continue
-        for one in found_marks(mapping(manifest.body.get("metadata")), *_NAMED):
+        for one in marks:
             found.setdefault(one.text, []).append((manifest, one))
     for text, marked in found.items():
         manifest, first = marked[0]

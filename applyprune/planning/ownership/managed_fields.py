@@ -57,8 +57,19 @@ def leave_patch(live: LiveObject, manager: str) -> Operations:
 
 def set_manager(live: LiveObject) -> str:
     """Return the field manager of the set whose label ``live`` has; empty if there is none."""
-    managers = (str(entry.get("manager", "")) for entry in live.managed_fields)
-    return next((name for name in managers if set_of(name) == live.labels.get(PART_OF)), "")
+    managers = live.packed_managers
+    return "" if managers is None else _set_managers(managers).get(live.labels.get(PART_OF, ""), "")
+
+
+@remembered
+def _set_managers(managers: Managers) -> Mapping[str, str]:
+    """Return the first field manager of each set, by the ID of the set."""
+    found: dict[str, str] = {}
+    for entry in managers:
+        name = str(entry.get("manager", ""))
+        if of := set_of(name):
+            found.setdefault(of, name)
+    return found
 
 
 def release_patch(live: LiveObject) -> Operations:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.plan import OnConflict
@@ -53,7 +54,13 @@ def _others(
 
 def last_owned(entry: InventoryEntry) -> Mapping[str, Any]:
     """Return the fields that the set's last confirmed apply owned."""
-    fields: Mapping[str, Any] = json.loads(entry.owned_fields or "{}")
+    return _fields(entry.owned_fields or "{}")
+
+
+# Most objects of a kind own the same fields.
+@lru_cache(64)
+def _fields(text: str) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = json.loads(text)
     return fields
 
 
