@@ -9,19 +9,18 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Any, TypeVar, TypeVarTuple
 
-from msgspec import EncodeError, json
+from msgspec import EncodeError
 
+from applyprune.fast_json import decode, encode
 from applyprune.values import dataclass, field, replace
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 
 _LARGE = 64 * 1024
-_encode = json.Encoder().encode
-_decode = json.Decoder().decode
 # As many as the threads of a run read at the same time.
-_read = lru_cache(64)(_decode)
-_read_large = lru_cache(4)(_decode)
+_read = lru_cache(64)(decode)
+_read_large = lru_cache(4)(decode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +54,11 @@ class Packed:
 def packed(value: Any) -> Packed:
     """Pack JSON data; what no JSON text says exactly stays as it is, as half a surrogate pair."""
     try:
-        text = _encode(value)
+        text = encode(value)
     except (EncodeError, TypeError, ValueError, RecursionError):
         return Packed(value)
     # NaN and the infinite numbers become null.
-    is_exact = b"null" not in text or _decode(text) == value
+    is_exact = b"null" not in text or decode(text) == value
     return Packed(text) if is_exact else Packed(value)
 
 
@@ -81,7 +80,7 @@ def remembered(call: Callable[[Any, *Ts], R]) -> Callable[[Packed, *Ts], R]:
 
     @lru_cache(256)
     def of_text(text: bytes, *more: *Ts) -> R:
-        return call(_decode(text), *more)
+        return call(decode(text), *more)
 
     @wraps(call)
     def of_packed(one: Packed, /, *more: *Ts) -> R:

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
+from applyprune.fast_json import decode
+
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not JSON")
 
 
 # Made once: one costs as much as parsing a small body.
-_FAST_DECODER = msgspec.json.Decoder()
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -22,7 +23,7 @@ _ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
 def json_value(raw: bytes) -> Any:
     """Parse bytes as JSON; raise ValueError or RecursionError."""
     try:
-        return _FAST_DECODER.decode(raw)
+        return decode(raw)
     except (msgspec.DecodeError, ValueError):
         # It is stricter: a half of a surrogate pair and a number beyond all floats are invalid.
         return _DECODER.decode(raw.decode("utf-8"))
@@ -45,10 +46,10 @@ def json_list(raw: bytes) -> dict[str, Any] | None:
     try:
         parts = _PARTS.decode(raw)
         items = parts.pop("items", None)
-        body = {key: _FAST_DECODER.decode(part) for key, part in parts.items()}
+        body = {key: decode(bytes(part)) for key, part in parts.items()}
         if items is not None:
             is_list = bytes(memoryview(items)[:1]) == b"["
-            body["items"] = (_ITEMS if is_list else _FAST_DECODER).decode(items)
+            body["items"] = _ITEMS.decode(items) if is_list else decode(bytes(items))
     except (msgspec.DecodeError, ValueError, RecursionError):
         return json_object(raw)
     return body

@@ -285,7 +285,7 @@ def test_approval_that_races_a_new_revision_is_of_the_old_one(
 ) -> None:
     """Both are written at once: what is done was approved, and never what is newer.
 
-    Each revision drops one object, and adds one.
+    Each revision drops one object, and adds one. Every fourth comes when the approved is done.
     """
     names = [f"a{number:03}" for number in range(races + 4)]
     api = Api(site)
@@ -316,9 +316,15 @@ def test_approval_that_races_a_new_revision_is_of_the_old_one(
             assert of_plan["remove-from-inventory"] <= approved | doomed
             doomed |= of_plan["prune"]
             approved |= of_plan["create"]
-            revision = threads.submit(revise, number % 4 / 4, number + 1)
-            approve(tenant, plan["digest"])
-            revision.result()
+            if number % 4 == 3:
+                # However busy the machine is, some approvals come in time.
+                approve(tenant, plan["digest"])
+                tenant.ready("web")
+                revise(0, number + 1)
+            else:
+                revision = threads.submit(revise, number % 4 / 4, number + 1)
+                approve(tenant, plan["digest"])
+                revision.result()
             later = pending(tenant, but=plan["digest"])
             found = api.get(tenant.path("configmaps", ""))["items"]
             there = {one["metadata"]["name"] for one in found} & set(names)

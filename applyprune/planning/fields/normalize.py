@@ -11,8 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from applyprune.fast_json import encode_sorted
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
 from applyprune.planning.fields.path import from_pointer, left_out
@@ -101,14 +100,13 @@ SECRET_PARTS = ("data", "stringData")
 """The fields of a Secret that contain its values."""
 
 
-_FAST_ENCODER = msgspec.json.Encoder(order="sorted")
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def canonical(value: object) -> bytes:
     """Return the JSON text of a value with sorted keys and no spaces."""
     try:
-        return _FAST_ENCODER.encode(value)
+        return encode_sorted(value)
     except UnicodeEncodeError:
         # A half of a surrogate pair.
         return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
