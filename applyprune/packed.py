@@ -12,7 +12,7 @@ from typing import Any, TypeVar, TypeVarTuple
 from msgspec import EncodeError
 
 from applyprune.fast_json import decode, encode
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -62,14 +62,12 @@ def packed(value: Any) -> Packed:
     return Packed(text) if is_exact else Packed(value)
 
 
-@lru_cache(1024)
-def _first(text: bytes) -> bytes:
-    return text
+_first = lru_cache(1024)(Packed)
 
 
 def shared(one: Packed) -> Packed:
     """Return the same data; its text exists once, however many have it."""
-    return replace(one, kept=_first(one.kept)) if type(one.kept) is bytes else one
+    return _first(one.kept) if type(one.kept) is bytes else one
 
 
 def remembered(call: Callable[[Any, *Ts], R]) -> Callable[[Packed, *Ts], R]:

@@ -90,8 +90,8 @@ def _pages(
         if "items" not in response.body or not isinstance(items, list | None):
             raise invalid_response(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
         metadata = response.body.get("metadata") or {}
-        lives = _selected(resource, items or (), wanted)
-        yield list(lives), str(metadata.get("resourceVersion") or "")
+        lives = list(_selected(resource, items or (), wanted))
+        yield lives, str(metadata.get("resourceVersion") or "")
         token = str(metadata.get("continue") or "")
         if not token:
             return
@@ -107,8 +107,8 @@ def _selected(
         except (ValueError, RecursionError):
             what = f"the list of {resource.full_plural}"
             raise invalid_response(what, "an item is not JSON") from None
-        labels = field(item, "metadata", "labels") if isinstance(item, dict) else None
-        if not matches(mapping(labels), wanted.selector):
+        labels = mapping(field(item, "metadata", "labels"))
+        if not matches(labels, wanted.selector):
             continue
         live = live_object(resource, item, full=wanted.full)
         if live is not None and wanted.name in {"", live.ref.name}:

@@ -34,8 +34,8 @@ class LiveObject:
     """The name in its metadata."""
     packed_metadata: Packed = field(hash=False, repr=False)
     """Its metadata without ``managedFields``."""
-    packed_managers: Packed | None = field(hash=False, repr=False)
-    """``managedFields``, which many objects of a kind have in common; None if it has none."""
+    packed_managers: Packed = field(hash=False, repr=False)
+    """``managedFields``, which many objects of a kind have in common; a list, perhaps empty."""
     packed_body: Packed | None = field(hash=False, repr=False)
     """The whole object; None if only its metadata was read."""
 
@@ -49,7 +49,7 @@ class LiveObject:
         body: Mapping[str, Any] | None = None,
     ) -> Self:
         """Return an object by its metadata, as a response has it, and by the whole if it has it."""
-        managers, generation = metadata.get(_MANAGERS), metadata.get("generation")
+        generation = metadata.get("generation")
         return cls(
             ref,
             uid,
@@ -58,7 +58,7 @@ class LiveObject:
             bool(metadata.get("deletionTimestamp")),
             str(metadata.get("name", ref.name)),
             packed({key: value for key, value in metadata.items() if key != _MANAGERS}),
-            shared(packed(managers)) if managers else None,
+            shared(packed(metadata.get(_MANAGERS) or [])),
             None if body is None else packed(body),
         )
 
@@ -106,7 +106,7 @@ class LiveObject:
     @property
     def managed_fields(self) -> tuple[Mapping[str, Any], ...]:
         """Return the managedFields entries in the server's order."""
-        return () if self.packed_managers is None else tuple(self.packed_managers.value)
+        return tuple(self.packed_managers.value)
 
 
 class WatchEventType(StrEnum):

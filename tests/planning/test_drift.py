@@ -125,7 +125,9 @@ def test_drift_is_detected() -> None:
     begun = replace(entry, digest="")
     assert drifted_from_record(begun, applied, MANAGER) is False
     assert drifted_from_record(begun, again, MANAGER) is None
-    bare = replace(applied, resource_version="3", packed_metadata=packed({}), packed_managers=None)
+    bare = replace(
+        applied, resource_version="3", packed_metadata=packed({}), packed_managers=packed([])
+    )
     assert drifted_from_record(entry, bare, MANAGER) is True
     assert drifted_from_record(entry, replace(applied, uid="other"), MANAGER) is True
     assert drifted_from_record(replace(entry, fingerprint=None), applied, MANAGER) is None

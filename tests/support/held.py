@@ -9,6 +9,6 @@ from applyprune.packed import Packed
 
 def held(value: object) -> list[type]:
     """Return the types of what a value holds itself, and in its packed fields."""
-    found = [one for one in gc.get_referents(value) if not isinstance(one, type)]
+    found = gc.get_referents(value)
     inside = [two for one in found if isinstance(one, Packed) for two in gc.get_referents(one)]
     return [type(one) for one in (*found, *inside) if not isinstance(one, type)]

@@ -147,7 +147,7 @@ def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def parsed(raw: bytes, response: BaseHTTPResponse, *, lists: bool = False) -> dict[str, Any] | None:
+def parsed(raw: bytes, response: BaseHTTPResponse, *, lists: bool) -> dict[str, Any] | None:
     """Return the body as a JSON object; None when it is not one or is encoded."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return None

@@ -292,7 +292,7 @@ class Transport:
     def _whole(self, request: Request, identity: Identity, current: Try) -> Response | RawResponse:
         """Return the validated response, or the raw one if it is not a valid success."""
         response = self._response(self._server_pool(identity), request, identity, current)
-        answer = self._raw_response(response, request.most, lists=request.lists)
+        answer = self._raw_response(response, request)
         self._state.date = response.headers.get("Date", "")
         if request.warned is not None and (headers := response.headers.getlist("Warning")):
             request.warned(warning_texts(map(self._client.masked, headers)))
@@ -306,7 +306,7 @@ class Transport:
             unless_kept.callback(server.pool.close)
             response = self._response(server, request, identity, current)
             if not is_stream(response, is_text=request.is_text):
-                return self._raw_response(response, request.most)
+                return self._raw_response(response, request)
             unless_kept.pop_all()
         return Stream(request, response, server.pool, self._client, current.stop)
 
@@ -327,11 +327,9 @@ class Transport:
             decode_content=False,
         )
 
-    def _raw_response(
-        self, response: BaseHTTPResponse, most: int, *, lists: bool = False
-    ) -> RawResponse:
+    def _raw_response(self, response: BaseHTTPResponse, request: Request) -> RawResponse:
         try:
-            raw = read_body(response, self._client, most)
+            raw = read_body(response, self._client, request.most)
         except BaseException:
             response.close()
             raise
@@ -341,7 +339,8 @@ class Transport:
         if self._client.hidden and response.status >= _FIRST_FAILURE:  # guard: quoted-token
             raw = self._client.masked(raw.decode("utf-8", "replace")).encode()
             headers = HTTPHeaderDict({k: self._client.masked(v) for k, v in headers.items()})
-        return RawResponse(response.status, headers, raw, parsed(raw, response, lists=lists))
+        body = parsed(raw, response, lists=request.lists)
+        return RawResponse(response.status, headers, raw, body)
 
     def _server_pool(self, identity: Identity) -> ServerPool:
         """Return the pool for the identity's certificate; a new pool when that has changed."""

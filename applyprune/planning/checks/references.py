@@ -171,9 +171,9 @@ def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
 def may_refer(desired: Desired) -> bool:
     """Return False only if an object has no references; its body is not parsed for that."""
     kind = desired.ref.group_kind
-    if kind in _RULES or kind == POD:
-        return True
-    return template_path(kind) is not None and desired.packed.mentions("template")
+    return has_references(kind) and (
+        kind in _RULES or kind == POD or desired.packed.mentions("template")
+    )
 
 
 def has_references(kind: GroupKind) -> bool:

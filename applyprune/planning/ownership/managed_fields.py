@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.packed import Packed, remembered
+from applyprune.packed import remembered
 from applyprune.planning.applyset import OWNED_BY, PART_OF, set_of, yielded_manager
 from applyprune.planning.fields.fieldsv1 import covers, united
 from applyprune.planning.fields.normalize import digest
@@ -57,8 +57,7 @@ def leave_patch(live: LiveObject, manager: str) -> Operations:
 
 def set_manager(live: LiveObject) -> str:
     """Return the field manager of the set whose label ``live`` has; empty if there is none."""
-    managers = live.packed_managers
-    return "" if managers is None else _set_managers(managers).get(live.labels.get(PART_OF, ""), "")
+    return _set_managers(live.packed_managers).get(live.labels.get(PART_OF, ""), "")
 
 
 @remembered
@@ -211,12 +210,10 @@ def is_applied(live: LiveObject, manager: str) -> bool:
 
 def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
     """Return our manager's Apply entry of the main resource; None if there is none."""
-    managers = live.packed_managers
-    return None if managers is None else _own_entry(managers, manager)
+    return _own_entry(live.packed_managers, manager)
 
 
-@remembered
-def _own_entry(managers: Managers, manager: str) -> Mapping[str, Any] | None:
+def _own_entry_in(managers: Managers, manager: str) -> Mapping[str, Any] | None:
     for entry in managers:
         if (
             entry.get("manager") == manager
@@ -227,15 +224,17 @@ def _own_entry(managers: Managers, manager: str) -> Mapping[str, Any] | None:
     return None
 
 
+_own_entry = remembered(_own_entry_in)
+
+
 def own_mark(live: LiveObject, manager: str) -> tuple[str, str] | None:
     """Return the digest of our Apply entry, and its time; None if there is no such entry."""
-    managers = live.packed_managers
-    return None if managers is None else _own_mark(managers, manager)
+    return _own_mark(live.packed_managers, manager)
 
 
 @remembered
 def _own_mark(managers: Managers, manager: str) -> tuple[str, str] | None:
-    entry = _own_entry(Packed(managers), manager)
+    entry = _own_entry_in(managers, manager)
     if entry is None:
         return None
     return digest([entry.get("apiVersion"), entry.get("fieldsV1")]), str(entry.get("time", ""))

@@ -58,7 +58,7 @@ def migration_of(
     with ``--adopt=all``, or with its manager in ``--take-over``.
     """
     asked = options.take_over | ({_HELM} if adopts and options.adopt is Adopt.ALL else set())
-    there = frozenset() if live.packed_managers is None else writers(live.packed_managers)
+    there = writers(live.packed_managers)
     whole = {(name, how) for name, how in there if name in asked}
     if adopts:
         whole |= there & _DECLARED

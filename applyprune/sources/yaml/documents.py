@@ -17,12 +17,18 @@ from typing import Any
 
 from ruamel.yaml.error import YAMLError
 
-from applyprune.packed import packed
 from applyprune.patterns import pattern
 from applyprune.sources.yaml.allowance import Allowance, TooMuch
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import place_in, refusal_of, without_flow_colons
-from applyprune.sources.yaml.parser import MAX_DEPTH, TOO_DEEP, Document, read_stream, shown
+from applyprune.sources.yaml.parser import (
+    MAX_DEPTH,
+    TOO_DEEP,
+    Document,
+    document_of,
+    read_stream,
+    shown,
+)
 from applyprune.sources.yaml.scalars import shape, whole_number
 from applyprune.values import dataclass, replace
 
@@ -126,7 +132,7 @@ def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
             except TooMuch as refused:
                 return [*found, refused.at(above + 1, _before(text, place) + 1)]
             # kubectl skips a null, as it skips an empty YAML document.
-            found += [Document(packed(value), above + 1)] if value is not None else []
+            found += [document_of(value, above + 1, text)] if value is not None else []
         above += text.count("\n", place, after)
         end = after
     return found

@@ -50,7 +50,6 @@ _RATIO_FALLS_FROM, _RATIO_FALLS_TO = 400_000, 4_000_000
 _HIGHEST_RATIO, _LOWEST_RATIO = 0.99, 0.10
 
 _LONG = 2**20
-"""Of a longer text, each document is packed as soon as it is read."""
 _T = TypeVar("_T", bound=Scalar)
 
 
@@ -67,6 +66,11 @@ class Document:
     def value(self) -> Any:
         """Return the plain JSON data."""
         return self.packed.value
+
+
+def document_of(value: Any, line: int, text: str) -> Document:
+    """Return a document of a text; of a long one, there may be many, so each is packed at once."""
+    return Document(packed(value) if len(text) > _LONG else Packed(value), line)
 
 
 class _Remembered(dict[str, _T], Generic[_T]):
@@ -123,8 +127,7 @@ def read_stream(
         value = builder.document(first)
         builder.take()
         if value is not None:
-            data = packed(value) if len(text) > _LONG else Packed(value)
-            documents.append(Document(data, first.start_mark.line + 1))
+            documents.append(document_of(value, first.start_mark.line + 1, text))
     return documents, marked
 
 
