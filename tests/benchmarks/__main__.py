@@ -20,7 +20,7 @@ from applyprune.localplane import progress_on
 from tests.benchmarks import report as reports
 from tests.benchmarks.jobs import alone, sets
 from tests.benchmarks.measuring.site import site_in
-from tests.benchmarks.peers.calls import Programs
+from tests.benchmarks.peers.calls import APPLYPRUNE, Programs
 from tests.benchmarks.peers.programs import KAPP, KAPPLY, ensure_peer
 from tests.benchmarks.rows import Subject, failures
 from tests.benchmarks.targets import ROWS, chosen
@@ -101,7 +101,7 @@ def _alone(
     found = alone.measure(rows, rounds, environment)
     imports = report.imports
     if any("--help" in row.command for row in rows):
-        imports = alone.imports(("-m", "applyprune", "--help"), environment)
+        imports = alone.imports((str(APPLYPRUNE), "--help"), environment)
     return replace(report, results=report.results | found, imports=imports)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.benchmarks.peers.calls import APPLYPRUNE
 from tests.benchmarks.rows import Limit, Metric, Ratio, Row, Step, Subject, Work
 from tests.benchmarks.workload import KINDS, objects_of_kinds
 
@@ -51,7 +52,7 @@ def _start_up(name: str, *arguments: str) -> Row:
         _START,
         (OURS, FLOOR),
         (Ratio(OURS, FLOOR, at_most=1.3),),
-        command=("-m", "applyprune", *arguments),
+        command=(str(APPLYPRUNE), *arguments),
     )
 
 

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.output.terminal.style import cut, rendered
@@ -129,6 +128,8 @@ class Terminal:
         except OSError as error:
             if stream is self._out:
                 self.write_error = self.write_error or error
+            from pathlib import Path
+
             # Discard everything that is still to come, and the buffer.
             with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("w") as null:
                 os.dup2(null.fileno(), stream.fileno())
