@@ -351,22 +351,22 @@ class KubernetesClient:
     ) -> bool:
         """Delete exactly this object in exactly this state; return whether that is confirmed.
 
-        If it is not, only a GET can tell whether the object is gone: finalizers may keep it, and
-        some kinds answer with the object in any case. Raises Conflict when the object was changed
-        or replaced by another of the same name. NotFound proves nothing: an admission webhook may
-        answer with it.
+        If it is not, only a GET can tell whether the object is gone: finalizers may keep it. Raises
+        Conflict when the object was changed or replaced by another of the same name. NotFound
+        proves nothing: an admission webhook may answer with it.
         """
         resource, ref, uid = request.resource, request.ref, request.precondition.uid
-        response = self._write(for_delete(request, dry_run=dry_run, within=timeout), ref)
-        body = response.body
+        body = self._write(for_delete(request, dry_run=dry_run, within=timeout), ref).body
         if body.get("kind") == "Status":
-            details = body.get("details") or {}
-            named = details.get("uid", "")
+            named = (body.get("details") or {}).get("uid", "")
             if body.get("status") == "Success" and named in {"", uid}:
                 return bool(named)  # guard: deletion-names-uid
             raise invalid_response(f"the delete of {ref}", "it is about another object")
-        object_in(resource, ref, response.body)
-        return False
+        replied = object_in(resource, ref, body)
+        # For example a Service. The API server marks what it keeps, and then answers (Store.Delete
+        # in its registry/generic); the core group is always its own.
+        is_unmarked = replied.uid == uid and not replied.terminating
+        return is_unmarked and resource.group == ""  # guard: deletion-without-mark
 
     def log(self, pod: Ref, container: str, *, previous: bool, lines: int, size: int) -> str:
         """Return the last lines of a container's log, or of its ``previous`` instance.

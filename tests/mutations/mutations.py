@@ -41,6 +41,7 @@ _FOREIGN = "tests/engine/inventory/test_foreign_metadata.py::"
 _CASCADES = "tests/engine/guards/test_cascades.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
+_DELETION_REPLIES = "tests/engine/steps/test_deletion_replies.py::"
 _FALSE_ABSENCE = "tests/engine/failures/test_false_absence.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
 _GUARDS = "tests/engine/guards/test_guards_hold.py::"
@@ -1238,6 +1239,20 @@ MUTATIONS = (
         r"bool\(.*?\)",
         "True",
         f"{_FALSE_ABSENCE}test_success_that_names_no_uid_confirms_no_deletion",
+    ),
+    Mutation(
+        "the mark in the reply to a delete",
+        ("deletion-without-mark",),
+        "is_unmarked and ",
+        "",
+        f"{_DELETION_REPLIES}test_marked_object_in_the_reply_is_not_gone[Service]",
+    ),
+    Mutation(
+        "the doubt in the replies of aggregated servers",
+        ("deletion-without-mark",),
+        " and .*?(?= #|$)",
+        "",
+        f"{_DELETION_REPLIES}test_unmarked_object_of_another_group_is_looked_for",
     ),
     Mutation(
         "the read after a 404",

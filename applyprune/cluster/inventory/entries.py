@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 from typing import Any, TypeVar
 
 from applyprune.cluster.json_text import json_value
+from applyprune.fast_json import encode
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
@@ -22,7 +22,6 @@ from applyprune.values import dataclass
 
 T = TypeVar("T")
 
-_TIGHT = (",", ":")
 _LONGEST_SHOWN = 100
 # In memory, a line may take twenty times its bytes. The server's limit for an object is 1.5 MiB.
 _LONGEST_LINE = 8 * 1024 * 1024
@@ -49,7 +48,7 @@ def lines_of(entries: Iterable[InventoryEntry]) -> list[Line]:
     return [
         Line(
             entry.ref,
-            json.dumps(_entry_out(entry), ensure_ascii=False, separators=_TIGHT)[:-1],
+            encode(_entry_out(entry)).decode()[:-1],
             entry.owned_fields,
         )
         for entry in ordered
