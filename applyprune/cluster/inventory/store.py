@@ -320,16 +320,15 @@ class ConfigMapStore:
                 add_lines(root, lines, root.inline)
             readable: list[Shard] = []
             missing: list[str] = []
-            for shard in root.shards:
-                try:
-                    part = self._shards.read(shard)
-                except NotFound:
-                    missing.append(f"the shard {shard.digest[:32]} ({shard.count} objects) is gone")
-                except ValueError as error:
-                    missing.append(f"the shard {shard.digest[:32]}: {error}")
-                else:
+            for shard, part in self._shards.read(root.shards):
+                name = f"the shard {shard.digest[:32]}"
+                if isinstance(part, bytes):
                     add_lines(root, lines, part)
                     readable.append(shard)
+                elif isinstance(part, NotFound):
+                    missing.append(f"{name} ({shard.count} objects) is gone")
+                else:
+                    missing.append(f"{name}: {part}")
             if not missing:
                 entries = entries_in(root, lines.parts)
                 annotations = body["metadata"].get("annotations") or {}

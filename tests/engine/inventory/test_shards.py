@@ -24,13 +24,18 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import SHARD_OF
+from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tests.support.api import Api
+    from tests.support.fault_proxy.faults import Fault
     from tests.support.stage import Stage
+
+EMPTY = b'{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": []}'
+JSON = (("Content-Type", "application/json"),)
 
 
 def _entry(ref: Ref) -> InventoryEntry:
@@ -68,6 +73,32 @@ def _remove(api: Api, stage: Stage, names: Iterable[str]) -> None:
     for name in names:
         path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
         assert api("DELETE", path)[0] == 200
+
+
+def test_many_shards_are_read_by_one_list(spoiled: Stage, proxy: FaultProxy) -> None:
+    """On a far server, a request for each shard would wait for the one before."""
+    entries = _dead(9000)
+    _write(spoiled, entries)
+    before = len(proxy.exchanges)
+    assert dict(spoiled.inventory().entries) == entries
+    sent = [(one.method, one.path.rpartition("/")[2]) for one in proxy.exchanges[before:]]
+    assert sent == [("GET", spoiled.target.inventory.name), ("GET", "configmaps")]
+
+
+@pytest.mark.parametrize(
+    "refusal", [faults.status(403, "Forbidden"), faults.answer(200, EMPTY, JSON)]
+)
+def test_shards_that_no_list_shows_are_read_by_name(
+    spoiled: Stage, proxy: FaultProxy, api: Api, refusal: Fault
+) -> None:
+    """A list may be refused, or incomplete; a shard is missing only if a GET says so."""
+    entries = _dead(9000)
+    _write(spoiled, entries)
+    proxy.rule = always(refusal, where=lambda one: one.path.endswith("/configmaps"))
+    assert dict(spoiled.inventory().entries) == entries
+    _remove(api, spoiled, _shards(api, spoiled)[:1])
+    with pytest.raises(InventoryIncomplete, match="1 of the inventory's shards"):
+        spoiled.inventory()
 
 
 @pytest.mark.sweep
