@@ -26,7 +26,7 @@ _CONTROL_PLANE = GoModule(
     folder=MODULE,
     cache="controlplane",
     name="the control plane",
-    duration="5:46 on 2 cores of an AMD EPYC, 548 CPU seconds",
+    duration="4:16 on 2 cores of an AMD EPYC, 498 CPU seconds",
     hint="install the built one: pip install 'applyprune[plane]'; or set KUBECONFIG to your own"
     " cluster",
     programs=PROGRAMS,

@@ -24,14 +24,13 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.options import Mode
 from applyprune.planning.applyset import SHARD_OF
-from tests.support.fault_proxy import FaultProxy, always, faults
+from tests.support.fault_proxy import Fault, FaultProxy, always, faults
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tests.support.api import Api
-    from tests.support.fault_proxy.faults import Fault
     from tests.support.stage import Stage
 
 EMPTY = b'{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": []}'
