@@ -123,6 +123,8 @@ def unread_marks(manifests: Iterable[Manifest]) -> Iterator[Problem]:
     """
     found: dict[str, list[tuple[Manifest, FoundMark]]] = {}
     for manifest in manifests:
+        if not any(map(manifest.packed.mentions, PARTS)):
+            continue
         marks = list(found_marks(mapping(manifest.body.get("metadata")), *_NAMED))
         if not marks or is_disabled(manifest):
             continue

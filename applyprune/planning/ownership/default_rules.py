@@ -81,12 +81,11 @@ def with_autoscaler(
     desired: Desired, autoscalers: Iterable[Mapping[str, Any]], off: Collection[str]
 ) -> Desired:
     """Return an object whose replicas are left to the autoscaler that targets it, if one does."""
-    if not may_be_autoscaled(desired, off):
-        return desired
     for scaler in autoscalers:
         name = text(scaler, "metadata", "name")
         place = text(scaler, "metadata", "namespace")
-        if place == desired.ref.namespace and targets(scaler, desired.ref):
+        is_target = place == desired.ref.namespace and targets(scaler, desired.ref)
+        if is_target and may_be_autoscaled(desired, off):
             who = f"HorizontalPodAutoscaler {name}"
             told = _told(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
             return replace(

@@ -33,6 +33,7 @@ from applyprune.planning.ownership.managed_fields import (
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
+    from applyprune.model.plan import Desired
     from applyprune.planning.ownership.managed_fields import Operations
 
     Fields = Mapping[str, Any]
@@ -73,14 +74,14 @@ def migration_of(
     )
 
 
-def has_migration(
-    live: LiveObject, migration: Migration, body: Mapping[str, Any], manager: str
-) -> bool:
-    """Return whether fields must change hands before ``body`` may be applied to an object."""
+def has_migration(live: LiveObject, migration: Migration, desired: Desired, manager: str) -> bool:
+    """Return whether fields must change hands before a manifest may be applied to an object."""
     if not live.managed_fields:  # guard: untracked-object
         return True
     if migration.restores and not is_applied(live, manager):  # guard: restored-fields
         return True
+    # Parsed only where values are compared: most objects have no fields of others.
+    body = desired.body if migration.proven else {}
     return any(moved(one, migration, body) for one in live.managed_fields)
 
 
