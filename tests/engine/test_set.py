@@ -172,7 +172,8 @@ def test_dry_run_reports_and_writes_nothing(stage: Stage, audit: AuditTrail, whe
     bodies = (config_map("same"), config_map("change", "new"), config_map("come"))
     story = stage.run(*bodies, dry_run=where)
     assert writes(audit) == []
-    deletes = [one for one in audit.events() if one["verb"] == "delete"]
+    ours = [one for one in audit.events() if one["userAgent"].startswith("applyprune/")]
+    deletes = [one for one in ours if one["verb"] == "delete"]
     assert all(event["requestObject"]["dryRun"] == ["All"] for event in deletes)
     assert story.outcomes == stage.run(*bodies).outcomes
 

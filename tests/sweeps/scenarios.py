@@ -152,23 +152,23 @@ SCENARIOS = (
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds (what a delete could take along),
     # schemas, union, apply, what is confirmed (a Service goes, so the run waits), intent, four
-    # deletes and a read of the one that was answered with its object, shrunk.
+    # deletes, one of them answered with its object, shrunk.
     Scenario(
         "shrink",
         before=(_apply(*_FIVE, SERVICE),),
         killed=_CHANGED,
         recoveries={"same": _then(_CHANGED), "smaller": _then(_apply(_A))},
-        requests=18,
+        requests=17,
         lasting=(_A,),
     ),
-    # Inventory, discovery 2, two lists, two of the guarded kinds, union, intent, four deletes and a
-    # read, shards, the inventory's own delete.
+    # Inventory, discovery 2, two lists, two of the guarded kinds, union, intent, four deletes,
+    # shards, the inventory's own delete.
     Scenario(
         "destroy",
         before=(_apply(_A, _B, _C, SERVICE),),
         killed=Call(Mode.DELETE),
         recoveries={"same": _then(Call(Mode.DELETE)), "smaller": _then(_apply(_A))},
-        requests=16,
+        requests=15,
     ),
     # Two inventories, discovery 2, two lists, two unions, for each of three objects the transfer
     # and its second patch, two shrunk.
