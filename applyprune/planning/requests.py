@@ -115,7 +115,7 @@ def takes_over(
 ) -> bool:
     """Return whether fields or the label of others become ours before the apply."""
     return _has_other_label(live, applyset) or has_migration(
-        live, migration, desired, applyset.manager
+        live, migration, desired.packed, applyset.manager
     )
 
 
@@ -196,11 +196,11 @@ def _moving(
         if old := set_manager(live):
             return transfer_request(resource, live, old=old, applyset=applyset, owned=False)
         return PatchRequest(resource, ref, release_patch(live))
-    if has_migration(live, migration, desired, applyset.manager):
+    if has_migration(live, migration, desired.packed, applyset.manager):
         patch = migrate_patch(
             live,
             migration,
-            desired.body,
+            desired.packed,
             manager=applyset.manager,
             api_version=resource.gvk.api_version,
         )

@@ -45,7 +45,7 @@ def dropped(
     ``after`` is the response of a dry run, which cannot migrate the fields first. ``others`` are
     the managers whose fields are taken for another reason than the step's migration.
     """
-    body, migration = step.desired.body, step.migration
+    migration = step.migration
     wanted = sent(step.desired)
     leaving: list[Mapping[str, Any]] = []
     staying: list[Mapping[str, Any]] = []
@@ -59,7 +59,7 @@ def dropped(
         if is_untracked and name == INVENTED:
             continue  # the server has just invented it; the real apply finds an entry of ours
         is_others = name in others and not entry.get("subresource")
-        part = fields if is_others else moved(entry, migration, body)
+        part = fields if is_others else moved(entry, migration, step.desired.packed)
         leaving.append(part)
         staying.append(less(fields, part))
     if migration.restores:

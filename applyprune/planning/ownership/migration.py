@@ -33,7 +33,7 @@ from applyprune.planning.ownership.managed_fields import (
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
+    from applyprune.packed import Packed
     from applyprune.planning.ownership.managed_fields import Operations
 
     Fields = Mapping[str, Any]
@@ -74,21 +74,19 @@ def migration_of(
     )
 
 
-def has_migration(live: LiveObject, migration: Migration, desired: Desired, manager: str) -> bool:
-    """Return whether fields must change hands before a manifest may be applied to an object."""
+def has_migration(live: LiveObject, migration: Migration, body: Packed, manager: str) -> bool:
+    """Return whether fields must change hands before ``body`` may be applied to an object."""
     if not live.managed_fields:  # guard: untracked-object
         return True
     if migration.restores and not is_applied(live, manager):  # guard: restored-fields
         return True
-    # Parsed only where values are compared: most objects have no fields of others.
-    body = desired.body if migration.proven else {}
     return any(moved(one, migration, body) for one in live.managed_fields)
 
 
-def moved(entry: Mapping[str, Any], migration: Migration, body: Mapping[str, Any]) -> Fields:
+def moved(entry: Mapping[str, Any], migration: Migration, body: Packed) -> Fields:
     """Return which fields of a managedFields entry become ours; ``body`` is that of the manifest.
 
-    An empty result means none.
+    An empty result means none. The body is parsed only for a manager of which fields are proven.
     """
     if entry.get("subresource"):
         return {}
@@ -98,7 +96,7 @@ def moved(entry: Mapping[str, Any], migration: Migration, body: Mapping[str, Any
         return _takeable(fields)
     if name in migration.proven:
         proven = common(fields, recorded_fields(migration))
-        return united(proven, _takeable(held(fields, body)))
+        return united(proven, _takeable(held(fields, body.value)))
     return {}
 
 
@@ -117,7 +115,7 @@ def recorded_fields(migration: Migration) -> Fields:
 def migrate_patch(
     live: LiveObject,
     migration: Migration,
-    body: Mapping[str, Any],
+    body: Packed,
     *,
     manager: str,
     api_version: str,

@@ -10,6 +10,7 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.request import Migration
+from applyprune.packed import packed
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
 from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
@@ -100,7 +101,7 @@ GUARDED: dict[str, Callable[[LiveObject], Operations]] = {
     "migrate": lambda one: migrate_patch(
         one,
         Migration(whole=frozenset({("kubectl", "Update")})),
-        {},
+        packed({}),
         manager=OURS,
         api_version="v1",
     ),
