@@ -76,19 +76,32 @@ def for_patch(
 
 
 def for_delete(request: DeleteRequest, *, dry_run: bool, within: float | None) -> Request:
-    """Return a DELETE of exactly this object in exactly this state."""
+    """Return a DELETE of exactly this object in exactly this state.
+
+    Its options are in the body and in the query. HTTP lets a gateway drop the body of a DELETE, and
+    without a body kube-apiserver reads the query (``Convert_url_Values_To_v1_DeleteOptions``).
+    """
+    state = request.precondition
     options: dict[str, object] = {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": str(request.propagation),
         "preconditions": {
-            "uid": request.precondition.uid,  # guard: delete-uid
-            "resourceVersion": request.precondition.resource_version,  # guard: delete-version
+            "uid": state.uid,  # guard: delete-uid
+            "resourceVersion": state.resource_version,  # guard: delete-version
         },
     }
+    query = [
+        ("propagationPolicy", str(request.propagation)),  # guard: query-propagation
+        ("uid", state.uid),  # guard: query-uid
+        ("resourceVersion", state.resource_version),  # guard: query-version
+    ]
     if dry_run:
         options["dryRun"] = ["All"]
-    return for_object("DELETE", request.resource, request.ref, body=options, within=within)
+        query.append(("dryRun", "All"))  # guard: query-dry-run
+    return for_object(
+        "DELETE", request.resource, request.ref, query=tuple(query), body=options, within=within
+    )
 
 
 def for_collection(

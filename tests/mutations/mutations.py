@@ -41,6 +41,7 @@ _FOREIGN = "tests/engine/inventory/test_foreign_metadata.py::"
 _CASCADES = "tests/engine/guards/test_cascades.py::"
 _CONFLICTS = f"{_STEPS}test_conflicts.py::"
 _FAULTS = "tests/engine/failures/test_faults.py::"
+_DROPPED_BODY = "tests/engine/failures/test_dropped_body.py::"
 _DELETION_REPLIES = "tests/engine/steps/test_deletion_replies.py::"
 _FALSE_ABSENCE = "tests/engine/failures/test_false_absence.py::"
 _FIELDS = "tests/engine/checks/test_fields.py::"
@@ -569,6 +570,34 @@ MUTATIONS = (
         LINE,
         "",
         f"{_FAULTS}test_object_recreated_between_read_and_delete_survives",
+    ),
+    Mutation(
+        "the dry run in the query of a delete",
+        ("query-dry-run",),
+        LINE,
+        "pass",
+        f"{_DROPPED_BODY}test_dry_run_deletes_nothing",
+    ),
+    Mutation(
+        "the UID in the query of a delete",
+        ("query-uid",),
+        LINE,
+        "",
+        f"{_DROPPED_BODY}test_other_object_of_the_name_survives",
+    ),
+    Mutation(
+        "the resourceVersion in the query of a delete",
+        ("query-version",),
+        LINE,
+        "",
+        f"{_DROPPED_BODY}test_object_that_has_changed_survives",
+    ),
+    Mutation(
+        "the propagation in the query of a delete",
+        ("query-propagation",),
+        LINE,
+        "",
+        f"{_DROPPED_BODY}test_dependents_are_treated_as_asked",
     ),
     Mutation(
         "create-only",
