@@ -44,7 +44,7 @@ test-fast: $(INSTALLED)
 
 # Each test for itself: some of them take minutes. CORPUS names sets of published manifests.
 sweep: $(INSTALLED)
-	$(BIN)/python -m pytest -m sweep -n 3 --dist load
+	$(BIN)/python -m pytest -m sweep --timeout 7200 -n 3 --dist load
 
 # The end-to-end stories on each version of Kubernetes; KUBERNETES="1.34.4 1.35.4" names some.
 sweep-versions: $(INSTALLED)

@@ -1,7 +1,8 @@
-"""The clock of a lease: it counts the time that the machine sleeps, and a pause is noticed.
+"""The clocks. Whatever counts time or waits is given one, so that a test can give its own.
 
-A monotonic clock of Linux and of Python on macOS stops while a laptop sleeps. No clock inside a
-virtual machine counts while its host has paused it, but the wall clock is corrected afterwards.
+A lease needs the clock that counts the time that the machine sleeps: a monotonic clock of Linux and
+of Python on macOS stops while a laptop sleeps. No clock inside a virtual machine counts while its
+host has paused it, but the wall clock is corrected afterwards: so a pause is noticed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,34 @@ from applyprune.values import dataclass
 MOST_DRIFT = 5.0
 """Seconds by which the wall clock may advance further than boot time before that means a pause."""
 TICK_COUNT = "GetTickCount64"
+
+
+class Waitable(Protocol):
+    """What can be waited for: an event, a condition, a cancellation."""
+
+    def wait(self, seconds: float, /) -> bool:
+        """Wait until it happens, at most that long; return whether it has."""
+
+
+class Clock(Protocol):
+    """Time, and the waiting for it."""
+
+    def now(self) -> float:
+        """Return the time in seconds; only differences mean anything."""
+
+    def wait(self, event: Waitable, seconds: float) -> bool:
+        """Wait until the event happens, at most that long; return whether it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemClock:
+    """A clock of the machine."""
+
+    now: Callable[[], float]
+
+    def wait(self, event: Waitable, seconds: float) -> bool:
+        """Wait until the event happens, at most that long; return whether it has."""
+        return event.wait(seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +95,11 @@ else:
 
 boot_time = _boot_clock()
 """Return the seconds on the clock that counts sleep."""
+
+CLOCK: Clock = SystemClock(time.monotonic)
+"""How long something lasts while the machine is awake: waits, pauses, what is measured."""
+BOOT_CLOCK: Clock = SystemClock(boot_time)
+"""How long something lasts in the world: leases, deadlines of requests."""
 
 
 def read_clock() -> Instant:

@@ -12,6 +12,7 @@ from threading import current_thread, main_thread
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, progress_on, start
 from tests.components import Components, ensure_components
@@ -38,8 +39,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and current_thread() is mai
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-# `kubectl` starts the run's plane by itself when a test gives it none.
+# `kubectl` starts the run's plane by itself when a test gives it none. A test that asks for a
+# registry by its name names `components` too: pytest cannot know what it will ask for.
 NEEDS_A_SERVER = {"binaries", "kubectl", "components"}
+
+
+# A pause of the machine is no failure of a property, and a run is the same as the one before.
+settings.register_profile(
+    "gate", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("sweep", deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,7 +67,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Reject a version that is not known before anything is collected."""
+    """Choose the examples of properties; reject a version that is not known."""
+    settings.load_profile("sweep" if config.getoption("markexpr") == "sweep" else "gate")
     try:
         release_named(config.getoption("--kubernetes"))
     except ValueError as unknown:
@@ -129,6 +139,10 @@ def _needs_a_server(item: pytest.Item) -> bool:
     return bool(NEEDS_A_SERVER & set(getattr(item, "fixturenames", ())))
 
 
+def _is_not_fast(config: pytest.Config) -> None:
+    assert not config.getoption("--fast"), "this test needs a server, and pytest did not know it"
+
+
 def _installs(item: pytest.Item) -> bool:
     return item.get_closest_marker("installs") is not None
 
@@ -148,6 +162,7 @@ def kubernetes(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def binaries(request: pytest.FixtureRequest, kubernetes: str) -> Binaries:
     """The control plane; if it has to be built, once, that takes minutes and shows its progress."""
+    _is_not_fast(request.config)
     capture = request.config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():
@@ -162,6 +177,7 @@ def binaries(request: pytest.FixtureRequest, kubernetes: str) -> Binaries:
 @pytest.fixture(scope="session")
 def components(request: pytest.FixtureRequest) -> Components:
     """The built registries, sops and age-keygen; building them, once, takes minutes as well."""
+    _is_not_fast(request.config)
     capture = request.config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():

@@ -96,9 +96,9 @@ def test_no_proof_is_made_by_remembered_kinds(fresh_plane: FreshPlane, tmp_path:
     client = RememberingClient(transport, "test", cache=tmp_path / "cache")
     kind = GroupKind("x.example.com", "Foo")
     # The server lists its groups a moment before their kinds.
-    eventually(lambda: client.resource_map().find_kind(kind) is not None, "the kind")
+    eventually(lambda: client.resource_map().find_kind(kind) is not None, lambda: "the kind")
     assert api("DELETE", f"{path}/foos.x.example.com")[0] == 200
-    eventually(lambda: "x.example.com" not in str(api.get("/apis")), "its end")
+    eventually(lambda: "x.example.com" not in str(api.get("/apis")), lambda: "its end")
     api.close()
     remembered = client.resource_map(remembered=True)
     assert remembered.find_kind(kind) is not None

@@ -116,13 +116,13 @@ def test_changed_crd_is_seen_at_once(client: KubernetesClient, api: Api) -> None
             return {}  # not published yet
         return dict(kind.schema["properties"]) if kind else {}
 
-    eventually(lambda: "spec" in spec(), "the kind is published")
+    eventually(lambda: "spec" in spec(), lambda: "the kind is published")
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["fresh"] = {"type": "string"}
     live = api.get(f"{path}/{definition['metadata']['name']}")
     live["spec"]["versions"] = definition["spec"]["versions"]
     assert api("PUT", f"{path}/{live['metadata']['name']}", live)[0] == 200
-    eventually(lambda: "fresh" in spec(), "the change is seen", within=5)
+    eventually(lambda: "fresh" in spec(), lambda: "the change is seen")
     api("DELETE", f"{path}/{live['metadata']['name']}")
 
 

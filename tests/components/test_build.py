@@ -71,7 +71,7 @@ def test_components_are_built_once_and_cached(components: Components) -> None:
 def test_callers_at_the_same_time_build_once(tmp_path: Path) -> None:
     path = slow_go(tmp_path / "bin")
     first = start(tmp_path / "cache", path)
-    eventually((tmp_path / "bin" / "started").exists, "the first build", pause=0.01)
+    eventually((tmp_path / "bin" / "started").exists, lambda: "the first build")
     second = start(tmp_path / "cache", path)
     assert second.stderr is not None
     assert "another process is building the components of tests" in second.stderr.readline()

@@ -139,7 +139,7 @@ def test_registry_dies_with_the_test_that_started_it(
         assert starter.stdout.readline() == "started\n"
         assert len(processes_with(tmp_path)) == 2
         starter.send_signal(signal.SIGKILL)
-    eventually(lambda: processes_with(tmp_path) == {}, "the end of the registry", pause=0.01)
+    eventually(lambda: processes_with(tmp_path) == {}, lambda: "the end of the registry")
 
 
 def _paths(components: Components) -> list[str]:

@@ -35,7 +35,7 @@ def pending(tenant: Tenant, name: str = "web", *, but: str = "") -> dict[str, An
         plan = status.get("pendingPlan")
         return plan if plan and plan["digest"] != but else None
 
-    return dict(eventually(found, f"{name} pending: {tenant.condition(name)}"))
+    return dict(eventually(found, lambda: f"{name} pending: {tenant.condition(name)}"))
 
 
 def approve(tenant: Tenant, digest: str, name: str = "web") -> None:
@@ -46,7 +46,9 @@ def approve(tenant: Tenant, digest: str, name: str = "web") -> None:
 def looked(tenant: Tenant, mark: str, name: str = "web") -> None:
     """Ask for a pass, and wait until it is over."""
     tenant.annotate(name, reconcile_now=mark)
-    eventually(lambda: tenant.get(name)["status"].get("lastHandledReconcileAt") == mark, mark)
+    eventually(
+        lambda: tenant.get(name)["status"].get("lastHandledReconcileAt") == mark, lambda: mark
+    )
 
 
 def messages(tenant: Tenant, name: str = "web") -> str:
@@ -119,7 +121,8 @@ def test_waiting_bundle_says_so_once(tenant: Tenant, site_audit: AuditTrail) -> 
     site_audit.restart()
     reads = f"/api/v1/namespaces/{tenant.namespace}/configmaps"
     eventually(
-        lambda: sum(reads in one["requestURI"] for one in site_audit.events()) > 6, "three passes"
+        lambda: sum(reads in one["requestURI"] for one in site_audit.events()) > 6,
+        lambda: "three passes",
     )
     assert [one for one in writes(site_audit) if tenant.namespace in one] == []
     assert pending(tenant) == first
@@ -268,13 +271,13 @@ def test_waiting_bundles_are_counted(tenant: Tenant, running: Controller) -> Non
     tenant.bundle("web", config_map("a"), approval="Always")
     plan = pending(tenant)
     assert waiting() > 0
-    eventually(is_counted, "the count with it")
+    eventually(is_counted, lambda: "the count with it")
     counted = 'applyprune_reconciles_total{reason="PendingApproval"}'
     eventually(lambda: running.metric(counted) > 0)
     approve(tenant, plan["digest"])
     tenant.ready("web")
     assert "pendingPlan" not in tenant.get("web")["status"]
-    eventually(is_counted, "the count without it")
+    eventually(is_counted, lambda: "the count without it")
     assert running.metric("applyprune_refused_prunes_total") == refused
 
 

@@ -113,9 +113,9 @@ def test_list_and_show_tell_what_the_controller_reports(
     config, here = site.kubeconfig, f"-n {tenant.namespace}"
     # On a busy machine the cluster may answer too late for one press of the key.
     press = partial(offered, f"applyprune bundle show {here} ", config)
-    assert eventually(press, "completions") == ["good", "secret", "waits"]
+    assert eventually(press, lambda: "completions") == ["good", "secret", "waits"]
     press = partial(offered, f"applyprune bundle reconcile {here} g", config)
-    assert eventually(press, "completions") == ["good"]
+    assert eventually(press, lambda: "completions") == ["good"]
     assert "suspend" in offered("applyprune bundle s", "/nowhere")
 
 
@@ -136,7 +136,9 @@ def test_suspended_bundle_is_left_alone_until_it_is_resumed(
     assert verb("suspend", "web", "-o", "name").out == "bundle.applyprune.dev/web\n"
     assert tenant.get("web")["spec"]["suspend"] is True
     tenant.bundle("web", config_map("a", "two"))
-    eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended", "it is seen")
+    eventually(
+        lambda: tenant.condition("web", "Reconciling")[1] == "Suspended", lambda: "it is seen"
+    )
     assert tenant.value("a") == "one"
     assert verb("list").out.splitlines()[1].split()[3] == "Suspended"
     assert ", suspended" in verb("show", "web").out.splitlines()[0]
@@ -144,7 +146,7 @@ def test_suspended_bundle_is_left_alone_until_it_is_resumed(
     assert refused.code == 2
     assert "the Bundle web is suspended" in refused.err
     assert verb("resume", "web").code == 0
-    eventually(lambda: tenant.value("a") == "two", "the new source")
+    eventually(lambda: tenant.value("a") == "two", lambda: "the new source")
     again = verb("resume", "web", "-o", "json")
     assert [one["outcome"] for one in document(again)["objects"]] == ["unchanged"]
     # By server-side apply of the same file, with and without the field; and client-side.
@@ -163,7 +165,7 @@ def test_suspended_bundle_is_left_alone_until_it_is_resumed(
         kubectl(*arguments, plane=site)
         assert verb("suspend", "web").code == 0
         assert verb("resume", "web").code == 0
-    eventually(lambda: tenant.value("a") == "three", "what was applied")
+    eventually(lambda: tenant.value("a") == "three", lambda: "what was applied")
 
 
 def test_reconcile_waits_for_the_controller(tenant: Tenant, verb: Callable[..., Ended]) -> None:
@@ -266,7 +268,7 @@ def test_approval_is_for_exactly_what_was_shown(
         tenant.bundle("web", config_map("c"), approval="Prune", prune={"maxPrune": "100%"})
         eventually(
             lambda: tenant.get("web")["status"].get("pendingPlan", {}).get("digest") != digest,
-            "another plan",
+            lambda: "another plan",
         )
         terminal.type("y\n")
         assert terminal.ended() == 8
@@ -319,7 +321,7 @@ def pods(
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}}
     assert site_api("POST", "/api/v1/namespaces", body)[0] in {201, 409}
     account = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts/default"
-    eventually(lambda: site_api.exists(account), "its account")
+    eventually(lambda: site_api.exists(account), lambda: "its account")
     files = {"first": running.log, "second": tmp_path / "second"}
     files["second"].write_text("")
     path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/pods"
@@ -378,14 +380,16 @@ def test_logs_are_those_of_all_replicas(
             text = out.read_text() if out.exists() else ""
             return text.count(f'"message":"{message}"') == count
 
-        eventually(partial(seen, "an old line", 1), "what was there")
+        eventually(partial(seen, "an old line", 1), lambda: "what was there")
         with pods["second"].open("a") as file:
             file.write(line(tenant, "a new line", "2030-01-01T00:00:00.000+00:00"))
-        eventually(partial(seen, "a new line", 1), "what comes")
+        eventually(partial(seen, "a new line", 1), lambda: "what comes")
         tenant.annotate("web", reconcile_now="again")
         before = out.read_text().count('"message":"bundle reconciled"')
         tenant.bundle("web", config_map("a", "new"), inventoryName="shop")
-        eventually(lambda: out.read_text().count('"message":"bundle reconciled"') > before, "more")
+        eventually(
+            lambda: out.read_text().count('"message":"bundle reconciled"') > before, lambda: "more"
+        )
         following.send_signal(2)
         assert following.wait(30) == 130
     assert seen("a new line", 1)

@@ -79,7 +79,7 @@ def test_requests_of_many_bundles(site: Plane, site_api: Api, tmp_path: Path) ->
         for number, team in at:
             Tenant(site_api, team).ready(f"app-{number}")
         # The Event of a first apply is the last of its requests.
-        eventually(lambda: told(site_api, teams) >= BUNDLES, "their Events")
+        eventually(lambda: told(site_api, teams) >= BUNDLES, lambda: "their Events")
         first = total(counted(audit))
         assert first.beyond - first.shared <= BEYOND * BUNDLES, first.table(BUNDLES)
         # Lists that are refused, and watches, by each account; documents, by each worker.
@@ -92,9 +92,9 @@ def test_requests_of_many_bundles(site: Plane, site_api: Api, tmp_path: Path) ->
             Tenant(site_api, team).ready(f"app-{number}")
         # The first pass writes the status, and the second one reads what that has left.
         names = {f"applyprune-app-{number}" for number, _ in at[:AGAIN]}
-        eventually(lambda: all(passes(audit)[name] >= 3 for name in names), "passes", pause=0.5)
+        eventually(lambda: all(passes(audit)[name] >= 3 for name in names), lambda: "passes")
         audit.restart()
-        eventually(lambda: passes(audit).total() >= 3 * AGAIN, "more passes", pause=0.5)
+        eventually(lambda: passes(audit).total() >= 3 * AGAIN, lambda: "more passes")
         again = counted(audit)
         assert [event["requestURI"] for event in again if event["verb"] in WRITES] == []
         for verbs in by_account(again).values():
@@ -118,14 +118,14 @@ def test_bundle_that_is_not_read_again_writes_nothing(
         spec = {"interval": "1s", "serviceAccountName": "some"}
         tenant.bundle("web", config_map("a"), **spec)
         tenant.ready("web")
-        eventually(lambda: passes(site_audit)["applyprune-web"] >= 4, "passes")
+        eventually(lambda: passes(site_audit)["applyprune-web"] >= 4, lambda: "passes")
         # Its RoleBinding is still there, and gives its rights to whoever has its name.
         assert tenant.api("DELETE", tenant.path("serviceaccounts", "some"))[0] == 200
         assert tenant.api("DELETE", tenant.path("configmaps", "a"))[0] == 200
         tenant.failed("web", "ServiceAccountNotFound")
         assert tenant.exists("a") == [False]
         tenant.account("some", rights)
-        eventually(lambda: tenant.exists("a") == [True], "its repair")
+        eventually(lambda: tenant.exists("a") == [True], lambda: "its repair")
 
 
 def test_main_process_imports_nothing_that_reads_manifests() -> None:

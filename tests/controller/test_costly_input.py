@@ -63,12 +63,12 @@ def test_hundreds_of_large_bundles_take_nothing_from_others(
         other.ready("first")
         suspended(attacker, HUNDREDS)
         served(other, running, "at-once")
-        eventually(lambda: running.metric(SUSPENDED) >= HUNDREDS, "their first turns", within=300)
+        eventually(lambda: running.metric(SUSPENDED) >= HUNDREDS, lambda: "their first turns")
         served(other, running, "later")
     with controller(site.kubeconfig, tmp_path / "second", *arguments, within=SMALL) as running:
-        eventually(lambda: running.ask("/readyz")[0] == 200, "a list of all Bundles")
+        eventually(lambda: running.ask("/readyz")[0] == 200, lambda: "a list of all Bundles")
         served(other, running, "after-start")
-        eventually(lambda: running.metric(SUSPENDED) >= HUNDREDS, "their first turns", within=300)
+        eventually(lambda: running.metric(SUSPENDED) >= HUNDREDS, lambda: "their first turns")
         served(other, running, "in-the-end")
 
 
@@ -117,7 +117,7 @@ def test_no_tenants_input_takes_down_the_controller(
     namespaces = f"{attacker.namespace},{other.namespace}"
     arguments = ("--no-lease", "--watch-namespaces", namespaces)
     with controller(site.kubeconfig, tmp_path / "log", *arguments, within=SMALL) as running:
-        eventually(lambda: running.metric(SUSPENDED) >= BUNDLES, "their first turns", within=120)
+        eventually(lambda: running.metric(SUSPENDED) >= BUNDLES, lambda: "their first turns")
         served(other, running, "suspended")
 
         attacker.bundle("aliases", source=source("a", aliases()))

@@ -68,7 +68,7 @@ def test_workers_that_do_not_start_take_no_bundle(make: Make) -> None:
     dispatcher.queue.add(WEB)
     health = Health(dispatcher.queue, dispatcher.watches, patience=1.0, threads=(thread,))
     thread.start()
-    said = eventually(health.unserved, "the reason", within=10)
+    said = eventually(health.unserved, lambda: "the reason")
     assert "Bundles due: 1, being reconciled: 0" in said
     assert health.broken() == ""
     dispatcher.end()
@@ -82,7 +82,7 @@ def test_reconcile_that_cannot_write_a_status_is_tried_again_later(make: Make) -
     (thread,) = dispatcher.threads()
     dispatcher.queue.add(WEB)
     thread.start()
-    eventually(lambda: dispatcher._past, "a failed reconcile", within=20)
+    eventually(lambda: dispatcher._past, lambda: "a failed reconcile")
     assert dispatcher._past[WEB].failures >= 1
     assert dispatcher.busy_since == {} or len(dispatcher.busy_since) == 1
     dispatcher.end()
@@ -109,7 +109,7 @@ def test_bundle_that_begins_to_wait_is_looked_at_again(make: Make) -> None:
     dispatcher = make()
     queue, watches = dispatcher.queue, dispatcher.watches
     watches.wait_for(WEB, ["db"])
-    eventually(lambda: queue.waiting == 1, "the second look", within=5)
+    eventually(lambda: queue.waiting == 1, lambda: "the second look")
     assert queue.get() == WEB
     queue.done(WEB)
     watches.wait_for(WEB, ["db"])

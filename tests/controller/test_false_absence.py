@@ -39,10 +39,10 @@ def test_webhook_answers_the_write_of_the_finalizer_with_404(
     reply = _for_bundles(lambda one: _finalizers(one) and not one.get("subResource"))
     with Webhook(site, site_api, tenant.namespace, ("UPDATE",), reply, resources=("*/*",)):
         tenant.bundle("web", config_map("a"))
-        eventually(lambda: STILL_EXISTS in tenant.condition("web")[2], "the condition")
+        eventually(lambda: STILL_EXISTS in tenant.condition("web")[2], lambda: "the condition")
         assert "missing.example.com" in tenant.condition("web")[2]
         assert tenant.exists("a", "applyprune-web") == [False, False]
-    tenant.ready("web", within=30)
+    tenant.ready("web")
 
 
 def test_webhook_answers_the_write_of_a_status_with_404(
@@ -60,13 +60,13 @@ def test_webhook_answers_the_write_of_a_status_with_404(
         site, site_api, tenant.namespace, ("UPDATE",), reply, resources=resources
     ) as webhook:
         tenant.bundle("web", config_map("a"))
-        eventually(lambda: len(failures()) > 1, "two failures")
+        eventually(lambda: len(failures()) > 1, lambda: "two failures")
         assert STILL_EXISTS in failures()[0]
         assert "missing.example.com" in failures()[0]
         assert len(webhook.refused) <= 4
         # It has its finalizer; a status is not needed to apply.
         assert tenant.exists("a") == [True]
-    tenant.ready("web", within=30)
+    tenant.ready("web")
 
 
 def test_webhook_answers_the_end_of_a_bundle_with_404(
@@ -78,7 +78,7 @@ def test_webhook_answers_the_end_of_a_bundle_with_404(
     reply = _for_bundles(lambda one: not _finalizers(one))
     with Webhook(site, site_api, tenant.namespace, ("UPDATE",), reply):
         tenant.delete("web")
-        eventually(lambda: STILL_EXISTS in tenant.condition("web")[2], "the condition")
+        eventually(lambda: STILL_EXISTS in tenant.condition("web")[2], lambda: "the condition")
         assert "missing.example.com" in tenant.condition("web")[2]
         assert tenant.exists("a") == [False]
-    tenant.gone("web", within=30)
+    tenant.gone("web")

@@ -135,8 +135,7 @@ def test_bundle_is_deleted_with_its_namespace(
     assert tenant.api("DELETE", f"/api/v1/namespaces/{tenant.namespace}")[0] == 200
     eventually(
         lambda: not tenant.api.exists(f"/api/v1/namespaces/{tenant.namespace}"),
-        "the namespace gone",
-        within=120,
+        lambda: "the namespace gone",
     )
     events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
     told = [one["message"] for one in events if one["involvedObject"]["name"] == tenant.namespace]

@@ -51,11 +51,11 @@ def exceeded(running: Controller, limit: str) -> float:
 
 def told(tenant: Tenant, name: str, *words: str) -> str:
     """Wait until a Bundle says that its reconcile was ended; return the message."""
-    message = tenant.failed(name, EXCEEDED, within=60)
+    message = tenant.failed(name, EXCEEDED)
     assert all(word in message for word in words), message
     assert tenant.condition(name, "Reconciling")[:2] == ("True", "Retrying")
     found = eventually(
-        lambda: [one for one in tenant.events(name) if one[1] == EXCEEDED], "an Event"
+        lambda: [one for one in tenant.events(name) if one[1] == EXCEEDED], lambda: "an Event"
     )
     assert found == [("Warning", EXCEEDED, message)]
     return message
@@ -129,29 +129,29 @@ def test_reconcile_that_hangs_is_ended(
                 slow.patch(name, suspend=True)
         with hanging(site, site_api, killed) as over:
             killed.bundle("web", config_map("slow"))
-            eventually(lambda: killed.exists("applyprune-web") == [True], "a run under way")
+            eventually(lambda: killed.exists("applyprune-web") == [True], lambda: "a run under way")
             workers = running.workers()
             assert len(workers) == 3
             for worker in workers:
                 os.kill(worker, signal.SIGKILL)
             told(killed, "web", "ended by a crash", "SIGKILL")
             for worker in workers:
-                eventually(partial(_has_ended, worker), "its end")
+                eventually(partial(_has_ended, worker), lambda: "its end")
             over.set()
             served(other, running, "after-crash")
-            killed.ready("web", within=60)
+            killed.ready("web")
         assert killed.exists("slow") == [True]
         assert exceeded(running, "memory") == exceeded(running, "cpu") == 0
         # The controller itself is killed in the middle of a reconcile: its workers end it.
         with hanging(site, site_api, slow) as over:
             slow.bundle("last", config_map("slow-last"))
-            eventually(lambda: slow.exists("applyprune-last") == [True], "a run under way")
+            eventually(lambda: slow.exists("applyprune-last") == [True], lambda: "a run under way")
             (server,) = (one for one in children(running.process.pid) if children(one))
             workers = running.workers()
             running.process.kill()
             over.set()
             for one in (*workers, server):
-                eventually(partial(_has_ended, one), "its end", within=30)
+                eventually(partial(_has_ended, one), lambda: "its end")
         header = slow.get_map("applyprune-last")["data"]["header"]
         assert '"holder": null' in header
 

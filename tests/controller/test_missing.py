@@ -32,7 +32,7 @@ def test_missing_kind_is_found_when_its_crd_comes(
     assert tenant.condition("web", "Stalled")[0] == "False"
     assert tenant.exists("a") == [False]
     assert site_api("POST", DEFINITIONS, crd("Late"))[0] == 201
-    tenant.ready("web", within=20)
+    tenant.ready("web")
 
 
 def _kind(order: tuple[str, ...]) -> str:
@@ -96,4 +96,4 @@ def test_needs_of_a_bundle_may_come_in_any_order(
         for order, tenant in tenants.items():
             _create(order[turn], tenant, order)
     for order, tenant in tenants.items():
-        assert tenant.ready("web", within=60)["objects"] == {"total": 2, "failing": 0}, order
+        assert tenant.ready("web")["objects"] == {"total": 2, "failing": 0}, order

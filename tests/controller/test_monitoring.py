@@ -101,7 +101,7 @@ def families(
         text = running.ask("/metrics")[1]
         return text if wanted in text and 'bundle="gone"' not in text else ""
 
-    text = eventually(scraped, "a scrape with every Bundle")
+    text = eventually(scraped, lambda: "a scrape with every Bundle")
     return list(text_string_to_metric_families(text)), {"namespace": tenant.namespace}
 
 

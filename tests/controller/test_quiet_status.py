@@ -46,7 +46,7 @@ def quota(tenant: Tenant) -> None:
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
     tenant.put("resourcequotas", {**body, "spec": {"hard": {"count/services": "0"}}})
     path = tenant.path("resourcequotas", "none")
-    eventually(lambda: "used" in tenant.api.get(path)["status"], "the quota is counted")
+    eventually(lambda: "used" in tenant.api.get(path)["status"], lambda: "the quota is counted")
     tenant.bundle("web", config_map("a"), SERVICE, **AGAIN)
 
 
@@ -155,9 +155,9 @@ def settle(running: Controller, tenant: Tenant, reason: str, *, retries: int) ->
     def is_settled() -> bool:
         return tenant.condition("web")[1] == reason
 
-    eventually(is_settled, f"{reason}: {tenant.get('web').get('status')}", within=60)
+    eventually(is_settled, lambda: f"{reason}: {tenant.get('web').get('status')}")
     first = passes(running, tenant)
-    eventually(lambda: passes(running, tenant) >= first + retries, f"{reason} retried", within=90)
+    eventually(lambda: passes(running, tenant) >= first + retries, lambda: f"{reason} retried")
 
 
 def faults(audit: AuditTrail, tenant: Tenant) -> dict[str, object]:
@@ -248,7 +248,7 @@ def test_bundle_that_is_refused_slowly_writes_its_status_once(
             Webhook(site, site_api, denied.namespace, ("CREATE",), reply, resources=("*",)),
             locked(held, site.kubeconfig),
         ):
-            eventually(calls, "the dead webhook is called")
+            eventually(calls, lambda: "the dead webhook is called")
             for tenant in (denied, dead):
                 tenant.bundle("web", config_map("a"), SERVICE, **AGAIN)
             settle(running, denied, "ApplyFailed", retries=3)

@@ -37,7 +37,7 @@ def test_rule_decides_when_objects_of_a_kind_are_ready(
     assert site_api("POST", DEFINITIONS, crd("Ruled"))[0] == 201
     tenant.waits("web", "waiting for configmap/a")
     change(tenant, tenant.path("configmaps", "a"), {"data": {"done": "yes"}})
-    tenant.ready("web", within=20)
+    tenant.ready("web")
 
     inline = tenant.get("web")["spec"]["source"]["inline"]
     tenant.bundle(
@@ -47,12 +47,12 @@ def test_rule_decides_when_objects_of_a_kind_are_ready(
     assert tenant.get("web")["spec"]["source"]["inline"] != inline
     tenant.waits("web", "waiting for ruled.x.example.com/b")
     change(tenant, tenant.path("ruleds", "b", GROUP), {"note": "done"})
-    tenant.ready("web", within=20)
+    tenant.ready("web")
 
     tenant.patch("web", readyWhen=["never.x.example.com=true"])
     tenant.failed("web", "KindNotFound")
     tenant.delete("web")
-    tenant.gone("web", within=20)
+    tenant.gone("web")
     assert tenant.exists("a") == [False]
 
 

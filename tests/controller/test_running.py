@@ -50,11 +50,11 @@ def idle(
             tenant.ready(f"idle-{number}")
         # The Event of a first pass is the last of its writes.
         path = tenant.path("events")
-        eventually(lambda: len(tenant.api.get(path)["items"]) >= bundles, "their Events")
+        eventually(lambda: len(tenant.api.get(path)["items"]) >= bundles, lambda: "their Events")
         time.sleep(0.2)
         audit.restart()
         before = running.metric(APPLIED)
-        eventually(lambda: running.metric(APPLIED) - before >= passes, "passes", within=300)
+        eventually(lambda: running.metric(APPLIED) - before >= passes, lambda: "passes")
         found = writes(audit.events())
         assert [(one["verb"], one["requestURI"]) for one in found] == []
         for number in range(bundles):
@@ -137,8 +137,8 @@ def test_stop_finishes_the_reconcile_in_progress(
         }
         # No node exists: it never becomes ready, and the reconcile waits for it.
         tenant.bundle("web", config_map("a"), held, wait=True, timeout="10m")
-        eventually(lambda: tenant.exists("a") == [True], "the pass under way")
-        eventually(lambda: tenant.condition("web")[1] == "Progressing", "the wait")
+        eventually(lambda: tenant.exists("a") == [True], lambda: "the pass under way")
+        eventually(lambda: tenant.condition("web")[1] == "Progressing", lambda: "the wait")
         assert one.ask("/healthz")[0] == 200
         assert eventually(lambda: one.ask("/readyz")[0] == 200)
         assert one.ask("/nothing")[0] == 404
@@ -148,7 +148,7 @@ def test_stop_finishes_the_reconcile_in_progress(
     inventory = tenant.api.get(tenant.path("configmaps", "applyprune-web"))
     assert '"holder": null' in inventory["data"]["header"]
     with controller(site.kubeconfig, tmp_path / "two", *lease, "-n", tenant.namespace) as two:
-        eventually(lambda: two.metric("applyprune_live_replicas") == 1, "it serves", within=15)
+        eventually(lambda: two.metric("applyprune_live_replicas") == 1, lambda: "it serves")
         tenant.bundle("web", config_map("a"))
         tenant.ready("web")
         tenant.delete("web")
@@ -181,7 +181,7 @@ def test_bundles_without_permission_for_one_kind_apply_the_rest(
             }
             tenant.bundle(name, config_map(name), quota, serviceAccountName="half", interval="10m")
         for name in names:
-            tenant.failed(name, "ApplyFailed", within=60)
+            tenant.failed(name, "ApplyFailed")
             message = tenant.failures(name)[f"resourcequota/{name}"]
             assert "resourcequotas" in message
             assert "forbidden" in message
@@ -204,7 +204,7 @@ def test_bundles_without_permission_for_one_kind_apply_the_rest(
             "half",
             {"apiGroups": [""], "resources": ["configmaps", "resourcequotas"], "verbs": everything},
         )
-        tenant.ready(names[0], within=60)
+        tenant.ready(names[0])
 
 
 def test_bundles_are_watched_by_their_metadata(

@@ -37,7 +37,7 @@ def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
     tenant = new_tenant()
     assert site_api("POST", DEFINITIONS, crd())[0] == 201
     foos = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/foos"
-    eventually(lambda: site_api("GET", foos)[0] == 200, "the kind")
+    eventually(lambda: site_api("GET", foos)[0] == 200, lambda: "the kind")
     with (
         FaultProxy(site) as proxy,
         controller(proxy.kubeconfig(tmp_path), tmp_path / "log", "--no-lease"),
@@ -49,7 +49,7 @@ def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
         proxy.rule = always(cut, where=lambda seen: seen.path == "/apis")
         assert site_api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
         tenant.delete("web")
-        eventually(lambda: "cannot count yet" in tenant.condition("web")[2], "the refusal")
+        eventually(lambda: "cannot count yet" in tenant.condition("web")[2], lambda: "the refusal")
         told = tenant.condition("web")[2]
         assert "the kind of the CRD foos.x.example.com is not served" in told
         assert site_api.exists(f"{foos}/f")
@@ -69,7 +69,7 @@ def test_finalizer_stays_just_after_a_start(
     tenant = new_tenant()
     assert site_api("POST", DEFINITIONS, crd("Starter"))[0] == 201
     starters = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/starters"
-    eventually(lambda: site_api("GET", starters)[0] == 200, "the kind")
+    eventually(lambda: site_api("GET", starters)[0] == 200, lambda: "the kind")
     with (
         SecondServer(site, binaries) as second,
         FaultProxy(site) as proxy,
@@ -136,7 +136,7 @@ def test_silent_api_group_does_not_hold_every_bundle(
             return next((one for one in found if "does not answer" in one), "")
 
         # The line is written when the Bundle is gone already.
-        eventually(lambda: bool(told()), "the line about the deletion")
+        eventually(lambda: bool(told()), lambda: "the line about the deletion")
         assert "the API group silent.example.com does not answer" in told()
         # The account may list only what is in its namespace: that is said too.
         assert "is forbidden" in told()
@@ -150,7 +150,7 @@ def test_finalizer_stays_while_a_kind_cannot_be_listed(
     definition = f"{DEFINITIONS}/turners.x.example.com"
     assert site_api("POST", DEFINITIONS, crd("Turner"))[0] == 201
     turners = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/turners"
-    eventually(lambda: site_api("GET", turners)[0] == 200, "the kind")
+    eventually(lambda: site_api("GET", turners)[0] == 200, lambda: "the kind")
     tenant.bundle("web", custom_resource("t", "Turner"))
     tenant.ready("web")
     (version,) = crd("Turner")["spec"]["versions"]
@@ -168,21 +168,20 @@ def test_finalizer_stays_while_a_kind_cannot_be_listed(
         },
     )
     newer = turners.replace("/v1/", "/v2/")
-    eventually(lambda: "conversion" in str(site_api("GET", newer)), "the dead conversion")
+    eventually(lambda: "conversion" in str(site_api("GET", newer)), lambda: "the dead conversion")
     assert site_api("DELETE", tenant.path("configmaps", "applyprune-web"))[0] == 200
     tenant.delete("web")
-    message = tenant.failed("web", "RemovalFailed", within=30)
+    message = tenant.failed("web", "RemovalFailed")
     assert "the search was incomplete: turners.x.example.com: " in message
     assert "conversion webhook" in message
     _patch(site_api, definition, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
     eventually(
         lambda: "1 objects have the set's label: turner" in tenant.condition("web")[2],
-        "the search",
-        within=30,
+        lambda: "the search",
     )
     assert site_api("DELETE", f"{turners}/t")[0] == 200
     tenant.annotate("web", reconcile_now="1")
-    tenant.gone("web", within=30)
+    tenant.gone("web")
 
 
 def test_finalizer_stays_while_an_unlisted_kind_is_not_served(
@@ -193,23 +192,23 @@ def test_finalizer_stays_while_an_unlisted_kind_is_not_served(
     definition = f"{DEFINITIONS}/leavers.x.example.com"
     assert site_api("POST", DEFINITIONS, crd("Leaver"))[0] == 201
     leavers = f"/apis/x.example.com/v1/namespaces/{tenant.namespace}/leavers"
-    eventually(lambda: site_api("GET", leavers)[0] == 200, "the kind")
+    eventually(lambda: site_api("GET", leavers)[0] == 200, lambda: "the kind")
     tenant.bundle("web", config_map("a"), custom_resource("l", "Leaver"))
     tenant.ready("web")
     remove_entries(Stage(site.kubeconfig, tenant.namespace), site_api, "l")
     (version,) = crd("Leaver")["spec"]["versions"]
     _patch(site_api, definition, {"spec": {"versions": [{**version, "served": False}]}})
-    eventually(lambda: site_api("GET", leavers)[0] == 404, "the end of the kind")
+    eventually(lambda: site_api("GET", leavers)[0] == 404, lambda: "the end of the kind")
     tenant.delete("web")
-    message = tenant.failed("web", "InventoryUnreadable", within=30)
+    message = tenant.failed("web", "InventoryUnreadable")
     assert "the set web was not removed" in message
     assert "Leaver.x.example.com: the server does not serve its kind" in message
     assert tenant.exists("a", "applyprune-web") == [True, True]
     _patch(site_api, definition, {"spec": {"versions": [version]}})
-    eventually(lambda: site_api("GET", leavers)[0] == 200, "the kind")
+    eventually(lambda: site_api("GET", leavers)[0] == 200, lambda: "the kind")
     assert site_api("DELETE", f"{leavers}/l")[0] == 200
     tenant.annotate("web", reconcile_now="1")
-    tenant.gone("web", within=30)
+    tenant.gone("web")
 
 
 def _patch(api: Api, path: str, body: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ def test_content_of_a_secret_source_is_untold(tenant: Tenant, running: Controlle
             retryInterval="10m",
         )
 
-    eventually(lambda: not _untried(tenant), "every Bundle is tried", within=60)
+    eventually(lambda: not _untried(tenant), lambda: "every Bundle is tried")
     untold(told(tenant, running))
     # Where it is wrong is told nevertheless.
     for name in BROKEN_TEXTS:
@@ -145,7 +145,7 @@ def test_secret_in_a_source_for_all_is_untold(tenant: Tenant, running: Controlle
         tenant.bundle(
             f"b-{number}", source={"inline": own}, wait=True, timeout="1s", retryInterval="10m"
         )
-    eventually(lambda: not _untried(tenant), "every Bundle is tried")
+    eventually(lambda: not _untried(tenant), lambda: "every Bundle is tried")
     untold(told(tenant, running))
     for number in range(len(BROKEN_TEXTS)):
         status, reason, message = tenant.condition(f"b-{number}")
@@ -205,7 +205,7 @@ def test_refusals_and_conflicts_of_a_secret_source_are_untold(
         eventually(lambda: any(one[1] == "RemovalFailed" for one in tenant.events("web")))
         untold(told(tenant, running))
         assert {"CREATE denied", "DELETE kept"} <= set(webhook.refused)
-    tenant.gone("web", within=30)
+    tenant.gone("web")
 
 
 CODES = (400, 401, 403, 409, 410, 422, 500)
@@ -355,15 +355,15 @@ def test_whole_story_of_a_secret_source_is_untold(
     with Webhook(*place, _forging, resources=maps) as webhook:
         for name in STORIES.keys() - {"rewritten"}:
             _begin(tenant, name)
-        eventually(lambda: not _untried(tenant), "every Bundle is tried")
+        eventually(lambda: not _untried(tenant), lambda: "every Bundle is tried")
         later = {name: then for name, (_, _, then, _) in STORIES.items() if then is not None}
         for name, then in later.items():
             then(tenant, name)
-        eventually(lambda: _contended(tenant, "contended"), "a fight that was given up")
+        eventually(lambda: _contended(tenant, "contended"), lambda: "a fight that was given up")
         for name in later.keys() - {"contended"}:
             tenant.annotate(name, reconcile_now="again")
         for name in later.keys() - {"contended"}:
-            eventually(partial(_handled, tenant, name), f"{name} is tried again")
+            eventually(partial(_handled, tenant, name), partial("{} is tried again".format, name))
         tenant.failed("ruled", "NotReady")  # a wait goes on after the first reconcile
         untold(told(tenant, running))
         served(new_tenant(), running, "beside")

@@ -62,8 +62,8 @@ def test_bundle_reads_a_source_in_the_cluster(
     assert tenant.exists("a", "b") == [True, True]
     # The watch of the source: well before the interval of ten minutes.
     store(one=text(config_map("a", "w"), inside), two="", other="[")
-    eventually(lambda: tenant.value("a") == "w", within=10)
-    eventually(lambda: tenant.get("web")["status"]["objects"]["total"] == 2, within=10)
+    eventually(lambda: tenant.value("a") == "w")
+    eventually(lambda: tenant.get("web")["status"]["objects"]["total"] == 2)
     after = tenant.ready("web")
     assert tenant.exists("a", "b") == [True, False]
     assert after["lastChange"]["removed"] == 1
@@ -137,7 +137,7 @@ def test_reconcile_can_be_requested(tenant: Tenant) -> None:
     tenant.ready("web")
     assert tenant.api("DELETE", tenant.path("configmaps", "a"))[0] == 200
     tenant.annotate("web", reconcile_now="2026-01-01")
-    eventually(lambda: tenant.exists("a") == [True], within=5)
+    eventually(lambda: tenant.exists("a") == [True])
     eventually(lambda: tenant.get("web")["status"].get("lastHandledReconcileAt") == "2026-01-01")
 
 
@@ -202,10 +202,10 @@ def test_bundle_waits_for_its_dependencies(tenant: Tenant) -> None:
     tenant.bundle("late", config_map("late"), dependsOn=after, retryInterval="10m")
     tenant.failed("late", "DependencyNotReady")
     tenant.bundle("db", config_map("db"))
-    tenant.ready("app", within=5)
+    tenant.ready("app")
     assert tenant.exists("app", "late") == [True, False]
     tenant.bundle("db", config_map("db"), config_map("more"))
-    tenant.ready("late", within=5)
+    tenant.ready("late")
 
 
 def test_circular_dependencies_are_reported(tenant: Tenant) -> None:
@@ -232,9 +232,9 @@ def test_change_ends_a_hopeless_wait(tenant: Tenant) -> None:
     }
     tenant.bundle("web", config_map("a"), never, wait=True, timeout="1h")
     eventually(lambda: tenant.exists("a") == [True])
-    eventually(lambda: tenant.condition("web")[1] == "Progressing", "the wait")
+    eventually(lambda: tenant.condition("web")[1] == "Progressing", lambda: "the wait")
     tenant.bundle("web", config_map("a", "mended"), wait=True, timeout="1h")
-    tenant.ready("web", within=10)
+    tenant.ready("web")
     assert tenant.value("a") == "mended"
     tenant.bundle("web", config_map("a"), never, wait=True, timeout="2s")
     assert "deployment.apps/never" in tenant.failed("web", "NotReady")

@@ -29,7 +29,9 @@ def test_deleting_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: P
     (crd,) = read([str(BUNDLE_CRD)])
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert api("POST", path, crd.body)[0] == 201
-    eventually(lambda: api("GET", "/apis/applyprune.dev/v1alpha1/bundles")[0] == 200, "the CRD")
+    eventually(
+        lambda: api("GET", "/apis/applyprune.dev/v1alpha1/bundles")[0] == 200, lambda: "the CRD"
+    )
     tenant = Tenant(api, "default")
     tenant.account("default")
     with controller(plane.kubeconfig, tmp_path / "log", "--no-lease"):
@@ -50,7 +52,7 @@ def test_deleting_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: P
             tenant.gone(name)
         assert tenant.exists("of-a", "of-b") == [True, True]
         tenant.strip("of-meant")
-        eventually(lambda: not api.exists(f"{path}/bundles.applyprune.dev"), "the CRD gone")
+        eventually(lambda: not api.exists(f"{path}/bundles.applyprune.dev"), lambda: "the CRD gone")
         assert tenant.exists("of-meant", "applyprune-meant") == [False, False]
     shown = applyprune("inventory", "show", "a", kubeconfig=plane.kubeconfig)
     assert "configmap/of-a" in shown.out

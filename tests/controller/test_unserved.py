@@ -110,12 +110,12 @@ def test_controller_that_serves_nobody_for_a_minute_says_it(
         send(signal.SIGSTOP, hung)
         for tenant, name in ((busy, "one"), (beside, "two"), (busy, "three")):
             tenant.bundle(name, config_map(name))
-        eventually(lambda: stopped.metric("applyprune_queue_depth") == 1, "no worker is left")
+        eventually(
+            lambda: stopped.metric("applyprune_queue_depth") == 1, lambda: "no worker is left"
+        )
         # Not at once: it may serve them soon.
         assert [one.ask("/healthz") for one in running] == [WELL] * 4
-        said = [
-            eventually(partial(reason, one), "the reason", within=2 * MINUTE) for one in running[:3]
-        ]
+        said = [eventually(partial(reason, one), lambda: "the reason") for one in running[:3]]
         assert MINUTE <= time.monotonic() - began < MINUTE + 40
         assert "the Bundles cannot be listed or watched for 6" in said[0]
         assert "its Lease could not be renewed for 6" in said[1]
@@ -130,9 +130,9 @@ def test_controller_that_serves_nobody_for_a_minute_says_it(
             each.over()
         send(signal.SIGCONT, hung)
         for one in running:
-            eventually(partial(is_well, one), "health")
+            eventually(partial(is_well, one), lambda: "health")
         for tenant, name in ((busy, "one"), (beside, "two"), (busy, "three")):
             tenant.ready(name)
-        eventually(lambda: cut[1].running.ask("/readyz") == WELL, "a share")
+        eventually(lambda: cut[1].running.ask("/readyz") == WELL, lambda: "a share")
         for tenant, one in zip(tenants, running, strict=True):
             served(tenant, one, "after")

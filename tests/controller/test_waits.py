@@ -47,7 +47,7 @@ def waiting(tenant: Tenant, name: str) -> None:
     """Wait until a Bundle says that it waits."""
     eventually(
         lambda: "waiting for" in tenant.condition(name)[2],
-        f"{name} waits: {tenant.condition(name)}",
+        lambda: f"{name} waits: {tenant.condition(name)}",
     )
     assert tenant.condition(name)[:2] == ("Unknown", "Progressing")
 
@@ -56,7 +56,7 @@ def seconds_until_ready(tenant: Tenant, name: str) -> float:
     """Return how long a new Bundle takes."""
     began = time.monotonic()
     tenant.bundle(name, config_map(name))
-    tenant.ready(name, pause=0.02)
+    tenant.ready(name)
     return time.monotonic() - began
 
 
@@ -81,7 +81,7 @@ def test_bundles_that_never_become_ready_delay_nobody(
     served(other, usual, "beside")
     # What becomes ready is seen by its watch, not by the next look.
     Puppets(crowd.api, crowd.namespace).pods_of("d7", ready())
-    crowd.ready("b7", within=10)
+    crowd.ready("b7")
     for number in range(MANY):
         crowd.patch(f"b{number}", suspend=True)
 
@@ -96,7 +96,7 @@ def test_waits_of_one_namespace_delay_no_other(
         balanced.bundle(f"b{number}", service, **WAITS)
     waiting(balanced, "b8")
     other.bundle("first", config_map("first"))
-    other.ready("first", within=5)
+    other.ready("first")
     over = threading.Event()
 
     def reply(request: dict[str, Any]) -> None:
@@ -106,7 +106,7 @@ def test_waits_of_one_namespace_delay_no_other(
     with Webhook(site, site_api, hung.namespace, ("CREATE",), reply):
         for number in range(4):
             hung.bundle(f"b{number}", config_map(f"slow-{number}"))
-        eventually(lambda: hung.exists("applyprune-b0") == [True], "a run that hangs")
+        eventually(lambda: hung.exists("applyprune-b0") == [True], lambda: "a run that hangs")
         for number in range(3):
             assert seconds_until_ready(other, f"new-{number}") < 5
         over.set()
@@ -141,23 +141,23 @@ def test_wait_is_in_the_status_and_ends_with_a_change(
 
     site_audit.restart()
     before = looks()
-    eventually(lambda: looks() >= before + 3, "three more looks")
+    eventually(lambda: looks() >= before + 3, lambda: "three more looks")
     assert status_writes(site_audit, tenant.namespace) == 0
     assert [one[1] for one in tenant.events("web")] == []
 
     tenant.put("configmaps", {**config_map("src"), "data": {"one": text(config_map("a"))}})
-    tenant.ready("web", within=5)
+    tenant.ready("web")
     assert tenant.exists("a") == [True]
     tenant.bundle("spec", never("other"), **WAITS)
     waiting(tenant, "spec")
     tenant.bundle("spec", config_map("b"), **WAITS)
-    tenant.ready("spec", within=5)
+    tenant.ready("spec")
     tenant.bundle("time", never("third"), wait=True, timeout="3s", retryInterval="1h")
     waiting(tenant, "time")
-    tenant.failed("time", "NotReady", within=10)
+    tenant.failed("time", "NotReady")
     # After its time is over it is tried again, and does not wait from the start.
     tenant.annotate("time", reconcile_now="1")
-    eventually(lambda: tenant.get("time")["status"].get("lastHandledReconcileAt") == "1", within=5)
+    eventually(lambda: tenant.get("time")["status"].get("lastHandledReconcileAt") == "1")
     assert tenant.condition("time")[:2] == ("False", "NotReady")
 
 
@@ -185,10 +185,10 @@ def test_deletion_that_somebody_holds_up_is_waited_for(
     assert tenant.condition("web")[2] == "waiting for configmap/anew"
     assert tenant.get_map("anew")["metadata"]["uid"] == before
     tenant.strip("anew")
-    eventually(lambda: "configmap/goes" in tenant.condition("web")[2], "the prune", within=20)
+    eventually(lambda: "configmap/goes" in tenant.condition("web")[2], lambda: "the prune")
     assert tenant.condition("web")[:2] == ("Unknown", "Progressing")
     assert tenant.value("anew") == "changed"
     tenant.strip("goes")
-    tenant.ready("web", within=20)
+    tenant.ready("web")
     assert tenant.get("web")["status"]["objects"] == {"total": 3, "failing": 0}
     assert tenant.get_map("anew")["metadata"]["uid"] != before

@@ -89,7 +89,7 @@ def tenant(ground: Plane, new_tenant: Callable[[], Tenant]) -> Tenant:
         headers = {"Impersonate-User": probe.name}
         return tenant.api("POST", path, bundle("probe", DIGEST), headers=headers)[0] == 403
 
-    eventually(refused, "the policy")
+    eventually(refused, lambda: "the policy")
     return tenant
 
 
@@ -98,7 +98,7 @@ def person(tenant: Tenant, name: str, *roles: str) -> Person:
     one = Person(tenant, name)
     for role in roles:
         one.bind("ClusterRole", role)
-    eventually(lambda: one("PATCH", "none", {}, content_type=MERGE)[0] == 404, f"{roles}")
+    eventually(lambda: one("PATCH", "none", {}, content_type=MERGE)[0] == 404, lambda: f"{roles}")
     return one
 
 
@@ -190,7 +190,7 @@ def test_verb_can_be_limited_to_one_bundle(tenant: Tenant) -> None:
     tenant.put("roles", {**role, "rules": rules}, f"{RBAC}/v1")
     one = Person(tenant, "one")
     one.bind("Role", "web-only")
-    eventually(lambda: one.annotate("web", DIGEST)[0] == 200, "the role")
+    eventually(lambda: one.annotate("web", DIGEST)[0] == 200, lambda: "the role")
     assert one.annotate("db", DIGEST)[0] == 403
 
 

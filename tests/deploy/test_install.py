@@ -245,12 +245,12 @@ def test_bundle_works_with_exactly_these_permissions(
     with controller(as_itself, tmp_path / "log", *only["args"][1:]) as running:
         for probe in ("livenessProbe", "readinessProbe"):
             path = str(only[probe]["httpGet"]["path"])
-            eventually(partial(well, running, path), path)
+            eventually(partial(well, running, path), partial(str, path))
         parts = [config_map(f"part-{number}") for number in range(8)]
         tenant.bundle("web", config_map("a"), *parts)
         tenant.ready("web")
         tenant.bundle("web", config_map("a", "w"), *parts[1:])
-        eventually(lambda: tenant.exists("part-0") == [False], "the prune")
+        eventually(lambda: tenant.exists("part-0") == [False], lambda: "the prune")
         assert tenant.value("a") == "w"
         tenant.bundle("web", config_map("a", "w"))
         tenant.failed("web", "PruneRefused")
@@ -317,7 +317,7 @@ def test_editor_of_a_namespace_can_use_bundles(ground: Plane, kubectl: Kubectl) 
         account = f"--serviceaccount=default:{role}"
         binding = ("create", "rolebinding", role, f"--clusterrole={role}", account)
         kubectl(*binding, "-n", "default", plane=ground)
-    eventually(lambda: may("edit", "create"), "the aggregated role")
+    eventually(lambda: may("edit", "create"), lambda: "the aggregated role")
     assert [may("view", verb) for verb in ("create", "get")] == [False, False]
 
 

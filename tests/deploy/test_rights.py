@@ -121,7 +121,9 @@ def set_rules(
         "kind": "SubjectAccessReview",
         "spec": {"user": who, "resourceAttributes": asked},
     }
-    eventually(lambda: api("POST", REVIEWS, review)[1]["status"]["allowed"] is may, right.name)
+    eventually(
+        lambda: api("POST", REVIEWS, review)[1]["status"]["allowed"] is may, lambda: right.name
+    )
 
 
 @contextmanager
@@ -148,7 +150,7 @@ def missed(right: Right, tenant: Tenant, log: Path) -> None:
         ]
         return any(words in one.replace('\\"', '"') for one in (log.read_text(), *conditions))
 
-    eventually(told, f"{words!r} in {log.read_text()}")
+    eventually(told, lambda: f"{words!r} in {log.read_text()}")
 
 
 def create(tenant: Tenant, name: str) -> None:
@@ -282,7 +284,7 @@ def test_role_of_people_is_the_minimum(as_itself: Path, tenant: Tenant) -> None:
     for right in rights(of_people=True):
         user = ROLES[right.role][0]
         ask = partial(_answer, tenant, user, *BY_PEOPLE[right.name])
-        eventually(partial(_is_done, ask), f"{user}: {right.name}")
+        eventually(partial(_is_done, ask), partial("{}: {}".format, user, right.name))
         with without(tenant.api, right, user, tenant.namespace):
             assert ask() == 403, (user, right.name)
 
@@ -330,7 +332,7 @@ def test_controller_without_rights_ends_no_removal(
         with without(tenant.api, right):
             tenant.delete("web")
             # With a growing pause, so the third look is after the timeout.
-            eventually(lambda: looks() >= 3, "three looks")
+            eventually(lambda: looks() >= 3, lambda: "three looks")
             assert "cannot impersonate" in tenant.condition("web")[2]
         tenant.gone("web")
     assert tenant.exists("a", "applyprune-web") == [False, False]
@@ -360,10 +362,12 @@ def test_missing_permission_is_named_while_it_serves_nothing(
         with without(tenant.api, right):
             running = ends.enter_context(controller(as_itself, log, *arguments))
             missed(right, tenant, log)
-            eventually(lambda: running.metric("applyprune_live_replicas") == 0, "it serves nothing")
+            eventually(
+                lambda: running.metric("applyprune_live_replicas") == 0, lambda: "it serves nothing"
+            )
             code, told = running.ask("/readyz")
             assert (code, f"cannot {right.verb}" in told) == (503, True), told
-        eventually(lambda: running.metric("applyprune_live_replicas") == 1, "it serves")
+        eventually(lambda: running.metric("applyprune_live_replicas") == 1, lambda: "it serves")
         assert running.ask("/readyz") == (200, "ok\n")
         assert running.stop() == 0
 
@@ -376,7 +380,7 @@ def test_missing_permission_is_named_at_the_end(
     log = tmp_path / "log"
     arguments = ("--lease-duration", "2s", "-n", SYSTEM_NAMESPACE)
     with controller(as_itself, log, *arguments) as running:
-        eventually(lambda: running.ask("/readyz")[0] == 200, "its Lease")
+        eventually(lambda: running.ask("/readyz")[0] == 200, lambda: "its Lease")
         with without(tenant.api, right):
             assert running.stop() == 0
             missed(right, tenant, log)

@@ -93,7 +93,7 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> 
     )
     with waits:
         # It has begun when it is connected; the deletion takes a second at least.
-        eventually(lambda: is_connected(waits.pid), "the connection")
+        eventually(lambda: is_connected(waits.pid), lambda: "the connection")
         assert _call(stage, "delete", "web", "--yes", "--timeout", "1s").code == 5
         assert waits.poll() is None
         remove = '{"metadata":{"finalizers":null}}'

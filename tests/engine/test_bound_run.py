@@ -274,7 +274,7 @@ def test_field_that_a_definition_has_lost_in_between_is_refused(
         schema = known.get("com.example.x.v1.Narrowed")
         return None if schema is None else "note" in schema["properties"]
 
-    eventually(has_note, "the schema")
+    eventually(has_note, lambda: "the schema")
     bodies = {**custom_resource("a", "Narrowed"), "note": "x"}, config_map("b")
     with connect(kubeconfig=crd_stage.kubeconfig, cache=False) as cluster:
         bound = Bound(crd_stage.applyset(cluster))
@@ -282,7 +282,7 @@ def test_field_that_a_definition_has_lost_in_between_is_refused(
         gone = {"op": "remove", "path": f"{SCHEMA_OF_CRD}/properties/note"}
         kind = "application/json-patch+json"
         assert crds("PATCH", named, [gone], content_type=kind)[0] == 200
-        eventually(lambda: has_note() is False, "the new schema")
+        eventually(lambda: has_note() is False, lambda: "the new schema")
         audit = AuditTrail(running, crds)
         refused = bound.apply(file, *bodies)
         assert (refused.exit_code, writes(audit)) == (8, [])

@@ -209,7 +209,7 @@ def test_endless_build_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch)
         except (FileNotFoundError, ProcessLookupError):
             return True
 
-    eventually(is_killed, "the end of what the program has started", within=10)
+    eventually(is_killed, lambda: "the end of what the program has started")
 
 
 def test_endless_output_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

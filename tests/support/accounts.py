@@ -42,7 +42,7 @@ def kubeconfig_as(
         named = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": name}, **body}
         assert api("POST", f"/apis/{RBAC}/v1/namespaces/{namespace}/{plural}", named)[0] == 201
     maps, user = f"/api/v1/namespaces/{namespace}/configmaps", {"Impersonate-User": name}
-    eventually(lambda: api("GET", maps, headers=user)[0] == 200, f"the rights of {name}")
+    eventually(lambda: api("GET", maps, headers=user)[0] == 200, lambda: f"the rights of {name}")
     access = json.loads(plane.kubeconfig.read_text(encoding="utf-8"))
     for one in access["users"]:
         one["user"]["as"] = name

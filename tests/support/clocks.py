@@ -1,10 +1,16 @@
-"""The real clocks, moved by a test."""
+"""Clocks that a test moves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from applyprune.clock import Instant, read_clock
+from applyprune.clock import Instant, Waitable, read_clock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOOK = 0.005
 
 
 @dataclass(slots=True)
@@ -18,3 +24,65 @@ class MovedClock:
         """Return what they show now."""
         now = read_clock()
         return Instant(now.boot + self.boot, now.wall + self.wall)
+
+
+@dataclass(slots=True)
+class ManualClock:
+    """A `Clock` on which a wait ends at once, and has taken all of its time.
+
+    For code on the thread of the test. ``meanwhile`` is called at each wait, before its event is
+    looked at, with the seconds since the clock was made: so a test says what happens when.
+    """
+
+    meanwhile: Callable[[float], object] = lambda _: None
+    begin: float = 1000.0
+    passed: float = 0.0
+    """Seconds since the clock was made."""
+    waits: list[float] = field(default_factory=list)
+    """The seconds of each wait that nothing ended."""
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        return self.begin + self.passed
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.passed += seconds
+
+    def wait(self, event: Waitable, seconds: float) -> bool:
+        """Let the time pass, unless the event has happened; return whether it has."""
+        self.meanwhile(self.passed)
+        if event.wait(0):
+            return True
+        self.waits.append(seconds)
+        self.passed += seconds
+        return event.wait(0)
+
+
+@dataclass(slots=True)
+class HeldClock:
+    """A `Clock` that stands still until the test advances it, for code on other threads."""
+
+    time: float = 1000.0
+    waiting: list[float] = field(default_factory=list)
+    """The ends of the waits under way, on this clock."""
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass: every wait that is over then ends."""
+        self.time += seconds
+
+    def wait(self, event: Waitable, seconds: float) -> bool:
+        """Wait until the event happens, or the test has advanced the clock that far."""
+        ends = self.time + seconds
+        self.waiting.append(ends)
+        try:
+            while self.time < ends:
+                if event.wait(_LOOK):
+                    return True
+            return event.wait(0)
+        finally:
+            self.waiting.remove(ends)

@@ -70,6 +70,9 @@ def start(
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
+        # A process that a test stops must stay so. When the shell that has started pytest ends, the
+        # kernel wakes up all that are stopped in an orphaned process group.
+        start_new_session=True,
     )
 
 

@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tests.support.api import Api
 
 
-SOON = 5.0
-"""Seconds in which a tenant is served, whatever another one does."""
-
-
 @dataclass(slots=True)
 class Controller:
     """A running controller; ``log`` is the file of its standard error."""
@@ -52,7 +48,7 @@ class Controller:
             found = [line["listen"] for line in self.lines if "listen" in line]
             return f"http://{found[0]}" if found else ""
 
-        return str(eventually(listening, "the controller"))
+        return str(eventually(listening, lambda: "the controller"))
 
     @property
     def replica(self) -> str:
@@ -180,12 +176,11 @@ class Tenant:
                 return one["status"], one["reason"], one["message"]
         return "", "", ""
 
-    def ready(self, name: str, **options: Any) -> dict[str, Any]:
+    def ready(self, name: str) -> dict[str, Any]:
         """Wait until a Bundle is ready in its last generation; return its status."""
         eventually(
             lambda: self.condition(name)[0] == "True" or None,
             lambda: f"{name} ready: {self.condition(name)}",
-            **options,
         )
         return dict(self.get(name)["status"])
 
@@ -202,12 +197,11 @@ class Tenant:
             lambda: f"{name} at {revision}: {self.get(name).get('status')}",
         )
 
-    def failed(self, name: str, reason: str, **options: Any) -> str:
+    def failed(self, name: str, reason: str) -> str:
         """Wait until a Bundle is not ready for a reason; return the message."""
         eventually(
             lambda: self.condition(name)[:2] == ("False", reason),
             lambda: f"{name} {reason}: {self.condition(name)}",
-            **options,
         )
         return self.condition(name)[2]
 
@@ -224,16 +218,16 @@ class Tenant:
         self.annotate(name, reconcile_now=request)
         eventually(
             lambda: self.get(name)["status"].get("lastHandledReconcileAt") == request,
-            f"{name} reconciled for {request}",
+            lambda: f"{name} reconciled for {request}",
         )
 
     def failures(self, name: str) -> dict[str, str]:
         """Return the messages of the objects that fail."""
         return {one["object"]: one["message"] for one in self.get(name)["status"]["failing"]}
 
-    def gone(self, name: str, **options: Any) -> None:
+    def gone(self, name: str) -> None:
         """Wait until a Bundle is gone."""
-        eventually(lambda: not self.api.exists(self.bundle_path(name)), f"{name} gone", **options)
+        eventually(lambda: not self.api.exists(self.bundle_path(name)), lambda: f"{name} gone")
 
     def exists(self, *names: str) -> list[bool]:
         """Return for each ConfigMap whether it exists."""
@@ -304,9 +298,9 @@ def told(tenant: Tenant, running: Controller) -> str:
 
 
 def served(other: Tenant, running: Controller, name: str) -> None:
-    """Another tenant's new Bundle is applied soon, and the controller says that it is well."""
+    """Another tenant's new Bundle is applied, and the controller says that it is well."""
     other.bundle(name, config_map(name))
-    other.ready(name, within=SOON)
+    other.ready(name)
     assert other.exists(name) == [True]
     assert running.ask("/healthz") == (200, "ok\n")
     assert running.process.poll() is None

@@ -26,7 +26,7 @@ def contended(tenant: Tenant) -> str:
     """Wait until a field is contended; return the message."""
     eventually(
         lambda: tenant.condition("web", "Drifted")[:2] == ("True", "Contended"),
-        f"contended: {tenant.get('web').get('status')}",
+        lambda: f"contended: {tenant.get('web').get('status')}",
     )
     return tenant.condition("web", "Drifted")[2]
 

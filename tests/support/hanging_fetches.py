@@ -92,7 +92,7 @@ class HangingFetches:
     def wait(self, process: int) -> None:
         """Wait until all hang that the controller with this process has begun."""
         for name, hangs in self.hangs.items():
-            eventually(partial(hangs, process), f"{name} hangs")
+            eventually(partial(hangs, process), partial("{} hangs".format, name))
 
     def reset(self) -> None:
         """Count no fetch so far as one that hangs."""

@@ -120,7 +120,7 @@ class Kubelet:
 
         # kwok makes the node ready first, with an address and a port of its own.
         if self.has_kwok:
-            eventually(lambda: "conditions" in self.api.get(path)["status"], "kwok's node")
+            eventually(lambda: "conditions" in self.api.get(path)["status"], lambda: "kwok's node")
         code, reply = self.api("PATCH", f"{path}/status", patch, content_type=MERGE)
         assert code == 200, reply
         return self

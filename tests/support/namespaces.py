@@ -130,7 +130,7 @@ def _pid_inside(process: subprocess.Popen[str]) -> int:
     if not isinstance(process.args, list) or process.args[0] != _UNSHARE[0]:
         return process.pid
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    return int(eventually(children.read_text, "the process in the namespace"))
+    return int(eventually(children.read_text, lambda: "the process in the namespace"))
 
 
 _UNSHARE = ("unshare", "--fork", "--kill-child")

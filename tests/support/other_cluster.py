@@ -27,7 +27,7 @@ class OtherCluster:
 
     def uid(self) -> str:
         """Return the UID of its Namespace kube-system, which a new cluster has soon."""
-        eventually(lambda: self.api.exists(SYSTEM), "the Namespace kube-system")
+        eventually(lambda: self.api.exists(SYSTEM), lambda: "the Namespace kube-system")
         return str(self.api.get(SYSTEM)["metadata"]["uid"])
 
     def make_namespace(self, name: str) -> None:

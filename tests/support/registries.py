@@ -177,7 +177,7 @@ def _running(command: Sequence[str], environment: Mapping[str, str], log: Path) 
         ) as process,
     ):
         try:
-            found = eventually(lambda: _address(log, process), "the registry", pause=0.005)
+            found = eventually(lambda: _address(log, process), lambda: "the registry")
             yield found
         finally:
             process.kill()

@@ -90,4 +90,4 @@ def stays(tenant: Tenant, name: str) -> None:
     """Fail unless a ConfigMap is still applied with the value 1, and drift of it is set back."""
     assert tenant.value(name) == "1"
     set_value(tenant, name, "theirs")
-    eventually(lambda: tenant.value(name) == "1", "the drift is set back")
+    eventually(lambda: tenant.value(name) == "1", lambda: "the drift is set back")

@@ -71,7 +71,7 @@ class Fleet:
         self.replicas.remove(running)
         self._ends.pop(id(running)).close()
 
-    def settled(self, **options: Any) -> None:
+    def settled(self) -> None:
         """Wait until each replica sees all of them, and each Bundle is served by one."""
         bundles = len(self.tenant.api.get(self.tenant.bundle_path())["items"])
 
@@ -80,7 +80,7 @@ class Fleet:
             served = sum(one.metric("applyprune_served_bundles") for one in self.replicas)
             return live == {len(self.replicas)} and served == bundles
 
-        eventually(settled, "a share for each replica", **options)
+        eventually(settled, lambda: "a share for each replica")
 
     def servers(self, among: Sequence[Controller] | None = None) -> dict[str, str]:
         """Wait until each Bundle was reconciled by a replica that lives; return which."""
@@ -91,7 +91,7 @@ class Fleet:
             said = {one["metadata"]["name"]: one["status"].get("replica", "") for one in items}
             return said if set(said.values()) <= names else {}
 
-        return dict(eventually(found, "Bundles reconciled by live replicas"))
+        return dict(eventually(found, lambda: "Bundles reconciled by live replicas"))
 
     def leases(self) -> set[str]:
         """Return the names of all Leases in the namespace."""

@@ -56,13 +56,13 @@ class RewritingPolicy:
             }
             status, reply = self.api("POST", f"{ROOT}/{plural}", body)
             assert status == 201, reply
-        eventually(lambda: self._sent() == "rewritten", "the policy")
+        eventually(lambda: self._sent() == "rewritten", lambda: "the policy")
 
     def delete(self) -> None:
         """Delete it, and wait until it rewrites no more."""
         for plural in (BINDINGS, POLICIES):
             self.api("DELETE", f"{ROOT}/{plural}/{self.tenant.namespace}")
-        eventually(lambda: self._sent() != "rewritten", "the end of the policy")
+        eventually(lambda: self._sent() != "rewritten", lambda: "the end of the policy")
 
     def _sent(self) -> str:
         """Return what a new ConfigMap would be stored with."""

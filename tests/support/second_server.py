@@ -121,12 +121,12 @@ class SecondServer:
 
     def _await_ready(self) -> None:
         probe = ServerProbe(self.plane.server, self.plane.ca_file, self.plane.token)
-        eventually(probe.is_ready, "the readiness of the second API server")
+        eventually(probe.is_ready, lambda: "the readiness of the second API server")
 
     def await_answer(self, _exchange: object = None) -> None:
         """Wait until the server answers discovery; then its list of kinds is not complete yet."""
         if not self._has_answered:
-            eventually(self._answers, "an answer of the second API server", pause=0.005)
+            eventually(self._answers, lambda: "an answer of the second API server")
             self._has_answered = True
 
     def groups(self) -> set[str]:

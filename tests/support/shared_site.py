@@ -90,8 +90,8 @@ def _install_crd(api: Api) -> None:
     (crd,) = read([str(BUNDLE_CRD)])
     status, reply = api("POST", _DEFINITIONS, crd.body)
     assert status == 201, reply
-    eventually(lambda: api("GET", _BUNDLES)[0] == 200, "the CRD")
-    eventually(lambda: api.exists(_LAST), "what each cluster has")
+    eventually(lambda: api("GET", _BUNDLES)[0] == 200, lambda: "the CRD")
+    eventually(lambda: api.exists(_LAST), lambda: "what each cluster has")
 
 
 def _of_no_tenant(api: Api) -> dict[str, object]:
@@ -102,7 +102,7 @@ def _of_no_tenant(api: Api) -> dict[str, object]:
             metadata = one["metadata"]
             # The namespace of a tenant is new for each, and takes its time to go.
             if path != _NAMESPACES or not metadata["name"].startswith(_TENANTS):
-                state = metadata["uid"], metadata.get("generation"), one.get("data")
+                state = metadata["uid"], one.get("spec"), one.get("rules"), one.get("data")
                 found[f"{path}/{metadata['name']}"] = state
     return found
 

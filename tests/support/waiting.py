@@ -10,22 +10,19 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+HANG = 300.0
+"""Seconds after which a test gives up: something hangs. No other time is a test's own."""
+_PAUSE = 0.05
 
-def eventually(
-    found: Callable[[], Any],
-    what: str | Callable[[], str] = "",
-    *,
-    within: float = 60.0,
-    pause: float = 0.05,
-) -> Any:
-    """Return the first true value; fail with the last one after ``within`` seconds.
 
-    A ``what`` that is a function is asked then: it can say what there is instead.
+def eventually(found: Callable[[], Any], what: Callable[[], str] | None = None) -> Any:
+    """Return the first true value; fail with the last one if there is none for ``HANG`` seconds.
+
+    ``what`` is asked at the end only, so that it can say what there is instead.
     """
-    until = time.monotonic() + within
+    until = time.monotonic() + HANG
     while not (value := found()):
         if time.monotonic() >= until:
-            told = what() if callable(what) else what
-            pytest.fail(f"{told or 'it'} did not happen: {value!r}")
-        time.sleep(pause)
+            pytest.fail(f"{'it' if what is None else what()} did not happen: {value!r}")
+        time.sleep(_PAUSE)
     return value

@@ -148,7 +148,7 @@ class Puppets:
 
     def set(self, path: str, status: Body) -> None:
         """Write a status as soon as the object is there."""
-        eventually(lambda: self.api.exists(path), path)
+        eventually(lambda: self.api.exists(path), lambda: path)
         code, reply = self.api("PATCH", f"{path}/status", {"status": status}, content_type=MERGE)
         assert code == 200, reply
 
@@ -165,7 +165,7 @@ class Puppets:
             names[:] = [item["metadata"]["name"] for item in listed["items"]]
             return bool(names)
 
-        eventually(there, f"a Pod of {app}")
+        eventually(there, lambda: f"a Pod of {app}")
         for name in names:
             self.pod(name, status)
 

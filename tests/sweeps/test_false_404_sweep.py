@@ -56,7 +56,7 @@ def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
         api = Api(running)
         (crd,) = read([str(BUNDLE_CRD)])
         assert api("POST", DEFINITIONS, crd.body)[0] == 201
-        eventually(lambda: api("GET", BUNDLES.format("default"))[0] == 200, "the kind")
+        eventually(lambda: api("GET", BUNDLES.format("default"))[0] == 200, lambda: "the kind")
         api.close()
         yield running
 

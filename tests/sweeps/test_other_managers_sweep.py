@@ -224,7 +224,7 @@ def _create(trial: Trial, record: Record) -> None:
 
 
 def _await_kind(api: Api, collection: str) -> None:
-    eventually(lambda: api("GET", collection)[0] == 200, "the kind")
+    eventually(lambda: api("GET", collection)[0] == 200, lambda: "the kind")
 
 
 def _write(trial: Trial, record: Record, *, adds: bool, shares: bool) -> None:

@@ -145,7 +145,7 @@ def audited_site(binaries: Binaries, folder: Path) -> Iterator[Site]:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         status, reply = api("POST", path, crd.body)
         assert status == 201, reply
-        eventually(lambda: api("GET", BUNDLES)[0] == 200, "the CRD")
+        eventually(lambda: api("GET", BUNDLES)[0] == 200, lambda: "the CRD")
         yield Site(plane, api)
         api.close()
 

@@ -390,7 +390,7 @@ def test_plugin_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None
     assert "did not finish within 3 seconds" in told.stdout
     pids = (tmp_path / "pids").read_text().split()
     assert len(pids) == 2
-    eventually(lambda: not any(map(_runs, pids)), "the end of both", within=10.0)
+    eventually(lambda: not any(map(_runs, pids)), lambda: "the end of both")
 
 
 def _runs(pid: str) -> bool:

@@ -126,7 +126,7 @@ def test_server_that_quotes_the_token_is_not_repeated(
         for name, fault in quoting.items():
             proxy.rule = always(fault)
             tenant.bundle(name, config_map(name), **spec, **LONG)
-            eventually(partial(_failed, tenant, name), f"{name} failed")
+            eventually(partial(_failed, tenant, name), partial("{} failed".format, name))
         paths = {exchange.path for exchange in proxy.exchanges}
         namespaces = ("kube-system", tenant.namespace)
         assert paths <= {f"/api/v1/namespaces/{name}" for name in namespaces}

@@ -49,8 +49,8 @@ def test_bundle_lives_in_another_cluster(tenant: Tenant, other: OtherCluster, si
     path = other.path(tenant, "a")
     assert other.api("PATCH", path, drift, content_type=merge)[0] == 200
     assert other.api("DELETE", other.path(tenant, "c"))[0] == 200
-    eventually(lambda: other.value(tenant, "a") == "new", "the drift set back", within=20)
-    eventually(lambda: other.exists(tenant, "c") == [True], "the object again", within=20)
+    eventually(lambda: other.value(tenant, "a") == "new", lambda: "the drift set back")
+    eventually(lambda: other.exists(tenant, "c") == [True], lambda: "the object again")
     # The account of the Bundle is only that of its own cluster: no request impersonates it.
     managed = other.api.get(path)["metadata"]["managedFields"]
     assert [one["manager"] for one in managed] == [f"applyprune/{tenant.namespace}/web"]
@@ -92,17 +92,17 @@ def test_rotated_credentials_are_used_at_once(tenant: Tenant, other: OtherCluste
     other.admit(tenant, other.kubeconfig(token="wrong"), key="value.yaml")
     eventually(lambda: "no key 'value'" in tenant.condition("web")[2])
     other.admit(tenant, other.kubeconfig(token="wrong"))
-    message = tenant.failed("web", "ClusterUnreachable", within=20)
+    message = tenant.failed("web", "ClusterUnreachable")
     assert message == "the other cluster refuses the credentials of the kubeconfig"
     other.admit(tenant, other.kubeconfig(token=token))
     # It may read no Namespace: nobody can know which cluster this is.
-    assert "cannot get resource" in tenant.failed("web", "Forbidden", within=20)
+    assert "cannot get resource" in tenant.failed("web", "Forbidden")
     role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{tenant.namespace}/roles/deployer"
     rules.append({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]})
     merge = "application/merge-patch+json"
     assert other.api("PATCH", role, {"rules": rules}, content_type=merge)[0] == 200
     tenant.annotate("web", reconcile_now="1")
-    status = tenant.ready("web", within=20)
+    status = tenant.ready("web")
     uid = other.api.get(f"/api/v1/namespaces/{tenant.namespace}")["metadata"]["uid"]
     assert status["cluster"] == {"uid": uid, "namespace": tenant.namespace}
     # More rights: the cluster is known by the same Namespace as before.
@@ -144,7 +144,7 @@ def test_cluster_that_hangs_holds_nobody_up(
             tenant, name = hanging[number % 3], f"here-{number}"
             began = time.monotonic()
             tenant.bundle(name, config_map(name))
-            tenant.ready(name, within=30)
+            tenant.ready(name)
             assert time.monotonic() - began < 5.0
             # One more of them begins, ends or waits: in a quarter of the workers.
             busy = [running.metric(BUSY) for _ in looks(1.0)]
@@ -271,7 +271,7 @@ def test_removal_ends_without_its_cluster(tenant: Tenant, lost: OtherCluster) ->
     """At the timeout, or by the annotation; when the cluster is back, the last one is removed."""
     removed_without_a_cluster(tenant, lost, _unreachable)
     lost.second.restart()
-    tenant.gone("long", within=200)
+    tenant.gone("long")
     assert lost.exists(tenant, "of-soon", "of-orphaned", "of-long") == [True, True, False]
 
 
@@ -301,7 +301,7 @@ def test_namespace_goes_without_the_other_cluster(tenant: Tenant, lost: OtherClu
     lost.second.stop()
     namespace = f"/api/v1/namespaces/{tenant.namespace}"
     assert tenant.api("DELETE", namespace)[0] == 200
-    eventually(lambda: not tenant.api.exists(namespace), "the namespace gone", within=90)
+    eventually(lambda: not tenant.api.exists(namespace), lambda: "the namespace gone")
     events = tenant.api.get("/api/v1/namespaces/default/events")["items"]
     told = [one["message"] for one in events if tenant.namespace in one["message"]]
     assert len(told) == 1

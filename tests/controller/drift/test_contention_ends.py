@@ -79,10 +79,10 @@ def test_fight_is_named_bounded_and_ended(
         site_audit.restart()
         WAYS[way](tenant, opponent, number)
         if fights_on:
-            eventually(lambda: writes() >= REVERTS, "the reverts of another try")
+            eventually(lambda: writes() >= REVERTS, lambda: "the reverts of another try")
             is_named(tenant, opponent)
             assert writes() == REVERTS
-    eventually(lambda: opponent.value() == opponent.ours, "the end of the contention")
+    eventually(lambda: opponent.value() == opponent.ours, lambda: "the end of the contention")
     tenant.ready("web")
     assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
     assert writes() == 1

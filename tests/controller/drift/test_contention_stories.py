@@ -29,7 +29,7 @@ def fought(tenant: Tenant, **spec: Any) -> str:
     tenant.ready("web")
     for number in range(2):
         changed(tenant, f"theirs-{number}")
-        eventually(lambda: tenant.value("a") == "ours", "the revert")
+        eventually(lambda: tenant.value("a") == "ours", lambda: "the revert")
     changed(tenant, "theirs")
     return contended(tenant)
 
@@ -84,10 +84,10 @@ def test_contended_field_is_left_until_one_of_four_ends(
     assert (len(count["reverted"]), count["ours"], count["theirs"]) == (2, '"ours"', '"theirs"')
     if way != "quiet":
         changed(tenant, "theirs", name="b")
-        eventually(lambda: tenant.value("b") == "v", "the revert of another object")
+        eventually(lambda: tenant.value("b") == "v", lambda: "the revert of another object")
         assert tenant.value("a") == "theirs"
     end(tenant)
-    eventually(lambda: tenant.value("a") == "ours", "the end of the contention")
+    eventually(lambda: tenant.value("a") == "ours", lambda: "the end of the contention")
     tenant.ready("web")
     assert tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift")
 
@@ -99,7 +99,7 @@ def test_deletion_again_and_again_is_contended(tenant: Tenant) -> None:
     path = tenant.path("configmaps", "a")
     for _ in range(2):
         assert tenant.api("DELETE", path)[0] == 200
-        eventually(lambda: tenant.api.exists(path), "the creation")
+        eventually(lambda: tenant.api.exists(path), lambda: "the creation")
         tenant.ready("web")
     assert tenant.api("DELETE", path)[0] == 200
     assert "configmap/a: somebody has deleted it again" in contended(tenant)
@@ -131,7 +131,7 @@ def test_opponent_that_never_rests_is_written_against_only_so_often(
         assert "configmap/a /data/key: loop" in contended(tenant)
         other = new_tenant()
         other.bundle("other", config_map("b"))
-        other.ready("other", within=5)
+        other.ready("other")
     finally:
         ended.set()
         thread.join()
@@ -158,7 +158,7 @@ def test_values_of_a_secret_source_are_never_in_the_status(tenant: Tenant) -> No
     for number in range(3):
         changed(tenant, f"theirs-{number}")
         if number < 2:
-            eventually(lambda: tenant.value("a") == "canary-value", "the revert")
+            eventually(lambda: tenant.value("a") == "canary-value", lambda: "the revert")
     message = contended(tenant)
     assert "configmap/a /data: kubectl-patch has changed it again" in message
     found = str(tenant.get("web")["status"]) + str(tenant.events("web"))
@@ -190,7 +190,7 @@ def test_bundle_that_takes_an_object_is_no_drift_of_the_other(
     tenant.bundle("other", config_map("a", "theirs"), **options)
     tenant.ready("other")
     site_audit.restart()
-    eventually(lambda: tenant.condition("web")[0] == "False", "the loss", within=10)
+    eventually(lambda: tenant.condition("web")[0] == "False", lambda: "the loss")
     tenant.reconciled("web", "1")
     tenant.reconciled("web", "2")
     ready = tenant.condition("web")
@@ -241,8 +241,7 @@ def test_autoscaler_without_its_default_rule_is_contended(
     site_audit.restart()
     eventually(
         lambda: tenant.condition("web", "Drifted")[:2] == ("True", "Contended"),
-        f"contended: {tenant.get('web').get('status')}",
-        within=120,
+        lambda: f"contended: {tenant.get('web').get('status')}",
     )
     message = tenant.condition("web", "Drifted")[2]
     assert "deployment.apps/web /spec/replicas: kube-controller-manager" in message

@@ -35,7 +35,7 @@ def test_counts_survive_a_killed_replica(
         tenant.ready("web")
         for number in range(2):
             changed(tenant, f"theirs-{number}")
-            eventually(partial(_has_counted, tenant, number + 1), "the count")
+            eventually(partial(_has_counted, tenant, number + 1), lambda: "the count")
         one.kill()
     changed(tenant, "theirs")
     with controller(site.kubeconfig, tmp_path / "two", *lease):

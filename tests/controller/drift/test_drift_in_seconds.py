@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tests.support.controller import Controller, Tenant
 
 SIZE = 100
-SECONDS = 10.0
 """In which drift is set back, on a busy machine; the interval is an hour."""
 HANDFUL = 15
 """Requests for one drifted object: the Bundle, its account, the inventory, the object, an Event."""
@@ -50,9 +49,9 @@ def test_one_object_of_a_hundred_costs_a_handful_of_requests(
     for name, times in (("n007", 1), ("n008", 2)):
         site_audit.restart()
         changed(tenant, "theirs", name=name)
-        eventually(partial(_is_set_back, tenant, name), "the revert", within=SECONDS)
+        eventually(partial(_is_set_back, tenant, name), lambda: "the revert")
         is_counted = partial(_is_counted, running, tenant.namespace, times)
-        eventually(is_counted, "the count", within=SECONDS)
+        eventually(is_counted, lambda: "the count")
         found = ours(site_audit, tenant.namespace)
         verbs = [(one["verb"], one["objectRef"].get("resource", "kinds")) for one in found]
         assert len(verbs) <= HANDFUL, verbs
@@ -95,7 +94,7 @@ def test_hundred_deleted_objects_are_created_by_a_few_runs(
             if one["verb"] == "patch" and one["responseStatus"]["code"] == 201
         ]
 
-    eventually(lambda: len(created()) >= SIZE, "the creations", within=2 * SECONDS)
+    eventually(lambda: len(created()) >= SIZE, lambda: "the creations")
     assert sorted(created()) == names
     # By their names: a long run renews its lock, and that is no other run.
     runs = {
@@ -112,11 +111,11 @@ def test_change_right_after_the_apply_is_seen(tenant: Tenant) -> None:
         name = f"o{number}"
         tenant.bundle(name, config_map(f"{name}-a"), config_map(f"{name}-b"), interval="1h")
         path = tenant.path("configmaps", f"{name}-b")
-        eventually(partial(tenant.api.exists, path), "the creation", pause=0.001)
-        eventually(partial(tenant.api.exists, tenant.path("configmaps", f"{name}-a")), pause=0.001)
+        eventually(partial(tenant.api.exists, path), lambda: "the creation")
+        eventually(partial(tenant.api.exists, tenant.path("configmaps", f"{name}-a")))
         changed(tenant, "theirs", name=f"{name}-a")
         assert tenant.api("DELETE", path)[0] == 200
-        eventually(partial(_is_whole, tenant, name), "the reverts", within=SECONDS)
+        eventually(partial(_is_whole, tenant, name), lambda: "the reverts")
         tenant.ready(name)
 
 
@@ -143,7 +142,7 @@ def test_foreign_changes_are_looked_at_and_write_nothing(
         found = ours(site_audit, tenant.namespace)
         return [one["verb"] for one in found if one["objectRef"].get("name") == "a"]
 
-    eventually(looked, "the look", within=SECONDS)
+    eventually(looked, lambda: "the look")
     verbs = {one["verb"] for one in ours(site_audit, tenant.namespace)}
     assert verbs == {"get"}
     assert tenant.get("web")["metadata"]["resourceVersion"] == version
@@ -156,13 +155,13 @@ def test_other_changes_are_decided_by_the_whole_set(tenant: Tenant) -> None:
     inventory = tenant.path("configmaps", tenant.get("web")["status"]["inventory"]["name"])
     assert tenant.api("DELETE", inventory)[0] == 200
     assert tenant.api("DELETE", tenant.path("configmaps", "b"))[0] == 200
-    eventually(partial(tenant.api.exists, inventory), "the inventory", within=SECONDS)
-    eventually(lambda: tenant.exists("a", "b") == [True, True], "the creation", within=SECONDS)
+    eventually(partial(tenant.api.exists, inventory), lambda: "the inventory")
+    eventually(lambda: tenant.exists("a", "b") == [True, True], lambda: "the creation")
     tenant.bundle("other", config_map("c", "ours"), interval="1h", retryInterval="1h")
     tenant.ready("other")
     assert tenant.api("DELETE", tenant.path("configmaps", "c"))[0] == 200
     assert tenant.api("POST", tenant.path("configmaps"), config_map("c", "theirs"))[0] == 201
-    tenant.failed("other", "Conflicts", within=SECONDS)
+    tenant.failed("other", "Conflicts")
     assert "data.key" in tenant.failures("other")["configmap/c"]
     assert tenant.value("c") == "theirs"
 
@@ -175,7 +174,7 @@ def test_bundle_that_is_not_settled_is_planned_as_a_whole(tenant: Tenant) -> Non
     for name in "ab":
         changed(tenant, "theirs", name=name)
         told = f"configmap/{name} /data/key"
-        eventually(partial(_is_told, tenant, told), "the drift", within=SECONDS)
+        eventually(partial(_is_told, tenant, told), lambda: "the drift")
     assert _is_told(tenant, "configmap/a /data/key")
     assert [tenant.value(name) for name in "ab"] == ["theirs", "theirs"]
 

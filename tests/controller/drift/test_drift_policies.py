@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 BROKEN = {**config_map("broken"), "data": {"not a key!": "v"}}
 """The server refuses it at the apply, and nothing does before."""
-SECONDS = 10.0
 """In which drift is seen, on a busy machine; the interval is an hour."""
 TWO_WRITES = frozenset({"managedFields cleared"})
 """Before the apply the set's own entry is restored, by a guarded patch of managedFields."""
@@ -66,7 +65,7 @@ def drifted(opponent: Opponent, bodies: dict[str, dict[str, Any]]) -> dict[str, 
 def wait_until_seen(tenant: Tenant) -> None:
     """Wait until the condition says that something has drifted; nobody asks for a reconcile."""
     is_seen = ("True", "DriftDetected")
-    eventually(lambda: tenant.condition("web", "Drifted")[:2] == is_seen, within=SECONDS)
+    eventually(lambda: tenant.condition("web", "Drifted")[:2] == is_seen)
 
 
 def _fields(tenant: Tenant) -> int:
@@ -105,7 +104,7 @@ def test_correct_sets_back_every_kind_of_drift_in_seconds(
     for ready in (True, False):
         site_audit.restart()
         change_all(opponent, bodies)
-        eventually(lambda: not other(), "the reverts", within=SECONDS)
+        eventually(lambda: not other(), lambda: "the reverts")
         eventually(lambda: written(site_audit, tenant.namespace).keys() == {*names.values()})
         counts = written(site_audit, tenant.namespace)
         assert {kind: counts[name] for kind, name in names.items()} == most
@@ -183,7 +182,7 @@ def test_other_policies_leave_drift_that_begins_after_a_failure(
     if policy == "Report":
         wait_until_seen(tenant)
         # It may be told before every change has been seen.
-        eventually(lambda: _fields(tenant) == 10, "ten fields", within=SECONDS)
+        eventually(lambda: _fields(tenant) == 10, lambda: "ten fields")
     tenant.reconciled("web", "1")
     assert tenant.condition("web")[:2] == ("False", "ApplyFailed")
     assert_left(opponent, bodies, after, site_audit)

@@ -78,15 +78,15 @@ def test_failed_revert_is_tried_again_within_seconds(
     fails(proxy, shop, FAULTS[name])
     changed(shop, "theirs")
     changed(shop, "theirs", name="b")
-    eventually(lambda: shop.value("b") == "v", "the revert of the other object", within=10)
+    eventually(lambda: shop.value("b") == "v", lambda: "the revert of the other object")
     began = time.monotonic()
     runs = len(runs_about_a(proxy, shop))
-    eventually(lambda: len(runs_about_a(proxy, shop)) >= runs + TRIES, "more tries", within=30)
+    eventually(lambda: len(runs_about_a(proxy, shop)) >= runs + TRIES, lambda: "more tries")
     # After one second and two, a tenth less or more.
     assert time.monotonic() - began > 1.5
     assert shop.condition("web")[0] == "False"
     proxy.rule = lambda _: None
-    eventually(lambda: shop.value("a") == "v", "the revert", within=20)
+    eventually(lambda: shop.value("a") == "v", lambda: "the revert")
     shop.ready("web")
     assert shop.condition("web", "Drifted")[:2] == ("False", "NoDrift")
 

@@ -55,9 +55,9 @@ def flooded(site: Plane, tenant: Tenant, other: Tenant, log: Path, count: int, m
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(partial(create, site, tenant, label), parts))
         changed(tenant, "theirs")
-        eventually(lambda: tenant.value("a") == "ours", "the revert", within=5)
+        eventually(lambda: tenant.value("a") == "ours", lambda: "the revert")
         other.bundle("other", config_map("b"))
-        other.ready("other", within=5)
+        other.ready("other")
         assert running.ask("/healthz") == (200, "ok\n")
         # As a whole, too.
         tenant.reconciled("web", "now")

@@ -44,13 +44,13 @@ def applied(tenant: Tenant, **spec: object) -> None:
     source = {"configMapRefs": [{"name": "src"}]}
     tenant.bundle("web", source=source, drift=DRIFT, **{"interval": "1h", **spec})
     tenant.ready("web")
-    eventually(lambda: tenant.condition("web", "Drifted")[:2] == REWRITTEN, "the condition")
+    eventually(lambda: tenant.condition("web", "Drifted")[:2] == REWRITTEN, lambda: "the condition")
 
 
 def asks_by_source(tenant: Tenant, number: int) -> None:
     """Change another object of the source."""
     sourced(tenant, f"new-{number}")
-    eventually(lambda: tenant.value("b") == f"new-{number}", "the new source")
+    eventually(lambda: tenant.value("b") == f"new-{number}", lambda: "the new source")
 
 
 def asks_by_spec(tenant: Tenant, number: int) -> None:
@@ -80,14 +80,16 @@ def test_rewritten_object_is_sent_once_for_each_reason_to_try_again(
     for number in (1, 2):
         site_audit.restart()
         WAYS[way](tenant, number)
-        eventually(lambda: written(site_audit, tenant, "a") == 1, "the write")
+        eventually(lambda: written(site_audit, tenant, "a") == 1, lambda: "the write")
         assert tenant.condition("web", "Drifted")[:2] == REWRITTEN
         assert tenant.value("a") == "rewritten"
     policy.delete()
     site_audit.restart()
     WAYS[way](tenant, 3)
-    eventually(lambda: tenant.value("a") == "ours", "the value of the manifest")
-    eventually(lambda: tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift"), "the end")
+    eventually(lambda: tenant.value("a") == "ours", lambda: "the value of the manifest")
+    eventually(
+        lambda: tenant.condition("web", "Drifted")[:2] == ("False", "NoDrift"), lambda: "the end"
+    )
     assert "rewritten" not in tenant.get("web")["status"]
     assert written(site_audit, tenant, "a") == 1
 
@@ -109,7 +111,7 @@ def test_field_that_admission_rewrites_is_named_and_stays_so_by_itself(
         foreign = {"metadata": {"annotations": {"foreign": str(number)}}}
         assert tenant.api("PATCH", path, foreign, content_type=MERGE)[0] == 200
         wanted = len(_looks(site_audit, tenant)) + 2
-        eventually(partial(_has_looked, site_audit, tenant, wanted), "two looks")
+        eventually(partial(_has_looked, site_audit, tenant, wanted), lambda: "two looks")
     assert written(site_audit, tenant, "a") == 0
     assert tenant.value("a") == "rewritten"
     assert tenant.condition("web", "Drifted")[:2] == REWRITTEN

@@ -57,7 +57,7 @@ def test_unchanged_archive_is_not_read_again(tenant: Tenant, web: Site, tmp_path
     tenant.bundle("web", source=archive_source(tenant, web), interval="1h")
     before = tenant.ready("web")
     web.calls.clear()
-    eventually(lambda: len(web.calls) >= 2, "two looks")
+    eventually(lambda: len(web.calls) >= 2, lambda: "two looks")
     assert all("If-None-Match" in call.headers for call in web.calls)
     assert tenant.get("web")["status"] == before
 

@@ -76,7 +76,7 @@ def test_encrypted_files_are_applied_and_told_nowhere(
     repository.commit(
         {"web/map.yaml": sealed(components, key, {**config_map("map"), "data": {"key": [TOKEN]}})}
     )
-    eventually(lambda: tenant.condition("web")[0] == "False", "the refusal")
+    eventually(lambda: tenant.condition("web")[0] == "False", lambda: "the refusal")
     assert tenant.value("map") == TOKEN
     untold(told(tenant, running))
 

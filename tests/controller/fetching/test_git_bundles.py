@@ -36,7 +36,7 @@ def test_bundle_follows_the_commits_of_a_branch(tenant: Tenant, git: HttpsSite) 
     assert tenant.value("a") == "2"
     assert tenant.exists("b") == [False]
     told = f"main@sha1:{first} → main@sha1:{second}"
-    eventually(lambda: [one for one in tenant.events("web") if told in one[2]], "the Event")
+    eventually(lambda: [one for one in tenant.events("web") if told in one[2]], lambda: "the Event")
 
 
 def test_commit_elsewhere_reconciles_nothing(
@@ -69,7 +69,7 @@ def test_server_is_asked_once_for_all_bundles_of_a_branch(tenant: Tenant, git: H
     assert commits <= 2 * len(names), looks
     git.requests.clear()
     tenant.annotate(names[0], reconcile_now="again")
-    eventually(lambda: git.requests, "a look")
+    eventually(lambda: git.requests, lambda: "a look")
     tenant.reconciled(names[1], "again")
     assert len([path for path in git.paths() if path.startswith("GET")]) <= 2, git.paths()
 
@@ -91,7 +91,7 @@ def test_source_that_is_gone_changes_nothing_and_is_followed_when_it_is_back(
     kind = "application/merge-patch+json"
     path = tenant.path("configmaps", "a")
     assert tenant.api("PATCH", path, patch, content_type=kind)[0] == 200
-    eventually(lambda: tenant.value("a") == "1", "the drift is set back")
+    eventually(lambda: tenant.value("a") == "1", lambda: "the drift is set back")
 
     second = repository.commit({"web/a.yaml": None, "other/a.yaml": file_of("c")})
     assert second

@@ -32,8 +32,8 @@ def test_restart_of_the_controller_changes_no_status(
             if log == "first":
                 tenant.bundle("web", source=git_source(git, path="web"), interval="1h")
                 tenant.ready("web")
-            eventually(lambda: len(git.requests) >= 2, "a look")
-            eventually(lambda: tenant.condition("web")[0] == "True", "ready")
+            eventually(lambda: len(git.requests) >= 2, lambda: "a look")
+            eventually(lambda: tenant.condition("web")[0] == "True", lambda: "ready")
             time.sleep(0.5)
             seen.append(tenant.get("web")["status"]["conditions"])
     assert seen[0] == seen[1]
@@ -104,7 +104,7 @@ def test_nothing_is_asked_for_a_suspended_bundle(tenant: Tenant, git: HttpsSite)
     time.sleep(2.5)
     assert git.paths() == []
     tenant.patch("web", suspend=False)
-    eventually(lambda: tenant.value("a") == "2", "the commit is applied")
+    eventually(lambda: tenant.value("a") == "2", lambda: "the commit is applied")
 
 
 def test_deleted_bundle_needs_no_source(tenant: Tenant, git: HttpsSite) -> None:

@@ -49,7 +49,7 @@ def test_bundle_follows_a_branch_over_ssh(tenant: Tenant, ssh: SshSite) -> None:
     assert "known_hosts" in tenant.failed("web", "AuthenticationFailed")
     other = asyncssh.generate_private_key("ssh-ed25519")
     secret(tenant, "ssh", {**known, "known_hosts": ssh.known_hosts(other)})
-    eventually(lambda: "host key" in tenant.condition("web")[2], "the host key")
+    eventually(lambda: "host key" in tenant.condition("web")[2], lambda: "the host key")
     assert ssh.commands == []
     secret(tenant, "ssh", known)
     tenant.ready("web")

@@ -148,7 +148,7 @@ def test_no_source_lets_a_tenant_escape(
         for name, attack in attacks.items():
             begin(scene, servers, name, attack)
         served(Tenant(admin, "other"), running, "meanwhile")
-        eventually(lambda: not untold_yet(scene), f"tried: {untold_yet(scene)}", within=120)
+        eventually(lambda: not untold_yet(scene), lambda: f"tried: {untold_yet(scene)}")
         texts = {
             one["metadata"]["name"]: said(one)
             for one in tenant.api.get(tenant.bundle_path())["items"]

@@ -97,7 +97,7 @@ def disturb(fleet: Fleet, seconds: float, kills: int) -> None:
         else:
             processes = all_inside(victim.process)
             fleet.kill(victim)
-            eventually(partial(_have_ended, processes), "the end of its processes")
+            eventually(partial(_have_ended, processes), lambda: "the end of its processes")
             fleet.start()
         count += 1
         time.sleep(max(0.0, next_one - time.monotonic()))
@@ -140,15 +140,15 @@ def shaken(
             bundles = tenant.api.get(tenant.bundle_path())["items"]
             return all(_is_ready(one) for one in bundles)
 
-        eventually(converged, "the last source of every Bundle", within=120)
+        eventually(converged, lambda: "the last source of every Bundle")
         fleet.settled()
         # One that is new shows what a replica holds that has leaked nothing.
         fresh = fleet.start()
         fleet.settled()
-        eventually(lambda: _leaks(fleet, fresh) == [], f"no leak: {_leaks(fleet, fresh)}")
+        eventually(lambda: _leaks(fleet, fresh) == [], lambda: f"no leak: {_leaks(fleet, fresh)}")
         # What the killed ones have left is gone after a while.
         live = {one.replica for one in fleet.replicas}
-        eventually(lambda: fleet.leases() == live, "only Leases of live replicas")
+        eventually(lambda: fleet.leases() == live, lambda: "only Leases of live replicas")
         assert held(tenant) == []
         expected = {
             f"b{number}-{one}" for number in range(BUNDLES) for one in (0, 1, 2, f"v{version}")

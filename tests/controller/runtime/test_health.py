@@ -43,11 +43,11 @@ def test_due_bundles_that_nobody_serves_are_not_healthy(unwatched: Watches) -> N
     assert queue.get() == A
     assert health.unserved() == ""  # none is due
     queue.add(B)
-    said = eventually(health.unserved, "the reason")
+    said = eventually(health.unserved, lambda: "the reason")
     assert "no reconcile has ended for 0 s; Bundles due: 1, being reconciled: 1" in said
     queue.done(A)
     assert health.unserved() == ""
-    assert eventually(health.unserved, "the reason") != ""
+    assert eventually(health.unserved, lambda: "the reason") != ""
     assert queue.get() == B
     assert (health.unserved(), health.broken()) == ("", "")
     assert PATIENCE == 60

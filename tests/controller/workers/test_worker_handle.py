@@ -87,7 +87,7 @@ def pid_of(handle: WorkerHandle) -> int:
 
 def ended(process: int) -> None:
     """Wait until a process has ended."""
-    eventually(lambda: not is_running(process), f"the end of {process}", within=10)
+    eventually(lambda: not is_running(process), lambda: f"the end of {process}")
 
 
 def test_worker_serves_one_task_after_the_other(make: Make) -> None:
@@ -179,7 +179,9 @@ def test_reconcile_that_begins_while_the_controller_stops_ends_at_once(make: Mak
     answer = handle.reconcile(TASK).answer
     assert (answer.delay, answer.measured) == (0.0, None)
     handle.kill()
-    eventually(lambda: handle._connection is not None and handle._connection.poll(0), "its end")
+    eventually(
+        lambda: handle._connection is not None and handle._connection.poll(0), lambda: "its end"
+    )
     with pytest.raises(WorkerUnavailable, match="stopping"):
         handle.reconcile(TASK)
     assert time.monotonic() - began < 5

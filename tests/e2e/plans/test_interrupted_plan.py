@@ -40,7 +40,7 @@ def file(desk: Desk) -> Path:
     last = int(time.time())
     path = desk.folder / "web.plan"
     desk.call("plan", "--out", path, **NEXT)
-    eventually(lambda: int(time.time()) > last, "the next second", pause=0.01)
+    eventually(lambda: int(time.time()) > last, lambda: "the next second")
     return path
 
 

@@ -58,7 +58,7 @@ def _pods(api: Api, stage: Stage, app: str = "web") -> set[str]:
 
 
 def _has_pods(api: Api, stage: Stage, number: int) -> set[str]:
-    eventually(lambda: len(_pods(api, stage)) == number, f"{number} Pods")
+    eventually(lambda: len(_pods(api, stage)) == number, lambda: f"{number} Pods")
     return _pods(api, stage)
 
 
@@ -117,7 +117,7 @@ def test_changed_template_says_what_its_pods_do(
     if "change when" in message:
         assert _pods(api, stage) == before
     else:
-        eventually(lambda: len(_pods(api, stage) - before) == number, "the rollout", within=90)
+        eventually(lambda: len(_pods(api, stage) - before) == number, lambda: "the rollout")
 
 
 READS_ALL: Body = {"envFrom": [{"configMapRef": {"name": "c"}}]}
@@ -285,7 +285,7 @@ def test_pruned_claim_says_what_happens_to_its_volume(
     assert len(bound) == 2
     stage.run(config_map("a"), **PRUNES)
     path = f"/api/v1/persistentvolumes/{name}"
-    eventually(lambda: not api.exists(f"{path}-delete"), "the deletion of the volume")
+    eventually(lambda: not api.exists(f"{path}-delete"), lambda: "the deletion of the volume")
     assert api.get(f"{path}-retain")["status"]["phase"] == "Released"
 
 
@@ -326,7 +326,7 @@ def test_pruned_stateful_set_keeps_its_claims(stage: Stage, api: Api) -> None:
         "statefulset.apps/web: stay without an owner: 2 Pods",
     ]
     stage.run(config_map("a"), **PRUNES)
-    eventually(lambda: not _pods(api, stage), "the end of the Pods")
+    eventually(lambda: not _pods(api, stage), lambda: "the end of the Pods")
     path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims"
     assert {one["metadata"]["name"] for one in api.get(path)["items"]} == {
         "data-web-0",
@@ -423,7 +423,7 @@ def test_stored_versions_of_a_changed_crd_are_missed(crd_stage: Stage, crds: Api
         ),
     ]
     assert crd_stage.run(moved).exit_code == 0
-    eventually(lambda: not crds.exists(path.format("v1")), "the end of v1")
+    eventually(lambda: not crds.exists(path.format("v1")), lambda: "the end of v1")
     assert crds.exists(path.format("v2"))
     plural = "apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     live = crds.get(f"/{plural}/{both['metadata']['name']}")

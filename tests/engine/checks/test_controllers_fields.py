@@ -367,7 +367,7 @@ def test_replicas_are_left_to_an_autoscaler(stage: Stage, api: Api, is_in_input:
     )
     assert status == 200, reply
     assert stage.run(_deployment("web:3", 4), *others).outcomes[name] is Outcome.CONFIGURED
-    eventually(lambda: _is_at_rest(api, path), "its controllers are done")
+    eventually(lambda: _is_at_rest(api, path), lambda: "its controllers are done")
     for options in AGAIN:
         again = stage.run(_deployment("web:3", 4), *others, **options)
         assert set(again.outcomes.values()) == {Outcome.UNCHANGED}

@@ -233,7 +233,9 @@ def test_custom_resources_are_checked_by_the_schema_that_they_will_have(
     assert crd_stage.run(size, _valve("a", size="1", color="red")).exit_code == 3
     assert crd_stage.run(both, _valve("a", size="1", color="red")).exit_code == 0
     # A null is a value here. The document of a new group is published some seconds later.
-    eventually(lambda: crds.exists("/openapi/v3/apis/x.example.com/v1"), "the schema is published")
+    eventually(
+        lambda: crds.exists("/openapi/v3/apis/x.example.com/v1"), lambda: "the schema is published"
+    )
     refused = crd_stage.run(both, _valve("a", size=None, color="red", sise="1"))
     assert "2 unknown fields or wrong types: spec.size, spec.sise" in refused.problem(
         "valve.x.example.com/a"

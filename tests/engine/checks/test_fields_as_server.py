@@ -98,7 +98,7 @@ def kinds(crds: Api, crd_stage: Stage) -> list[Kind]:
         found = list(served_kinds(crds, crd_stage.namespace))
         return found if schemas.keys() <= {kind.kind for kind in found} else []
 
-    found: list[Kind] = eventually(published, "the schemas are published")
+    found: list[Kind] = eventually(published, lambda: "the schemas are published")
     return found
 
 

@@ -73,7 +73,7 @@ def test_object_beyond_the_present_quota_is_not_checked(stage: Stage, api: Api) 
 
     assert stage.run(quota(0)).exit_code == 0
     path = f"/api/v1/namespaces/{stage.namespace}/resourcequotas/q"
-    eventually(lambda: api.get(path)["status"].get("used"), "the quota is counted")
+    eventually(lambda: api.get(path)["status"].get("used"), lambda: "the quota is counted")
     refused = stage.run(quota(0), SERVICE, check=True, reapply_all=True)
     assert (refused.exit_code, refused.outcomes) == (3, {"service/s": Outcome.FAILED})
     story = stage.run(quota(5), SERVICE, check=True)
@@ -117,7 +117,7 @@ def test_claim_that_the_present_storage_class_cannot_grow_is_not_checked(
 
     assert stage.run(storage_class, volume, claim("1Mi")).exit_code == 0
     path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims/c"
-    eventually(lambda: api.get(path)["status"]["phase"] == "Bound", "the claim is bound")
+    eventually(lambda: api.get(path)["status"]["phase"] == "Bound", lambda: "the claim is bound")
     refused = stage.run(storage_class, volume, claim("2Mi"), check=True)
     assert refused.exit_code == 3
     grows = {**storage_class, "allowVolumeExpansion": True}
@@ -158,7 +158,7 @@ def test_token_of_an_account_of_the_same_set_is_kept(stage: Stage, api: Api) -> 
     waves = {step.desired.ref.kind: step.desired.wave for step in story.plan.applies}
     assert waves["ServiceAccount"] < waves["Secret"]
     path = f"/api/v1/namespaces/{stage.namespace}/secrets/a-token"
-    eventually(lambda: "token" in api.get(path).get("data", {}), "the token is there")
+    eventually(lambda: "token" in api.get(path).get("data", {}), lambda: "the token is there")
 
 
 def _role(*resources: str) -> dict[str, Any]:

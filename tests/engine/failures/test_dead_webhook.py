@@ -65,7 +65,7 @@ def dead_webhook(api: Api, namespace: str, resource: str = "services") -> Iterat
         probe = {"metadata": {"name": "probe"}, "spec": {"type": "ExternalName"}}
         probe["spec"]["externalName"] = "example.com"
         path = f"/api/v1/namespaces/{namespace}/{resource}?dryRun=All"
-        eventually(lambda: api("POST", path, probe)[0] == 500, "the webhook")
+        eventually(lambda: api("POST", path, probe)[0] == 500, lambda: "the webhook")
         try:
             yield f"{CONFIGURATIONS}/dead-{namespace}"
         finally:

@@ -47,8 +47,8 @@ def plane(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
     with start(binaries, API_SERVER_ONLY, tmp_path_factory.mktemp("planes") / "cut") as running:
         api = Api(running)
         assert api("POST", DEFINITIONS, crd())[0] == 201
-        eventually(lambda: "x.example.com" in str(api.get("/apis")), "the kind")
-        eventually(lambda: api("GET", "/apis/x.example.com/v1/foos")[0] == 200, "the kind")
+        eventually(lambda: "x.example.com" in str(api.get("/apis")), lambda: "the kind")
+        eventually(lambda: api("GET", "/apis/x.example.com/v1/foos")[0] == 200, lambda: "the kind")
         api.close()
         yield running
 

@@ -73,7 +73,7 @@ def test_aggregated_api_is_replaced(fresh_plane: FreshPlane, binaries: Binaries)
         stage.run(config_map("a"), custom_resource("f"))
         assert stage.listed() == {"configmap/a", "foo.x.example.com/f"}
         assert api("DELETE", f"{SERVICES}/v1.x.example.com")[0] == 200
-        eventually(lambda: not _serves(api), "the end of the APIService")
+        eventually(lambda: not _serves(api), lambda: "the end of the APIService")
         _assert_unknown(stage.run(config_map("a")), stage, "foo.x.example.com/f")
         assert stage.check().found == {"foo.x.example.com/f": MismatchType.UNKNOWN}
         assert behind.exists("/apis/x.example.com/v1/namespaces/default/foos/f")
@@ -122,7 +122,7 @@ def _serve_by(api: Api, backend: SecondServer) -> None:
     api("POST", "/api/v1/namespaces/default/services", BACKEND)
     status, reply = api("POST", SERVICES, _api_service(backend))
     assert status == 201, reply
-    eventually(lambda: _serves(api), "the aggregated API")
+    eventually(lambda: _serves(api), lambda: "the aggregated API")
 
 
 def _api_service(backend: SecondServer) -> dict[str, Any]:
@@ -181,10 +181,12 @@ def _delete_crd(api: Api, kind: str) -> None:
     plural = f"{kind.lower()}s"
     assert api("DELETE", f"{DEFINITIONS}/{plural}.x.example.com")[0] == 200
     path = f"/apis/x.example.com/v1/{plural}"
-    eventually(lambda: not api.exists(f"{DEFINITIONS}/{plural}.x.example.com"), "no CRD")
-    eventually(lambda: api("GET", path)[0] == 404, "the end of the kind")
+    eventually(lambda: not api.exists(f"{DEFINITIONS}/{plural}.x.example.com"), lambda: "no CRD")
+    eventually(lambda: api("GET", path)[0] == 404, lambda: "the end of the kind")
     groups = "/apis/x.example.com/v1"
-    eventually(lambda: plural not in str(api("GET", groups)[1]), "the end of the kind in discovery")
+    eventually(
+        lambda: plural not in str(api("GET", groups)[1]), lambda: "the end of the kind in discovery"
+    )
 
 
 @pytest.mark.parametrize("has_neighbour", [False, True])

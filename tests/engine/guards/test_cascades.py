@@ -74,7 +74,7 @@ def test_contents_made_by_hand_save_a_namespace(
     method, path, body = CONTENTS[name]
     path = path.format(f"namespaces/{home}")
     if method == "PATCH":
-        eventually(lambda: api.exists(path), "the default ServiceAccount")
+        eventually(lambda: api.exists(path), lambda: "the default ServiceAccount")
     status, reply = api(
         method, path, body, content_type=MERGE if method == "PATCH" else "application/json"
     )
@@ -91,9 +91,10 @@ def test_contents_made_by_the_control_plane_save_nothing(stage: Stage, api: Api,
     service = {**SERVICE, "metadata": {"name": "web", "namespace": home}}
     assert stage.run(_namespace(home), service, *bodies).exit_code == 0
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{home}/endpointslices"
-    eventually(lambda: bool(api.get(slices)["items"]), "the slice of the Service")
+    eventually(lambda: bool(api.get(slices)["items"]), lambda: "the slice of the Service")
     eventually(
-        lambda: api.exists(f"/api/v1/namespaces/{home}/serviceaccounts/default"), "the account"
+        lambda: api.exists(f"/api/v1/namespaces/{home}/serviceaccounts/default"),
+        lambda: "the account",
     )
     story = stage.run(*bodies, allow_kinds=NAMESPACE, timeout=60.0)
     assert story.exit_code == 0, story.events
@@ -174,8 +175,10 @@ def test_data_that_names_a_pruned_owner_saves_it(
     allowed = frozenset({"configmap/owner"})
     story = stage.run(*wanted, mode=mode, allow_cascade=allowed)
     assert story.exit_code == 0, story.events
-    eventually(lambda: _live(api, CLAIM, place) is None, "the garbage collection of the claim")
-    eventually(lambda: _live(api, STATEFUL, place) is None, "that of the StatefulSet")
+    eventually(
+        lambda: _live(api, CLAIM, place) is None, lambda: "the garbage collection of the claim"
+    )
+    eventually(lambda: _live(api, STATEFUL, place) is None, lambda: "that of the StatefulSet")
 
 
 @pytest.mark.parametrize("dry", [DryRun.CLIENT, DryRun.SERVER])
@@ -195,7 +198,7 @@ def test_dry_run_counts_what_names_a_pruned_owner(stage: Stage, api: Api, dry: D
     said = [f"{one.ref.short}: {one.message}" for one in allowed.plan.consequences]
     assert "configmap/owner: deleted with it: 1 PersistentVolumeClaim" in said
     assert stage.run(*STAY, approved=story.deletions).exit_code == 0
-    eventually(lambda: _live(api, CLAIM, stage.namespace) is None, "the end of the claim")
+    eventually(lambda: _live(api, CLAIM, stage.namespace) is None, lambda: "the end of the claim")
 
 
 def test_chain_of_owners_is_followed(stage: Stage, api: Api) -> None:

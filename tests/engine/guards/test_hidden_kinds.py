@@ -58,7 +58,7 @@ def _await_served(api: Api, *, served: bool) -> None:
         answers = api("GET", "/apis/x.example.com/v1/hiders")[0] == 200
         return ("'hiders'" in str(listed), answers) == (served, served)
 
-    eventually(is_so, "the kind as wanted")
+    eventually(is_so, lambda: "the kind as wanted")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def hidden(crd_stage: Stage, crds: Api) -> Iterator[Stage]:
     remove_entries(crd_stage, crds, "h")
     yield crd_stage
     crds("DELETE", HIDDEN)
-    eventually(lambda: not crds.exists(HIDDEN), "the CRD gone")
+    eventually(lambda: not crds.exists(HIDDEN), lambda: "the CRD gone")
 
 
 def _messages(story: Story) -> list[str]:
@@ -104,7 +104,7 @@ def test_kind_that_is_stored_and_not_served(hidden: Stage, crds: Api) -> None:
 def test_kind_of_a_deleted_crd(hidden: Stage, crds: Api) -> None:
     """Nothing records that a CRD had defined it; a repair says so and removes it."""
     crds("DELETE", HIDDEN)
-    eventually(lambda: not crds.exists(HIDDEN), "the CRD gone")
+    eventually(lambda: not crds.exists(HIDDEN), lambda: "the CRD gone")
     _await_served(crds, served=False)
     _assert_not_removed(hidden, crds, "Hider.x.example.com: the server does not serve its kind")
     assert hidden.check().found == {"kind-not-served": MismatchType.KIND_GONE}

@@ -109,7 +109,7 @@ def test_owner_of_an_object_that_is_not_selected_is_not_deleted(stage: Stage, ap
     allowed = frozenset({"configmap/d"})
     story = stage.run(mode=Mode.DELETE, select=frozenset({"cm/d"}), allow_cascade=allowed)
     assert story.exit_code == 0, story.events
-    eventually(lambda: not api.exists(_path(stage, "b")), "the garbage collection")
+    eventually(lambda: not api.exists(_path(stage, "b")), lambda: "the garbage collection")
 
 
 @pytest.mark.parametrize("check", [True, False])

@@ -17,9 +17,9 @@ from applyprune.model.options import Mode, Options
 from applyprune.model.request import CREATE_ONLY, ApplyRequest
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.packed import packed
+from tests.support.clocks import MovedClock
 from tests.support.fault_proxy import faults
 from tests.support.live import config_maps
-from tests.support.moved_clock import MovedClock
 from tests.support.objects import config_map
 from tests.support.other_run import take_from_elsewhere
 

@@ -11,7 +11,7 @@ from applyprune.clock import boot_time
 from applyprune.engine.inventory_lock import inventory_lock
 from applyprune.errors import InventoryLocked
 from applyprune.model.options import Mode, Options
-from tests.support.moved_clock import MovedClock
+from tests.support.clocks import MovedClock
 from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 

@@ -60,7 +60,7 @@ def test_objects_of_controllers_and_left_alone_ones_do_not_become_owned(
     """A prune must never delete it; and kubectl's short names are taken here too."""
     marked = {"applyprune.dev/apply": "disabled"}
     _adopt(stage, kubectl)
-    eventually(lambda: api.exists(_path(stage, "kube-root-ca.crt")), "the certificate")
+    eventually(lambda: api.exists(_path(stage, "kube-root-ca.crt")), lambda: "the certificate")
     metadata = {"name": "kube-root-ca.crt", "labels": {"team": "a"}}
     root = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     bodies = [*map(config_map, ("theirs", "a", "b")), root]

@@ -92,7 +92,7 @@ def test_status_names_the_pod_and_its_last_warnings(
         warn(puppets, name, f"Reason{second}", "told", 1, second)
     eventually(
         lambda: of(stage.status(), "deployment.apps/fine").readiness.status is Status.CURRENT,
-        "the other Deployment",
+        lambda: "the other Deployment",
     )
     audit.restart()
     story = stage.status()
@@ -116,7 +116,7 @@ def test_equal_events_are_counted_together(stage: Stage, puppets: Puppets) -> No
     """Of two Pods, or of one Pod twice."""
     stage.run(workload("Deployment", pods=PLAYED, spec={"replicas": 2}))
     puppets.pods_of("web", stuck("CrashLoopBackOff", "Running"))
-    eventually(lambda: len(pod_names(puppets, "web")) == 2, "two Pods")
+    eventually(lambda: len(pod_names(puppets, "web")) == 2, lambda: "two Pods")
     for second, name in enumerate(pod_names(puppets, "web")):
         warn(puppets, name, "BackOff", "back-off restarting failed container", 3, second)
     (event,) = (
@@ -133,7 +133,7 @@ def test_status_names_a_missing_claim(stage: Stage) -> None:
     def told() -> str:
         return of(stage.status(), "statefulset.apps/web").readiness.message
 
-    eventually(lambda: "persistentvolumeclaim/data does not exist" in told(), "the claim")
+    eventually(lambda: "persistentvolumeclaim/data does not exist" in told(), lambda: "the claim")
 
 
 def test_refused_reads_are_reported_and_are_no_error(
@@ -178,14 +178,16 @@ def test_tree_shows_waves_and_what_each_object_owns(
     """Down to Pods, in the columns of kubectl; old ReplicaSets are left out."""
     recreate: Body = {"strategy": {"type": "Recreate"}}
     stage.run(workload("Deployment", pods=NOWHERE, spec=recreate))
-    eventually(lambda: bool(pod_names(puppets, "web")), "the Pod of the first template")
+    eventually(lambda: bool(pod_names(puppets, "web")), lambda: "the Pod of the first template")
     (old,) = pod_names(puppets, "web")
     second = workload("Deployment", pods=PLAYED, spec=recreate)
     late = {"apiVersion": "v1", "kind": "ConfigMap"}
     late["metadata"] = {"name": "late", "annotations": {WAVE: "1"}}  # type: ignore[assignment]
     second["metadata"]["annotations"] = {"applyprune.dev/wait": "skip"}
     stage.run(second, late, wait=False)
-    eventually(lambda: {*pod_names(puppets, "web")} - {old} != set(), "the Pod of the second one")
+    eventually(
+        lambda: {*pod_names(puppets, "web")} - {old} != set(), lambda: "the Pod of the second one"
+    )
     (pod,) = pod_names(puppets, "web")
     puppets.pod(pod, stuck("CrashLoopBackOff", "Running"))
     out, code = status("--tree")
@@ -256,12 +258,12 @@ def test_logs_show_the_last_lines_of_failing_containers(
         listed = puppets.api.get(f"{puppets.path('pods')}?labelSelector=app%3Dweb")
         return [one["metadata"]["name"] for one in listed["items"] if one["status"].get("podIP")]
 
-    eventually(lambda: bool(started()), "kwok has started the Pod")
+    eventually(lambda: bool(started()), lambda: "kwok has started the Pod")
     (name,) = started()
     statuses = [crash("main", running=False), crash("side", running=True)]
     unready = [{"type": kind, "status": "False"} for kind in ("Ready", "ContainersReady")]
     puppets.pod(name, {"containerStatuses": statuses, "conditions": unready})
-    eventually(lambda: status()[1] == 5, "the Deployment is not ready")
+    eventually(lambda: status()[1] == 5, lambda: "the Deployment is not ready")
     out, code = status("--logs")
     assert code == 5
     assert f"log of pod/{name}, container main, the instance that crashed:\n" in out
@@ -287,7 +289,7 @@ def test_log_that_cannot_be_read_says_why(
 ) -> None:
     """The Pod has no node, so the API server refuses; the status is complete nevertheless."""
     stage.run(workload("Deployment", pods=PLAYED))
-    eventually(lambda: bool(pod_names(puppets, "web")), "a Pod")
+    eventually(lambda: bool(pod_names(puppets, "web")), lambda: "a Pod")
     (name,) = pod_names(puppets, "web")
     puppets.pod(name, {"phase": "Running", "containerStatuses": [crash("main", running=False)]})
     out, code = status("--logs")

@@ -40,6 +40,6 @@ def group(api: Api) -> Iterator[str]:
     name = f"{secrets.token_hex(3)}.example.com"
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert api("POST", path, definition(name))[0] == 201
-    eventually(lambda: api("GET", f"/apis/{name}/v1/widgets")[0] == 200, name)
+    eventually(lambda: api("GET", f"/apis/{name}/v1/widgets")[0] == 200, lambda: name)
     yield name
     api("DELETE", f"{path}/widgets.{name}")

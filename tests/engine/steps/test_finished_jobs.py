@@ -34,7 +34,7 @@ def _path(stage: Stage) -> str:
 
 def _delete(stage: Stage, api: Api) -> None:
     assert api("DELETE", f"{_path(stage)}?propagationPolicy=Background")[0] == 200
-    eventually(lambda: not api.exists(_path(stage)), "the end of the Job")
+    eventually(lambda: not api.exists(_path(stage)), lambda: "the end of the Job")
 
 
 def _record(stage: Stage) -> JobRecord:
@@ -94,7 +94,7 @@ def test_failed_job_that_its_ttl_removed_is_not_ready(stage: Stage, puppets: Pup
     body = _job(0)
     stage.run(body)
     puppets.pods_of("once", {"phase": "Failed", "reason": "Error"})
-    eventually(lambda: not puppets.api.exists(_path(stage)), "the end of the Job")
+    eventually(lambda: not puppets.api.exists(_path(stage)), lambda: "the end of the Job")
     story = _waited(stage, body)
     assert story.exit_code == 5
     assert UNKNOWN in complaints(story)[JOB]

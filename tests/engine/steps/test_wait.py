@@ -136,7 +136,7 @@ def test_job_that_removes_itself_when_finished_is_ready(
     path = puppets.path("jobs", "once", "/apis/batch/v1")
     with meanwhile(lambda: puppets.pods_of("once", status)):
         story = stage.run(workload("Job", "once", pods=PLAYED, spec=spec), wait=True, timeout=60.0)
-    eventually(lambda: not puppets.api.exists(path), "the Job to be gone")
+    eventually(lambda: not puppets.api.exists(path), lambda: "the Job to be gone")
     assert story.exit_code == (5 if fails else 0)
     if fails:
         assert "the Job has failed: " in complaints(story)["job.batch/once"]

@@ -85,7 +85,7 @@ def slow(plane: Plane, api: Api) -> Iterator[dict[str, Story]]:
     }
     path = f"/api/v1/namespaces/{tight}/resourcequotas"
     assert api("POST", path, quota)[0] == 201
-    eventually(lambda: "hard" in api.get(f"{path}/no-pods").get("status", {}), "the quota")
+    eventually(lambda: "hard" in api.get(f"{path}/no-pods").get("status", {}), lambda: "the quota")
     nowhere = pod("nowhere")
     nowhere["spec"] = {**workload("Job", pods=NOWHERE)["spec"]["template"]["spec"]}
     sets = {
@@ -164,7 +164,7 @@ def test_pods_denied_by_an_admission_policy_fail_their_workload(
         assert api("POST", policies, policy)[0] == 201
         assert api("POST", bindings, binding)[0] == 201
         dry = f"/api/v1/namespaces/{stage.namespace}/pods?dryRun=All"
-        eventually(lambda: api("POST", dry, pod("x"))[0] == 422, "the policy")
+        eventually(lambda: api("POST", dry, pod("x"))[0] == 422, lambda: "the policy")
         story = stage.run(workload(kind), wait=True, timeout=60.0, fail_fast=True)
     finally:
         api("DELETE", f"{bindings}/{name}")
@@ -256,7 +256,8 @@ def test_signal_ends_the_wait_during_a_hanging_list(spoiled: Stage, proxy: Fault
 
     def interrupt() -> None:
         eventually(
-            lambda: any(seen.path.endswith("/events") for seen in [*proxy.exchanges]), "events"
+            lambda: any(seen.path.endswith("/events") for seen in [*proxy.exchanges]),
+            lambda: "events",
         )
         asked.append(time.monotonic())
         spoiled.stop.request(15)

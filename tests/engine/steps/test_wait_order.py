@@ -46,7 +46,7 @@ def test_dependent_is_sent_when_its_dependency_is_ready_even_without_wait(
     )
 
     def turn() -> None:
-        eventually(lambda: puppets.api.exists(puppets.path("configmaps", "free")), "free")
+        eventually(lambda: puppets.api.exists(puppets.path("configmaps", "free")), lambda: "free")
         time.sleep(0.3)
         puppets.pod("first", ready())
 
@@ -123,7 +123,7 @@ def test_second_wave_is_sent_when_the_first_is_ready(
 
     def turn() -> None:
         path = puppets.path("pods", "first")
-        eventually(lambda: puppets.api.exists(path), path)
+        eventually(lambda: puppets.api.exists(path), lambda: path)
         time.sleep(0.3)
         puppets.pod("first", ready())
 

@@ -75,7 +75,9 @@ def repaired(plane: Plane, api: Api) -> Iterator[dict[str, Story]]:
     quotas = f"/api/v1/namespaces/{tight}/resourcequotas"
     quota = {"metadata": {"name": "no-pods"}, "spec": {"hard": {"pods": "0"}}}
     assert api("POST", quotas, quota)[0] == 201
-    eventually(lambda: "hard" in api.get(f"{quotas}/no-pods").get("status", {}), "the quota")
+    eventually(
+        lambda: "hard" in api.get(f"{quotas}/no-pods").get("status", {}), lambda: "the quota"
+    )
 
     def more_quota() -> None:
         body = {"spec": {"hard": {"pods": "5"}}}

@@ -87,6 +87,7 @@ THERE = {one.ref: live(one.ref, uid=f"uid-{one.ref.name}") for one in (A, B)}
 LISTED = inventory(*(recorded(one, THERE[one.ref]) for one in (A, B)))
 
 
+@cache
 def plan_of(*names: str, **options: Any) -> Plan:
     """Return the plan of a set of two objects whose input has these."""
     options = {"max_prune": PruneLimit(9), "allow_empty": True, **options}

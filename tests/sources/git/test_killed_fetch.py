@@ -82,7 +82,7 @@ def test_killed_caller_leaves_nothing(
         site.replies = 0
         with start(site, commit, tmp_path / "store", path) as caller:
             eventually(
-                lambda: site.held.is_set() or caller.poll() is not None, "half a reply", pause=0.01
+                lambda: site.held.is_set() or caller.poll() is not None, lambda: "half a reply"
             )
             if caller.poll() is not None:
                 assert caller.returncode == 0, caller.stderr and caller.stderr.read()
@@ -94,11 +94,11 @@ def test_killed_caller_leaves_nothing(
             assert any(private.iterdir())
             caller.kill()
             caller.wait()
-            eventually(lambda: not working_in(private), "the end of all processes", pause=0.01)
+            eventually(lambda: not working_in(private), lambda: "the end of all processes")
             for one in started:
-                eventually(partial(has_ended, one), "its end", pause=0.01)
+                eventually(partial(has_ended, one), lambda: "its end")
             # What was private is removed too.
-            eventually(lambda: not any(private.iterdir()), "an empty folder", pause=0.01)
+            eventually(lambda: not any(private.iterdir()), lambda: "an empty folder")
             site.hold.set()
             # The next one begins with nothing, or with what is whole.
             if store.has(commit):

@@ -57,7 +57,7 @@ def without_login(
 
 
 @pytest.fixture(params=["without_login", "registry", "with_tokens", "with_referrers"])
-def any_registry(request: pytest.FixtureRequest) -> Registry:
+def any_registry(request: pytest.FixtureRequest, components: Components) -> Registry:
     """Each kind of registry."""
     running: Registry = request.getfixturevalue(request.param)
     return running

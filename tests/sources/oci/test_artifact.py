@@ -289,6 +289,7 @@ def test_missing_blob_is_reported(registry: Registry) -> None:
 # Credentials.
 
 
+@pytest.mark.usefixtures("components")
 @pytest.mark.parametrize("kind", ["registry", "with_tokens"])
 @pytest.mark.parametrize("password", ["", "wrong"])
 def test_wrong_credentials_are_refused(

@@ -69,6 +69,7 @@ def test_push_moves_a_tag(any_registry: Registry) -> None:
     assert fetch_artifact(source).files == {"a.yaml": b"a: 2\n"}
 
 
+@pytest.mark.usefixtures("components")
 @pytest.mark.parametrize("password", ["", "wrong"])
 @pytest.mark.parametrize("kind", ["registry", "with_tokens"])
 def test_push_needs_credentials(request: pytest.FixtureRequest, kind: str, password: str) -> None:

@@ -57,6 +57,7 @@ def test_referrers_of_the_api_are_listed(with_referrers: Registry) -> None:
         assert (found.digest, found.media_type) == (referrer, MANIFEST)
 
 
+@pytest.mark.usefixtures("components")
 @pytest.mark.parametrize("kind", ["registry", "with_tokens"])
 def test_referrers_of_the_tag_are_listed(request: pytest.FixtureRequest, kind: str) -> None:
     """Where the registry has no such API."""

@@ -66,7 +66,7 @@ def test_deadline_ends_the_program_and_what_it_has_started(tmp_path: Path, scrip
     with pytest.raises(TimeoutError):
         run(command, env=ENV, deadline=soon(0.3), max_output=10)
     assert time.monotonic() - begun < 10
-    eventually(lambda: processes_with(tmp_path) == {}, "the end of the program", pause=0.01)
+    eventually(lambda: processes_with(tmp_path) == {}, lambda: "the end of the program")
 
 
 def test_too_much_output_ends_the_program() -> None:
@@ -113,9 +113,9 @@ def test_program_dies_with_a_caller_that_is_killed(tmp_path: Path) -> None:
         " env={}, deadline=time.monotonic() + 99, max_output=10)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) as caller:
-        eventually(lambda: len(_running(tmp_path)) == 2, "the program", pause=0.01)
+        eventually(lambda: len(_running(tmp_path)) == 2, lambda: "the program")
         caller.send_signal(signal.SIGKILL)
-    eventually(lambda: processes_with(tmp_path) == {}, "its end", pause=0.01)
+    eventually(lambda: processes_with(tmp_path) == {}, lambda: "its end")
 
 
 def _running(folder: Path) -> list[str]:

@@ -104,7 +104,7 @@ def populate(api: Api, plane: Plane) -> Scene:
     victim.put("secrets", {**body("v1", "Secret", "manifests"), "data": manifests})
     own = {**body("v1", "Secret", "own"), "data": {"key": encoded(TOKEN)}}
     Tenant(api, TENANT).put("secrets", own)
-    eventually(lambda: tenant.api("GET", tenant.path("configmaps"))[0] == 200, "the rights")
+    eventually(lambda: tenant.api("GET", tenant.path("configmaps"))[0] == 200, lambda: "the rights")
     wrong = {"source": {"inline": ""}, "serviceAccountName": "a/b"}
     probe = body("applyprune.dev/v1alpha1", "Bundle", "probe", spec=wrong)
     path, listed = f"{tenant.bundle_path()}?dryRun=All", "/apis/applyprune.dev/v1alpha1/bundles"
@@ -114,7 +114,7 @@ def populate(api: Api, plane: Plane) -> Scene:
         made, found = tenant.api("POST", path, probe), api("GET", f"{listed}?resourceVersion=0")
         return (made[0], found[0]) == (201, 200)
 
-    eventually(served, "the lenient CRD")
+    eventually(served, lambda: "the lenient CRD")
     return Scene(tenant, victim)
 
 

@@ -38,7 +38,7 @@ def _token(scene: Scene, name: str) -> None:
     kind = "kubernetes.io/service-account-token"
     scene.tenant.put("secrets", {**body("v1", "Secret", name, type=kind), "metadata": meta})
     path = scene.tenant.path("secrets", name)
-    eventually(lambda: "token" in scene.tenant.api.get(path).get("data", {}), "the token")
+    eventually(lambda: "token" in scene.tenant.api.get(path).get("data", {}), lambda: "the token")
 
 
 def _kubeconfig(scene: Scene, name: str) -> None:

@@ -110,7 +110,7 @@ def test_drift_is_set_back_while_what_is_new_is_unusable(bad: Tenant, name: str)
     patch, kind = {"data": {"key": "by hand"}}, "application/merge-patch+json"
     path = bad.path("configmaps", f"{name}-a")
     assert bad.api("PATCH", path, patch, content_type=kind)[0] == 200
-    eventually(lambda: bad.value(f"{name}-a") == "1", "the value of the last good content")
+    eventually(lambda: bad.value(f"{name}-a") == "1", lambda: "the value of the last good content")
     assert "stays applied" in bad.failed(name, BAD_SOURCES[name].reason)
     assert bad.exists(f"{name}-b") == [True]
 

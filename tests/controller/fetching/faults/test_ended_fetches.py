@@ -89,7 +89,7 @@ def test_fetch_that_needs_too_much_memory_is_ended(
     stays(tenant, "a")
     publish(tmp_path, "a", value="3")
     tenant.ready("web")
-    eventually(lambda: tenant.exists("a", "b") == [True, False], "the prune")
+    eventually(lambda: tenant.exists("a", "b") == [True, False], lambda: "the prune")
     assert tenant.value("a") == "3"
 
 
@@ -117,9 +117,9 @@ def test_killed_fetch_is_tried_again(
     git.hold = threading.Event()
     second = repository.commit({"web/a.yaml": file_of("a", value="2")})
     for _ in range(LASTING):
-        (worker,) = eventually(lambda: fetching(running, git), "a fetch")
+        (worker,) = eventually(lambda: fetching(running, git), lambda: "a fetch")
         os.kill(worker, signal.SIGKILL)
-        eventually(lambda: not is_running(worker), "its end")  # noqa: B023
+        eventually(lambda: not is_running(worker), lambda: "its end")  # noqa: B023
     message = tenant.failed("web", "FetchFailed")
     assert "its process ended with SIGKILL" in message
     assert f"main@sha1:{first} stays applied" in message

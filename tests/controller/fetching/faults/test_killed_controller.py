@@ -82,8 +82,8 @@ def test_killed_controller_leaves_nothing_of_its_fetches(
             names = [name_of(one) for one in started]
             assert [one for one in PROGRAMS if not any(one in name for name in names)] == []
             kill(killed.process)
-            eventually(lambda: not working_in(private), "the end of what works for it")
-            eventually(lambda: not any(map(is_running, started)), "the end of all")
+            eventually(lambda: not working_in(private), lambda: "the end of what works for it")
+            eventually(lambda: not any(map(is_running, started)), lambda: "the end of all")
         (folder,) = private.glob("applyprune-controller-*")
         check_whole(SourceCache(folder / "sources", 1 << 30))
         fetches.reset()
@@ -94,8 +94,8 @@ def test_killed_controller_leaves_nothing_of_its_fetches(
                 assert tenant.value(name) == "1"
             tenant.reconciled("good", "last")
             assert tenant.condition("good")[:2] == ("True", "Applied")
-            eventually(lambda: len(of_applyprune(private)) == 1, "the removal of the rest")
+            eventually(lambda: len(of_applyprune(private)) == 1, lambda: "the removal of the rest")
             (own,) = of_applyprune(private)
             assert own != folder
             check_whole(SourceCache(own / "sources", 1 << 30))
-            eventually(lambda: left_in(own) == [], "the removal of private files")
+            eventually(lambda: left_in(own) == [], lambda: "the removal of private files")

@@ -70,7 +70,7 @@ def test_killed_server_prunes_nothing_and_is_followed_when_it_is_back(
             server.kill_at(number, moment)
             tenant.annotate(name, reconcile_now="new")
         for name, server in opened.servers.items():
-            eventually(lambda: server.is_killed, f"{name} killed")  # noqa: B023
+            eventually(lambda: server.is_killed, lambda: f"{name} killed")  # noqa: B023
         for name, revision in revisions.items():
             message = tenant.failed(name, "FetchFailed")
             assert f"{revision} stays applied" in message

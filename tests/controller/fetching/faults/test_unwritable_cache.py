@@ -84,7 +84,7 @@ def applied(tenant: Tenant, value: str, *names: str) -> None:
         return tenant.exists(name) == [True] and tenant.value(name) == value
 
     for name in names:
-        eventually(partial(has_value, name), f"{name} with the value {value}")
+        eventually(partial(has_value, name), partial("{} with the value {}".format, name, value))
         tenant.ready(name)
 
 
@@ -126,7 +126,7 @@ def unusable(tenant: Tenant, value: str, reconciled: str) -> None:
     for name in KEPT:
         assert tenant.condition(name)[2].endswith("stays applied")
         set_value(tenant, name, "theirs")
-        eventually(lambda: tenant.value(name) == value, "the drift is set back")  # noqa: B023
+        eventually(lambda: tenant.value(name) == value, lambda: "the drift is set back")  # noqa: B023
     for name in WRITTEN:
         tenant.reconciled(name, reconciled)
         assert tenant.condition(name)[:2] == ("False", "FetchFailed")
