@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 # The tests start hundreds of processes; without bytecode each of them compiles the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-controller demo-gitops plane plane-wheel test test-fast sweep sweep-versions lint \
+.PHONY: demo demo-controller demo-gitops plane plane-wheel test stories test-fast sweep sweep-versions lint \
 	bench bench-quick bench-readme bench-controller bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
@@ -33,14 +33,21 @@ plane: $(INSTALLED)
 plane-wheel: $(INSTALLED)
 	$(BIN)/python -m tests.packaging.plane_wheel
 
-# Six files at a time, each process with a control plane of its own: most of the time is waiting.
-# Long files come first, so that no process is left alone with one at the end.
+# Six files at a time, each process with a control plane of its own. Long files come first, so that
+# no process is left alone with one at the end: ARGS=--record-durations writes how long they take.
+SIX_FILES := -n 6 --dist loadfile --no-loadscope-reorder
+
+# What a change can break. tests/support/targets.py says what the other targets run.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not sweep and not story and not lint" $(SIX_FILES) $(ARGS)
+
+# Replicas, failover, attacks, bad sources, kills, races, screens, installs, other clusters.
+stories: $(INSTALLED)
+	$(BIN)/python -m pytest -m "story and not sweep" $(SIX_FILES) $(ARGS)
 
 # For edits to code that needs no server.
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --fast -n 3 --dist worksteal
+	$(BIN)/python -m pytest --fast -m "not sweep and not story and not lint" -n 3 --dist worksteal
 
 # Each test for itself: some of them take minutes. CORPUS names sets of published manifests.
 sweep: $(INSTALLED)
@@ -52,12 +59,14 @@ sweep-versions: $(INSTALLED)
 
 # A cache of types belongs to one platform. The tests need the embedded control plane, which does
 # not run on Windows, so only the package is checked for it.
+# Its tests are about the sources: laws, words, links, generated pages, types of the examples.
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --platform linux
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 --package applyprune
+	$(BIN)/python -m pytest -q -m "lint and not sweep" -n 3 --dist worksteal
 
 # The parts of docs/ that the code already knows; a test fails when they are out of date.
 docs: $(INSTALLED)

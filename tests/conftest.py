@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, settings
 from applyprune.localplane import FULL, Binaries, Plane, PlaneSpec, progress_on, start
 from tests.components import Components, ensure_components
 from tests.support.api import Api, AuditTrail, temporary_namespace
+from tests.support.durations import Recorder, longest_first
 from tests.support.golden import GoldenFile
-from tests.support.order import longest_first
 from tests.support.plane import server_version
+from tests.support.targets import add_marks
 from tests.versions.releases import ensure_release, is_older, release_named
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ settings.register_profile("sweep", deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--fast`` and ``--kubernetes``."""
+    """Add ``--fast``, ``--kubernetes`` and ``--record-durations``."""
     parser.addoption(
         "--fast",
         action="store_true",
@@ -64,11 +65,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="",
         help="run only the tests that need a control plane, on this version of Kubernetes",
     )
+    parser.addoption(
+        "--record-durations",
+        action="store_true",
+        help="write how long each file takes to tests/durations.json",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the examples of properties; reject a version that is not known."""
     settings.load_profile("sweep" if config.getoption("markexpr") == "sweep" else "gate")
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
     try:
         release_named(config.getoption("--kubernetes"))
     except ValueError as unknown:
@@ -80,8 +88,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"Kubernetes: {release_named(config.getoption('--kubernetes'))}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Bring long files to the front, and keep what ``--fast`` or ``--kubernetes`` ask for."""
+    """Mark each test with its target, and bring long files to the front.
+
+    Keep what ``--fast`` or ``--kubernetes`` ask for.
+    """
+    add_marks(items, _needs_a_server)
     longest_first(items)
     if config.getoption("--fast"):
         _keep(config, items, lambda one: not (_needs_a_server(one) or _installs(one)))

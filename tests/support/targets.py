@@ -1,0 +1,64 @@
+"""Which make target runs a test: `test` what a change can break, `stories` and `lint` the rest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LINT = (
+    "tests/benchmarks/",
+    "tests/docs/",
+    "tests/laws/",
+    "tests/api/test_examples.py",
+    "tests/mutations/",
+    "tests/versions/",
+)
+"""What is proved about the sources themselves: laws, words, links, generated pages, examples.
+
+Those of them that need a server are stories: `make lint` builds none.
+"""
+STORIES = (
+    "tests/components/",
+    "tests/controller/clusters/",
+    "tests/controller/fetching/faults/",
+    "tests/controller/fetching/test_source_attacks.py",
+    "tests/controller/replicas/test_killed_replicas.py",
+    "tests/controller/replicas/test_replicas.py",
+    "tests/controller/test_costly_input.py",
+    "tests/controller/test_failover.py",
+    "tests/controller/test_hand_over.py",
+    "tests/controller/test_limits.py",
+    "tests/controller/test_monitoring.py",
+    "tests/controller/test_running.py",
+    "tests/controller/test_secret_source_untold.py",
+    "tests/controller/test_tenants_cannot_escape.py",
+    "tests/controller/test_uninstalled.py",
+    "tests/controller/test_unserved.py",
+    "tests/deploy/",
+    "tests/e2e/plans/test_interrupted_plan.py",
+    "tests/e2e/test_killed.py",
+    "tests/e2e/test_screens.py",
+    "tests/e2e/test_secrets_untold.py",
+    "tests/engine/failures/test_inventory_and_crash.py",
+    "tests/localplane/",
+    "tests/packaging/",
+    "tests/sources/git/test_bad_servers.py",
+    "tests/sources/git/test_killed_fetch.py",
+    "tests/sources/oci/test_bad_registries.py",
+    "tests/sweeps/",
+)
+"""What several processes, clusters or hours do: replicas, attacks, kills, races, bad sources,
+screens, installs, recipes."""
+
+
+def add_marks(items: list[pytest.Item], needs_a_server: Callable[[pytest.Item], bool]) -> None:
+    """Mark each test that `make test` leaves out with its target."""
+    for item in items:
+        if item.nodeid.startswith(LINT):
+            item.add_marker(pytest.mark.story if needs_a_server(item) else pytest.mark.lint)
+        elif item.nodeid.startswith(STORIES):
+            item.add_marker(pytest.mark.story)
