@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,15 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.mutations.copies import GUARD, ROOT, copy, python, read, sources, take_out, without
 from tests.mutations.mutations import MUTATIONS
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries
     from tests.mutations.mutations import Mutation
 
-ROOT = Path(__file__).parents[2]
-GUARD = re.compile(r"# guard: ([a-z-]+)$", re.MULTILINE)
-COPIED = ("applyprune", "tests", "fixtures", "deploy", "pyproject.toml")
 ALL_PASSED = re.compile(r"^(\d+) passed in ", re.MULTILINE)
 # The test's own assertion must fail: not the test's code, not an import.
 DISPROVED = re.compile(
@@ -29,34 +25,8 @@ DISPROVED = re.compile(
 )
 
 
-def _copy(folder: Path) -> Path:
-    """Copy what the tests need."""
-    leftovers = shutil.ignore_patterns("__pycache__")
-    for name in COPIED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=leftovers)
-        else:
-            shutil.copy2(ROOT / name, folder / name)
-    return folder
-
-
-def _python(folder: Path, *arguments: str, within: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run Python in a copy; the copied package takes precedence over the installed one."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PY")}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        # As on a build server, so that pytest does not cut its summary to the terminal's width.
-        env={**environment, "CI": "true"},
-        capture_output=True,
-        text=True,
-        timeout=within,
-        check=False,
-    )
-
-
 def _pytest(folder: Path, *tests: str) -> subprocess.CompletedProcess[str]:
-    return _python(folder, "-m", "pytest", *tests, "-x", "-q", "-p", "no:cacheprovider")
+    return python(folder, "-m", "pytest", *tests, "-x", "-q", "-p", "no:cacheprovider")
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +50,13 @@ def _sound(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, worker_
 
 def _faults_without_mutations(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return what fails in a copy of the project that nobody has changed."""
-    folder = _copy(tmp_path_factory.mktemp("unmutated"))
-    where = _python(folder, "-c", "import applyprune; print(applyprune.__file__)")
+    folder = copy(tmp_path_factory.mktemp("unmutated"))
+    where = python(folder, "-c", "import applyprune; print(applyprune.__file__)")
     if Path(where.stdout.strip()) != folder / "applyprune" / "__init__.py":
         return f"another package is imported: {where.stdout}{where.stderr}"
     tests = {mutation.test for mutation in MUTATIONS}
     arguments = ("-m", "pytest", *sorted(tests), "-q", "-p", "no:cacheprovider", "-n", "3")
-    reply = _python(folder, *arguments, "--dist", "loadfile", within=1500)
+    reply = python(folder, *arguments, "--dist", "loadfile", within=1500)
     # A test without its parameters counts more than once.
     passed = ALL_PASSED.search(reply.stdout)
     is_sound = reply.returncode == 0 and passed is not None and int(passed[1]) >= len(tests)
@@ -95,14 +65,14 @@ def _faults_without_mutations(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_guards_are_marked_once_in_the_code_and_used_in_the_list() -> None:
     """A lost, copied or leftover mark is an error in the code or in the list."""
-    marked = [guard for path in _sources(ROOT) for guard in GUARD.findall(_text(path))]
+    marked = [guard for path in sources(ROOT) for guard in GUARD.findall(read(path))]
     assert sorted(marked) == sorted({guard for one in MUTATIONS for guard in one.guards})
 
 
 @pytest.fixture(scope="module")
 def marked() -> dict[str, str]:
     """The text of the module that has each mark."""
-    texts = [_text(path) for path in _sources(ROOT)]
+    texts = [read(path) for path in sources(ROOT)]
     return {guard: text for text in texts for guard in GUARD.findall(text)}
 
 
@@ -110,7 +80,7 @@ def marked() -> dict[str, str]:
 def test_mutations_change_the_marked_lines(mutation: Mutation, marked: dict[str, str]) -> None:
     """Each pattern matches its line."""
     for guard in mutation.guards:
-        before, after = marked[guard], _without(marked[guard], guard, mutation)
+        before, after = marked[guard], without(marked[guard], guard, mutation)
         pairs = zip(before.splitlines(), after.splitlines(), strict=True)
         assert len([one for one, other in pairs if one != other]) == 1
 
@@ -120,7 +90,7 @@ def test_mutations_leave_valid_code(marked: dict[str, str], tmp_path: Path) -> N
     for number, mutation in enumerate(MUTATIONS):
         for guard in mutation.guards:
             path = tmp_path / f"{guard}-{number}.py"
-            path.write_text(_without(marked[guard], guard, mutation), encoding="utf-8")
+            path.write_text(without(marked[guard], guard, mutation), encoding="utf-8")
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", str(tmp_path)]
     reply = subprocess.run(command, capture_output=True, text=True, check=False)
     assert reply.returncode == 0, reply.stdout
@@ -146,37 +116,8 @@ def test_removed_guard_fails_its_test(mutation: Mutation, tmp_path: Path) -> Non
 
 
 def _is_missed(mutation: Mutation, tmp_path: Path) -> None:
-    folder = _copy(tmp_path)
-    for guard in mutation.guards:
-        path = _source_of(folder, guard)
-        path.write_text(_without(_text(path), guard, mutation), encoding="utf-8")
+    folder = copy(tmp_path)
+    take_out(folder, mutation)
     reply = _pytest(folder, mutation.test)
     assert reply.returncode == 1, reply.stdout
     assert len(DISPROVED.findall(reply.stdout)) == 1, reply.stdout
-
-
-def _sources(folder: Path) -> list[Path]:
-    return sorted((folder / "applyprune").rglob("*.py"))
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-def _source_of(folder: Path, guard: str) -> Path:
-    """Return the module that has the mark."""
-    (path,) = [path for path in _sources(folder) if guard in GUARD.findall(_text(path))]
-    return path
-
-
-def _without(source: str, guard: str, mutation: Mutation) -> str:
-    """Return a module's source with the marked line changed, and the same number of lines."""
-    lines = source.splitlines(keepends=True)
-    (at,) = [at for at, line in enumerate(lines) if guard in GUARD.findall(line)]
-    if lines[at].strip().startswith("#"):
-        at += 1
-    found = re.fullmatch(r"(\s*)(.*?)(\s*#.*)?\n", lines[at])
-    assert found is not None
-    code = re.sub(mutation.pattern, mutation.replacement, found[2], count=1)
-    lines[at] = f"{found[1]}{code}{found[3] or ''}\n"
-    return "".join(lines)

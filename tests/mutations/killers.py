@@ -1,0 +1,166 @@
+"""``python -m tests.mutations.killers [GUARD …]``: every test that fails without a guard.
+
+For each mutation, or for those of the guards, it runs tests in a copy without the guard: those that
+execute the marked line, by ``python -m tests.mutations.contexts``; the files of the named test's
+folder, where that knows none; or those that ``--tests`` names. A test kills a mutation if one of
+its assertions fails then, and the test does not fail in the copy with the guard.
+
+The result is JSON: each mutation with its killers. What it has already is not run again: remove the
+file after a change of the code or of a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from tests.mutations.contexts import DATABASE, executing, statement
+from tests.mutations.copies import (
+    ROOT,
+    copy,
+    marked_line,
+    python,
+    read,
+    source_of,
+    take_out,
+)
+from tests.mutations.mutations import MUTATIONS
+from tests.support.outcomes import Outcome, read_outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tests.mutations.mutations import Mutation
+
+KILLERS = ROOT / "build" / "killers.json"
+HANGS_AFTER = 240
+"""Seconds after which a test is ended: before ``tests.support.waiting`` gives up."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Find the killers that are not known yet, and write them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutations.killers")
+    parser.add_argument("guards", nargs="*", metavar="GUARD")
+    parser.add_argument("--tests", nargs="+", metavar="PATH", help="run these")
+    parser.add_argument("--json", type=Path, default=KILLERS, metavar="FILE")
+    parser.add_argument("--jobs", type=int, default=2, help="how many mutations at a time")
+    options = parser.parse_args(arguments)
+    chosen = [one for one in MUTATIONS if not options.guards or {*one.guards} & {*options.guards}]
+    unknown = {*options.guards} - {guard for one in chosen for guard in one.guards}
+    if unknown:
+        parser.error(f"no such guard: {', '.join(sorted(unknown))}")
+    known = read_killers(options.json)
+    lock = Lock()
+
+    def note(mutation: Mutation) -> None:
+        start = time.monotonic()
+        found = _result(mutation, options.tests or tests_for(mutation))
+        with lock:
+            known[mutation.takes_out] = found
+            _write(options.json, known)
+        seconds = time.monotonic() - start
+        sys.stdout.write(f"{mutation.takes_out}: {summary(found)}, {seconds:.0f} s\n")
+        sys.stdout.flush()
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        list(pool.map(note, [one for one in chosen if one.takes_out not in known]))
+    unkilled = [one.takes_out for one in chosen if not known[one.takes_out]["killers"]]
+    sys.stdout.write(f"{len(chosen)} mutations, {len(unkilled)} that none of the tests kills\n")
+    sys.stdout.writelines(f"    {takes_out}\n" for takes_out in unkilled)
+    return int(bool(unkilled))
+
+
+def read_killers(path: Path) -> dict[str, Any]:
+    """Return what the file has: each mutation, by what it takes out."""
+    return dict(json.loads(read(path))) if path.exists() else {}
+
+
+def _write(path: Path, known: Mapping[str, Any]) -> None:
+    """Replace the file at once: a run that is killed goes on from there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    new.replace(path)
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """Return the figures of one mutation."""
+    others = f", {len(found['otherwise'])} fail otherwise" if found["otherwise"] else ""
+    return f"{len(found['killers'])} of {found['run']} tests kill it{others}"
+
+
+def tests_for(mutation: Mutation) -> list[str]:
+    """Return the tests to run: the named one, and what executes a marked line or lies beside it."""
+    found = {test.partition("[")[0] for test in executing_tests(mutation)}
+    if not found:
+        folder = (ROOT / mutation.test.partition("::")[0]).parent
+        found = {str(path.relative_to(ROOT)) for path in folder.glob("test_*.py")}
+    named = mutation.test.partition("[")[0]
+    covered = named in found or named.partition("::")[0] in found
+    return sorted(found if covered else {*found, named})
+
+
+def executing_tests(mutation: Mutation) -> set[str]:
+    """Return the tests that execute a marked line; nothing where that is not known."""
+    found: set[str] = set()
+    for guard in mutation.guards:
+        path = source_of(ROOT, guard)
+        if not DATABASE.exists() or path.stat().st_mtime > DATABASE.stat().st_mtime:
+            return set()
+        lines = statement(read(path), marked_line(read(path), guard) + 1)
+        found |= executing(DATABASE, str(path.relative_to(ROOT)), lines)
+    return found
+
+
+def _result(mutation: Mutation, tests: Sequence[str]) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="killers-") as name:
+        folder = copy(Path(name))
+        sound = {path: read(path) for path in {source_of(folder, one) for one in mutation.guards}}
+        take_out(folder, mutation)
+        outcomes = _outcomes(folder, tests)
+        failed = [one for one in outcomes if one.has_failed]
+        for path, source in sound.items():
+            path.write_text(source, encoding="utf-8")
+        again = _outcomes(folder, sorted({one.test for one in failed})) if failed else []
+    broken = {one.test for one in again if one.has_failed}
+    return {
+        "guards": list(mutation.guards),
+        "tests": list(tests),
+        "run": len({one.test for one in outcomes}),
+        "killers": _names(one for one in failed if one.is_disproved and one.test not in broken),
+        "otherwise": _names(
+            one for one in failed if not one.is_disproved and one.test not in broken
+        ),
+        "broken": sorted(broken),
+    }
+
+
+def _outcomes(folder: Path, tests: Sequence[str]) -> list[Outcome]:
+    """Run the tests in a copy; say so if pytest itself fails."""
+    outcomes, chosen = folder / "outcomes", folder / "chosen"
+    outcomes.unlink(missing_ok=True)
+    # There can be thousands, too many for a command line.
+    chosen.write_text("\n".join(tests), encoding="utf-8")
+    plugin = ("-p", "no:cacheprovider", "-p", "tests.support.outcomes", "--outcomes", str(outcomes))
+    limit = ("--timeout", str(HANGS_AFTER))
+    command = ("-m", "pytest", f"@{chosen}", "-q", *plugin, *limit)
+    reply = python(folder, *command, within=None)
+    found = read_outcomes(outcomes)
+    if not found:
+        sys.stderr.write(reply.stdout + reply.stderr)
+    return found
+
+
+def _names(outcomes: Iterable[Outcome]) -> list[str]:
+    return sorted({one.test for one in outcomes})
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
