@@ -16,6 +16,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import defaultdict
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING
 from tests.mutations.copies import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 DATABASE = ROOT / "build" / "coverage"
 _EACH_ARC = """
@@ -69,36 +70,59 @@ def is_part_of(test: str, named: str) -> bool:
     return test == named or test.startswith((f"{named}[", f"{named}::", f"{named.rstrip('/')}/"))
 
 
+def tests_in(database: Path) -> set[str]:
+    """Return the tests that were measured."""
+    with closing(sqlite3.connect(database)) as connection:
+        found = connection.execute("SELECT context FROM context")
+        return {test_of(context) for (context,) in found} - {""}
+
+
 def executing(database: Path, module: str, lines: range) -> set[str]:
     """Return the tests that execute one of the lines."""
     query = """
-        SELECT DISTINCT context FROM arc JOIN file ON file.id = file_id
-        JOIN context ON context.id = context_id
-        WHERE path LIKE ? AND (tono BETWEEN ? AND ? OR fromno BETWEEN ? AND ?)
+        SELECT DISTINCT context FROM arc JOIN context ON context.id = context_id
+        WHERE file_id = (SELECT id FROM file WHERE path LIKE ?)
+        AND (tono BETWEEN ? AND ? OR fromno BETWEEN ? AND ?)
     """
     bounds = (lines.start, lines.stop - 1)
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection:
         found = connection.execute(query, (f"%/{module}", *bounds, *bounds))
         return {test_of(context) for (context,) in found} - {""}
 
 
+def executed_by(database: Path, is_named: Callable[[str], bool]) -> dict[str, set[int]]:
+    """Return the lines of each module that the tests execute."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for module, start, end, is_own, _ in _arcs(database, is_named):
+        if is_own:
+            found[module] |= {start, end}
+    return found
+
+
 def only_executed_by(database: Path, is_named: Callable[[str], bool]) -> list[Place]:
     """Return the lines and branches in functions that no other test executes."""
-    with sqlite3.connect(database) as connection:
-        contexts = connection.execute("SELECT id, context FROM context").fetchall()
-        connection.execute("CREATE TEMP TABLE named (id INTEGER PRIMARY KEY)")
-        named = [(key,) for key, context in contexts if is_named(test_of(context))]
-        connection.executemany("INSERT INTO named VALUES (?)", named)
-        arcs = connection.execute(_EACH_ARC).fetchall()
     own: dict[str, set[tuple[int, int]]] = defaultdict(set)
     others: dict[str, set[tuple[int, int]]] = defaultdict(set)
-    for path, start, end, is_own, is_others in arcs:
-        module = f"applyprune/{path.rpartition('/applyprune/')[2]}"
+    for module, start, end, is_own, is_others in _arcs(database, is_named):
         if is_others:
             others[module].add((start, end))
         elif is_own:
             own[module].add((start, end))
     return [place for module in sorted(own) for place in _places(module, own, others)]
+
+
+def _arcs(
+    database: Path, is_named: Callable[[str], bool]
+) -> Iterator[tuple[str, int, int, bool, bool]]:
+    """Yield each way from a line to another: whether the tests go it, and whether others do."""
+    with closing(sqlite3.connect(database)) as connection:
+        contexts = connection.execute("SELECT id, context FROM context").fetchall()
+        connection.execute("CREATE TEMP TABLE named (id INTEGER PRIMARY KEY)")
+        named = [(key,) for key, context in contexts if is_named(test_of(context))]
+        connection.executemany("INSERT INTO named VALUES (?)", named)
+        for path, *arc in connection.execute(_EACH_ARC):
+            start, end, is_own, is_others = arc
+            yield f"applyprune/{path.rpartition('/applyprune/')[2]}", start, end, is_own, is_others
 
 
 def _places(

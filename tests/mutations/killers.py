@@ -5,8 +5,8 @@ execute the marked line, by ``python -m tests.mutations.contexts``; the files of
 folder, where that knows none; or those that ``--tests`` names. A test kills a mutation if one of
 its assertions fails then, and the test does not fail in the copy with the guard.
 
-The result is JSON: each mutation with its killers. What it has already is not run again: remove the
-file after a change of the code or of a test.
+The result is JSON: each mutation with its killers. A mutation that has some is not run again:
+remove the file after a change of the code or of a test.
 """
 
 from __future__ import annotations
@@ -17,18 +17,21 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from tests.mutations.contexts import DATABASE, executing, statement
 from tests.mutations.copies import (
+    GUARD,
     ROOT,
     copy,
     marked_line,
     python,
     read,
     source_of,
+    sources,
     take_out,
 )
 from tests.mutations.mutations import MUTATIONS
@@ -70,8 +73,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(note, [one for one in chosen if one.takes_out not in known]))
-    unkilled = [one.takes_out for one in chosen if not known[one.takes_out]["killers"]]
+        list(pool.map(note, [one for one in chosen if not has_killers(one, known)]))
+    unkilled = [one.takes_out for one in chosen if not has_killers(one, known)]
     sys.stdout.write(f"{len(chosen)} mutations, {len(unkilled)} that none of the tests kills\n")
     sys.stdout.writelines(f"    {takes_out}\n" for takes_out in unkilled)
     return int(bool(unkilled))
@@ -80,6 +83,11 @@ def main(arguments: Sequence[str]) -> int:
 def read_killers(path: Path) -> dict[str, Any]:
     """Return what the file has: each mutation, by what it takes out."""
     return dict(json.loads(read(path))) if path.exists() else {}
+
+
+def has_killers(mutation: Mutation, known: Mapping[str, Any]) -> bool:
+    """Whether some test is known to kill it."""
+    return bool(known.get(mutation.takes_out, {}).get("killers"))
 
 
 def _write(path: Path, known: Mapping[str, Any]) -> None:
@@ -98,25 +106,43 @@ def summary(found: Mapping[str, Any]) -> str:
 
 def tests_for(mutation: Mutation) -> list[str]:
     """Return the tests to run: the named one, and what executes a marked line or lies beside it."""
-    found = {test.partition("[")[0] for test in executing_tests(mutation)}
+    executing_it = executing_tests(mutation) if is_measured(mutation) else set()
+    found = {test.partition("[")[0] for test in executing_it}
     if not found:
         folder = (ROOT / mutation.test.partition("::")[0]).parent
         found = {str(path.relative_to(ROOT)) for path in folder.glob("test_*.py")}
     named = mutation.test.partition("[")[0]
-    covered = named in found or named.partition("::")[0] in found
-    return sorted(found if covered else {*found, named})
+    is_among = named in found or named.partition("::")[0] in found
+    return sorted(found if is_among else {*found, named})
+
+
+def is_measured(mutation: Mutation) -> bool:
+    """Whether the lines of the marked modules are those that the coverage is of."""
+    measured = DATABASE.stat().st_mtime if DATABASE.exists() else 0.0
+    return all(_marked()[guard].stat().st_mtime <= measured for guard in mutation.guards)
 
 
 def executing_tests(mutation: Mutation) -> set[str]:
-    """Return the tests that execute a marked line; nothing where that is not known."""
-    found: set[str] = set()
-    for guard in mutation.guards:
-        path = source_of(ROOT, guard)
-        if not DATABASE.exists() or path.stat().st_mtime > DATABASE.stat().st_mtime:
-            return set()
-        lines = statement(read(path), marked_line(read(path), guard) + 1)
-        found |= executing(DATABASE, str(path.relative_to(ROOT)), lines)
-    return found
+    """Return the tests that execute a marked line."""
+    places = (marked_place(guard) for guard in mutation.guards)
+    return {test for place in places for test in executing(DATABASE, *place)}
+
+
+def marked_place(guard: str) -> tuple[str, range]:
+    """Return the module and the lines of a marked statement."""
+    path = _marked()[guard]
+    lines = statement(read(path), marked_line(read(path), guard) + 1)
+    return module_of(guard), lines
+
+
+def module_of(guard: str) -> str:
+    """Return the path of the module that has the mark."""
+    return str(_marked()[guard].relative_to(ROOT))
+
+
+@cache
+def _marked() -> dict[str, Path]:
+    return {guard: path for path in sources(ROOT) for guard in GUARD.findall(read(path))}
 
 
 def _result(mutation: Mutation, tests: Sequence[str]) -> dict[str, Any]:
