@@ -53,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("guards", nargs="*", metavar="GUARD")
     parser.add_argument("--tests", nargs="+", metavar="PATH", help="run these")
     parser.add_argument("--json", type=Path, default=KILLERS, metavar="FILE")
+    parser.add_argument("--enough", type=int, default=0, metavar="N", help="stop at N failures")
     parser.add_argument("--jobs", type=int, default=2, help="how many mutations at a time")
     options = parser.parse_args(arguments)
     chosen = [one for one in MUTATIONS if not options.guards or {*one.guards} & {*options.guards}]
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
 
     def note(mutation: Mutation) -> None:
         start = time.monotonic()
-        found = _result(mutation, options.tests or tests_for(mutation))
+        found = _result(mutation, options.tests or tests_for(mutation), enough=options.enough)
         with lock:
             known[mutation.takes_out] = found
             _write(options.json, known)
@@ -145,12 +146,12 @@ def _marked() -> dict[str, Path]:
     return {guard: path for path in sources(ROOT) for guard in GUARD.findall(read(path))}
 
 
-def _result(mutation: Mutation, tests: Sequence[str]) -> dict[str, Any]:
+def _result(mutation: Mutation, tests: Sequence[str], *, enough: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="killers-") as name:
         folder = copy(Path(name))
         sound = {path: read(path) for path in {source_of(folder, one) for one in mutation.guards}}
         take_out(folder, mutation)
-        outcomes = _outcomes(folder, tests)
+        outcomes = _outcomes(folder, tests, "--maxfail", str(enough))
         failed = [one for one in outcomes if one.has_failed]
         for path, source in sound.items():
             path.write_text(source, encoding="utf-8")
@@ -168,7 +169,7 @@ def _result(mutation: Mutation, tests: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _outcomes(folder: Path, tests: Sequence[str]) -> list[Outcome]:
+def _outcomes(folder: Path, tests: Sequence[str], *options: str) -> list[Outcome]:
     """Run the tests in a copy; say so if pytest itself fails."""
     outcomes, chosen = folder / "outcomes", folder / "chosen"
     outcomes.unlink(missing_ok=True)
@@ -176,7 +177,7 @@ def _outcomes(folder: Path, tests: Sequence[str]) -> list[Outcome]:
     chosen.write_text("\n".join(tests), encoding="utf-8")
     plugin = ("-p", "no:cacheprovider", "-p", "tests.support.outcomes", "--outcomes", str(outcomes))
     limit = ("--timeout", str(HANGS_AFTER))
-    command = ("-m", "pytest", f"@{chosen}", "-q", *plugin, *limit)
+    command = ("-m", "pytest", f"@{chosen}", "-q", *plugin, *limit, *options)
     reply = python(folder, *command, within=None)
     found = read_outcomes(outcomes)
     if not found:
