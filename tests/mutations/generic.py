@@ -82,6 +82,8 @@ def configuration(paths: Sequence[str], tests: Sequence[str]) -> str:
         "also_copy": ["tests", "fixtures", "deploy", "pyproject.toml"],
         "pytest_add_cli_args": ["--fast", "-p", "no:cacheprovider"],
         "pytest_add_cli_args_test_selection": list(tests),
+        # Seconds on top of 15 times what the tests take: a busy machine notices no change.
+        "timeout_constant": ["30"],
     }
     lines = [f"{key}=\n    " + "\n    ".join(value) for key, value in values.items()]
     return "\n".join(["[mutmut]", *lines, ""])
