@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
-from applyprune.clock import Instant, read_clock, seconds_held
+from applyprune.clock import CLOCK, Clock, Instant, read_clock, seconds_held
 from applyprune.engine.lock_file import LockFile, create_file, has_ended, host_id, remove_file
 from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRaised
@@ -68,13 +68,25 @@ def inventory_lock(
     mode: Mode,
     who: str = "",
     clock: Callable[[], Instant] = read_clock,
+    renewal_clock: Clock = CLOCK,
 ) -> Iterator[InventoryLock]:
     """Yield the lock of one set, not taken yet; release it at the end if it is still held.
 
     ``run`` is the run's id. ``mode`` is recorded as the mode of the last run. ``who`` is the name
-    that other runs see; by default the user and the host.
+    that other runs see; by default the user and the host. ``clock`` times the leases. The lock
+    waits for its next renewal by ``renewal_clock``, and for its next look at another run's lock by
+    the clock of ``cancellation``.
     """
-    lock = InventoryLock(store, options, cancellation, run=run, mode=mode, who=who, clock=clock)
+    lock = InventoryLock(
+        store,
+        options,
+        cancellation,
+        run=run,
+        mode=mode,
+        who=who,
+        clock=clock,
+        renewal_clock=renewal_clock,  # guard: renewal-clock
+    )
     try:
         yield lock
     finally:
@@ -94,6 +106,7 @@ class InventoryLock:
         mode: Mode,
         who: str,
         clock: Callable[[], Instant],
+        renewal_clock: Clock,
     ) -> None:
         """Keep the arguments of ``inventory_lock``; nothing is read or held yet."""
         self._store = store
@@ -109,6 +122,7 @@ class InventoryLock:
         self._renewer: Thread | None = None
         self._taken = False
         self._clock = clock
+        self._renewal_clock = renewal_clock
         self._held_since = clock()
         self._lost: ApplypruneError | None = None
         # The last write that failed, and when: who waited for it does not try again.
@@ -360,7 +374,8 @@ class InventoryLock:
             raise self._lost
 
     def _renew(self) -> None:
-        while not self._ended.wait(self._holder.lease / _RENEWALS_PER_LEASE):
+        seconds = self._holder.lease / _RENEWALS_PER_LEASE
+        while not self._renewal_clock.wait(self._ended, seconds):
             with self._lock:
                 if self._ended.is_set() or self._lost is not None:
                     return

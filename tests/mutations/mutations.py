@@ -1199,6 +1199,13 @@ MUTATIONS = (
         f"{_LEASE}test_write_is_not_sent_after_the_end_of_its_lease[apply]",
     ),
     Mutation(
+        "the clock by which a holder waits for its next renewal",
+        ("renewal-clock",),
+        "=.*,",
+        "=CLOCK,",
+        f"{_INVENTORY}test_expired_lease.py::test_holder_renews_three_times_in_a_lease",
+    ),
+    Mutation(
         "the longest lease that a run waits for",
         ("longest-lease",),
         "=.*",

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from tests.support.command import start
 from tests.support.fault_proxy import faults
 from tests.support.namespaces import kill_inside, own_pids
+from tests.support.renewals import Renewals
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     import subprocess
@@ -34,16 +36,27 @@ def kill_at(
     moment: Moment,
     arguments: Sequence[str | Path],
     kubeconfig: Path,
+    *,
+    counts: Callable[[Exchange], bool] = lambda _: True,
 ) -> Exchange | None:
     """Start a run, SIGKILL it at the request of that number, and return that request.
 
-    Return None if the run made fewer requests and succeeded. The server sees no later request, not
-    even on parallel connections. No request is in flight any more when this returns.
+    Only what ``counts`` has a number, and no renewal has one: how many there are depends on the
+    machine. Return None if the run made fewer such requests and succeeded. The server sees no later
+    request, not even on parallel connections. No request is in flight any more when this returns.
     """
-    meant = len(proxy.exchanges) + number
+    renewals, left = Renewals(), number
+    lock = threading.Lock()
 
     def place(exchange: Exchange) -> int:
-        return exchange.number - meant
+        nonlocal left
+        with lock:
+            if left <= 0:
+                return 1
+            if renewals.is_sent(exchange) or not counts(exchange):
+                return -1
+            left -= 1
+            return -left
 
     return _kill(proxy, place, moment, arguments, kubeconfig)
 
@@ -96,7 +109,7 @@ def _kill(
     def kill(wire: Wire) -> None:
         if moment is Moment.AFTER:
             wire.forward()
-        assert started.wait(60)
+        assert started.wait(HANG)
         kill_inside(process[0])
         wire.reset()
 
@@ -113,7 +126,7 @@ def _kill(
     with start(*arguments, kubeconfig=kubeconfig, within=own_pids()) as running:
         process.append(running)
         started.set()
-        _, err = running.communicate("", timeout=300)
+        _, err = running.communicate("", timeout=HANG)
     _drain(proxy)
     proxy.rule = lambda _exchange: None
     assert running.returncode == (-signal.SIGKILL if reached else 0), err
@@ -122,7 +135,7 @@ def _kill(
 
 def _drain(proxy: FaultProxy) -> None:
     """Wait for the end of what the process has sent: its connections end once they are read."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANG
     while proxy._open:
         assert time.monotonic() < deadline, "the proxy still serves a process that has ended"
         time.sleep(0.002)

@@ -1,17 +1,23 @@
-"""A lock holder on another machine: nothing here can know whether it is alive."""
+"""Other runs of a set: a holder of its lock elsewhere, and one that waits for the lock."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from applyprune.clock import Instant
+from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.inventory_lock import inventory_lock
 from applyprune.model.inventory import LockHolder
+from applyprune.model.options import Mode, Options
 from tests.support.actors import ALICE
+from tests.support.clocks import ManualClock
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage
 
 ELSEWHERE = LockHolder("r0", f"{ALICE}@elsewhere", "another boot/1", "7@99", lease=15.0)
+"""A holder on another machine: nothing here can know whether it is alive."""
 
 
 def take_from_elsewhere(stage: Stage, holder: LockHolder | None = ELSEWHERE) -> None:
@@ -23,5 +29,28 @@ def take_from_elsewhere(stage: Stage, holder: LockHolder | None = ELSEWHERE) -> 
     try:
         store = stage.store(transport)
         store.write(replace(store.read(), holder=holder))
+    finally:
+        transport.close()
+
+
+def wait_for_lock(stage: Stage, timeout: float = 60.0) -> list[float]:
+    """Take the lock of a set as a run does, and free it; return when it looked in vain.
+
+    The time of this run passes at once, so no dead holder has to be waited for.
+    """
+    clock = ManualClock()
+    transport = stage.transport()
+    try:
+        with inventory_lock(
+            stage.store(transport),
+            Options(lock_timeout=timeout),
+            Cancellation(clock=clock),
+            run="waits",
+            mode=Mode.APPLY,
+            clock=lambda: Instant(clock.now(), clock.now()),
+        ) as lock:
+            waited = [one.elapsed for one in lock.wait()]
+            lock.take(lock.inventory)
+        return waited
     finally:
         transport.close()

@@ -26,3 +26,9 @@ def eventually(found: Callable[[], Any], what: Callable[[], str] | None = None) 
             pytest.fail(f"{'it' if what is None else what()} did not happen: {value!r}")
         time.sleep(_PAUSE)
     return value
+
+
+def next_second() -> None:
+    """Wait until the wall clock shows another whole second, as the API's timestamps do."""
+    now = int(time.time())
+    eventually(lambda: int(time.time()) != now, lambda: "the next second")

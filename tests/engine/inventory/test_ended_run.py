@@ -13,11 +13,10 @@ import pytest
 from applyprune.engine.inventory_lock import new_holder
 from applyprune.engine.lock_file import create_file, has_ended, host_id, remove_file
 from applyprune.errors import InventoryLocked
-from applyprune.model.events import Waiting
 from applyprune.model.inventory import LONGEST_LEASE
+from tests.support.asleep import ROOT
 from tests.support.command import start
 from tests.support.input_files import write_input
-from tests.support.live import config_maps
 from tests.support.namespaces import (
     HIDDEN,
     NOBODY,
@@ -27,20 +26,18 @@ from tests.support.namespaces import (
     own_namespaces,
 )
 from tests.support.objects import config_map
-from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.other_run import ELSEWHERE, take_from_elsewhere, wait_for_lock
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
     from tests.support.stage import Stage
 
-LEASE = 15.0
-"""The lease of the command line, in seconds."""
-PATIENCE = ("--lock-timeout", "4s")
-"""Longer than the wait for a run that is known to have ended, shorter than any lease."""
+PATIENCE = 4.0
+"""Seconds: longer than the wait for a run that is known to have ended, shorter than any lease."""
 
 
 @dataclass(slots=True)
@@ -61,11 +58,11 @@ class Working:
         def hook(seen: Exchange) -> None:
             if seen.method == "PATCH":
                 self.reached.set()
-                assert self.go_on.wait(120)
+                assert self.go_on.wait(HANG)
 
         self.proxy.before_forward = hook
         self.process = start(*self.arguments, kubeconfig=self.kubeconfig, within=self.within)
-        assert self.reached.wait(120)
+        assert self.reached.wait(HANG)
         return self
 
     def kill(self) -> None:
@@ -78,7 +75,7 @@ class Working:
         """Let it go on, and return its exit code and its output."""
         assert self.process is not None
         self.go_on.set()
-        _, err = self.process.communicate("", timeout=120)
+        _, err = self.process.communicate("", timeout=HANG)
         return self.process.returncode, err
 
     def __exit__(self, *_: object) -> None:
@@ -95,24 +92,23 @@ def command(stage: Stage, tmp_path: Path) -> Sequence[str | Path]:
     return ("apply", stage.name, "-n", stage.namespace, "-f", source)
 
 
-def _other(stage: Stage, folder: Path, within: Sequence[str]) -> tuple[int, str]:
-    """Apply something else in place of everything, and return the exit code and the errors."""
-    source = write_input(folder / "other.json", [config_map("other")])
-    process = start(
-        *("apply", stage.name, "-n", stage.namespace, "-f", source, "--max-prune=100%", *PATIENCE),
-        kubeconfig=stage.kubeconfig,
-        within=within,
-    )
-    with process:
-        _, err = process.communicate("", timeout=120)
-    return process.returncode, err
+WAIT = """
+import sys
+from pathlib import Path
+from applyprune.errors import InventoryLocked
+from tests.support.other_run import wait_for_lock
+from tests.support.stage import Stage
+try:
+    wait_for_lock(Stage(Path(sys.argv[1]), sys.argv[2]), float(sys.argv[3]))
+except InventoryLocked as error:
+    print(error)
+"""
 
 
 @pytest.mark.parametrize("proof", PROVED)
 def test_working_run_whose_process_is_hidden_keeps_its_lock(
     stage: Stage,
     proxy: FaultProxy,
-    api: Api,
     tmp_path: Path,
     command: Sequence[str | Path],
     proof: bool,
@@ -123,9 +119,8 @@ def test_working_run_whose_process_is_hidden_keeps_its_lock(
         assert first.process is not None
         look = (*blind, "test", "-e", f"/proc/{first.process.pid}")
         assert subprocess.run(look, check=False).returncode == 1
-        code, err = _other(stage, tmp_path, (*blind, "env", f"HOME={tmp_path}"))
-        assert (code, "is locked by another run" in err) == (8, True), err
-        assert "other" not in config_maps(api, stage.namespace)
+        waits = (sys.executable, "-c", WAIT, str(stage.kubeconfig), stage.namespace, str(PATIENCE))
+        assert "is locked by another run" in _printed((*blind, *waits))
         code, err = first.finish()
     assert code == 0, err
     assert len(stage.listed()) == 8
@@ -154,10 +149,8 @@ def test_lock_of_a_killed_run_is_taken_over_at_once(
         assert holder is not None
         assert not has_ended(holder.host, holder.process)
         first.kill()
-    story = stage.run(config_map("other"), lock_timeout=8.0, prune=False)
-    assert story.exit_code == 0
-    waited = [one.elapsed for one in story.events if isinstance(one, Waiting)]
-    assert 1.0 < max(waited) < LEASE / 2
+    assert wait_for_lock(stage, PATIENCE) == [0.0, 0.5, 1.0, 1.5]
+    assert stage.run(config_map("other"), prune=False).exit_code == 0
     # Its file is not needed any more.
     assert not has_ended(holder.host, holder.process)
 
@@ -181,7 +174,7 @@ def test_run_on_a_cloned_machine_keeps_its_lock(
         assert holder.host.startswith(host_id())
         first.kill()
     with pytest.raises(InventoryLocked, match="locked by another run"):
-        stage.run(config_map("other"), lock_timeout=4.0)
+        wait_for_lock(stage, PATIENCE)
 
 
 def test_own_run_is_not_taken_for_ended(stage: Stage) -> None:
@@ -191,21 +184,16 @@ def test_own_run_is_not_taken_for_ended(stage: Stage) -> None:
     assert file is not None
     take_from_elsewhere(stage, new_holder("r", lease=30.0, process=file.name))
     with pytest.raises(InventoryLocked, match="locked by another run"):
-        stage.run(config_map("a"), lock_timeout=4.0)
+        wait_for_lock(stage, PATIENCE)
     file.close(remove=False)
-    story = stage.run(config_map("a", "new"), lock_timeout=4.0)
-    assert story.exit_code == 0
+    assert wait_for_lock(stage, PATIENCE) == [0.0, 0.5, 1.0, 1.5]
 
 
-@pytest.mark.sweep
 def test_forged_lease_blocks_no_run_for_longer_than_a_real_one(stage: Stage) -> None:
     """An editor of the inventory asks for 31 years; how such a number is read is tested beside."""
     stage.run(config_map("a"))
     take_from_elsewhere(stage, replace(ELSEWHERE, lease=1e9))
-    story = stage.run(config_map("b"), max_prune=stage.most(1))
-    assert story.exit_code == 0
-    waited = max(one.elapsed for one in story.events if isinstance(one, Waiting))
-    assert waited <= LONGEST_LEASE
+    assert max(wait_for_lock(stage)) < LONGEST_LEASE
 
 
 def test_file_proves_nothing_about_another_boot_or_a_strange_name() -> None:
@@ -249,4 +237,5 @@ def test_file_is_created_in_memory_only(tmp_path: Path, proof: bool) -> None:
 
 
 def _printed(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return found.stdout.strip()

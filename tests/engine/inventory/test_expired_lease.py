@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.clock import boot_time
 from applyprune.cluster.client import KubernetesClient
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
-from applyprune.errors import InventoryLocked, Unreachable
+from applyprune.errors import AccessError, InventoryLocked
 from applyprune.model.identity import Ref
 from applyprune.model.options import Mode, Options
 from applyprune.model.request import CREATE_ONLY, ApplyRequest
 from applyprune.model.resources import CONFIG_MAPS
 from applyprune.packed import packed
-from tests.support.clocks import MovedClock
+from tests.support.clocks import HeldClock, MovedClock
 from tests.support.fault_proxy import faults
 from tests.support.live import config_maps
 from tests.support.objects import config_map
 from tests.support.other_run import take_from_elsewhere
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from applyprune.clock import Clock, Waitable
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, Fault, FaultProxy
     from tests.support.stage import Stage
@@ -51,13 +53,41 @@ class Holding:
         )
 
 
+@dataclass(slots=True)
+class Wakes:
+    """A clock on which so many waits end at once, and no later one."""
+
+    times: int
+    asked: list[float] = field(default_factory=list)
+    over: Event = field(default_factory=Event)
+
+    def now(self) -> float:
+        """Nobody asks."""
+        raise AssertionError
+
+    def wait(self, event: Waitable, seconds: float) -> bool:
+        """Return False at once, or wait for the event."""
+        self.asked.append(seconds)
+        if len(self.asked) <= self.times:
+            return False
+        self.over.set()
+        return event.wait(HANG)
+
+
 @contextmanager
-def _holding(stage: Stage) -> Iterator[Holding]:
+def _holding(stage: Stage, renewal_clock: Clock | None = None) -> Iterator[Holding]:
+    """Hold the lock; by default, nothing renews it by itself."""
     transport, clock = stage.transport(), MovedClock()
     store = stage.store(transport)
     try:
         with inventory_lock(
-            store, Options(), stage.stop, run="r1", mode=Mode.APPLY, clock=clock
+            store,
+            Options(),
+            stage.stop,
+            run="r1",
+            mode=Mode.APPLY,
+            clock=clock,
+            renewal_clock=renewal_clock or HeldClock(),
         ) as lock:
             assert not list(lock.wait())
             lock.take(lock.inventory)
@@ -113,32 +143,41 @@ def test_write_within_the_lease_needs_no_renewal(spoiled: Stage, proxy: FaultPro
         assert [one.method for one in proxy.exchanges[before:]] == ["PATCH"]
 
 
+def test_holder_renews_three_times_in_a_lease(spoiled: Stage) -> None:
+    """The other runs see it by the number of renewals."""
+    never = Wakes(0)
+    with _holding(spoiled, never):
+        pass
+    assert never.asked == [5.0]
+    thrice = Wakes(3)
+    with _holding(spoiled, thrice):
+        assert thrice.over.wait(HANG)
+        holder = spoiled.inventory().holder
+    assert holder is not None
+    assert (holder.renewals, thrice.asked) == (3, [5.0] * 4)
+
+
 def test_run_that_is_cut_off_sends_no_second_try_after_its_lease(
-    spoiled: Stage, stage: Stage, proxy: FaultProxy
+    spoiled: Stage, proxy: FaultProxy
 ) -> None:
-    """From the first create on, the network loses every reply, and never comes back."""
-    lease = 4.0
-    spoiled.budget = 8.0
-    locked: list[float] = []
-    patched: list[float] = []
+    """Each try takes 5 s and its reply is lost; the lease is of 15 s, and cannot be renewed."""
+    spoiled.budget = HANG
+    with _holding(spoiled) as run:
 
-    def cut_off(exchange: Exchange) -> Fault | None:
-        if exchange.method == "PATCH":
-            patched.append(boot_time())
-        if exchange.method == "POST" and exchange.path.endswith("/configmaps"):
-            locked.append(boot_time())
-        if not patched:
-            return None
-        return faults.reset() if exchange.method == "PUT" else faults.lose_reply()
+        def cut_off(exchange: Exchange) -> Fault | None:
+            if exchange.method == "PUT":
+                return faults.status(403, "Forbidden")
+            run.clock.boot += 5.0
+            run.clock.wall += 5.0
+            return faults.lose_reply()
 
-    proxy.rule = cut_off
-    bodies = [config_map(f"c-{number}") for number in range(4)]
-    with pytest.raises(Unreachable):
-        spoiled.run(*bodies, lease=lease)
-    assert len(patched) > len(bodies)
-    assert max(patched) < locked[0] + lease
-    # The run was still at it: without the lease, it would have tried again.
-    assert boot_time() > locked[0] + lease
-    # What the server has got all the same was recorded before: it is not lost.
-    assert stage.run(*bodies).exit_code == 0
-    assert stage.listed() == {f"configmap/c-{number}" for number in range(4)}
+        proxy.rule = cut_off
+        before = len(proxy.exchanges)
+        with pytest.raises(AccessError):
+            run.write()
+        assert [one.method for one in proxy.exchanges[before:]] == [
+            "PATCH",
+            "PATCH",
+            "PATCH",
+            "PUT",
+        ]

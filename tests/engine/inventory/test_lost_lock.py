@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from applyprune.model.options import Options
 from applyprune.planning.applyset import PART_OF
+from tests.support.asleep import ROOT, with_clocks_of
 from tests.support.command import start
 from tests.support.input_files import write_input
 from tests.support.live import config_maps
 from tests.support.objects import config_map
+from tests.support.other_run import wait_for_lock
 from tests.support.stage import Stage
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     import subprocess
@@ -23,47 +26,54 @@ if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
 
-IN_BETWEEN = 1
-"""How many threads may have been stopped between the last look at the lease and the system call."""
+IN_FLIGHT = Options().concurrency
+"""How many patches are on their way when a process is stopped: then no thread is in between."""
+LEASE = int(Options().lease)
 
 
 @dataclass(slots=True)
 class Stopped:
-    """A process that gets SIGSTOP at its first patch, and its requests after SIGCONT."""
+    """A process that is suspended when all its threads wait for patches, and slept for an hour."""
 
     proxy: FaultProxy
     arguments: Sequence[str | Path]
-    kubeconfig: Path
+    folder: Path
     reached: threading.Event = field(default_factory=threading.Event)
     process: subprocess.Popen[str] | None = None
-    before: int = 0
 
     def __post_init__(self) -> None:
-        """Start it, and return when it is suspended."""
+        """Start it, and return when it is suspended; the server has processed those patches."""
         started = threading.Event()
-        first = threading.Lock()
+        threads = threading.Barrier(IN_FLIGHT, action=self.reached.set)
 
         def hook(seen: Exchange) -> None:
-            if seen.method == "PATCH" and first.acquire(blocking=False):
-                assert started.wait(60)
-                assert self.process is not None
-                self.process.send_signal(signal.SIGSTOP)
-                self.reached.set()
+            if seen.method == "PATCH" and not self.reached.is_set():
+                threads.wait(HANG)
+                assert started.wait(HANG)
 
-        self.proxy.before_forward = hook
-        self.process = start(*self.arguments, kubeconfig=self.kubeconfig)
+        self.proxy.before_reply = hook
+        slept = self.folder / "slept"
+        slept.write_text("0")
+        self.process = start(
+            *self.arguments,
+            kubeconfig=self.proxy.kubeconfig(self.folder),
+            cwd=ROOT,
+            within=with_clocks_of(slept),
+        )
+        assert self.reached.wait(HANG)
+        self.process.send_signal(signal.SIGSTOP)
+        slept.write_text("3600")
         started.set()
-        assert self.reached.wait(120)
 
-    def go_on(self) -> tuple[int, set[str], str]:
-        """Return its exit code, the names of what it patched after SIGCONT, and its output."""
+    def go_on(self) -> tuple[int, list[str], str]:
+        """Return its exit code, what it patched after SIGCONT, and its output."""
         assert self.process is not None
-        self.before = len(self.proxy.exchanges)
+        before = len(self.proxy.exchanges)
         with self.process as running:
             running.send_signal(signal.SIGCONT)
-            _, err = running.communicate("", timeout=120)
-        later = [one for one in self.proxy.exchanges[self.before :] if one.method == "PATCH"]
-        return running.returncode, {one.path.rpartition("/")[2] for one in later}, err
+            _, err = running.communicate("", timeout=HANG)
+        later = [one.path for one in self.proxy.exchanges[before:] if one.method == "PATCH"]
+        return running.returncode, later, err
 
     def kill(self) -> None:
         """End it, should the test have failed before it could."""
@@ -91,17 +101,18 @@ def test_apply_that_lost_its_lock_creates_nothing_more(
     """It ends with exit code 8; only the requests in flight have had an effect."""
     bodies = [config_map(f"c-{number}") for number in range(60)]
     source = write_input(tmp_path / "many.json", bodies)
-    command: list[str | Path] = ["apply", stage.name, "-n", stage.namespace, "-f", source]
-    stopped = Stopped(proxy, command, proxy.kubeconfig(tmp_path))
+    stopped = Stopped(proxy, ["apply", stage.name, "-n", stage.namespace, "-f", source], tmp_path)
     try:
-        story = stage.run(config_map("other"), max_prune=stage.most(60), lock_timeout=60.0)
+        # Nothing but its silence shows that it will not go on: it has not ended.
+        assert len(wait_for_lock(stage)) >= 2 * LEASE
+        story = stage.run(config_map("other"), max_prune=stage.most(60))
         assert story.exit_code == 0, story.events
         code, later, err = stopped.go_on()
     finally:
         stopped.kill()
     assert code == 8, err
     assert "Traceback" not in err
-    assert len(later) <= IN_BETWEEN
+    assert not later
     marked = set(_sets(api, stage.namespace))
     assert _names(stage) == {"other"}
     # What had been sent is not lost: it has the label and field manager, and a repair lists it.
@@ -113,30 +124,26 @@ def test_apply_that_lost_its_lock_creates_nothing_more(
 def test_move_that_lost_its_lock_transfers_nothing_more(
     stage: Stage, proxy: FaultProxy, api: Api, tmp_path: Path
 ) -> None:
-    """Every object is listed by the set whose label it has, except those sent before the pause."""
+    """Every object is listed by the set whose label it has."""
     other = Stage(stage.kubeconfig, stage.namespace, name="other")
     bodies = [config_map(f"c-{number}") for number in range(40)]
     assert stage.run(*bodies).exit_code == 0
-    command = ["inventory", "move", "web", "other", "--all", "-n", stage.namespace]
-    stopped = Stopped(proxy, command, proxy.kubeconfig(tmp_path))
+    stopped = Stopped(
+        proxy, ["inventory", "move", "web", "other", "--all", "-n", stage.namespace], tmp_path
+    )
     try:
-        with ThreadPoolExecutor() as pool:
-            # Each set leaves the objects alone that were transferred to the other one before.
-            most = stage.most(40)
-            theirs = pool.submit(
-                other.run, config_map("mine"), prune=False, max_prune=most, lock_timeout=60.0
-            )
-            ours = pool.submit(stage.run, *bodies, config_map("extra"), lock_timeout=60.0)
-            assert theirs.result().exit_code == 0
-            assert ours.result().outcomes
+        assert min(len(wait_for_lock(one)) for one in (stage, other)) >= 2 * LEASE
+        # Each set leaves the objects alone that were transferred to the other one before.
+        theirs = other.run(config_map("mine"), prune=False, max_prune=stage.most(40))
+        assert theirs.exit_code == 0, theirs.events
+        assert stage.run(*bodies, config_map("extra")).outcomes
         code, later, err = stopped.go_on()
     finally:
         stopped.kill()
     assert code == 8, err
     assert "Traceback" not in err
-    assert len(later) <= IN_BETWEEN
+    assert not later
     listed = {stage.target.id: _names(stage), other.target.id: _names(other)}
     marked = _sets(api, stage.namespace)
     assert set(marked) == {"mine", *(f"c-{number}" for number in range(40))}
-    lost = {name for name, owner in marked.items() if name not in listed[owner]}
-    assert lost <= later
+    assert not {name for name, owner in marked.items() if name not in listed[owner]}

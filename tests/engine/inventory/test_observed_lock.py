@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.clock import boot_time
 from applyprune.engine.inventory_lock import inventory_lock
 from applyprune.errors import InventoryLocked
 from applyprune.model.options import Mode, Options
 from tests.support.clocks import MovedClock
 from tests.support.objects import config_map
-from tests.support.other_run import ELSEWHERE, take_from_elsewhere
+from tests.support.other_run import ELSEWHERE, take_from_elsewhere, wait_for_lock
 
 if TYPE_CHECKING:
     from applyprune.model.holder_observation import HolderObservation
@@ -63,6 +62,21 @@ def held(stage: Stage) -> Stage:
     return stage
 
 
+@pytest.mark.parametrize(("lease", "looks"), [(2.0, 4), (15.0, 30)])
+def test_run_takes_the_lock_when_the_holder_was_silent_for_its_lease(
+    held: Stage, lease: float, looks: int
+) -> None:
+    """It looks twice a second, and times the holder by its own clock."""
+    take_from_elsewhere(held, replace(ELSEWHERE, lease=lease))
+    assert wait_for_lock(held) == [look / 2 for look in range(looks)]
+    assert held.inventory().holder is None
+
+
+def test_run_gives_up_at_its_timeout(held: Stage) -> None:
+    with pytest.raises(InventoryLocked, match="is locked by another run"):
+        wait_for_lock(held, timeout=LEASE - 1.0)
+
+
 def test_silence_of_a_holder_outlives_the_run_that_observed_it(held: Stage) -> None:
     """Two runs of a moment each, a lease apart; one without the observation begins again."""
     observer, stranger = Observer(held), Observer(held)
@@ -103,7 +117,7 @@ def test_any_write_of_a_holder_begins_the_observation_again(
     take_from_elsewhere(held, holder)
     assert not observer.is_free()
     assert observer.seen is not None
-    assert observer.seen.since >= boot_time() + LEASE - 5.0
+    assert observer.seen.since == observer.clock().boot
     observer.clock.boot = observer.clock.wall = 2 * LEASE
     assert observer.is_free()
 
