@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import time
 import uuid
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.cluster.inventory import packing
 from applyprune.cluster.inventory.packing import MOST, pack
 from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.events import Outcome
@@ -33,8 +32,19 @@ if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.stage import Stage
 
+PER_SHARD = 8
+"""Entries of a shard, on average, and not 2,048: so 60 entries are as many shards as 15,000 are."""
 EMPTY = b'{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {}, "items": []}'
 JSON = (("Content-Type", "application/json"),)
+
+
+@pytest.fixture(autouse=True)
+def _small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few entries need shards, or a stream; in a sweep, as many as for users."""
+    if request.node.get_closest_marker("sweep") is not None:
+        return
+    monkeypatch.setattr(packing, "_PER_SHARD", PER_SHARD)
+    monkeypatch.setattr(packing, "READABLE", 4 * 1024)
 
 
 def _entry(ref: Ref) -> InventoryEntry:
@@ -76,7 +86,7 @@ def _remove(api: Api, stage: Stage, names: Iterable[str]) -> None:
 
 def test_many_shards_are_read_by_one_list(spoiled: Stage, proxy: FaultProxy) -> None:
     """On a far server, a request for each shard would wait for the one before."""
-    entries = _dead(9000)
+    entries = _dead(60)
     _write(spoiled, entries)
     before = len(proxy.exchanges)
     assert dict(spoiled.inventory().entries) == entries
@@ -91,7 +101,7 @@ def test_shards_that_no_list_shows_are_read_by_name(
     spoiled: Stage, proxy: FaultProxy, api: Api, refusal: Fault
 ) -> None:
     """A list may be refused, or incomplete; a shard is missing only if a GET says so."""
-    entries = _dead(9000)
+    entries = _dead(60)
     _write(spoiled, entries)
     proxy.rule = always(refusal, where=lambda one: one.path.endswith("/configmaps"))
     assert dict(spoiled.inventory().entries) == entries
@@ -101,22 +111,13 @@ def test_shards_that_no_list_shows_are_read_by_name(
 
 
 @pytest.mark.sweep
-def test_hundred_thousand_entries_are_written_read_and_checked_in_seconds(
-    stage: Stage, api: Api
-) -> None:
+def test_hundred_thousand_entries_are_written_read_and_checked(stage: Stage, api: Api) -> None:
     """The limit of objects is the limit: one more is refused before anything is written."""
     entries = _dead(MOST)
-    began = time.monotonic()
     _write(stage, entries)
-    written = time.monotonic() - began
-    began = time.monotonic()
-    found = stage.inventory()
-    read = time.monotonic() - began
-    assert dict(found.entries) == entries
+    assert dict(stage.inventory().entries) == entries
     shards = _shards(api, stage)
     assert len(shards) > 10
-    # No race against the clock: only that it is seconds, and not minutes, on any machine.
-    assert (written < 60.0, read < 60.0) == (True, True)
     one_more = Ref("", "ConfigMap", "a-gone", "one-more")
     with pytest.raises(InventoryError, match="is too large"):
         _write(stage, {**entries, one_more: _entry(one_more)})
@@ -129,54 +130,58 @@ def test_hundred_thousand_entries_are_written_read_and_checked_in_seconds(
     assert len(set(now) - set(shards)) == len(set(shards) - set(now)) == 1
 
 
-def test_lost_shard_with_all_live_entries_is_repaired_from_labels(stage: Stage, api: Api) -> None:
-    """500 of them are live, all in one shard: without it, no prune; repaired from the labels."""
-    live = [config_map(f"c-{number:03}", namespace=stage.namespace) for number in range(500)]
+@pytest.mark.parametrize(
+    ("count", "dead"), [(10, 50), pytest.param(500, 49_500, marks=pytest.mark.sweep)]
+)
+def test_lost_shard_with_all_live_entries_is_repaired_from_labels(
+    stage: Stage, api: Api, count: int, dead: int
+) -> None:
+    """Without it, no prune; repaired from the labels."""
+    live = [config_map(f"c-{number:03}", namespace=stage.namespace) for number in range(count)]
     assert stage.run(*live).exit_code == 0
     listed = dict(stage.inventory().entries)
     assert {ref.namespace for ref in listed} == {stage.namespace}
-    _write(stage, {**_dead(49_500), **listed})
-    assert len(stage.inventory().entries) == 50_000
+    _write(stage, {**_dead(dead), **listed})
+    assert len(stage.inventory().entries) == dead + count
     packed = pack(stage.inventory().entries.values())
     everything = _shards(api, stage)
     assert len(everything) == len(packed.shards)
-    # The live ones sort last, and the cut depends on names that differ from run to run: they are
-    # in the last shard, or in it and the one before.
-    held = Counter[str]()
-    for shard in packed.shards[-2:]:
-        held[f"applyprune-web.{shard.digest[:32]}"] = shard.count
-    lost = [name for name in held if name.endswith(packed.shards[-1].digest[:32])]
-    if packed.shards[-1].count < len(live):
-        lost = list(held)
+    # The live ones sort last; the cut depends on names that differ from run to run.
+    lost, left = [], count
+    for shard in reversed(packed.shards):
+        if left > 0:
+            lost.append(f"applyprune-web.{shard.digest[:32]}")
+            left -= shard.count
+    assert len(lost) < len(everything)
     _remove(api, stage, lost)
 
     for options in ({}, {"mode": Mode.DELETE}, {"mode": Mode.PRUNE}):
-        bodies = () if options.get("mode") is Mode.DELETE else live[:490]
+        bodies = () if options.get("mode") is Mode.DELETE else live[: count - 10 or 1]
         with pytest.raises(InventoryIncomplete, match="shards cannot be used") as refused:
             stage.run(*bodies, **options)
         assert refused.value.exit_code == 6
         assert "inventory repair web" in refused.value.hint
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     names = {item["metadata"]["name"] for item in api.get(path)["items"]}
-    assert {f"c-{number:03}" for number in range(500)} <= names
+    assert {f"c-{number:03}" for number in range(count)} <= names
 
     found = stage.check().found
     assert found["damaged-inventory"] is MismatchType.DAMAGED
-    assert len([fault for fault in found.values() if fault is MismatchType.UNLISTED]) == 500
+    assert len([fault for fault in found.values() if fault is MismatchType.UNLISTED]) == count
     assert stage.repair(ownership=Ownership.OWNED).exit_code == 0
     again = stage.inventory().entries
     assert {ref for ref in again if ref.namespace == stage.namespace} == set(listed)
     # A missing object is removed after one GET each, a minute for so many: not here.
     _write(stage, {ref: entry for ref, entry in again.items() if ref in listed})
-    story = stage.run(*live[:498])
+    story = stage.run(*live[: count - 2])
     assert story.exit_code == 0, [event for event in story.events if hasattr(event, "problem")][:3]
     pruned = {name for name, outcome in story.outcomes.items() if outcome is Outcome.PRUNED}
-    assert pruned == {"configmap/c-498", "configmap/c-499"}
+    assert pruned == {f"configmap/c-{number:03}" for number in (count - 2, count - 1)}
 
 
 def test_corrupt_shard_counts_as_missing(stage: Stage, api: Api) -> None:
     """Somebody put other entries under its name; a repair puts its own there again."""
-    _write(stage, _dead(6_000))
+    _write(stage, _dead(60))
     one, other = _shards(api, stage)[:2]
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     body = api.get(f"{path}/{one}")
@@ -192,21 +197,21 @@ def test_corrupt_shard_counts_as_missing(stage: Stage, api: Api) -> None:
     store = stage.store(transport)
     inventory, damage = store.salvage()
     assert len(damage) == 1
-    store.write(replace(inventory, entries=_dead(6_000)))
+    store.write(replace(inventory, entries=_dead(60)))
     transport.close()
-    assert dict(stage.inventory().entries) == _dead(6_000)
+    assert dict(stage.inventory().entries) == _dead(60)
 
 
 def test_orphaned_shards_are_found_and_removed(stage: Stage, api: Api) -> None:
     """A run that died between the shards and the root leaves some; a repair takes them away."""
-    _write(stage, _dead(6_000))
+    _write(stage, _dead(60))
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps"
     body = api.get(f"{path}/{_shards(api, stage)[0]}")
     for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields"):
         del body["metadata"][key]
     body["metadata"]["name"] = "applyprune-web.0123456789abcdef0123456789abcdef"
     assert api("POST", path, body)[0] == 201
-    assert len(stage.inventory().entries) == 6_000
+    assert len(stage.inventory().entries) == 60
     assert stage.check().found["stray-shard"] is MismatchType.STRAY_SHARD
     assert stage.repair().exit_code == 0
     assert body["metadata"]["name"] not in _shards(api, stage)
@@ -217,37 +222,42 @@ def test_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: 
     """Both wrote shards before their roots; the loser's are removed, the winner's are all there."""
     transport, other = stage.transport(), stage.transport()
     mine, theirs = stage.store(transport), stage.store(other)
-    _write(stage, _dead(6_000))
+    _write(stage, _dead(60))
     read, also_read = mine.read(), theirs.read()
-    theirs.write(replace(also_read, entries=_dead(7_000)))
+    theirs.write(replace(also_read, entries=_dead(70)))
     with pytest.raises(InventoryLocked):
-        mine.write(replace(read, entries=_dead(8_000)))
-    assert len(stage.inventory().entries) == 7_000
+        mine.write(replace(read, entries=_dead(80)))
+    assert len(stage.inventory().entries) == 70
     # The next write lists the existing shards, and removes those that the loser has left.
-    _write(stage, _dead(7_001))
-    assert len(_shards(api, stage)) == len(pack(_dead(7_001).values()).shards)
+    _write(stage, _dead(71))
+    assert len(_shards(api, stage)) == len(pack(_dead(71).values()).shards)
     transport.close()
     other.close()
 
 
 def test_reader_that_was_overtaken_reads_again(stage: Stage) -> None:
     """The root names shards that the next writer removes: that is not damage."""
-    _write(stage, _dead(6_000))
+    _write(stage, _dead(60))
     transport = stage.transport()
     store = stage.store(transport)
     store.read()
-    _write(stage, {**_dead(5_000), **{ref: _entry(ref) for ref in list(_dead(6_100))[5_000:]}})
-    assert len(store.read().entries) == 6_100
+    _write(stage, {**_dead(50), **{ref: _entry(ref) for ref in list(_dead(61))[50:]}})
+    assert len(store.read().entries) == 61
     transport.close()
 
 
 def test_set_grows_and_shrinks_across_its_formats(stage: Stage, api: Api) -> None:
     """Readable, packed, sharded, and back; the last write leaves no shard behind."""
-    for count in (10, 1_000, 6_000, 1_000, 10):
+    root = f"/api/v1/namespaces/{stage.namespace}/configmaps/{stage.target.inventory.name}"
+    forms = []
+    for count in (5, 15, 60, 15, 5):
         _write(stage, _dead(count))
         assert dict(stage.inventory().entries) == _dead(count)
+        forms.append(("binaryData" in api.get(root), bool(_shards(api, stage))))
+    readable, packed, sharded = (False, False), (True, False), (False, True)
+    assert forms == [readable, packed, sharded, packed, readable]
     assert _shards(api, stage) == []
-    _write(stage, _dead(6_000))
+    _write(stage, _dead(60))
     story = stage.run(mode=Mode.DELETE)
     assert set(story.outcomes.values()) == {Outcome.REMOVED_FROM_INVENTORY}
     assert not stage.inventory().exists
@@ -256,7 +266,7 @@ def test_set_grows_and_shrinks_across_its_formats(stage: Stage, api: Api) -> Non
 
 def test_shard_that_another_tools_finalizer_holds_is_not_used_again(stage: Stage, api: Api) -> None:
     """It goes with the finalizer, and the inventory would be incomplete: the write is refused."""
-    _write(stage, _dead(6_000))
+    _write(stage, _dead(60))
     held = _shards(api, stage)[0]
     path = f"/api/v1/namespaces/{stage.namespace}/configmaps/{held}"
     merge = "application/merge-patch+json"
@@ -265,9 +275,9 @@ def test_shard_that_another_tools_finalizer_holds_is_not_used_again(stage: Stage
     _write(stage, _dead(1))
     assert _shards(api, stage) == [held]
     with pytest.raises(InventoryError, match="is being deleted") as refused:
-        _write(stage, _dead(6_000))
+        _write(stage, _dead(60))
     assert "example.com/hold" in refused.value.reason
     assert len(stage.inventory().entries) == 1
     api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=merge)
-    _write(stage, _dead(6_000))
-    assert dict(stage.inventory().entries) == _dead(6_000)
+    _write(stage, _dead(60))
+    assert dict(stage.inventory().entries) == _dead(60)
