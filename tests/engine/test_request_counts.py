@@ -14,6 +14,7 @@ from applyprune.engine.operations.release import release
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
 from tests.support.objects import config_map
+from tests.support.renewals import without_renewals
 from tests.support.stage import Stage, Story
 
 if TYPE_CHECKING:
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 def _count(proxy: FaultProxy, call: Callable[[], Story], *, searches: bool = False) -> str:
     """Return the requests of one run by method.
 
-    Discovery is left out, and the reads of a run that ``searches`` every kind that the server has.
+    Discovery is left out, renewals, and the reads of a run that ``searches`` every kind that the
+    server has.
     """
     before = len(proxy.exchanges)
     story = call()
     assert story.exit_code == 0, story.events
-    sent = [one for one in proxy.exchanges[before:] if one.path not in {"/api", "/apis"}]
+    made = without_renewals(proxy.exchanges[before:])
+    sent = [one for one in made if one.path not in {"/api", "/apis"}]
     methods = Counter(one.method for one in sent if not (searches and one.method == "GET"))
     return " ".join(f"{method} {count}" for method, count in sorted(methods.items()))
 

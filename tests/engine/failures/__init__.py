@@ -1,1 +1,1 @@
-"""The rows of failures.md, each with a test named after it."""
+"""What goes wrong in the world: crashes, lost replies, strangers, servers that answer wrongly."""

@@ -2,48 +2,104 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.localplane import API_SERVER_ONLY
+from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import DryRun, Mode, PruneLimit
-from tests.support.api import Api
+from tests.support.api import Api, temporary_namespace
 from tests.support.objects import DEPLOYMENT, SERVICE, api_service, config_map, crd, custom_resource
 from tests.support.stage import Stage
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.localplane import Plane
-    from tests.support.plane import FreshPlane
+    from applyprune.localplane import Binaries, Plane
 
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-CRD = "customresourcedefinition.apiextensions.k8s.io/foos.x.example.com"
-FOO = "/apis/x.example.com/v1/namespaces/default/foos"
 
 
-@pytest.fixture
-def running(fresh_plane: FreshPlane) -> Plane:
-    """A plane of the test's own: it will not delete a namespace any more."""
-    return fresh_plane(API_SERVER_ONLY)
+@pytest.fixture(scope="module")
+def running(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """A plane of the module's own: it will not delete a namespace any more."""
+    with start(binaries, API_SERVER_ONLY, tmp_path_factory.mktemp("planes") / "broken") as plane:
+        yield plane
 
 
-@pytest.fixture
-def stage(running: Plane) -> Stage:
-    """A set on it; what does not answer is asked for two seconds."""
-    return Stage(running.kubeconfig, "default", budget=2.0)
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def poisoned(running: Plane) -> Iterator[Api]:
     """Plain requests to it."""
     api = Api(running)
     yield api
     api.close()
+
+
+@pytest.fixture
+def stage(running: Plane, poisoned: Api) -> Iterator[Stage]:
+    """A set on it; what does not answer is asked for two seconds."""
+    with temporary_namespace(poisoned) as name:
+        yield Stage(running.kubeconfig, name, budget=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What no other test of the module uses, by the namespace of the test."""
+
+    namespace: str
+
+    @property
+    def group(self) -> str:
+        """Return the API group of the kind."""
+        return f"x.{self.namespace}.example.com"
+
+    @property
+    def broken(self) -> str:
+        """Return the API group without a backend."""
+        return f"broken.{self.namespace}.example.com"
+
+    @property
+    def home(self) -> dict[str, Any]:
+        """Return a Namespace."""
+        metadata = {"name": f"{self.namespace}-shop"}
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+    @property
+    def shop(self) -> str:
+        """Return how stories name that Namespace."""
+        return f"namespace/{self.namespace}-shop"
+
+    @property
+    def foos(self) -> str:
+        """Return the path of the kind's objects."""
+        return f"/apis/{self.group}/v1/namespaces/{self.namespace}/foos"
+
+    @property
+    def crd_name(self) -> str:
+        """Return how stories name the CRD."""
+        return f"customresourcedefinition.apiextensions.k8s.io/foos.{self.group}"
+
+    def crd(self) -> dict[str, Any]:
+        """Return the CRD."""
+        body = crd(group=self.group)
+        return {**body, "metadata": {"name": f"foos.{self.group}"}}
+
+    def foo(self, name: str) -> dict[str, Any]:
+        """Return a custom resource."""
+        return {**custom_resource(name), "apiVersion": f"{self.group}/v1"}
+
+
+@pytest.fixture
+def names(stage: Stage, poisoned: Api) -> Iterator[Names]:
+    """The names of the test; its APIService goes with it, or no Namespace could be counted."""
+    made = Names(stage.namespace)
+    yield made
+    poisoned("DELETE", f"{SERVICES}/v1.{made.broken}")
+    _await(poisoned, made.broken, "gone")
 
 
 def _break(api: Api, group: str) -> None:
@@ -67,10 +123,7 @@ def _mend(api: Api, group: str) -> None:
 
 def _await(api: Api, group: str, freshness: str) -> None:
     # A group that the server has found broken is looked at again once a minute.
-    deadline = time.monotonic() + 150
-    while _freshness(api, group) != freshness:
-        assert time.monotonic() < deadline, f"{group} never became {freshness}"
-        time.sleep(0.1)
+    eventually(lambda: _freshness(api, group) == freshness, lambda: f"{group} {freshness}")
 
 
 def _freshness(api: Api, group: str) -> str:
@@ -80,14 +133,15 @@ def _freshness(api: Api, group: str) -> str:
     return str(found[0]["versions"][0].get("freshness")) if found else "gone"
 
 
-def test_api_service_is_broken_before_the_first_run(stage: Stage, poisoned: Api) -> None:
+def test_api_service_is_broken_before_the_first_run(
+    stage: Stage, poisoned: Api, names: Names
+) -> None:
     """An unrelated set is applied, pruned and deleted as if the APIService did not exist.
 
     Only the contents of a Namespace cannot be counted any more.
     """
-    _break(poisoned, "broken.example.com")
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    bodies = (config_map("a"), SERVICE, DEPLOYMENT, crd(), custom_resource("f"), home)
+    _break(poisoned, names.broken)
+    bodies = (config_map("a"), SERVICE, DEPLOYMENT, names.crd(), names.foo("f"), names.home)
     first = stage.run(*bodies, config_map("go"))
     assert (first.exit_code, set(first.outcomes.values())) == (0, {Outcome.CREATED})
     # There are no nodes, so the Deployment is never ready.
@@ -98,82 +152,84 @@ def test_api_service_is_broken_before_the_first_run(stage: Stage, poisoned: Api)
     assert (third.exit_code, set(third.outcomes.values())) == (0, {Outcome.UNCHANGED})
     refused = stage.run(*bodies[:-1], allow_kinds=frozenset({"namespace"}))
     assert refused.exit_code == 6
-    assert "the API group broken.example.com does not answer" in refused.problem("namespace/shop")
-    kept = stage.run(*bodies[:-1], orphan=frozenset({"namespace/shop"}))
-    assert kept.outcomes["namespace/shop"] is Outcome.ORPHANED
+    assert f"the API group {names.broken} does not answer" in refused.problem(names.shop)
+    kept = stage.run(*bodies[:-1], orphan=frozenset({names.shop}))
+    assert kept.outcomes[names.shop] is Outcome.ORPHANED
     gone = stage.run(mode=Mode.DELETE)
     assert (gone.exit_code, set(gone.outcomes.values())) == (0, {Outcome.DELETED})
 
 
-def test_api_service_breaks_a_kind_of_the_set_between_runs(stage: Stage, poisoned: Api) -> None:
+def test_api_service_breaks_a_kind_of_the_set_between_runs(
+    stage: Stage, poisoned: Api, names: Names
+) -> None:
     """Its objects are unknown, not gone: they fail, stay listed, and hold up nothing but a prune.
 
     Mended, the next run finds them as they were.
     """
-    stage.run(crd(), custom_resource("f"), custom_resource("g"), config_map("a"), config_map("go"))
-    before = poisoned.get(f"{FOO}/f")["metadata"]
-    _break(poisoned, "x.example.com")
-    story = stage.run(crd(), custom_resource("f"), custom_resource("g"), config_map("a", "new"))
+    stage.run(names.crd(), names.foo("f"), names.foo("g"), config_map("a"), config_map("go"))
+    before = poisoned.get(f"{names.foos}/f")["metadata"]
+    _break(poisoned, names.group)
+    story = stage.run(names.crd(), names.foo("f"), names.foo("g"), config_map("a", "new"))
     assert story.exit_code == 3
     assert story.outcomes == {
-        CRD: Outcome.UNCHANGED,
+        names.crd_name: Outcome.UNCHANGED,
         "configmap/a": Outcome.CONFIGURED,
         "configmap/go": Outcome.NOT_PRUNED,
-        "foo.x.example.com/f": Outcome.FAILED,
-        "foo.x.example.com/g": Outcome.FAILED,
+        f"foo.{names.group}/f": Outcome.FAILED,
+        f"foo.{names.group}/g": Outcome.FAILED,
     }
-    assert "the API group x.example.com does not answer" in story.problem("foo.x.example.com/f")
-    left = stage.run(crd(), custom_resource("f"), config_map("a", "new"))
+    assert f"the API group {names.group} does not answer" in story.problem(f"foo.{names.group}/f")
+    left = stage.run(names.crd(), names.foo("f"), config_map("a", "new"))
     assert left.exit_code == 3
     assert left.outcomes == {
-        CRD: Outcome.UNCHANGED,
+        names.crd_name: Outcome.UNCHANGED,
         "configmap/a": Outcome.UNCHANGED,
         "configmap/go": Outcome.NOT_PRUNED,
-        "foo.x.example.com/f": Outcome.FAILED,
-        "foo.x.example.com/g": Outcome.FAILED,
+        f"foo.{names.group}/f": Outcome.FAILED,
+        f"foo.{names.group}/g": Outcome.FAILED,
     }
-    assert stage.listed() == {
-        CRD, "configmap/a", "configmap/go", "foo.x.example.com/f", "foo.x.example.com/g",
-    }  # fmt: skip
-    _mend(poisoned, "x.example.com")
-    _await(poisoned, "x.example.com", "Current")
-    well = stage.run(crd(), custom_resource("f"), custom_resource("g"), config_map("a", "new"))
+    assert stage.listed() == left.outcomes.keys()
+    _mend(poisoned, names.group)
+    _await(poisoned, names.group, "Current")
+    well = stage.run(names.crd(), names.foo("f"), names.foo("g"), config_map("a", "new"))
     assert well.exit_code == 0
     assert well.outcomes == {
-        CRD: Outcome.UNCHANGED,
+        names.crd_name: Outcome.UNCHANGED,
         "configmap/a": Outcome.UNCHANGED,
         "configmap/go": Outcome.PRUNED,
-        "foo.x.example.com/f": Outcome.UNCHANGED,
-        "foo.x.example.com/g": Outcome.UNCHANGED,
+        f"foo.{names.group}/f": Outcome.UNCHANGED,
+        f"foo.{names.group}/g": Outcome.UNCHANGED,
     }
-    assert poisoned.get(f"{FOO}/f")["metadata"] == before
+    assert poisoned.get(f"{names.foos}/f")["metadata"] == before
 
 
-def test_api_service_breaks_a_kind_of_another_set(stage: Stage, poisoned: Api) -> None:
+def test_api_service_breaks_a_kind_of_another_set(
+    stage: Stage, poisoned: Api, names: Names
+) -> None:
     """Its scope is unknown then: that object fails, nothing is pruned, the others are applied."""
-    other = Stage(stage.kubeconfig, "default", name="other", budget=2.0)
-    other.run(crd())
-    stage.run(custom_resource("f"), config_map("a"))
-    _break(poisoned, "x.example.com")
-    held = stage.run(custom_resource("f"), config_map("a", "newer"))
+    other = Stage(stage.kubeconfig, stage.namespace, name="other", budget=2.0)
+    other.run(names.crd())
+    stage.run(names.foo("f"), config_map("a"))
+    _break(poisoned, names.group)
+    held = stage.run(names.foo("f"), config_map("a", "newer"))
     assert held.exit_code == 3
     assert held.outcomes == {
         "configmap/a": Outcome.CONFIGURED,
-        "foo.x.example.com/f": Outcome.FAILED,
+        f"foo.{names.group}/f": Outcome.FAILED,
     }
     (told,) = {
         str(one.problem) for one in held.events if isinstance(one, ObjectDone) and one.problem
     }
-    assert "the kind x.example.com/v1 Foo is unknown" in told
-    assert "kubectl get apiservice v1.x.example.com" in told
-    asked = stage.explain("foo.x.example.com/f", custom_resource("f"), config_map("a", "newer"))
+    assert f"the kind {names.group}/v1 Foo is unknown" in told
+    assert f"kubectl get apiservice v1.{names.group}" in told
+    asked = stage.explain(f"foo.{names.group}/f", names.foo("f"), config_map("a", "newer"))
     assert asked.explanation.verdict == "It would not be applied. The reasons above say why."
     assert asked.explanation.reasons[-1] in told
     story = stage.run(config_map("a", "new"), config_map("b"))
     assert story.outcomes == {
         "configmap/a": Outcome.CONFIGURED,
         "configmap/b": Outcome.CREATED,
-        "foo.x.example.com/f": Outcome.FAILED,
+        f"foo.{names.group}/f": Outcome.FAILED,
     }
     assert story.exit_code == 3
     deleted = stage.run(mode=Mode.DELETE)
@@ -182,25 +238,25 @@ def test_api_service_breaks_a_kind_of_another_set(stage: Stage, poisoned: Api) -
     assert deleted.outcomes == {
         "configmap/a": Outcome.SKIPPED,
         "configmap/b": Outcome.SKIPPED,
-        "foo.x.example.com/f": Outcome.FAILED,
+        f"foo.{names.group}/f": Outcome.FAILED,
     }
-    assert stage.listed() == {"configmap/a", "configmap/b", "foo.x.example.com/f"}
-    _mend(poisoned, "x.example.com")
-    _await(poisoned, "x.example.com", "Current")
-    assert poisoned.exists(f"{FOO}/f")
+    assert stage.listed() == {"configmap/a", "configmap/b", f"foo.{names.group}/f"}
+    _mend(poisoned, names.group)
+    _await(poisoned, names.group, "Current")
+    assert poisoned.exists(f"{names.foos}/f")
     gone = stage.run(mode=Mode.DELETE)
     assert (gone.exit_code, set(gone.outcomes.values())) == (0, {Outcome.DELETED})
-    assert not poisoned.exists(f"{FOO}/f")
+    assert not poisoned.exists(f"{names.foos}/f")
 
 
-def test_api_service_is_in_the_set_itself(stage: Stage, poisoned: Api) -> None:
+def test_api_service_is_in_the_set_itself(stage: Stage, poisoned: Api, names: Names) -> None:
     """It is applied like anything else, and pruned; the objects around it do not notice."""
-    name = "apiservice.apiregistration.k8s.io/v1.broken.example.com"
-    bodies = (api_service("broken.example.com"), config_map("a"), crd(), custom_resource("f"))
+    name = f"apiservice.apiregistration.k8s.io/v1.{names.broken}"
+    bodies = (api_service(names.broken), config_map("a"), names.crd(), names.foo("f"))
     first = stage.run(*bodies, config_map("go"))
     assert (first.exit_code, set(first.outcomes.values())) == (0, {Outcome.CREATED})
     assert list(first.outcomes)[-1] == name, "what routes requests comes last"
-    _await(poisoned, "broken.example.com", "Stale")
+    _await(poisoned, names.broken, "Stale")
     second = stage.run(*bodies)
     assert second.exit_code == 0
     outcomes = second.outcomes
@@ -211,23 +267,22 @@ def test_api_service_is_in_the_set_itself(stage: Stage, poisoned: Api) -> None:
     outcomes = third.outcomes
     assert outcomes.pop(name) is Outcome.PRUNED
     assert set(outcomes.values()) == {Outcome.UNCHANGED}
-    _await(poisoned, "broken.example.com", "gone")
+    _await(poisoned, names.broken, "gone")
     stage.run(*bodies)
     gone = stage.run(mode=Mode.DELETE)
     assert (gone.exit_code, set(gone.outcomes.values())) == (0, {Outcome.DELETED})
 
 
-def test_api_service_that_stays_must_answer(stage: Stage, poisoned: Api) -> None:
+def test_api_service_that_stays_must_answer(stage: Stage, poisoned: Api, names: Names) -> None:
     """It has left the set with a Namespace, but it was adopted: only a deleted one is let off."""
-    _break(poisoned, "broken.example.com")
-    home: dict[str, Any] = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
-    bodies = (config_map("a"), home, api_service("broken.example.com"))
+    _break(poisoned, names.broken)
+    bodies = (config_map("a"), names.home, api_service(names.broken))
     assert stage.run(*bodies, force_conflicts=True).exit_code == 0
     kinds = frozenset({"namespace"})
     limit = PruneLimit(9, 0.0)
     refused = stage.run(config_map("a"), allow_kinds=kinds, max_prune=limit)
     assert refused.exit_code == 6
-    assert "the API group broken.example.com does not answer" in refused.problem("namespace/shop")
+    assert f"the API group {names.broken} does not answer" in refused.problem(names.shop)
     # Nothing on this plane would end the deletion of the Namespace.
     deletes = stage.run(
         config_map("a"),
@@ -237,4 +292,4 @@ def test_api_service_that_stays_must_answer(stage: Stage, poisoned: Api) -> None
         dry_run=DryRun.SERVER,
     )
     assert deletes.exit_code == 0
-    assert deletes.outcomes["namespace/shop"] is Outcome.PRUNED
+    assert deletes.outcomes[names.shop] is Outcome.PRUNED

@@ -98,7 +98,6 @@ def test_dead_webhook_costs_the_budget_once(stage: Stage, api: Api) -> None:
     # Once, and not once for each sixteen: those that come later are not tried again.
     assert tried
     assert len(refused) > many / 4
-    print(len(tried), len(refused))
 
 
 @pytest.mark.parametrize("resource", ["services", "configmaps"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,6 +12,7 @@ from applyprune.model.events import Outcome
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
+from tests.support.waiting import eventually, next_second
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -320,17 +320,31 @@ def test_apply_under_our_own_manager_is_noticed(
 
     Our entry's paths are the same either way, and its time is good for a second only.
     """
-    stage.run(*QUIET.values())
     path = PATHS[target].format(stage.namespace)
     body = copy.deepcopy(QUIET[target])
     body["metadata"]["labels"][PART_OF] = stage.target.id
-    if not soon:
-        time.sleep(1.1)
-    _apply(api, path, body, stage.target.manager)
-    assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
-    before = api.get(path)
-    _label(body)
-    _apply(api, path, body, stage.target.manager)
+    labelled = copy.deepcopy(body)
+    _label(labelled)
+
+    def time() -> str:
+        (ours,) = _entry(api.get(path), stage)
+        return str(ours["time"])
+
+    def applied() -> Any:
+        """Return the object before the label, if that came in the wanted second."""
+        api("DELETE", path)
+        next_second()
+        stage.run(*QUIET.values())
+        ours = time()
+        if not soon:
+            next_second()
+        _apply(api, path, body, stage.target.manager)
+        assert set(stage.run(*QUIET.values()).outcomes.values()) == {Outcome.UNCHANGED}
+        before = api.get(path)
+        _apply(api, path, labelled, stage.target.manager)
+        return before if (time() == ours) is soon else None
+
+    before = eventually(applied)
     story = stage.run(*QUIET.values())
     assert story.outcomes[target] is Outcome.CONFIGURED
     assert _others_unchanged(story.outcomes, target)
@@ -442,15 +456,14 @@ def test_policy_rewrite_during_anothers_patch_is_reverted(
     before = api.get(path)
     policy(pointer, value)
     foreign = {"metadata": {"annotations": {"foreign": "1"}}}
-    deadline = time.monotonic() + 30
-    while True:
-        # The API server applies a new policy after a moment, and does not report when.
+
+    def works() -> bool:
         status, tried = api("PATCH", f"{path}?dryRun=All", foreign, content_type=MERGE)
         assert status == 200, tried
-        if _without_marks(tried) != _without_marks(before):
-            break
-        assert time.monotonic() < deadline, "the policy never came to work"
-        time.sleep(0.05)
+        return _without_marks(tried) != _without_marks(before)
+
+    # The API server applies a new policy after a moment, and does not report when.
+    eventually(works, lambda: "the policy")
     status, changed = api("PATCH", path, foreign, content_type=MERGE)
     assert status == 200, changed
     assert _without_marks(changed) != _without_marks(before)
