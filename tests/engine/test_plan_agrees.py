@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from applyprune.model.events import ObjectDiff, Outcome
@@ -100,6 +100,8 @@ OUTSIDE = st.lists(
     max_size=2,
 )
 """What others do between two runs."""
+_OLD = {"a": config_map("a"), "b": config_map("b"), "r": _role(["get"]), "fixed": _fixed("one")}
+_NEW = {"a": config_map("a"), "s": _secret({"k": ""}), "r": _role(["list"]), "fixed": _fixed("two")}
 
 
 def _kind(name: str) -> str:
@@ -135,7 +137,7 @@ def _comparable(body: Mapping[str, Any]) -> Body:
     return one
 
 
-@pytest.mark.parametrize("examples", [30, pytest.param(500, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("examples", [8, pytest.param(500, marks=pytest.mark.sweep)])
 def test_apply_does_what_its_plan_says(stage: Stage, api: Api, examples: int) -> None:
     """Of generated changes: an old and a new input, and what others do in between."""
     compared: list[frozenset[Fate]] = []
@@ -144,10 +146,13 @@ def test_apply_does_what_its_plan_says(stage: Stage, api: Api, examples: int) ->
         max_examples=examples,
         deadline=None,
         derandomize=True,
-        phases=[Phase.generate],
+        phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     @given(old=OBJECTS, new=OBJECTS, outside=OUTSIDE, adopts=st.booleans())
+    # However few are generated, every fate is among these.
+    @example(old=_OLD, new=_NEW, outside=[], adopts=False)
+    @example(old={"a": _OLD["a"]}, new={"a": _OLD["a"]}, outside=[], adopts=True)
     def agrees(
         old: dict[str, Body],
         new: dict[str, Body],
@@ -176,9 +181,9 @@ def test_apply_does_what_its_plan_says(stage: Stage, api: Api, examples: int) ->
                 api("DELETE", f"{path.format(stage.namespace)}")
 
     agrees()
-    assert len(compared) == examples
+    assert len(compared) == examples + 2
     whole = [fates for fates in compared if Fate.REFUSE not in fates]
-    assert len(whole) > examples / 2
+    assert len(whole) > len(compared) / 2
     assert frozenset[Fate]().union(*whole) >= _SEEN
 
 

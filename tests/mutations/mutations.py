@@ -513,7 +513,7 @@ MUTATIONS = (
         ("write-ahead",),
         LINE,
         "",
-        f"{_SWEEP}test_run_killed_at_each_request_recovers[create]",
+        f"{_SWEEP}test_run_killed_at_each_write_recovers[create]",
     ),
     Mutation(
         "the check of fields before the first write",

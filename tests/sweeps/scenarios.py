@@ -87,9 +87,10 @@ class Recovery:
 class Scenario:
     """A call that is killed at each of its ``requests``, the state before, the calls after.
 
-    The short form of a sweep takes the recoveries that ``turns`` names in turn. ``lasting`` are the
-    objects that no call may delete, not even to re-create them. Each call allows itself to prune
-    five objects; none, and none after a killed one, leaves more to prune.
+    So many of them are ``writes``. The short form of a sweep kills at those only, and takes the
+    recoveries that ``turns`` names in turn. ``lasting`` are the objects that no call may delete,
+    not even to re-create them. Each call allows itself to prune five objects; none, and none after
+    a killed one, leaves more to prune.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Scenario:
     killed: Call
     recoveries: Mapping[str, Recovery]
     requests: int
+    writes: int
     turns: tuple[str, ...] = ("smaller",)
     lasting: tuple[Body, ...] = ()
 
@@ -149,6 +151,7 @@ SCENARIOS = (
         killed=_apply(_A, _B, _C),
         recoveries={"same": _then(_apply(_A, _B, _C)), "smaller": _then(_apply(_A))},
         requests=14,
+        writes=5,
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds (what a delete could take along),
     # schemas, union, apply, what is confirmed (a Service goes, so the run waits), intent, four
@@ -159,6 +162,7 @@ SCENARIOS = (
         killed=_CHANGED,
         recoveries={"same": _then(_CHANGED), "smaller": _then(_apply(_A))},
         requests=17,
+        writes=9,
         lasting=(_A,),
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds, union, intent, four deletes,
@@ -169,6 +173,7 @@ SCENARIOS = (
         killed=Call(Mode.DELETE),
         recoveries={"same": _then(Call(Mode.DELETE)), "smaller": _then(_apply(_A))},
         requests=15,
+        writes=7,
     ),
     # Two inventories, discovery 2, two lists, two unions, for each of three objects the transfer
     # and its second patch, two shrunk.
@@ -188,6 +193,7 @@ SCENARIOS = (
             "smaller": Recovery((_TAKE, _apply(_A)), left=(_A,), in_other_set=(*_MOVED, _D)),
         },
         requests=18,
+        writes=10,
         turns=("same", "kept", "smaller"),
         lasting=(*_FIVE[:4], SERVICE),
     ),
