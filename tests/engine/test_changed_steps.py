@@ -50,7 +50,7 @@ def test_object_that_loses_its_annotation_during_the_orphan_is_not_deleted(
 
     proxy.before_forward = before
     left = () if mode is Mode.DELETE else (config_map("a"),)
-    story = spoiled.run(*left, mode=mode, timeout=10.0)
+    story = spoiled.run(*left, mode=mode)
     assert happened
     assert story.outcomes[name] in {Outcome.FAILED, Outcome.ORPHANED}
     assert not [seen for seen in proxy.exchanges if (seen.method, seen.path) == ("DELETE", path)]

@@ -222,7 +222,7 @@ def test_set_spans_several_namespaces(stage: Stage, api: Api) -> None:
     )
     assert stage.run(*bodies).exit_code == 0
     assert api.exists(f"/api/v1/namespaces/{other}/configmaps/far")
-    story = stage.run(mode=Mode.DELETE, timeout=60.0)
+    story = stage.run(mode=Mode.DELETE)
     assert list(story.outcomes)[-1] == f"namespace/{other}"
     assert not api.exists(f"/api/v1/namespaces/{other}")
 

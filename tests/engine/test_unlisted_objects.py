@@ -97,7 +97,7 @@ def test_foreign_object_created_after_the_plan_saves_its_namespace(
     stage.run(_namespace(home), *bodies, config_map("ours", namespace=home))
     path = f"/api/v1/namespaces/{home}/configmaps"
     stage.seen = _at_plan(lambda: api("POST", path, config_map("foreign")))
-    story = stage.run(*bodies, allow_kinds=ALLOWED, timeout=60.0)
+    story = stage.run(*bodies, allow_kinds=ALLOWED)
     assert story.exit_code != 0
     assert story.outcomes[f"namespace/{home}"] is Outcome.FAILED, story.events
     problem = story.problem(f"namespace/{home}")
@@ -113,13 +113,13 @@ def test_foreign_object_created_after_the_plan_saves_its_crd(running: Plane, crd
     bodies = (config_map("late-1"), config_map("late-2"))
     stage.run(crd("Late"), *bodies, custom_resource("ours", "Late"))
     stage.seen = _at_plan(lambda: crds("POST", _path("Late"), custom_resource("foreign", "Late")))
-    story = stage.run(*bodies, allow_kinds=ALLOWED, timeout=60.0)
+    story = stage.run(*bodies, allow_kinds=ALLOWED)
     assert story.exit_code != 0
     assert story.outcomes[crd_name("Late")] is Outcome.FAILED, story.events
     assert "late.x.example.com/foreign" in story.problem(crd_name("Late"))
     assert _lives(crds, _path("Late", "foreign"))
     allowed = frozenset({crd_name("Late")})
-    story = stage.run(*bodies, allow_cascade=allowed, timeout=60.0)
+    story = stage.run(*bodies, allow_cascade=allowed)
     assert (story.exit_code, story.outcomes[crd_name("Late")]) == (0, Outcome.PRUNED), story.events
 
 
@@ -140,7 +140,7 @@ def test_unserved_kind_is_not_taken_for_empty(running: Plane, crds: Api, kubectl
         assert f"--allow-cascade {crd_name('Hidden')}" in problem
         assert _lives(crds, f"{CRDS}/hiddens.x.example.com")
     allowed = frozenset({crd_name("Hidden")})
-    story = stage.run(config_map("hidden"), allow_cascade=allowed, timeout=60.0)
+    story = stage.run(config_map("hidden"), allow_cascade=allowed)
     assert (story.exit_code, story.outcomes[crd_name("Hidden")]) == (0, Outcome.PRUNED), (
         story.events
     )

@@ -129,7 +129,7 @@ def test_labels_copied_to_children(stage: Stage, api: Api, kubectl: Kubectl) -> 
     for what in ("pvc/data-db-0", "replicaset", "endpointslice", "endpoints/web"):
         name = what if "/" in what else f"{what}"
         selector = () if "/" in what else ("-l", f"{PART_OF}={stage.target.id}")
-        kubectl("wait", name, "-n", stage.namespace, "--for=create", "--timeout=30s", *selector)
+        kubectl("wait", name, "-n", stage.namespace, "--for=create", "--timeout=300s", *selector)
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
     story = stage.run(*bodies)
     assert set(story.outcomes) == {"service/web", "statefulset.apps/db", "deployment.apps/web"}
@@ -137,7 +137,7 @@ def test_labels_copied_to_children(stage: Stage, api: Api, kubectl: Kubectl) -> 
     assert not stage.check().found
     everything = frozenset({"statefulset"})
     allowed = {"prune_adopted": True, "allow_kinds": everything, "max_prune": stage.most(3)}
-    story = stage.run(config_map("a"), timeout=60.0, **allowed)
+    story = stage.run(config_map("a"), **allowed)
     assert story.exit_code == 0, story.events
     assert api.exists(_path(stage, "data-db-0", "persistentvolumeclaims"))
 
@@ -188,7 +188,7 @@ def test_wait_for_delete_hangs_because_name_was_recreated(
         kubectl("create", "configmap", "b", "-n", spoiled.namespace, "--from-literal=mine=1")
 
     proxy.after_reply = after
-    story = spoiled.run(config_map("a"), timeout=20.0)
+    story = spoiled.run(config_map("a"))
     assert done
     assert story.outcomes["configmap/b"] is Outcome.PRUNED
     assert api.get(_path(spoiled, "b"))["data"] == {"mine": "1"}
@@ -219,7 +219,7 @@ def test_crd_scope_changes(running: Plane, crds: Api, crd_stage: Stage, kubectl:
     """From Namespaced to Cluster, manually: a listed object is not taken for the live one."""
     crd_stage.run(crd("Scoped"), custom_resource("f", "Scoped"))
     named = "customresourcedefinition/scopeds.x.example.com"
-    kubectl("delete", named, "--wait", "--timeout=60s", plane=running)
+    kubectl("delete", named, "--wait", "--timeout=300s", plane=running)
     other = Stage(crd_stage.kubeconfig, crd_stage.namespace, name="other")
     bodies = (crd("Scoped", scope="Cluster"), custom_resource("f", "Scoped"))
     story = other.run(*bodies, adopt=Adopt.ALL)
@@ -259,7 +259,7 @@ def test_kustomize_namespace_renames_namespace_objects(
     assert refused.exit_code == 6
     assert "--allow-kind namespace" in refused.refusal
     allowed = frozenset({"namespace"})
-    story = stage.run(config_map("a"), prune_adopted=True, allow_kinds=allowed, timeout=60.0)
+    story = stage.run(config_map("a"), prune_adopted=True, allow_kinds=allowed)
     assert story.outcomes[f"namespace/{name}"] is Outcome.PRUNED, story.events
 
 
@@ -322,7 +322,6 @@ def test_crd_pruned_takes_all_custom_resources(crds: Api, crd_stage: Stage) -> N
         config_map("a"),
         allow_cascade=frozenset({name}),
         max_prune=crd_stage.most(31),
-        timeout=60.0,
     )
     assert story.exit_code == 0, story.events
     order = [done for done, outcome in story.outcomes.items() if outcome is Outcome.PRUNED]
@@ -351,7 +350,7 @@ def test_children_deleted_before_parents(stage: Stage, proxy: FaultProxy, api: A
     """Only recorded roots are deleted, never what their controllers made and would re-make."""
     stage.run(SERVICE, DEPLOYMENT, config_map("a"), config_map("b"))
     watched = Stage(proxy.kubeconfig(stage.kubeconfig.parent), stage.namespace)
-    story = watched.run(config_map("a"), config_map("b"), timeout=60.0)
+    story = watched.run(config_map("a"), config_map("b"))
     assert story.exit_code == 0, story.events
     deleted = [seen.path.split("/")[-2] for seen in proxy.exchanges if seen.method == "DELETE"]
     assert set(deleted) == {"deployments", "services"}
@@ -372,9 +371,9 @@ def test_default_propagation_orphans(stage: Stage, api: Api, kubectl: Kubectl) -
     }
     stage.run(job, config_map("a"))
     selector = ("-l", "job-name=once")
-    kubectl("wait", "pod", "-n", stage.namespace, "--for=create", "--timeout=30s", *selector)
-    assert stage.run(config_map("a"), timeout=60.0).exit_code == 0
-    kubectl("wait", "pod", "-n", stage.namespace, "--for=delete", "--timeout=30s", *selector)
+    kubectl("wait", "pod", "-n", stage.namespace, "--for=create", "--timeout=300s", *selector)
+    assert stage.run(config_map("a")).exit_code == 0
+    kubectl("wait", "pod", "-n", stage.namespace, "--for=delete", "--timeout=300s", *selector)
 
 
 def test_backup_restore_or_cluster_clone_gives_every_object_a_new_uid(

@@ -80,7 +80,7 @@ def victim(
     resource: Resource = request.param
     is_custom = resource is CUSTOM
     if is_custom:
-        Stage(running.kubeconfig, "default", "bodiless").run(crd(KIND), timeout=300.0)
+        Stage(running.kubeconfig, "default", "bodiless").run(crd(KIND))
     body = custom_resource("victim", KIND) if is_custom else config_map("victim")
     Stage(crd_stage.kubeconfig, crd_stage.namespace, "victims").run(body)
     live = crds.get(path_of(resource, crd_stage.namespace))

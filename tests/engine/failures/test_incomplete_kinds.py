@@ -20,7 +20,7 @@ from tests.support.fault_proxy import FaultProxy, always, faults, first
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.second_server import SecondServer
 from tests.support.stage import Stage
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,7 +169,7 @@ def test_list_that_becomes_complete_is_waited_for(
     """A server that has just started needs some seconds: the check does not fail for it."""
     stage.run(config_map("a"), custom_resource("mine"))
     proxy.rule = first(2, CUT, where=_is_discovery)
-    assert not replace(cut, budget=5.0).check().found
+    assert not replace(cut, budget=HANG).check().found
 
 
 def _forbidden(seen: Exchange) -> Fault | None:
@@ -233,7 +233,7 @@ def test_namespace_is_pruned_just_after_a_start(
     """A real server answers discovery with the built-in groups only, before it is ready."""
     home, theirs = _with_theirs(stage, api)
     with SecondServer(plane, binaries) as second, FaultProxy(second.plane) as proxy:
-        fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=20.0)
+        fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
         proxy.before_forward = second.await_answer
         for _ in range(_STARTS):
             second.restart()
@@ -254,7 +254,7 @@ def test_lost_inventory_is_rebuilt_just_after_a_start(
     """It waits until the list of kinds is complete, and lists the custom resource again."""
     stage.run(config_map("a"), custom_resource("mine"))
     with SecondServer(plane, binaries) as second, FaultProxy(second.plane) as proxy:
-        fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=20.0)
+        fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
         proxy.before_forward = second.await_answer
         for _ in range(_STARTS):
             assert api("DELETE", _inventory(stage))[0] == 200
@@ -278,7 +278,7 @@ def test_two_servers_one_of_them_just_started(
     other = replace(stage, name="other")
     incomplete = 0
     with SecondServer(plane, binaries) as second, FaultProxy(plane, second.plane) as proxy:
-        behind = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=20.0)
+        behind = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
         proxy.before_forward = second.await_answer
         for _ in range(_ROUNDS):
             other.run(config_map("b"), custom_resource("mine"))

@@ -23,6 +23,7 @@ from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 from tests.support.stage import Stage
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,10 +139,12 @@ def test_failed_prune_forgotten(stage: Stage, api: Api, kubectl: Kubectl) -> Non
         "spec": {"policyName": name, "validationActions": ["Deny"]},
     }
     stage.run(config_map("a"), config_map("b"))
+    tried = f"{_path(stage, 'a')}?dryRun=All"
     for body in (policy, binding):
         kubectl("create", "-f", "-", stdin=json.dumps(body))
     try:
-        _until_denied(stage, kubectl)
+        # The API server takes a moment to load it.
+        eventually(lambda: api("DELETE", tried)[0] == 422, lambda: "the policy")
         story = stage.run(config_map("a"))
         assert (story.exit_code, story.outcomes["configmap/b"]) == (3, Outcome.FAILED)
         assert "not today" in story.problem("configmap/b")
@@ -149,29 +152,9 @@ def test_failed_prune_forgotten(stage: Stage, api: Api, kubectl: Kubectl) -> Non
     finally:
         for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
             kubectl("delete", kind, name)
-    _until_allowed(stage, kubectl)
+    eventually(lambda: api("DELETE", tried)[0] == 200, lambda: "the end of the policy")
     assert stage.run(config_map("a")).outcomes["configmap/b"] is Outcome.PRUNED
     assert stage.listed() == {"configmap/a"}
-
-
-def _until_denied(stage: Stage, kubectl: Kubectl) -> None:
-    """Wait until the policy is in force: the API server takes a moment to load it."""
-    for _ in range(100):
-        try:
-            kubectl("delete", "configmap", "a", "-n", stage.namespace, "--dry-run=server")
-        except AssertionError:
-            return
-    raise AssertionError("the policy never came into force")
-
-
-def _until_allowed(stage: Stage, kubectl: Kubectl) -> None:
-    for _ in range(100):
-        try:
-            kubectl("delete", "configmap", "a", "-n", stage.namespace, "--dry-run=server")
-        except AssertionError:
-            continue
-        return
-    raise AssertionError("the policy is still in force")
 
 
 def test_inventory_deleted_with_the_objects_left(stage: Stage, api: Api, kubectl: Kubectl) -> None:

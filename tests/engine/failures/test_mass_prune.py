@@ -122,10 +122,10 @@ def test_guarded_kinds_are_not_pruned_by_default(stage: Stage, kind: str) -> Non
     assert story.exit_code == 6
     assert f"a {kind} is only pruned if that is allowed" in story.refusal
     assert story.refusal.endswith(f"To allow exactly this: --allow-kind {kind}")
-    allowed = stage.run(config_map("a"), allow_kinds=frozenset({kind}), timeout=60.0)
+    allowed = stage.run(config_map("a"), allow_kinds=frozenset({kind}))
     assert allowed.exit_code == 0, allowed.events
     stage.run(body, config_map("a"))
-    assert stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
+    assert stage.run(mode=Mode.DELETE).exit_code == 0
 
 
 LISTS: dict[str, Fault] = {

@@ -95,7 +95,7 @@ def test_objects_of_an_aggregated_api_are_deleted_before_it(
         behind = Api(backend.plane)
         assert behind("POST", DEFINITIONS, crd())[0] == 201
         bodies = (BACKEND, _api_service(backend), custom_resource("f"))
-        assert stage.run(*bodies, kinds=60.0).exit_code == 0
+        assert stage.run(*bodies, kinds=300.0).exit_code == 0
         foo = "/apis/x.example.com/v1/namespaces/default/foos/f"
         patch = "application/merge-patch+json"
         hold = {"metadata": {"finalizers": ["example.com/hold"]}}

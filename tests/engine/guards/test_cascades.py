@@ -96,7 +96,7 @@ def test_contents_made_by_the_control_plane_save_nothing(stage: Stage, api: Api,
         lambda: api.exists(f"/api/v1/namespaces/{home}/serviceaccounts/default"),
         lambda: "the account",
     )
-    story = stage.run(*bodies, allow_kinds=NAMESPACE, timeout=60.0)
+    story = stage.run(*bodies, allow_kinds=NAMESPACE)
     assert story.exit_code == 0, story.events
     assert story.outcomes[f"namespace/{home}"] is Outcome.PRUNED
 

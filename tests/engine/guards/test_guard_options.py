@@ -79,7 +79,7 @@ def _allowed(stage: Stage, *bodies: dict[str, Any], **options: Any) -> set[str]:
         assert story.exit_code == 6, (left_out, story.events)
         assert Outcome.PRUNED not in story.outcomes.values(), left_out
     assert stage.listed() == listed
-    story = stage.run(*bodies, **options, **_options(printed), timeout=60.0)
+    story = stage.run(*bodies, **options, **_options(printed))
     assert story.exit_code == 0, (printed, story.events)
     gone = {name for name, outcome in story.outcomes.items() if outcome is Outcome.PRUNED}
     assert gone == doomed

@@ -233,7 +233,7 @@ def test_object_that_does_not_come_is_an_error(stage: Stage, api: Api) -> None:
     }  # fmt: skip
     needs = f"/namespaces/{stage.namespace}/ConfigMap/must"
     after = config_map("after", annotations={"config.kubernetes.io/depends-on": needs})
-    story = stage.run(config_map("a"), config_map("c"), must, after, timeout=60.0)
+    story = stage.run(config_map("a"), config_map("c"), must, after)
     assert story.exit_code == 5
     assert "timed out waiting for configmap/must" in story.problem("configmap/must").lower()
     assert story.outcomes["configmap/after"] is Outcome.SKIPPED
@@ -304,7 +304,7 @@ def test_unready_object_that_is_left_alone_holds_nothing_back(
     never = config_map("b", annotations={"applyprune.dev/ready-when": "false"})
     stage.run(config_map("a"), never)
     _annotate(kubectl, stage, "b", "applyprune.dev/apply=disabled")
-    story = stage.run(config_map("a", "new"), never, wait=True, timeout=60.0)
+    story = stage.run(config_map("a", "new"), never, wait=True)
     assert story.exit_code == 0
     assert stage.status(wait=True).exit_code == 0
 
@@ -503,7 +503,9 @@ def test_object_marked_after_the_plan_is_not_recreated(
 def test_own_timeout_of_an_object(stage: Stage) -> None:
     """It ends the wait for it before the timeout of the run."""
     marks = {"applyprune.dev/timeout": "300ms", "applyprune.dev/ready-when": "false"}
-    story = stage.run(config_map("a"), config_map("b", annotations=marks), wait=True, timeout=90.0)
+    story = stage.run(
+        config_map("a"), config_map("b", annotations=marks), wait=True, timeout=3600.0
+    )
     assert story.exit_code == 5
     (ready,) = [one for one in story.events if isinstance(one, ReadinessReported) and one.problem]
     assert ready.ref.name == "b"

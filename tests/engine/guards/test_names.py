@@ -54,7 +54,7 @@ def test_short_name_allows_a_guarded_kind(stage: Stage, audit: AuditTrail) -> No
         stage.run(*bodies, allow_kinds=frozenset({"cm"}))
     assert writes(audit) == []
     assert stage.run(*bodies).exit_code == 6
-    assert stage.run(*bodies, allow_kinds=frozenset({"pvc"}), timeout=60.0).exit_code == 0
+    assert stage.run(*bodies, allow_kinds=frozenset({"pvc"})).exit_code == 0
 
 
 @pytest.mark.parametrize("option", ["orphan", "allow_cascade", "select"])
@@ -73,7 +73,7 @@ def test_name_without_a_group_means_one_kind(crd_stage: Stage) -> None:
     definition = crd("ConfigMap")
     other = custom_resource("a", "ConfigMap")
     bodies = [definition, other, *map(config_map, "abcd")]
-    crd_stage.run(*bodies, timeout=60.0)
+    crd_stage.run(*bodies)
     short = f"configmap.{definition['spec']['group']}/a"
     assert short in crd_stage.listed()
     left = [definition, *map(config_map, "bcd")]

@@ -240,7 +240,7 @@ def test_controller_of_a_built_in_object_stays(stage: Stage, kubectl: Kubectl) -
         "patch", "ingress/entry", "-n", stage.namespace,
         "--type=merge", "-p", '{"metadata": {"finalizers": null}}',
     )  # fmt: skip
-    assert stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
+    assert stage.run(mode=Mode.DELETE).exit_code == 0
 
 
 def test_input_of_objects_that_shall_only_exist_is_not_empty(stage: Stage) -> None:

@@ -193,7 +193,7 @@ def test_object_with_a_copied_label_is_never_touched(
     """Endpoints and EndpointSlices have a Service's labels; no plan of ours contains them."""
     stage.run(config_map("a"), SERVICE)
     kubectl(
-        "wait", "endpointslices", "-n", stage.namespace, "--for=create", "--timeout=20s",
+        "wait", "endpointslices", "-n", stage.namespace, "--for=create", "--timeout=300s",
         "-l", "kubernetes.io/service-name=web",
     )  # fmt: skip
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{stage.namespace}/endpointslices"
