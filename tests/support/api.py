@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import urllib3
 
+from tests.support.waiting import HANG
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -110,7 +112,7 @@ class AuditTrail:
         # for its line: it comes after those of all requests answered before.
         marker = f"/version?marker={secrets.token_hex(8)}"
         self._api("GET", marker)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + HANG
         while True:
             with self._log.open("rb") as file:
                 file.seek(self._start)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,8 +19,9 @@ from tests.support.controller import BUNDLE_CRD
 from tests.support.fault_proxy import FaultProxy
 from tests.support.live import objects
 from tests.support.other_run import take_from_elsewhere
+from tests.support.renewals import Renewals, without_renewals
 from tests.support.stage import Stage
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, next_second
 from tests.sweeps.false_404 import Answer, fault_of, has_failed, is_write
 from tests.sweeps.false_404_checks import (
     BUG,
@@ -163,18 +163,18 @@ class Sweep:
         return self.folder / "kubeconfig-through-proxy"
 
     def clean(self) -> Sequence[Exchange]:
-        """Make the call without a fault; return its requests."""
+        """Make the call without a fault; return its requests, without renewals."""
         trial = self.trial("clean")
         if self.verb.planned:
             # managedFields count in seconds, so an apply within the second of the one before its
             # plan cannot be told from it, and is refused.
-            time.sleep(1.1)
+            next_second()
         ended = self._run(trial.line)
         assert ended.code == self.verb.code, ended
         if self.verb.writes:
             check_state(trial, "without a fault")
         check_reports(trial, ended, "without a fault")
-        return ended.requests
+        return without_renewals(ended.requests)
 
     def spoil(
         self, trial: Trial, is_meant: Callable[[Exchange, int], bool], answer: Answer
@@ -184,10 +184,10 @@ class Sweep:
         Return whether the run has written nothing: the set is as before, and can be used again.
         """
         spoiled: list[Exchange] = []
-        made = len(self.proxy.exchanges)
+        renewals, numbers = Renewals(), itertools.count(1)
 
         def rule(seen: Exchange) -> Fault | None:
-            if spoiled or not is_meant(seen, seen.number - made):
+            if renewals.is_sent(seen) or not is_meant(seen, next(numbers)) or spoiled:
                 return None
             spoiled.append(seen)
             return fault_of(seen, answer)

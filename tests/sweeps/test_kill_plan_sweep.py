@@ -15,6 +15,7 @@ from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at
 from tests.support.live import config_maps, objects
 from tests.support.stage import Stage
+from tests.support.waiting import next_second
 from tests.sweeps.plan_scenarios import PLAN_SCENARIOS
 from tests.sweeps.scenarios import key, named, prefix
 
@@ -91,6 +92,7 @@ def _sweep(
     # All plans first: managedFields count in seconds, so an apply within the second of the one
     # before its plan cannot be told from it, and is refused.
     trials = {number: _trial(ground, scenario, number) for number in numbers}
+    next_second()
     with FaultProxy(ground.plane) as proxy, ThreadPoolExecutor(SIDE_BY_SIDE) as continuations:
         kubeconfig = proxy.kubeconfig(ground.folder)
         methods, ends = [], []

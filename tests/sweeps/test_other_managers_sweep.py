@@ -45,7 +45,6 @@ FEW = frozenset({"ConfigMap", "Secret", "ServiceAccount", "Service", "Deployment
 ALLOWED: dict[str, Any] = {
     "allow_kinds": frozenset({"customresourcedefinition", "statefulset"}),
     "max_prune": Stage.most(99),
-    "timeout": 5.0,
     "wait": False,
 }
 
