@@ -63,4 +63,5 @@ def test_clock_shows_boot_time(proof: bool) -> None:
         float(subprocess.run(one, capture_output=True, text=True, check=True).stdout)
         for one in (command, (*namespace, *command))
     )
-    assert there - here == pytest.approx(moved, abs=1.0)
+    # A process may lose its turn between the two clocks that it reads.
+    assert there - here == pytest.approx(moved, abs=moved / 10)
