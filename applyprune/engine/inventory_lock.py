@@ -77,16 +77,8 @@ def inventory_lock(
     waits for its next renewal by ``renewal_clock``, and for its next look at another run's lock by
     the clock of ``cancellation``.
     """
-    lock = InventoryLock(
-        store,
-        options,
-        cancellation,
-        run=run,
-        mode=mode,
-        who=who,
-        clock=clock,
-        renewal_clock=renewal_clock,  # guard: renewal-clock
-    )
+    lock = InventoryLock(store, options, cancellation, run=run, mode=mode, who=who, clock=clock)
+    lock.renewal_clock = renewal_clock  # guard: renewal-clock
     try:
         yield lock
     finally:
@@ -106,7 +98,6 @@ class InventoryLock:
         mode: Mode,
         who: str,
         clock: Callable[[], Instant],
-        renewal_clock: Clock,
     ) -> None:
         """Keep the arguments of ``inventory_lock``; nothing is read or held yet."""
         self._store = store
@@ -122,7 +113,7 @@ class InventoryLock:
         self._renewer: Thread | None = None
         self._taken = False
         self._clock = clock
-        self._renewal_clock = renewal_clock
+        self.renewal_clock = CLOCK
         self._held_since = clock()
         self._lost: ApplypruneError | None = None
         # The last write that failed, and when: who waited for it does not try again.
@@ -375,7 +366,7 @@ class InventoryLock:
 
     def _renew(self) -> None:
         seconds = self._holder.lease / _RENEWALS_PER_LEASE
-        while not self._renewal_clock.wait(self._ended, seconds):
+        while not self.renewal_clock.wait(self._ended, seconds):
             with self._lock:
                 if self._ended.is_set() or self._lost is not None:
                     return

@@ -1201,8 +1201,8 @@ MUTATIONS = (
     Mutation(
         "the clock by which a holder waits for its next renewal",
         ("renewal-clock",),
-        "=.*,",
-        "=CLOCK,",
+        "= .*",
+        "= CLOCK",
         f"{_INVENTORY}test_expired_lease.py::test_holder_renews_three_times_in_a_lease",
     ),
     Mutation(
