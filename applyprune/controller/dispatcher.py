@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 
 from applyprune.controller.bundle_client import BundleObjects
 from applyprune.controller.constants import Key, Limit, Reason
@@ -55,7 +54,7 @@ class Dispatcher:
     _known: dict[Key, KnownBundle] = field(default_factory=dict)
     _serving: dict[Key, WorkerHandle] = field(default_factory=dict)
     busy_since: dict[str, float] = field(default_factory=dict)
-    """When each worker began with its Bundle, by ``time.monotonic()``."""
+    """When each worker began with its Bundle, by the clock of the queue."""
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def threads(self) -> list[threading.Thread]:
@@ -110,7 +109,7 @@ class Dispatcher:
         thread = threading.current_thread().name
         # guard: started-worker
         while self._has_started(handle) and (key := self.queue.get()) is not None:
-            self._serving[key], self.busy_since[thread] = handle, time.monotonic()
+            self._serving[key], self.busy_since[thread] = handle, self.queue.clock.now()
             delay = None
             try:
                 delay = self._serve(handle, key)
@@ -141,7 +140,8 @@ class Dispatcher:
                 if not self._ended.is_set():
                     LOG.error("no worker", extra=fields(error=error_message(problems_of(error))))
                 failures += 1
-                self._ended.wait(backoff(failures, first=1.0, longest=_LONGEST_PAUSE))
+                pause = backoff(failures, first=1.0, longest=_LONGEST_PAUSE)
+                self.queue.clock.wait(self._ended, pause)
             else:
                 return True
         return False
@@ -177,11 +177,12 @@ class Dispatcher:
 
     def _reconcile(self, handle: WorkerHandle, task: Task) -> Answer:
         key, past = task.key, task.past
-        began = time.monotonic()
+        clock = self.queue.clock
+        began = clock.now()
         try:
             done = handle.reconcile(task)
         except LimitExceeded as error:
-            return self._exceeded(key, past, error, time.monotonic() - began)
+            return self._exceeded(key, past, error, clock.now() - began)
         except WorkerUnavailable:
             return unwritten(past)
         for (method, code), tries in done.requests.items():

@@ -39,12 +39,14 @@ class FetchDispatcher:
     bundles: WorkQueue
     """The queue of the Bundles."""
     handles: tuple[WorkerHandle, ...]
-    sources: FollowedSources = field(default_factory=FollowedSources)
+    sources: FollowedSources = field(init=False)
     queue: WorkQueue = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the queue of the looks."""
-        self.queue = WorkQueue(len(self.handles))
+        clock = self.bundles.clock
+        self.sources = FollowedSources(clock)  # guard: clock-of-sources
+        self.queue = WorkQueue(len(self.handles), clock=clock)  # guard: clock-of-looks
 
     def threads(self) -> list[threading.Thread]:
         """Return one thread for each worker process; they are not started yet."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from applyprune.clock import boot_time
 from applyprune.controller.constants import Condition, Key, Reason
 from applyprune.controller.drift.drift_hint import Mark
 from applyprune.controller.fetching.fetch_task import SourceRequest, SourceState
@@ -12,7 +11,7 @@ from applyprune.controller.known_bundle import KnownBundle
 from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
 from applyprune.model.resources import Resource
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, replace
 
 READY = ("True", "False", "Unknown")
 """The statuses of the condition Ready."""
@@ -41,10 +40,17 @@ class Past:
     source: SourceState | None = None
     """What was read last of its source on another host; None if nothing was."""
 
-    def has_waited(self, timeout: float) -> bool:
+    def has_waited(self, timeout: float, now: float) -> bool:
         """Return whether it began to wait for its objects so many seconds ago."""
-        since = self.waiting_since
-        return since is not None and boot_time() - since >= timeout
+        return self.waiting_since is not None and now - self.waiting_since >= timeout
+
+    def looked(self, now: float, *, waited: float = 0.0) -> Past:
+        """Return what is known after a look at what is not ready.
+
+        If it is the first one, others have ``waited`` for so many seconds before.
+        """
+        since = now - waited if self.waiting_since is None else self.waiting_since
+        return replace(self, waiting_since=since, looks=self.looks + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ content are reconciled.
 
 from __future__ import annotations
 
-import time
 from threading import Lock
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.controller.constants import Key
 from applyprune.controller.fetching.fetch_task import (
     Fetched,
@@ -39,7 +39,7 @@ class _Followed:
     problem: Problem | None = None
     tip: bytes = b""
     looked: float | None = None
-    """When it was looked at with success, by ``time.monotonic()``."""
+    """When it was looked at with success, by the clock."""
     pace: float = 1.0
     """By what the interval until the next look is multiplied, so that not all come at once."""
     failures: int = 0
@@ -65,16 +65,14 @@ class _Followed:
     def _looking(self) -> list[SourceRequest]:
         return [request for user, request in self.users.items() if user not in self.paused]
 
-    @property
-    def is_due(self) -> bool:
-        return self.asked or self.problem is not None or self.due_in <= 0.0
+    def is_due(self, now: float) -> bool:
+        return self.asked or self.problem is not None or self.due_in(now) <= 0.0
 
-    @property
-    def due_in(self) -> float:
+    def due_in(self, now: float) -> float:
         """Return the seconds until the next look, if nobody asks for one before."""
         if self.looked is None:
             return 0.0
-        return max(0.0, self.looked + self.pace * self.interval - time.monotonic())
+        return max(0.0, self.looked + self.pace * self.interval - now)
 
     def problem_of(self, path: str) -> Problem | None:
         problem = self.problem
@@ -88,6 +86,7 @@ class _Followed:
 class FollowedSources:
     """The sources that the Bundles of this replica follow; thread-safe."""
 
+    clock: Clock = CLOCK
     _followed: dict[str, _Followed] = field(default_factory=dict)
     _requests: dict[Key, SourceRequest] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -147,7 +146,7 @@ class FollowedSources:
             found = self._followed.get(key[1])
             if found is None or found.is_paused:
                 return None
-            looks, found.asked = found.is_due, False
+            looks, found.asked = found.is_due(self.clock.now()), False
             # Each has the same source; the paths are their own.
             first = next(iter(found.users.values()))
             paths = {one.path: found.contents.get(one.path) for one in found.users.values()}
@@ -172,7 +171,7 @@ class FollowedSources:
             if fetched.problem is None:
                 found.tip, found.failures = fetched.tip, 0
                 if task.looks:
-                    found.looked, found.pace = time.monotonic(), spread(1.0)
+                    found.looked, found.pace = self.clock.now(), spread(1.0)
                 self._keep(found, task, fetched)
             else:
                 found.failures += 1
@@ -207,7 +206,7 @@ class FollowedSources:
         if found.problem is not None:
             first = min(_FIRST_RETRY, found.interval)
             return spread(backoff(found.failures, first=first, longest=found.interval))
-        return 0.0 if unknown or found.asked else found.due_in
+        return 0.0 if unknown or found.asked else found.due_in(self.clock.now())
 
     def _seen(self, found: _Followed, path: str) -> tuple[object, ...]:
         """Return what a Bundle with this path must know."""

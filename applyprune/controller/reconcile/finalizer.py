@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from applyprune.clock import BOOT_CLOCK
 from applyprune.controller.bundle import Bundle, DeletionPolicy
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.clusters.kubeconfig_secret import read_kubeconfig
@@ -90,7 +91,7 @@ class Finalizer:
             return self._failed(error)
         result = result or self._removed(deleted, terminating=terminating)
         # It may have begun long after the deletion: the Bundle was suspended, or nobody served it.
-        waited = self.past.has_waited(bundle.timeout)
+        waited = self.past.has_waited(bundle.timeout, BOOT_CLOCK.now())
         may_wait = deleted.seconds_left > 0 if terminating else not waited
         if may_wait and result.run_result and result.run_result.waiting:
             # What is deleted, and not gone yet, is looked at again: a wait holds no worker.

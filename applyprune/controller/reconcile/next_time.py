@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.clock import boot_time
+from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.controller.constants import MISSING, STALLING, Reason
 from applyprune.controller.runtime.workqueue import backoff, spread
 from applyprune.controller.status import ConditionStatus, ReconcileResult
@@ -32,6 +32,7 @@ def next_reconcile(
     *,
     removes: bool = False,
     leaves_drift: bool = False,
+    clock: Clock = BOOT_CLOCK,
 ) -> tuple[float, Past]:
     """Return the seconds until the next reconcile, and what it will know of this one.
 
@@ -43,9 +44,9 @@ def next_reconcile(
     past = replace(past, observation=observation, unreverted=unreverted)
     if observation is not None:
         # Then it has renewed its lock, or has crashed. Neither is a failure of this Bundle.
-        return max(_SOON, observation.over_at - boot_time()), past
+        return max(_SOON, observation.over_at - clock.now()), past
     if result.ready is ConditionStatus.WAITING:
-        return _next_look(past, bundle.timeout), past
+        return _next_look(past, bundle.timeout, clock.now()), past
     # Of a deleted Bundle, it may get complete without anybody: a kind is served again.
     may_end = removes and reason is Reason.INVENTORY_UNREADABLE
     if not result.retries or (reason in STALLING and not may_end):
@@ -75,9 +76,9 @@ def ended_at_limit(past: Past) -> Answer:
     return Answer(delay, replace(past, failures=failures))
 
 
-def _next_look(past: Past, timeout: float) -> float:
+def _next_look(past: Past, timeout: float, now: float) -> float:
     """Return the seconds until the next look at what is not ready; changes wake it earlier."""
     pause = spread(backoff(past.looks, first=_SOON, longest=_LONGEST_PAUSE))
     if past.waiting_since is None:
         return pause
-    return min(pause, max(timeout - (boot_time() - past.waiting_since), 0.0))
+    return min(pause, max(timeout - (now - past.waiting_since), 0.0))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
-from applyprune.clock import boot_time
+from applyprune.clock import BOOT_CLOCK, CLOCK
 from applyprune.cluster.inventory.store import ConfigMapStore
 from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
@@ -114,7 +112,7 @@ class OneReconcile:
 
     def run(self) -> Answer:
         """Reconcile the Bundle; raises Interrupted when it has changed meanwhile."""
-        began = time.monotonic()
+        began = CLOCK.now()
         self.stop.check()
         live = self.known or self.bundles.get(self.key)
         if live is None:
@@ -130,12 +128,12 @@ class OneReconcile:
         except InvalidSpec as error:
             told = problem_message(problems_of(error)[0])
             result = ReconcileResult(ConditionStatus.NOT_READY, Reason.INVALID_SPEC, told)
-            measured = self.reporter.report(live, result, time.monotonic() - began)
+            measured = self.reporter.report(live, result, CLOCK.now() - began)
             return Answer(spread(_UNREAD), self.past, measured=measured)
         except ApplypruneError as error:
             # The controller may not read the UID of its own cluster.
             result = failed_result(error, self.run_result, self.revision)
-            measured = self.reporter.report(live, result, time.monotonic() - began)
+            measured = self.reporter.report(live, result, CLOCK.now() - began)
             return replace(unwritten(self.past), measured=measured)
         self.run_result.secret = bundle.has_secret_source
         if bundle.spec.kube_config is None:
@@ -150,7 +148,7 @@ class OneReconcile:
             raise MustReadAgain
         if result.ready is ConditionStatus.NOT_READY:
             self.impersonation.forget()
-        measured = self.reporter.report(live, result, time.monotonic() - began, bundle)
+        measured = self.reporter.report(live, result, CLOCK.now() - began, bundle)
         is_ready = result.ready is ConditionStatus.READY
         left = leaves_drift(result, is_for_drift=bool(self.drifted or self.past.unreverted))
         seconds, past = next_reconcile(self.past, bundle, result, leaves_drift=left)
@@ -179,13 +177,11 @@ class OneReconcile:
         removal = Finalizer(bundles, self.impersonation, self.clusters, recorder, stop, self.past)
         result = removal.of(deleted)
         if result.done:
-            measured = self.reporter.removed(self.key, result, time.monotonic() - began)
+            measured = self.reporter.removed(self.key, result, CLOCK.now() - began)
             return Answer(None, gone=True, measured=measured)
-        measured = self.reporter.report(live, result, time.monotonic() - began, deleted.bundle)
+        measured = self.reporter.report(live, result, CLOCK.now() - began, deleted.bundle)
         if result.ready is ConditionStatus.WAITING:
-            since = self.past.waiting_since
-            since = boot_time() if since is None else since
-            self.past = replace(self.past, waiting_since=since, looks=self.past.looks + 1)
+            self.past = self.past.looked(BOOT_CLOCK.now())
         delay, past = next_reconcile(self.past, deleted.bundle, result, removes=True)
         delay = min(delay, left + 1.0) if left > 0 else delay  # guard: late-removal
         return replace(self.answer, delay=delay, past=past, measured=measured)
@@ -334,13 +330,11 @@ class OneReconcile:
         if not waiting:
             self.past = replace(self.past, waiting_since=None, looks=0)
             return None
-        now, since = boot_time(), self.past.waiting_since
-        if since is None:
-            # Another replica may have waited already.
-            waited = has_waited(status_of(live), self.revision, live.generation)
-            since = now - bundle.timeout if waited else now
-        self.past = replace(self.past, waiting_since=since, looks=self.past.looks + 1)
-        if now - since >= bundle.timeout:
+        now = BOOT_CLOCK.now()
+        # Another replica may have waited already.
+        waited = has_waited(status_of(live), self.revision, live.generation)
+        self.past = self.past.looked(now, waited=bundle.timeout if waited else 0.0)
+        if self.past.has_waited(bundle.timeout, now):
             return None
         return ReconcileResult(
             ConditionStatus.WAITING,

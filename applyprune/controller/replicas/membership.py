@@ -7,10 +7,9 @@ It goes on when it can.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-from applyprune.clock import boot_time
+from applyprune.clock import CLOCK, Clock
 from applyprune.controller.replicas.own_lease import OwnLease, list_leases
 from applyprune.controller.replicas.rendezvous import Replica
 from applyprune.controller.replicas.share import Share
@@ -53,13 +52,19 @@ class Membership:
     divided: Callable[[], None]
     is_ready: Callable[[], bool]
     """Whether it can serve Bundles; if it cannot, it is as good as dead to the others."""
+    clock: Clock = CLOCK
+    """For how long it has been idle; the Leases have the clock of the share."""
     _sightings: Sightings = field(default_factory=dict)
     _renewals: int = 0
     """How often it has renewed its Lease since it last could not."""
     _error: str = ""
-    _idle_since: float = field(default_factory=time.monotonic)
+    _idle_since: float = 0.0
     _is_crowded: bool = False
     """Whether there are so many Leases that none of them is believed."""
+
+    def __post_init__(self) -> None:
+        """Begin to be idle."""
+        self._idle_since = self.clock.now()
 
     def keep(self, stop: Cancellation) -> None:
         """Look and renew again and again, until ``stop`` is requested."""
@@ -77,7 +82,7 @@ class Membership:
 
     def idle(self, patience: float = 0.0) -> str:
         """Return why it has served no Bundle for so many seconds; empty if that is not so."""
-        seconds = time.monotonic() - self._idle_since
+        seconds = self.clock.now() - self._idle_since
         if self.share.replicas or seconds < patience:
             return ""
         if not self._error:
@@ -87,10 +92,10 @@ class Membership:
     def look(self) -> None:
         """See who lives, renew the Lease, and divide the Bundles."""
         self._stop_if_over()
-        asked = boot_time()
+        asked = self.share.clock.now()
         try:
             leases = list_leases(self.own.client, self.own.namespace, self._timeout)
-            answered = boot_time()
+            answered = self.share.clock.now()
             self.own.renew(self._timeout)
         except ApplypruneError as error:
             self._failed(error)
@@ -118,7 +123,7 @@ class Membership:
         """Serve nothing from now on if the Lease was not renewed in time."""
         if not self._renewals or self.share.is_current:
             return
-        self._renewals, self._idle_since = 0, time.monotonic()
+        self._renewals, self._idle_since = 0, self.clock.now()
         LOG.error("the Lease was not renewed in time", extra=fields(error=self._error))
         if self.share.divide(()):  # guard: lost-lease
             self.divided()
@@ -131,7 +136,7 @@ class Membership:
     def _clean(self, asked: float) -> None:
         """Delete Leases of replicas that ended long ago, exactly as they were seen."""
         for live in silent(self._sightings, asked, self.own.duration * _KEPT)[:_DELETED_PER_LOOK]:
-            if boot_time() - asked > _LONGEST_CLEANING:
+            if self.share.clock.now() - asked > _LONGEST_CLEANING:
                 return
             try:
                 self.own.client.delete(delete_request(LEASES, live), timeout=self._timeout)
@@ -149,13 +154,13 @@ class Membership:
     def _timeout(self) -> float:
         """Return how many seconds a request may take: a late renewal is worth nothing."""
         longest = self.own.duration / 3
-        left = self.share.ends - boot_time() if self.share.replicas else longest
+        left = self.share.ends - self.share.clock.now() if self.share.replicas else longest
         return max(_SHORTEST_TIMEOUT, min(longest, left))
 
     @property
     def _pause(self) -> float:
         """Return the seconds until the next look: earlier if another replica may have ended."""
-        now, duration = boot_time(), self.own.duration
+        now, duration = self.share.clock.now(), self.own.duration
         pause = min(duration / _LOOKS_PER_LEASE, _LONGEST_PAUSE)
         ends = next_end(self._sightings, now, duration)
         return max(_SHORTEST_PAUSE, pause if ends is None else min(pause, ends - now))

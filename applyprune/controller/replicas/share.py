@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from applyprune.clock import boot_time
+from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.controller.constants import Key
 from applyprune.controller.replicas.rendezvous import Replica, server_of
 from applyprune.values import dataclass
@@ -23,7 +23,8 @@ class Share:
     replicas: tuple[Replica, ...] = ()
     """The live replicas, with this one; empty while it serves nothing."""
     ends: float = math.inf
-    """When it must have renewed its Lease to go on, in boot time."""
+    """When it must have renewed its Lease to go on, by the clock."""
+    clock: Clock = BOOT_CLOCK
 
     def serves(self, key: Key) -> bool:
         """Return whether this replica serves a Bundle."""
@@ -32,7 +33,7 @@ class Share:
     @property
     def is_current(self) -> bool:
         """Return whether it may begin to work: another one may have taken over since."""
-        return boot_time() < self.ends
+        return self.clock.now() < self.ends
 
     def divide(self, replicas: Collection[Replica]) -> bool:
         """Divide the Bundles between these replicas; return whether that is a change."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from threading import Thread
 
@@ -26,7 +25,7 @@ class Health:
     threads: Sequence[Thread] = ()
     """The threads that must live as long as the process; empty before they are started."""
     busy_since: dict[str, float] = field(default_factory=dict)
-    """When each worker began with its Bundle, by ``time.monotonic()``."""
+    """When each worker began with its Bundle, by the clock of the queue."""
     idle: Callable[[float], str] = lambda _: ""
     """Why this replica has no share of the Bundles, for so many seconds; empty if it has one."""
 
@@ -37,7 +36,7 @@ class Health:
             return f"a thread has ended: {', '.join(dead)}"
         if not self.watches.is_alive:
             return "the thread of the watches has ended"
-        now = time.monotonic()
+        now = self.queue.clock.now()
         longest = max((now - since for since in list(self.busy_since.values())), default=0.0)
         if longest > _STUCK:
             return f"a worker has been busy with one Bundle for {longest:.0f} s"

@@ -7,11 +7,11 @@ has named count, so whatever else has the label of a set costs no reconcile and 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Container
+from collections.abc import Container
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.controller.constants import Key
 from applyprune.controller.drift.drift_hint import GONE, Mark, may_have_drifted
 from applyprune.controller.task import AppliedObjects
@@ -82,7 +82,7 @@ class _Bundle:
 class ObjectHints:
     """What is known of the objects of Bundles; not thread-safe."""
 
-    clock: Callable[[], float] = time.monotonic
+    clock: Clock = CLOCK
     _bundles: dict[Key, _Bundle] = field(default_factory=dict)
     _keys: dict[str, Key] = field(default_factory=dict)
     _listing: dict[Ref, frozenset[Key]] = field(default_factory=dict)
@@ -192,7 +192,7 @@ class ObjectHints:
             bundle.seen.pop(live.ref, None)
             return None
         bundle.seen[live.ref] = mark
-        return _patience(bundle.hints.setdefault(live.ref, _Hint()), self.clock())
+        return _patience(bundle.hints.setdefault(live.ref, _Hint()), self.clock.now())
 
     @property
     def remembered(self) -> int:
@@ -201,7 +201,7 @@ class ObjectHints:
 
     def _remember(self, live: LiveObject, *, gone: bool) -> None:
         """Keep what was seen of an object for a moment: its reconcile may not have ended yet."""
-        now = self.clock()
+        now = self.clock.now()
         if len(self._early) >= _MOST_EARLY:  # guard: strangers-are-bounded
             self._early = {ref: one for ref, one in self._early.items() if now - one[0] < _EARLY}
             if len(self._early) >= _MOST_EARLY:
@@ -210,7 +210,7 @@ class ObjectHints:
 
     def _until_look(self, bundle: _Bundle) -> float:
         """Return the seconds until the next look at what is becoming ready."""
-        now = self.clock()
+        now = self.clock.now()
         if bundle.looks_at <= now:
             bundle.looks_at = max(now + READY_DELAY, bundle.looks_at + READY_GAP)
         return bundle.looks_at - now
@@ -230,12 +230,12 @@ class ObjectHints:
         ]
         for ref in missing:
             bundle.seen[ref] = GONE
-            _patience(bundle.hints.setdefault(ref, _Hint()), self.clock())
+            _patience(bundle.hints.setdefault(ref, _Hint()), self.clock.now())
         return self.next_due(key) if missing else None
 
     def drifted(self, key: Key) -> frozenset[Ref]:
         """Return the objects of a Bundle that are due to be looked at now."""
-        bundle, now = self._bundles.get(key), self.clock()
+        bundle, now = self._bundles.get(key), self.clock.now()
         if bundle is None:
             return frozenset()
         due = [ref for ref in bundle.seen if bundle.hints[ref].due <= now]
@@ -251,7 +251,7 @@ class ObjectHints:
         if bundle is None or not bundle.seen:
             return None
         first = min(bundle.hints[ref].due for ref in bundle.seen)
-        return max(0.0, first - self.clock())
+        return max(0.0, first - self.clock.now())
 
 
 def is_in(ref: Ref, watched: Watched) -> bool:

@@ -6,7 +6,6 @@ the last reconcile has already read are ignored.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from hashlib import sha256
 from queue import SimpleQueue
@@ -74,7 +73,7 @@ class Watches:
     _users: dict[Ref, set[Key]] = field(default_factory=dict)
     _narrow: dict[Watched, float] = field(default_factory=dict)
     """The namespaces that may not be watched as a whole, and when that was seen."""
-    _hints: ObjectHints = field(default_factory=ObjectHints)
+    _hints: ObjectHints = field(init=False)
     _waiting: WaitingBundles = field(default_factory=WaitingBundles)
     _lack_kinds: set[Key] = field(default_factory=set)
     _definitions: dict[Ref, str] = field(default_factory=dict)
@@ -87,6 +86,7 @@ class Watches:
 
     def __post_init__(self) -> None:
         """Connect the parts."""
+        self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints
         self._shared = SharedWatches(self._on_object, self._on_lost, self._on_listed)
         self._hub = self._shared.hub = ManyWatches(self.access, self.agent, self._shared.on_news)
 
@@ -107,7 +107,7 @@ class Watches:
 
     def unseen(self, patience: float) -> str:
         """Return why Bundles have not been seen for so many seconds; empty if they have been."""
-        now = time.monotonic()
+        now = self.queue.clock.now()
         for source, (error, since) in list(self._failures.items()):
             if source.resource == BUNDLES and now - since > patience:
                 return f"the Bundles cannot be listed or watched for {now - since:.0f} s: {error}"
@@ -117,7 +117,7 @@ class Watches:
 
     def open(self) -> None:
         """Start to watch the Bundles."""
-        self._opened = time.monotonic()
+        self._opened = self.queue.clock.now()
         self._hub.start()
         self._bundles = Informer(self.cluster, self._news, keep=_slim)
         for namespace in self.namespaces or ("",):
@@ -236,7 +236,7 @@ class Watches:
             for ref, resource in source.resources.items():
                 whole = Watched(user, resource, ref.namespace)
                 alone = Watched(user, resource, ref.namespace, name=ref.name)
-                is_refused = time.monotonic() - self._narrow.get(whole, -_NARROW) < _NARROW
+                is_refused = self.queue.clock.now() - self._narrow.get(whole, -_NARROW) < _NARROW
                 yield alone if is_refused else whole
         objects = self._hints.of(key)
         if objects is not None:
@@ -263,7 +263,7 @@ class Watches:
         """Watch single objects where the whole namespace may not be watched."""
         if watched.selector or watched.name:
             return
-        now = time.monotonic()
+        now = self.queue.clock.now()
         with self._lock:
             recent = {one: since for one, since in self._narrow.items() if now - since < _NARROW}
             self._narrow = {**recent, watched: now}
@@ -362,7 +362,7 @@ class Watches:
 
     def _on_failure(self, news: WatchFailed) -> None:
         source = news.source
-        before, since = self._failures.get(source, ("", time.monotonic()))
+        before, since = self._failures.get(source, ("", self.queue.clock.now()))
         self._failures[source] = (news.error.message, since)
         if before != news.error.message:
             LOG.warning(

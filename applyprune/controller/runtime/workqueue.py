@@ -8,12 +8,12 @@ from __future__ import annotations
 import heapq
 import math
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from threading import Condition
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.controller.constants import Key
 from applyprune.controller.runtime.turns import Turns
 from applyprune.values import dataclass, field
@@ -40,6 +40,8 @@ class WorkQueue:
 
     workers: int = 64
     min_gap: float = MIN_GAP
+    clock: Clock = CLOCK
+    """The clock of all that serves the queue."""
     _due: dict[Key, tuple[float, bool]] = field(default_factory=dict)
     _whole: dict[Key, float] = field(default_factory=dict)
     _heap: list[tuple[float, int, Key]] = field(default_factory=list)
@@ -54,8 +56,12 @@ class WorkQueue:
     _tickets: count[int] = field(default_factory=count)
     _turn: int = 0
     _changed: Condition = field(default_factory=Condition)
-    _last_done: float = field(default_factory=time.monotonic)
+    _last_done: float = 0.0
     _closed: bool = False
+
+    def __post_init__(self) -> None:
+        """Begin to be quiet."""
+        self._last_done = self.clock.now()
 
     def add(
         self, key: Key, delay: float = 0.0, *, news: bool = False, is_part: bool = False
@@ -68,7 +74,7 @@ class WorkQueue:
         with self._changed:
             if self._closed:
                 return
-            now = time.monotonic()
+            now = self.clock.now()
             if not is_part:
                 self._whole[key] = min(now + delay, self._whole.get(key, math.inf))
             if key in self._ready:
@@ -90,7 +96,10 @@ class WorkQueue:
                 wait = self._settle()
                 if (key := self._take()) is not None:
                     return key
-                self._changed.wait(wait)
+                if wait is None:
+                    self._changed.wait()
+                else:
+                    self.clock.wait(self._changed, wait)
             return None
 
     def takes_whole(self, key: Key) -> bool:
@@ -106,7 +115,7 @@ class WorkQueue:
             self._busy[key[0]] -= 1
             if not self._busy[key[0]]:
                 del self._busy[key[0]]
-            self._last_done = now = time.monotonic()
+            self._last_done = now = self.clock.now()
             rest = now + self.min_gap
             if len(self._rests) >= _MANY_RESTS:
                 self._rests = {known: ends for known, ends in self._rests.items() if ends > now}
@@ -148,7 +157,7 @@ class WorkQueue:
     def waiting(self) -> int:
         """Return how many keys are due and not held by a worker."""
         with self._changed:
-            now = time.monotonic()
+            now = self.clock.now()
             return len(self._ready) + sum(due <= now for due, _ in self._due.values())
 
     @property
@@ -160,12 +169,12 @@ class WorkQueue:
             since |= self._ready_since
             served = (due for key, due in since.items() if fits(key))
             first = min(served, default=math.inf)
-            return max(0.0, time.monotonic() - first)
+            return max(0.0, self.clock.now() - first)
 
     @property
     def quiet(self) -> float:
         """Return for how many seconds no work has ended."""
-        return time.monotonic() - self._last_done
+        return self.clock.now() - self._last_done
 
     @property
     def busy(self) -> int:
@@ -174,7 +183,7 @@ class WorkQueue:
 
     def _settle(self) -> float | None:
         """Move what is due into the lines; return the seconds until the next key is due."""
-        now = time.monotonic()
+        now = self.clock.now()
         while self._heap:
             due, _, key = self._heap[0]
             # A key that a worker holds is added again by `done`.
@@ -188,7 +197,7 @@ class WorkQueue:
 
     def _put(self, key: Key, *, news: bool) -> None:
         self._ready[key] = news
-        self._ready_since.setdefault(key, time.monotonic())
+        self._ready_since.setdefault(key, self.clock.now())
         self._lines[news].add(key)
 
     def _take(self) -> Key | None:
@@ -200,7 +209,7 @@ class WorkQueue:
             if key is not None:
                 self._turn += 1
                 del self._ready[key], self._ready_since[key]
-                self._held[key] = self._whole.get(key, math.inf) <= time.monotonic()
+                self._held[key] = self._whole.get(key, math.inf) <= self.clock.now()
                 if self._held[key]:
                     del self._whole[key]
                 if cluster := self._clusters.get(key):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.runtime.health import PATIENCE, Health
+from applyprune.controller.runtime.health import Health
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
+from tests.support.clocks import ManualClock
 from tests.support.no_server import client_of_no_server
 from tests.support.waiting import eventually
 
@@ -24,66 +24,92 @@ ALIVE = (threading.main_thread(),)
 
 
 @pytest.fixture
-def unwatched(tmp_path: Path) -> Iterator[Watches]:
+def clock() -> ManualClock:
+    """The clock of all."""
+    return ManualClock()
+
+
+@pytest.fixture
+def unwatched(tmp_path: Path, clock: ManualClock) -> Iterator[Watches]:
     """Watches of a server at whose port nobody listens."""
     with client_of_no_server(tmp_path) as (access, client):
-        watches = Watches(WorkQueue(), client, access, "test")
+        watches = Watches(WorkQueue(min_gap=0, clock=clock), client, access, "test")
         yield watches
         watches.close()
 
 
-def test_due_bundles_that_nobody_serves_are_not_healthy(unwatched: Watches) -> None:
+def test_due_bundles_that_nobody_serves_are_not_healthy(
+    unwatched: Watches, clock: ManualClock
+) -> None:
     """A worker that ends, or an empty queue, is health; work that only goes on is not."""
-    queue = WorkQueue(min_gap=0)
-    health = Health(queue, unwatched, patience=0.05)
+    queue = unwatched.queue
+    health = Health(queue, unwatched)
     queue.add(A)
-    time.sleep(0.1)
+    clock.advance(61)
     assert health.unserved() == ""  # it has no share yet
     health.threads = ALIVE
+    assert health.unserved().endswith("for 61 s; Bundles due: 1, being reconciled: 0")
     assert queue.get() == A
     assert health.unserved() == ""  # none is due
     queue.add(B)
-    said = eventually(health.unserved, lambda: "the reason")
-    assert "no reconcile has ended for 0 s; Bundles due: 1, being reconciled: 1" in said
+    clock.advance(60)
+    assert health.unserved() == ""
+    clock.advance(1)
+    assert health.unserved() == (
+        "no reconcile has ended for 122 s; Bundles due: 1, being reconciled: 1"
+    )
     queue.done(A)
     assert health.unserved() == ""
-    assert eventually(health.unserved, lambda: "the reason") != ""
+    clock.advance(61)
+    assert health.unserved().endswith("for 61 s; Bundles due: 1, being reconciled: 0")
     assert queue.get() == B
     assert (health.unserved(), health.broken()) == ("", "")
-    assert PATIENCE == 60
 
 
-def test_dead_thread_and_endless_work_are_broken(unwatched: Watches) -> None:
+def test_dead_thread_and_endless_work_are_broken(unwatched: Watches, clock: ManualClock) -> None:
     """Only a restart helps."""
-    health = Health(WorkQueue(), unwatched)
+    health = Health(unwatched.queue, unwatched)
     dead = threading.Thread(name="applyprune-news")
     health.threads = (*ALIVE, dead)
     assert health.broken() == health.unserved() == "a thread has ended: applyprune-news"
-    health.threads, health.busy_since["worker-1"] = ALIVE, time.monotonic() - 3601
-    assert "busy with one Bundle for 3601 s" in health.broken()
+    health.threads, health.busy_since["worker-1"] = ALIVE, clock.now()
+    clock.advance(3600)
+    assert health.broken() == ""
+    clock.advance(1)
+    assert health.broken() == "a worker has been busy with one Bundle for 3601 s"
 
 
 def test_replica_without_a_share_is_not_healthy(unwatched: Watches) -> None:
     """Nothing is due then, which must not look like nothing to do."""
-    health = Health(WorkQueue(), unwatched, threads=ALIVE)
+    health = Health(unwatched.queue, unwatched, threads=ALIVE)
     health.idle = lambda patience: f"no Lease for {patience:.0f} s"
-    assert (health.broken(), health.unserved()) == ("", f"no Lease for {PATIENCE:.0f} s")
+    assert (health.broken(), health.unserved()) == ("", "no Lease for 60 s")
     assert not health.can_serve()  # the Bundles are not listed
 
 
-def test_bundles_that_cannot_be_listed_are_not_healthy(unwatched: Watches) -> None:
+def test_bundles_that_cannot_be_listed_are_not_healthy(
+    unwatched: Watches, clock: ManualClock
+) -> None:
     """The queue is empty then, which must not look like nothing to do."""
-    health = Health(unwatched.queue, unwatched, patience=0.3, threads=ALIVE)
+    health = Health(unwatched.queue, unwatched, threads=ALIVE)
     over = threading.Event()
     unwatched.open()
+    clock.advance(60)
     assert health.unserved() == ""
+    clock.advance(1)
+    assert health.unserved() == "the Bundles have not been listed after 61 s"
+
+    def said() -> str:
+        clock.advance(61)
+        return health.unserved() if "cannot" in health.unserved() else ""
+
     attend = threading.Thread(target=unwatched.attend, args=(over.is_set,))
     attend.start()
     try:
-        said = eventually(lambda: health.unserved() if "cannot" in health.unserved() else "")
+        reason = eventually(said, health.unserved)
     finally:
         over.set()
         attend.join()
-    assert "the Bundles cannot be listed or watched for" in said
-    assert "127.0.0.1" in said
+    assert "the Bundles cannot be listed or watched for" in reason
+    assert "127.0.0.1" in reason
     assert health.broken() == ""

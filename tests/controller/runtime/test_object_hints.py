@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from applyprune.controller.runtime.object_hints import (
 from applyprune.controller.task import AppliedObjects
 from applyprune.packed import packed
 from applyprune.planning.applyset import PART_OF
+from tests.support.clocks import ManualClock
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, live, managed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ OBJECTS = AppliedObjects(
 
 def hints(objects: AppliedObjects = OBJECTS) -> ObjectHints:
     """Return the hints about one Bundle after its first reconcile."""
-    found = ObjectHints()
+    found = ObjectHints(ManualClock())
     found.follow(KEY, objects)
     return found
 
@@ -50,10 +50,13 @@ def changed(version: str = "6", ref: object = A) -> LiveObject:
 
 
 def due(found: ObjectHints) -> set[str]:
-    """Wait until the next look is due; return its objects."""
+    """Let time pass until the next look is due; return its objects."""
     seconds = found.next_due(KEY)
-    assert seconds is not None
-    time.sleep(seconds + 0.01)
+    assert seconds == pytest.approx(GATHER)
+    assert isinstance(found.clock, ManualClock)
+    found.clock.advance(GATHER - 0.01)
+    assert found.drifted(KEY) == frozenset()
+    found.clock.advance(0.02)
     return {ref.name for ref in found.drifted(KEY)}
 
 
@@ -65,8 +68,7 @@ def test_change_is_a_hint_about_that_object_alone() -> None:
     for one, gone in ((changed(), False), (live(B, version="7"), True)):
         (look,) = found.take_note(one, gone=gone, users=USERS)
         assert (look.key, look.is_whole) == (KEY, False)
-        assert 0 < look.seconds < GATHER + 0.01
-    assert found.drifted(KEY) == frozenset()
+        assert look.seconds == pytest.approx(GATHER)
     assert due(found) == {"a", "b"}
 
 
@@ -106,7 +108,7 @@ def test_object_that_another_set_has_taken_is_a_hint_for_who_lists_it() -> None:
     assert found.take_note(taken, gone=False, users=frozenset()) == []
     (look,) = found.take_note(taken, gone=False, users=USERS)
     assert (look.key, look.is_whole) == (KEY, False)
-    assert 0 < look.seconds < GATHER + 0.01
+    assert look.seconds == pytest.approx(GATHER)
     assert due(found) == {"a"}
     found.follow(KEY, replace(OBJECTS, marks={B: OBJECTS.marks[B]}))
     assert found.take_note(taken, gone=False, users=USERS) == []
@@ -125,7 +127,7 @@ def test_strangers_are_kept_for_a_moment_only() -> None:
 
 def test_change_before_the_first_reconcile_has_ended_counts() -> None:
     """A watch that others have opened shows it earlier."""
-    found = ObjectHints()
+    found = ObjectHints(ManualClock())
     assert found.take_note(changed(), gone=False, users=frozenset()) == []
     assert found.take_note(live(B), gone=False, users=frozenset()) == []
     found.follow(KEY, OBJECTS)
@@ -151,8 +153,8 @@ PART = "applyset.kubernetes.io/part-of"
 
 def test_bundle_that_waits_is_looked_at_as_a_whole() -> None:
     """Any change may be the one that it waits for."""
-    now = [1000.0]
-    found = ObjectHints(lambda: now[0])
+    clock = ManualClock()
+    found = ObjectHints(clock)
     found.follow(KEY, replace(OBJECTS, waits=True))
     delays = []
     for _ in range(3):
@@ -160,7 +162,7 @@ def test_bundle_that_waits_is_looked_at_as_a_whole() -> None:
             (look,) = found.take_note(live(A), gone=False, users=USERS)
             assert (look.key, look.is_whole) == (KEY, True)
         delays.append(round(look.seconds, 1))
-        now[0] += look.seconds
+        clock.advance(look.seconds)
     # A hundred changes are one look, and looks have pauses.
     assert delays == [READY_DELAY, READY_GAP, READY_GAP]
 
@@ -180,22 +182,21 @@ def test_object_that_leaves_the_set_is_forgotten() -> None:
 
 def test_fight_is_looked_at_less_and_less_often() -> None:
     """Five times at once, then after one second, two, and at last every half minute."""
-    now, pauses = [1000.0], []
-    found = ObjectHints(lambda: now[0])
+    clock, pauses = ManualClock(), []
+    found = ObjectHints(clock)
     found.follow(KEY, OBJECTS)
     for number in range(14):
-        before = now[0]
         found.take_note(changed(str(6 + number)), gone=False, users=USERS)
         seconds = found.next_due(KEY)
         assert seconds is not None
-        now[0] += seconds
+        clock.advance(seconds)
         assert found.drifted(KEY) == {A}
-        pauses.append(round(now[0] - before, 1))
+        pauses.append(round(seconds, 1))
         known = replace(OBJECTS, marks={A: Mark(str(6 + number), None, "")}, is_part=True)
         found.follow(KEY, known)
     assert pauses[:8] == [0.2, 0.2, 0.2, 0.2, 0.2, 1.0, 2.0, 4.0]
     assert pauses[-1] == 30.0
-    now[0] += 61
+    clock.advance(61)
     found.take_note(changed("99"), gone=False, users=USERS)
     assert found.next_due(KEY) == pytest.approx(0.2)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 
 import pytest
 
 from applyprune.controller.constants import Key
 from applyprune.controller.runtime.workqueue import WorkQueue, backoff, spread
+from tests.support.clocks import ManualClock
+from tests.support.waiting import HANG, eventually
 
 A, B = ("shop", "a"), ("shop", "b")
 
@@ -57,47 +58,49 @@ def test_key_added_meanwhile_comes_again() -> None:
 
 def test_earlier_time_wins() -> None:
     """News do not wait for the periodic pass, and a later date does not put them off."""
-    queue = WorkQueue(min_gap=0)
+    clock = ManualClock()
+    queue = WorkQueue(min_gap=0, clock=clock)
     queue.add(A, 60)
-    queue.add(B, 0.05)
+    queue.add(B, 5)
     queue.add(A)
     queue.add(A, 60)
-    assert (queue.get(), queue.get()) == (A, B)
+    assert (queue.get(), queue.get(), clock.waits) == (A, B, [5])
 
 
 def test_bundle_rests_between_two_reconciles() -> None:
     """A source that changes all the time is not looked at all the time."""
-    queue = WorkQueue(min_gap=0.2)
+    clock = ManualClock()
+    queue = WorkQueue(min_gap=0.25, clock=clock)
     queue.add(A)
-    began = time.monotonic()
     for _ in range(3):
         assert queue.get() == A
         queue.add(A)
         queue.done(A)
-    assert 0.35 < time.monotonic() - began < 2
+    assert queue.get() == A
+    assert clock.waits == [0.25] * 3
 
 
 def test_removed_key_does_not_come() -> None:
     """The Bundle is gone."""
-    queue = WorkQueue(min_gap=0)
-    queue.add(A, 0.05)
+    clock = ManualClock()
+    queue = WorkQueue(min_gap=0, clock=clock)
+    queue.add(A, 5)
     queue.forget(A)
-    queue.add(B, 0.1)
-    assert queue.get() == B
-    assert queue.waiting == 0
+    queue.add(B, 10)
+    assert (queue.get(), clock.passed, queue.waiting) == (B, 10, 0)
 
 
 def test_closing_ends_every_worker() -> None:
     """Also those that wait for something far off."""
     queue = WorkQueue()
-    queue.add(A, 60)
+    queue.add(A, 3600)
     found: list[Key | None] = []
     threads = [threading.Thread(target=lambda: found.append(queue.get())) for _ in range(3)]
     for thread in threads:
         thread.start()
     queue.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(HANG)
     assert found == [None] * 3
     queue.add(B)
     assert queue.waiting == 0
@@ -128,28 +131,28 @@ def test_many_workers_share_many_changes() -> None:
         for key in keys:
             wanted[key] += 1
             queue.add(key)
-    deadline = time.monotonic() + 20
-    while seen != wanted and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(lambda: dict(seen) == dict(wanted), lambda: f"{wanted}, not {seen}")
     queue.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(HANG)
     assert twice == []
-    assert seen == dict(wanted)
 
 
 def test_part_of_a_bundle_leaves_the_time_of_the_whole() -> None:
     """However often a part is due, all of it is due at its own time."""
-    queue = WorkQueue(min_gap=0)
-    queue.add(A, 0.3)
+    clock = ManualClock()
+    queue = WorkQueue(min_gap=0, clock=clock)
+    queue.add(A, 30)
     for _ in range(3):
         queue.add(A, is_part=True, news=True)
         assert queue.get() == A
         assert not queue.takes_whole(A)
         queue.done(A)
+    assert clock.waits == []
     assert queue.get() == A
-    assert queue.takes_whole(A)
+    assert (queue.takes_whole(A), clock.waits) == (True, [30])
     queue.done(A)
+    clock.advance(3600)
     assert queue.waiting == 0
 
 
@@ -178,7 +181,8 @@ LAST = ("last", "last")
 )
 def test_other_clusters_leave_workers(workers: int, share: int, all_shares: int) -> None:
     """One gets a quarter of them, all together leave one; their namespaces do not matter."""
-    queue = WorkQueue(workers, min_gap=0)
+    clock = ManualClock()
+    queue = WorkQueue(workers, min_gap=0, clock=clock)
     for number in range(20):
         key = (f"tenant-{number}", "of-one")
         queue.place(key, "one")
@@ -192,7 +196,7 @@ def test_other_clusters_leave_workers(workers: int, share: int, all_shares: int)
     assert [key for key in held if key is None] == []
     assert sum(key[1] == "of-one" for key in held if key) == share
     # They have been due for long, and nobody could serve them: that is not our fault.
-    time.sleep(0.05)
+    clock.advance(60)
     assert queue.overdue == 0.0
     queue.add(LAST, news=True)
     if workers > all_shares:
@@ -222,13 +226,33 @@ def test_bundle_that_leaves_a_cluster_waits_no_longer() -> None:
 
 def test_later_part_does_not_postpone_the_whole() -> None:
     """A hint in a fight may be due much later than the next look at the whole set."""
-    queue = WorkQueue(min_gap=0)
-    queue.add(A, 0.3)
+    clock = ManualClock()
+    queue = WorkQueue(min_gap=0, clock=clock)
+    queue.add(A, 30)
     queue.add(A, is_part=True, news=True)
     assert queue.get() == A
-    queue.add(A, 60.0, is_part=True, news=True)
-    began = time.monotonic()
+    queue.add(A, 60, is_part=True, news=True)
     queue.done(A)
     assert queue.get() == A
-    assert queue.takes_whole(A)
-    assert time.monotonic() - began < 5
+    assert (queue.takes_whole(A), clock.waits) == (True, [30])
+
+
+def test_queue_says_for_how_long_nobody_was_served() -> None:
+    """Since the first key was due that a worker may hold, and since the last work ended."""
+    clock = ManualClock()
+    queue = WorkQueue(min_gap=0, clock=clock)
+    queue.add(A, 10)
+
+    def after(seconds: float) -> tuple[int, float, float]:
+        clock.advance(seconds)
+        return queue.waiting, queue.overdue, queue.quiet
+
+    assert after(9) == (0, 0, 9)
+    assert after(6) == (1, 5, 15)
+    assert queue.get() == A
+    queue.add(B)
+    assert after(3) == (1, 3, 18)
+    queue.done(A)
+    assert after(0) == (1, 3, 0)
+    assert queue.get() == B
+    assert after(60) == (0, 0, 60)
