@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from applyprune.controller.fetching.cache_folder import cache_folder
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -56,8 +60,11 @@ def test_folder_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> No
     assert other.exists()
 
 
-def test_folder_that_cannot_be_written_is_left_out(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Then nothing is kept, and nothing fails."""
-    (tmp_path / "file").touch()
-    with process(tmp_path / "file") as (running, _):
-        running.communicate("")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with cache_folder() as folder:
+        assert folder is None

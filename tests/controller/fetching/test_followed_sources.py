@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from dataclasses import replace
 
 import pytest
@@ -16,6 +15,7 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.git.git_ref import GitRef
 from applyprune.sources.git.git_source import GitSource
 from applyprune.sources.remote.source_credentials import Credentials
+from tests.support.clocks import ManualClock
 
 URL = "https://git.example.com/shop/deploy.git"
 SECRET = bytes(32)
@@ -214,8 +214,7 @@ def test_shortest_interval_counts(sources: FollowedSources) -> None:
     task = sources.task(key)
     assert task is not None
     _, delay = sources.done(key, task, FIRST)
-    assert delay is not None
-    assert 8.0 < delay < 12.0
+    assert delay == pytest.approx(10, rel=0.1)
 
 
 def test_failed_looks_come_less_and_less_often() -> None:
@@ -226,10 +225,8 @@ def test_failed_looks_come_less_and_less_often() -> None:
     for _ in range(8):
         task = sources.task(key)
         assert task is not None
-        delays.append(sources.done(key, task, Fetched(b"", problem=BROKEN))[1] or 0.0)
-    assert delays[0] < 7.0
-    assert delays[2] > 12.0
-    assert max(delays) < 70.0
+        delays.append(sources.done(key, task, Fetched(b"", problem=BROKEN))[1])
+    assert delays == pytest.approx([5, 10, 20, 40, 60, 60, 60, 60], rel=0.1)
 
 
 def test_failed_look_that_was_asked_for_is_tried_again() -> None:
@@ -246,16 +243,24 @@ def test_failed_look_that_was_asked_for_is_tried_again() -> None:
 
 def test_look_at_the_end_of_the_interval_is_due() -> None:
     """Whatever part of it chance has chosen: a look that is not due would see no change."""
-    sources, key = FollowedSources(), key_of(remote())
-    sources.follow(WEB, request("web", interval=0.05))
-    looks = []
+    clock = ManualClock()
+    sources, key = FollowedSources(clock), key_of(remote())
+    sources.follow(WEB, request("web", interval=60.0))
+
+    def looks() -> bool:
+        task = sources.task(key)
+        assert task is not None
+        return task.looks
+
     for _ in range(20):
         task = sources.task(key)
         assert task is not None
-        looks.append(task.looks)
         _, delay = sources.done(key, task, Fetched(b"tip 1", {"web": content(1)}))
-        time.sleep(delay or 0.0)
-    assert all(looks)
+        assert delay == pytest.approx(60, rel=0.1)
+        clock.advance(delay - 1)
+        assert not looks()
+        clock.advance(1.001)
+        assert looks()
 
 
 def test_bundle_with_a_shorter_interval_is_looked_for_sooner() -> None:
@@ -267,7 +272,7 @@ def test_bundle_with_a_shorter_interval_is_looked_for_sooner() -> None:
     task = sources.task(key)
     assert task is not None
     assert not task.looks
-    assert (sources.done(key, task, Fetched(b"tip 1"))[1] or 0.0) < 12.0
+    assert sources.done(key, task, Fetched(b"tip 1"))[1] == pytest.approx(10, rel=0.1)
     assert sources.follow(API, request("web", interval=10.0)) is None
 
 

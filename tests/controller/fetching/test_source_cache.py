@@ -56,10 +56,13 @@ def test_changed_artifact_is_not_read(cache: SourceCache) -> None:
     assert cache.read("x") is None
 
 
-def test_name_depends_on_who_has_read_it(cache: SourceCache) -> None:
+def test_name_depends_on_who_has_read_what(cache: SourceCache, tmp_path: Path) -> None:
     """The same content that was read with other credentials is another artifact."""
-    assert cache.artifact_name("one", "content") != cache.artifact_name("other", "content")
-    assert cache.artifact_name("one", "content") == cache.artifact_name("one", "content")
+    named = [("one", "content"), ("other", "content"), ("one", "other"), ("onecon", "tent")]
+    assert len({cache.artifact_name(*one) for one in named}) == len(named)
+    # Each process that looks finds what another one has written.
+    another = SourceCache(tmp_path / "another", 1)
+    assert cache.artifact_name(*named[0]) == another.artifact_name(*named[0])
 
 
 def test_least_recently_used_are_removed_first(cache: SourceCache) -> None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from threading import Timer
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -48,34 +47,36 @@ def context() -> ForkServerContext:
 
 
 @pytest.fixture
-def make(context: ForkServerContext, tmp_path: Path) -> Iterator[Make]:
+def silent() -> Iterator[socket.socket]:
+    """The port at which nobody answers."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        yield one
+
+
+@pytest.fixture
+def make(context: ForkServerContext, silent: socket.socket, tmp_path: Path) -> Iterator[Make]:
     """A factory of handles; their workers are killed at the end."""
     handles: list[WorkerHandle] = []
-    with socket.create_server(("127.0.0.1", 0)) as silent:
 
-        def new(
-            limits: Limits = QUICK, *, listens: bool = True, level: str = "error"
-        ) -> WorkerHandle:
-            port = silent.getsockname()[1]
-            if not listens:
-                with closing(socket.create_server(("127.0.0.1", 0))) as free:
-                    port = free.getsockname()[1]
-            file = tmp_path / str(port)
-            file.write_text(
-                f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n"
-                "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
-                "users: [{name: u, user: {}}]\ncurrent-context: c\n"
-            )
-            access = connect(kubeconfig=str(file), environ={})
-            handles.append(
-                WorkerHandle(context, WorkerSettings(access, None, "test", level, limits))
-            )
-            return handles[-1]
+    def new(limits: Limits = QUICK, *, listens: bool = True, level: str = "error") -> WorkerHandle:
+        port = silent.getsockname()[1]
+        if not listens:
+            with closing(socket.create_server(("127.0.0.1", 0))) as free:
+                port = free.getsockname()[1]
+        file = tmp_path / str(port)
+        file.write_text(
+            f"clusters: [{{name: c, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]\n"
+            "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
+            "users: [{name: u, user: {}}]\ncurrent-context: c\n"
+        )
+        access = connect(kubeconfig=str(file), environ={})
+        handles.append(WorkerHandle(context, WorkerSettings(access, None, "test", level, limits)))
+        return handles[-1]
 
-        yield new
-        for handle in handles:
-            handle.end()
-            handle.kill()
+    yield new
+    for handle in handles:
+        handle.end()
+        handle.kill()
 
 
 def pid_of(handle: WorkerHandle) -> int:
@@ -83,6 +84,13 @@ def pid_of(handle: WorkerHandle) -> int:
     assert handle._process is not None
     assert handle._process.pid is not None
     return handle._process.pid
+
+
+def memory(handle: WorkerHandle, name: str) -> int:
+    """Return bytes of memory of a worker, as the kernel shows them."""
+    lines = Path(f"/proc/{pid_of(handle)}/status").read_text().splitlines()
+    (line,) = (line for line in lines if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024
 
 
 def ended(process: int) -> None:
@@ -97,7 +105,7 @@ def test_worker_serves_one_task_after_the_other(make: Make) -> None:
     assert first.answer.measured is None
     assert first.answer.past.failures == second.answer.past.failures == 1
     assert sum(first.requests.values()) > 0
-    assert 10 * MIB < first.resident < 160 * MIB
+    assert 10 * MIB < first.resident <= memory(handle, "VmHWM") + MIB
 
 
 def test_reconcile_ends_at_its_deadline(make: Make) -> None:
@@ -112,11 +120,16 @@ def test_reconcile_ends_at_its_deadline(make: Make) -> None:
         ended(before)
 
 
-def test_killed_worker_is_a_crash(make: Make) -> None:
+def test_killed_worker_is_a_crash(make: Make, silent: socket.socket) -> None:
     """In the middle of a reconcile, by whomever."""
-    handle = make(Limits())
+    handle = make(Limits(time=3600))
     handle.start()
-    Timer(0.3, os.kill, (pid_of(handle), signal.SIGKILL)).start()
+
+    def kill() -> None:
+        with silent.accept()[0]:
+            os.kill(pid_of(handle), signal.SIGKILL)
+
+    Thread(target=kill, daemon=True).start()
     with pytest.raises(LimitExceeded, match="ended with SIGKILL") as caught:
         handle.reconcile(TASK)
     assert caught.value.limit is Limit.CRASH
@@ -172,10 +185,9 @@ def test_workers_are_started_when_the_process_that_forks_was_killed(make: Make) 
 
 def test_reconcile_that_begins_while_the_controller_stops_ends_at_once(make: Make) -> None:
     """Before or after it has reached its worker; and no new worker is started."""
-    handle = make(Limits(), listens=False)
+    handle = make(Limits(time=3600), listens=False)
     handle.start()
     handle.end()
-    began = time.monotonic()
     answer = handle.reconcile(TASK).answer
     assert (answer.delay, answer.measured) == (0.0, None)
     handle.kill()
@@ -184,7 +196,6 @@ def test_reconcile_that_begins_while_the_controller_stops_ends_at_once(make: Mak
     )
     with pytest.raises(WorkerUnavailable, match="stopping"):
         handle.reconcile(TASK)
-    assert time.monotonic() - began < 5
 
 
 def test_worker_ends_with_its_parent(make: Make) -> None:
@@ -211,7 +222,8 @@ def test_worker_may_use_no_more_memory(make: Make) -> None:
     handle.start()
     limits = kernel_limits(handle)
     assert limits["Max data size"].isdecimal()
-    assert 100 * MIB < int(limits["Max data size"]) < 200 * MIB
+    used = memory(handle, "VmData")
+    assert 100 * MIB < int(limits["Max data size"]) < 100 * MIB + 2 * used
     assert limits["Max core file size"] == "0"
     assert int(Path(f"/proc/{pid_of(handle)}/oom_score_adj").read_text()) >= 500
 
@@ -220,5 +232,8 @@ def test_worker_may_use_no_more_time(make: Make) -> None:
     """Each task has its own: what the ones before have used does not count."""
     handle = make(Limits(cpu=7), listens=False)
     handle.reconcile(TASK)
-    limits = kernel_limits(handle)
-    assert limits["Max cpu time"] in {"8", "9"}
+    limit = kernel_limits(handle)["Max cpu time"]
+    assert limit.isdecimal()
+    times = Path(f"/proc/{pid_of(handle)}/stat").read_text().rpartition(")")[2].split()
+    used = (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+    assert 7 < int(limit) < 9 + used
