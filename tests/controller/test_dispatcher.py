@@ -21,12 +21,17 @@ from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.controller.workers.limits import Limits
 from applyprune.controller.workers.worker import WorkerSettings
 from applyprune.controller.workers.worker_handle import WorkerHandle, worker_context
+from applyprune.engine.informer import Upserted, WatchScope
 from applyprune.model.live import LiveObject
+from applyprune.model.resources import BUNDLES
+from tests.support.clocks import HeldClock, ManualClock
 from tests.support.no_server import client_of_no_server
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from applyprune.clock import Clock
 
     Make = Callable[..., Dispatcher]
 
@@ -41,8 +46,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
         bundles = BundleObjects(client)
         made: list[Dispatcher] = []
 
-        def new(*, level: str = "error") -> Dispatcher:
-            queue = WorkQueue(workers=1, min_gap=0)
+        def new(clock: Clock, *, level: str = "error") -> Dispatcher:
+            queue = WorkQueue(workers=1, min_gap=0, clock=clock)
             settings = WorkerSettings(access, None, "test", level, Limits())
             handle = WorkerHandle(worker_context(), settings)
             watches = Watches(queue, client, access, "test")
@@ -63,60 +68,81 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 def test_workers_that_do_not_start_take_no_bundle(make: Make) -> None:
     """It stays due, so the health says that nobody is served; the thread goes on trying."""
-    dispatcher = make(level="no level")
+    clock = HeldClock()
+    dispatcher = make(clock, level="no level")
     (thread,) = dispatcher.threads()
     dispatcher.queue.add(WEB)
-    health = Health(dispatcher.queue, dispatcher.watches, patience=1.0, threads=(thread,))
+    health = Health(dispatcher.queue, dispatcher.watches, threads=(thread,))
     thread.start()
-    said = eventually(health.unserved, lambda: "the reason")
-    assert "Bundles due: 1, being reconciled: 0" in said
+    for pause in (1, 2, 4, 8, 16, 32):
+        assert pause_of(clock) == pause
+        assert health.unserved() == ""
+        clock.advance(pause)
+    # At last once a minute.
+    assert pause_of(clock) == 60
+    assert health.unserved().endswith("for 63 s; Bundles due: 1, being reconciled: 0")
     assert health.broken() == ""
     dispatcher.end()
-    thread.join(10)
+    thread.join(HANG)
     assert not thread.is_alive()
+
+
+def pause_of(clock: HeldClock) -> float:
+    """Return for how long a thread waits now; wait until it does."""
+    (ends,) = eventually(lambda: [one for one in clock.waiting if one > clock.now()])
+    return float(ends - clock.now())
 
 
 def test_reconcile_that_cannot_write_a_status_is_tried_again_later(make: Make) -> None:
     """Without a server; and the end of the controller ends the thread."""
-    dispatcher = make()
+    clock = HeldClock()
+    dispatcher = make(clock)
     (thread,) = dispatcher.threads()
     dispatcher.queue.add(WEB)
     thread.start()
-    eventually(lambda: dispatcher._past, lambda: "a failed reconcile")
-    assert dispatcher._past[WEB].failures >= 1
-    assert dispatcher.busy_since == {} or len(dispatcher.busy_since) == 1
+    for pause in (1, 2, 4):
+        found = pause_of(clock)
+        assert found == pytest.approx(pause, rel=0.1)
+        assert dispatcher.busy_since == {}
+        clock.advance(found)
     dispatcher.end()
-    thread.join(10)
+    thread.join(HANG)
     assert not thread.is_alive()
 
 
 def test_bundle_that_is_seen_while_the_bundles_are_divided_is_queued(make: Make) -> None:
     """Its event comes after the share has changed, and before its gain is known."""
-    dispatcher = make()
+    dispatcher = make(ManualClock())
     serves = False
     dispatcher.watches.serves = lambda _: serves
-    dispatcher.watches._on_bundle(WEB, bundle("1"))
+    dispatcher.watches.on_news(changed("1"))
     dispatcher.divide()
     assert dispatcher.queue.waiting == 0
     serves = True
-    dispatcher.watches._on_bundle(WEB, bundle("2"))
+    dispatcher.watches.on_news(changed("2"))
     dispatcher.divide()
-    assert dispatcher.queue.get() == WEB
+    assert dispatcher.queue.waiting == 1
 
 
 def test_bundle_that_begins_to_wait_is_looked_at_again(make: Make) -> None:
     """What it waits for may have become ready after it was read; later, a watch tells."""
-    dispatcher = make()
+    clock = ManualClock()
+    dispatcher = make(clock)
     queue, watches = dispatcher.queue, dispatcher.watches
     watches.wait_for(WEB, ["db"])
-    eventually(lambda: queue.waiting == 1, lambda: "the second look")
+    clock.advance(1)
+    assert queue.waiting == 1
     assert queue.get() == WEB
     queue.done(WEB)
     watches.wait_for(WEB, ["db"])
-    assert not queue._due
+    clock.advance(3600)
+    assert queue.waiting == 0
 
 
-def bundle(version: str) -> LiveObject:
-    """Return a Bundle of which only the status has changed, by its metadata."""
+def changed(version: str) -> Upserted:
+    """Return the change of a Bundle of which only the status has changed, by its metadata."""
+    ref = bundle_ref(WEB)
     metadata = {"name": WEB[1], "namespace": WEB[0], "generation": 1}
-    return LiveObject.of(bundle_ref(WEB), "uid", version, metadata)
+    return Upserted(
+        WatchScope(BUNDLES, full=False), ref, LiveObject.of(ref, "uid", version, metadata)
+    )

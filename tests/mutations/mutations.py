@@ -1769,6 +1769,29 @@ MUTATIONS = (
         "tests/cluster/test_remembering_client.py::test_refused_list_is_not_asked_for_again",
     ),
     Mutation(
+        "the clock of what has drifted",
+        ("clock-of-hints",),
+        r"\(.+\)",
+        "()",
+        f"{_RUNTIME}test_object_hints.py::test_hints_are_due_by_the_clock_of_the_queue",
+    ),
+    Mutation(
+        "the clock of the sources that are followed",
+        ("clock-of-sources",),
+        r"\(.+\)",
+        "()",
+        "tests/controller/fetching/test_followed_sources.py::"
+        "test_looks_are_due_by_the_clock_of_the_bundles",
+    ),
+    Mutation(
+        "the clock of the looks at sources",
+        ("clock-of-looks",),
+        ", clock=.+",
+        ")",
+        "tests/controller/fetching/test_followed_sources.py::"
+        "test_looks_are_due_by_the_clock_of_the_bundles",
+    ),
+    Mutation(
         "the look at a dependency that changed before somebody waited for it",
         ("dependency-seen-late",),
         "if .*:",

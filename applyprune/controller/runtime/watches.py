@@ -81,14 +81,14 @@ class Watches:
     _failures: dict[WatchScope, tuple[str, float]] = field(default_factory=dict)
     _opened: float = 0.0
     _lock: Lock = field(default_factory=Lock)
-    _shared: SharedWatches = field(init=False)
+    shared: SharedWatches = field(init=False)
     _hub: ManyWatches = field(init=False)
 
     def __post_init__(self) -> None:
         """Connect the parts."""
         self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints
-        self._shared = SharedWatches(self._on_object, self._on_lost, self._on_listed)
-        self._hub = self._shared.hub = ManyWatches(self.access, self.agent, self._shared.on_news)
+        self.shared = SharedWatches(self._on_object, self._on_lost, self._on_listed)
+        self._hub = self.shared.hub = ManyWatches(self.access, self.agent, self.shared.on_news)
 
     @property
     def synced(self) -> bool:
@@ -135,7 +135,7 @@ class Watches:
         feeds = Informer(self.cluster, self._news)
         while not is_over():
             for news in feeds.changes(_TICK):
-                self._on_news(news)
+                self.on_news(news)
 
     def divide(self) -> tuple[set[Key], set[Key]]:
         """Return which Bundles this replica serves from now on, and which it no longer serves."""
@@ -166,8 +166,8 @@ class Watches:
                 self._users.setdefault(ref, set()).add(key)
             wanted = [*self._wanted(key)]
         user = account_user(key[0], source.account)
-        if self._shared.want(key, wanted) and any(
-            self._shared.recent(user, ref) not in {None, version}
+        if self.shared.want(key, wanted) and any(
+            self.shared.recent(user, ref) not in {None, version}
             for ref, version in source.versions.items()
         ):
             # It has changed since this reconcile has read it, before this Bundle was watching.
@@ -178,7 +178,7 @@ class Watches:
         with self._lock:
             self._hints.follow(key, objects)
             wanted = [*self._wanted(key)]
-        self._shared.want(key, wanted)
+        self.shared.want(key, wanted)
 
     def drifted(self, key: Key) -> frozenset[Ref]:
         """Return the objects of a Bundle that may have drifted and are due."""
@@ -226,7 +226,7 @@ class Watches:
             self._hints.forget(key)
             self._hinted.discard(key)
             self._waiting.wait(key, frozenset())
-        self._shared.want(key, ())
+        self.shared.want(key, ())
 
     def _wanted(self, key: Key) -> Iterator[Watched]:
         """Yield the watches of a Bundle; whole namespaces, which Bundles can share, if allowed."""
@@ -269,7 +269,7 @@ class Watches:
             self._narrow = {**recent, watched: now}
             wanted = {key: [*self._wanted(key)] for key in users}
         for key, watches in wanted.items():
-            self._shared.want(key, watches)
+            self.shared.want(key, watches)
 
     def _on_listed(self, users: Iterable[Key], listed: AllSeen) -> None:
         """Queue the Bundles of which an object is missing: its deletion was not seen."""
@@ -299,7 +299,8 @@ class Watches:
             if not users:
                 self._users.pop(ref, None)
 
-    def _on_news(self, news: Change) -> None:
+    def on_news(self, news: Change) -> None:
+        """Act on what a watch of Bundles or CRDs has shown."""
         if isinstance(news, WatchFailed):
             self._on_failure(news)
             return

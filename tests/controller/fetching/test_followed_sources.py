@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from applyprune.controller.fetch_dispatcher import FetchDispatcher
 from applyprune.controller.fetching.fetch_task import Fetched, SourceContent, SourceRequest
 from applyprune.controller.fetching.followed_sources import FollowedSources
 from applyprune.controller.fetching.remote_source import RemoteSource, Verification
+from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.model.addresses import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.git.git_ref import GitRef
@@ -261,6 +263,22 @@ def test_look_at_the_end_of_the_interval_is_due() -> None:
         assert not looks()
         clock.advance(1.001)
         assert looks()
+
+
+def test_looks_are_due_by_the_clock_of_the_bundles() -> None:
+    """The time of a look is that of its queue."""
+    clock = ManualClock()
+    looks, key = FetchDispatcher(WorkQueue(clock=clock), ()), key_of(remote())
+    looks.follow(WEB, request("web", interval=60.0))
+    assert looks.queue.get() == key
+    look(looks.sources, key, Fetched(b"tip 1", {"web": content(1)}))
+    looks.queue.done(key)
+    looks.queue.add(key, 66.0)
+    clock.advance(66.0)
+    assert looks.queue.waiting == 1
+    task = looks.sources.task(key)
+    assert task is not None
+    assert task.looks
 
 
 def test_bundle_with_a_shorter_interval_is_looked_for_sooner() -> None:

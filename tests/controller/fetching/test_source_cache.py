@@ -104,7 +104,8 @@ def test_full_disk_is_an_error_of_the_source(cache: SourceCache) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
     done = subprocess.run(
-        [sys.executable, "-c", program, str(cache.folder)],
+        # Without -B it cuts the bytecode that it writes, for all who import that later.
+        [sys.executable, "-B", "-c", program, str(cache.folder)],
         preexec_fn=limit,
         capture_output=True,
         text=True,

@@ -7,21 +7,27 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.watching.many_watches import AllSeen, Watched
+from applyprune.cluster.watching.many_watches import AllSeen, Seen, Watched
 from applyprune.controller.drift.drift_hint import Mark
+from applyprune.controller.runtime.impersonation import account_user
 from applyprune.controller.runtime.object_hints import (
     GATHER,
     READY_DELAY,
     READY_GAP,
     ObjectHints,
 )
+from applyprune.controller.runtime.watches import Watches
+from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.controller.task import AppliedObjects
 from applyprune.packed import packed
 from applyprune.planning.applyset import PART_OF
 from tests.support.clocks import ManualClock
+from tests.support.no_server import client_of_no_server
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, live, managed
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from applyprune.model.live import LiveObject
 
 KEY = ("home", "web")
@@ -70,6 +76,20 @@ def test_change_is_a_hint_about_that_object_alone() -> None:
         assert (look.key, look.is_whole) == (KEY, False)
         assert look.seconds == pytest.approx(GATHER)
     assert due(found) == {"a", "b"}
+
+
+def test_hints_are_due_by_the_clock_of_the_queue(tmp_path: Path) -> None:
+    """All that serves a queue has its clock."""
+    with client_of_no_server(tmp_path) as (access, client):
+        clock = ManualClock()
+        watches = Watches(WorkQueue(clock=clock), client, access, "test")
+        watches.follow_objects(KEY, OBJECTS)
+        watched = Watched(account_user(KEY[0], "default"), CONFIG_MAPS, "home", PART_OF)
+        watches.shared.on_news(Seen(watched, changed()))
+        assert watches.drifted(KEY) == frozenset()
+        clock.advance(GATHER + 0.01)
+        assert watches.drifted(KEY) == {A}
+        watches.close()
 
 
 def test_own_write_is_no_hint_whichever_comes_first() -> None:
