@@ -2051,7 +2051,8 @@ MUTATIONS = (
         ("lost-lease",),
         "if .*:",
         "if 0:",
-        "tests/controller/replicas/test_replicas.py::test_replica_without_its_lease_serves_nothing",
+        "tests/controller/replicas/test_membership.py::"
+        "test_replica_that_cannot_renew_its_lease_stops_in_time",
     ),
     Mutation(
         "the status that another replica has written meanwhile",

@@ -1,0 +1,123 @@
+"""When a replica serves, stops and takes over, on clocks that a test moves; the Leases are real."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.transport.transport import Transport
+from applyprune.controller.replicas.membership import Membership
+from applyprune.controller.replicas.own_lease import OwnLease
+from applyprune.controller.replicas.rendezvous import Replica
+from applyprune.controller.replicas.share import Share
+from applyprune.engine.cancellation import Cancellation
+from tests.support.clocks import ManualClock
+from tests.support.no_server import client_of_no_server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
+    from tests.support.controller import Tenant
+
+LEASE = 600.0
+"""So long that no request is late; the clock is not the real one."""
+IDLE = "it has not divided the Bundles with the other replicas yet"
+
+
+@pytest.fixture
+def client(site: Plane) -> Iterator[KubernetesClient]:
+    """What reads and writes the Leases."""
+    access = connect(kubeconfig=str(site.kubeconfig), environ={})
+    with closing(Transport(access)) as transport:
+        yield KubernetesClient(transport, access.server)
+
+
+def member(client: KubernetesClient, namespace: str, name: str, clock: ManualClock) -> Membership:
+    """Return a replica that can serve."""
+    share = Share(Replica(name), clock=clock)
+    own = OwnLease(client, share.replica, namespace, LEASE)
+    return Membership(own, share, lambda: None, lambda: True, clock)
+
+
+def served_by(one: Membership) -> list[str]:
+    """Return the replicas that share the Bundles, as one of them sees it."""
+    return [replica.name for replica in one.share.replicas]
+
+
+def test_replica_stops_before_another_one_takes_over(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant]
+) -> None:
+    """It stops after two thirds of its lease, and the others wait for all of it."""
+    clock, namespace = ManualClock(), new_tenant().namespace
+    one, other = (member(client, namespace, name, clock) for name in ("one", "other"))
+    one.look()
+    assert served_by(one) == ["one"]
+    other.look()
+    assert (served_by(other), other.idle()) == ([], IDLE)  # one has not seen it yet
+    one.look()
+    other.look()
+    assert served_by(one) == served_by(other) == ["one", "other"]
+    clock.advance(399)
+    assert one.share.is_current
+    clock.advance(1)
+    assert not one.share.is_current
+    clock.advance(198)
+    # The next look is at its end, not later.
+    stop = Cancellation(clock)
+    clock.meanwhile = lambda _: stop.request() if clock.waits else None
+    other.keep(stop)
+    assert clock.waits == [pytest.approx(2.0)]
+    assert served_by(other) == ["other"]
+    # The silent one sees that it was too late, and comes back as a new one does.
+    one.look()
+    assert served_by(one) == []
+    other.look()
+    one.look()
+    assert served_by(one) == served_by(other) == ["one", "other"]
+    one.leave()
+    other.look()
+    assert served_by(other) == ["other"]
+
+
+def test_replica_that_cannot_renew_its_lease_stops_in_time(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """Though nobody tells it that others have taken over; its health says why after a minute."""
+    clock = ManualClock()
+    one = member(client, new_tenant().namespace, "one", clock)
+    one.look()
+    with client_of_no_server(tmp_path) as (_, one.own.client):
+        clock.advance(399)
+        one.look()
+        assert served_by(one) == ["one"]
+        clock.advance(1)
+        one.look()
+        assert served_by(one) == []
+        clock.advance(59)
+        assert one.idle(60.0) == ""
+        clock.advance(1)
+        assert one.idle(60.0).startswith("its Lease could not be renewed for 60 s: ")
+    one.own.client = client
+    one.look()
+    assert (served_by(one), one.idle()) == (["one"], "")
+
+
+def test_replica_that_cannot_serve_lets_its_lease_end(
+    client: KubernetesClient, new_tenant: Callable[[], Tenant]
+) -> None:
+    """It looks every tenth of a second whether it can, and stops to serve in time."""
+    clock = ManualClock()
+    one = member(client, new_tenant().namespace, "one", clock)
+    one.look()
+    stop = Cancellation(clock)
+    one.is_ready = lambda: False
+    clock.meanwhile = lambda _: None if served_by(one) else stop.request()
+    one.keep(stop)
+    assert clock.passed == pytest.approx(400)
+    assert set(clock.waits) == {0.1}
