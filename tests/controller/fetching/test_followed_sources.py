@@ -258,6 +258,7 @@ def test_look_at_the_end_of_the_interval_is_due() -> None:
         task = sources.task(key)
         assert task is not None
         _, delay = sources.done(key, task, Fetched(b"tip 1", {"web": content(1)}))
+        assert delay is not None
         assert delay == pytest.approx(60, rel=0.1)
         clock.advance(delay - 1)
         assert not looks()

@@ -10,7 +10,6 @@ import json
 import os
 import random
 import threading
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from tests.support.namespaces import all_inside, own_pids, pod, resume_inside, s
 from tests.support.objects import config_map
 from tests.support.processes import is_running
 from tests.support.replicas import Fleet, check_written_once, deleted
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,9 +35,12 @@ if TYPE_CHECKING:
 BUNDLES = 6
 LEASE = 2.0
 REPLICAS = 3
-EVERY = 5.0
+PACE = 0.5
+"""Seconds between two versions of the sources."""
+EVERY = 10
+"""How many versions there are, at least, between one killed or stopped replica and the next."""
 SECONDS = float(os.environ.get("SWEEP_SECONDS", "300"))
-"""How long the sweep lasts."""
+"""How long the sweep lasts, at least."""
 
 
 def change(tenant: Tenant, version: int) -> None:
@@ -64,43 +66,46 @@ class Changes(threading.Thread):
     def run(self) -> None:
         """Change them every half a second or so."""
         try:
-            while not self._over.wait(0.5):
+            while not self._over.wait(PACE):
                 self.version += 1
                 change(self._tenant, self.version)
         except BaseException as error:  # noqa: BLE001 -- the test's own thread raises it again
             self._failure = error
 
+    def await_more(self, count: int) -> None:
+        """Wait until the sources have changed so many times again."""
+        wanted = self.version + count
+        eventually(lambda: self.version >= wanted or self._failure, lambda: "a change")
+
     def end(self) -> int:
         """Return the last version."""
         self._over.set()
-        self.join(60)
+        self.join(HANG)
         assert self._failure is None, self._failure
         return self.version
 
 
-def disturb(fleet: Fleet, seconds: float, kills: int) -> None:
+def disturb(fleet: Fleet, changes: Changes, times: int) -> None:
     """Kill or stop one of the replicas again and again; a killed one is replaced.
 
     The first one is never killed: if it leaks something, it does so all the time.
     """
     chance = random.Random(7)  # noqa: S311 -- no secret
-    ends, count = time.monotonic() + seconds, 0
-    while time.monotonic() < ends or count < kills:
-        next_one = time.monotonic() + EVERY
+    for count in range(times):
         victim = chance.choice(fleet.replicas if count % 2 else fleet.replicas[1:])
-        # Longer than its lease: the others serve its Bundles meanwhile.
-        pause = chance.uniform(LEASE, 2 * LEASE)
         if count % 2:
             stop_inside(victim.process)
-            time.sleep(pause)
+            others = [one for one in fleet.replicas if one is not victim]
+            eventually(partial(_are_alone, others), lambda: "the end of its lease")
+            # The others serve its Bundles meanwhile.
+            changes.await_more(chance.randrange(EVERY // 2))
             resume_inside(victim.process)
         else:
             processes = all_inside(victim.process)
             fleet.kill(victim)
             eventually(partial(_have_ended, processes), lambda: "the end of its processes")
             fleet.start()
-        count += 1
-        time.sleep(max(0.0, next_one - time.monotonic()))
+        changes.await_more(EVERY)
 
 
 def held(tenant: Tenant) -> list[str]:
@@ -122,10 +127,10 @@ def shaken(
     audit: AuditTrail,
     folder: Path,
     *,
-    seconds: float,
+    times: int,
     within: Sequence[str],
 ) -> None:
-    """Do it for so long, and check everything at the end."""
+    """Do it so often, and check everything at the end."""
     audit.restart()
     changes = Changes(site, tenant.namespace)
     with Fleet(site.kubeconfig, folder, tenant, LEASE, within) as fleet:
@@ -133,7 +138,7 @@ def shaken(
             fleet.start()
         fleet.settled()
         changes.start()
-        disturb(fleet, seconds, kills=2)
+        disturb(fleet, changes, times)
         version = changes.end()
 
         def converged() -> bool:
@@ -177,6 +182,12 @@ def _leaks(fleet: Fleet, fresh: Controller) -> list[tuple[Footprint, Footprint]]
     return [(one, normal) for one in found if one.is_more_than(normal)]
 
 
+def _are_alone(replicas: Sequence[Controller]) -> bool:
+    """Return whether these replicas see no other one."""
+    live = {one.metric("applyprune_live_replicas") for one in replicas}
+    return live == {len(replicas)}
+
+
 def _have_ended(processes: Sequence[int]) -> bool:
     return not any(map(is_running, processes))
 
@@ -195,7 +206,7 @@ def test_killed_and_stopped_replicas_lose_nothing(
     They cannot see each other's processes, but the files of their runs: they are containers with
     one memory. What a replica in another Pod does is told in ``test_failover.py``.
     """
-    shaken(site, new_tenant(), site_audit, tmp_path, seconds=0, within=own_pids())
+    shaken(site, new_tenant(), site_audit, tmp_path, times=2, within=own_pids())
 
 
 @pytest.mark.sweep
@@ -203,4 +214,5 @@ def test_repeatedly_killed_and_stopped_replicas_lose_nothing(
     site: Plane, new_tenant: Callable[[], Tenant], site_audit: AuditTrail, tmp_path: Path
 ) -> None:
     """For five minutes, in Pods."""
-    shaken(site, new_tenant(), site_audit, tmp_path, seconds=SECONDS, within=pod(proof=True))
+    times = max(2, round(SECONDS / (EVERY * PACE)))
+    shaken(site, new_tenant(), site_audit, tmp_path, times=times, within=pod(proof=True))
