@@ -90,7 +90,8 @@ def test_each_path_has_its_own_content(site: HttpsSite, cache: SourceCache) -> N
     site.requests.clear()
     task = replace(task, paths={"web": content(moved, "web"), "api": api}, tip=moved.tip)
     assert fetch(task, cache) == Fetched(moved.tip)
-    assert len(site.requests) <= 2
+    service = "/web.git/info/refs?service=git-upload-pack"
+    assert site.paths() == [f"GET {service}", "POST /web.git/git-upload-pack"]
 
 
 def test_new_path_is_read_without_a_look_at_the_reference(

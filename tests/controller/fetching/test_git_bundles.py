@@ -55,7 +55,7 @@ def test_commit_elsewhere_reconciles_nothing(
 
 
 def test_server_is_asked_once_for_all_bundles_of_a_branch(tenant: Tenant, git: HttpsSite) -> None:
-    """Nine Bundles, one look: the server's log has as many as for one."""
+    """Nine Bundles, one look; and one for each request, not one for each Bundle."""
     repository = git.repository()
     names = [f"b{number}" for number in range(9)]
     repository.commit({f"{name}/a.yaml": file_of(name) for name in names})
@@ -64,14 +64,18 @@ def test_server_is_asked_once_for_all_bundles_of_a_branch(tenant: Tenant, git: H
         tenant.bundle(name, source=git_source(git, path=name, interval="1h"), interval="1h")
     for name in names:
         tenant.ready(name)
-    looks = [path for path in git.paths() if "info/refs" in path]
-    commits = len(looks)
-    assert commits <= 2 * len(names), looks
-    git.requests.clear()
-    tenant.annotate(names[0], reconcile_now="again")
-    eventually(lambda: git.requests, lambda: "a look")
-    tenant.reconciled(names[1], "again")
-    assert len([path for path in git.paths() if path.startswith("GET")]) <= 2, git.paths()
+    # The look and what it fetches; then the files of each path.
+    assert len(looks(git)) <= 2 + len(names), git.paths()
+    for name in names[:2]:
+        git.requests.clear()
+        tenant.reconciled(name, "again")
+        eventually(lambda: len(git.requests) == 2, git.paths.__repr__)
+        assert len(looks(git)) == 1, git.paths()
+
+
+def looks(git: HttpsSite) -> list[str]:
+    """Return with what each request at a repository has begun."""
+    return [path for path in git.paths() if path.startswith("GET")]
 
 
 def test_source_that_is_gone_changes_nothing_and_is_followed_when_it_is_back(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from tests.support.controller import controller
@@ -27,14 +26,16 @@ def test_restart_of_the_controller_changes_no_status(
     git_credentials(tenant, git)
     seen = []
     for log in ("first", "second"):
-        git.requests.clear()
         with controller(site.kubeconfig, tmp_path / log, "--no-lease", *LOOPBACK):
             if log == "first":
                 tenant.bundle("web", source=git_source(git, path="web"), interval="1h")
                 tenant.ready("web")
-            eventually(lambda: len(git.requests) >= 2, lambda: "a look")
-            eventually(lambda: tenant.condition("web")[0] == "True", lambda: "ready")
-            time.sleep(0.5)
+            # The second one is after a look at the source, which the first one has asked for.
+            for number in range(2):
+                git.requests.clear()
+                tenant.reconciled("web", f"{log} {number}")
+                eventually(lambda: git.requests, lambda: "a look")
+            assert tenant.condition("web")[0] == "True"
             seen.append(tenant.get("web")["status"]["conditions"])
     assert seen[0] == seen[1]
 
@@ -88,23 +89,28 @@ def test_tenant_whose_path_is_too_large_harms_no_other(
 
 def test_nothing_is_asked_for_a_suspended_bundle(tenant: Tenant, git: HttpsSite) -> None:
     """After that it goes on with what is new."""
-    repository = git.repository()
-    repository.commit({"web/a.yaml": file_of("a")})
     git_credentials(tenant, git)
-    tenant.bundle("web", source=git_source(git, path="web"), interval="1h")
-    tenant.ready("web")
+    repositories = {name: git.repository(name) for name in ("web", "beside")}
+    for name, repository in repositories.items():
+        repository.commit({"a.yaml": file_of(f"of-{name}")})
+        tenant.bundle(name, source=git_source(git, name), interval="1h")
+        tenant.ready(name)
+
+    def looks(name: str) -> int:
+        return sum(path.startswith(f"GET /{name}.git/") for path in git.paths())
+
     tenant.patch("web", suspend=True)
-    tenant.reconciled("web", "suspended")
+    # When the second one begins, the controller has acted on the first one.
+    for request in ("suspended", "again"):
+        tenant.reconciled("web", request)
     git.requests.clear()
-    # A look may be under way: with a commit in it, it would become a fetch.
-    time.sleep(2.5)
-    assert len(git.requests) <= 2
-    git.requests.clear()
-    repository.commit({"web/a.yaml": file_of("a", value="2")})
-    time.sleep(2.5)
-    assert git.paths() == []
+    repositories["web"].commit({"a.yaml": file_of("of-web", value="2")})
+    # Each has an interval of a second.
+    eventually(lambda: looks("beside") >= 4, lambda: f"looks: {git.paths()}")
+    # One look may have been under way: with the commit in it, it is a look and two fetches.
+    assert looks("web") <= 3, git.paths()
     tenant.patch("web", suspend=False)
-    eventually(lambda: tenant.value("a") == "2", lambda: "the commit is applied")
+    eventually(lambda: tenant.value("of-web") == "2", lambda: "the commit is applied")
 
 
 def test_deleted_bundle_needs_no_source(tenant: Tenant, git: HttpsSite) -> None:
