@@ -28,7 +28,7 @@ from tests.support.remote_bundles import (
 )
 from tests.support.signers import GpgSigner, gpg_home
 from tests.support.tls_site import Answer, files_of, passed_on, site
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,8 @@ REPLIES = (1, 2, 4, 6)
 """At which replies of a Git server a fetch hangs: two are a look, the others a transfer."""
 FETCH_WORKERS = len(REPLIES) + 6
 """Enough for all of these, and one more: the last one is kept for other namespaces."""
+LONG = "10m"
+"""The timeout of each look: it ends when it is killed."""
 _PAUSE = 0.2
 # While the file is there, the program hangs; its own arguments tell when.
 _PROGRAM = """#!/bin/sh
@@ -139,7 +141,9 @@ class HangingFetches:
             server.held.clear()
 
         self._resets.append(reset)
-        source = git_source(server, path="web", interval="1h", secretRef={"name": name})
+        source = git_source(
+            server, path="web", interval="1h", timeout=LONG, secretRef={"name": name}
+        )
         self._follow(name, source, lambda _: server.held.is_set())
 
     def _ssh(self) -> None:
@@ -150,7 +154,8 @@ class HangingFetches:
         self._resets.append(server.commands.clear)
         keys = {"identity": server.identity(), "known_hosts": server.known_hosts()}
         secret(self.tenant, "ssh", keys)
-        source = {"url": server.url("web"), "path": "web", "secretRef": {"name": "ssh"}}
+        own = {"secretRef": {"name": "ssh"}, "timeout": LONG}
+        source = {"url": server.url("web"), "path": "web", **own}
         self._follow("ssh", {"git": source}, lambda _: server.commands)
 
     def _archive(self) -> None:
@@ -166,7 +171,7 @@ class HangingFetches:
 
         server = self._opened.enter_context(site(slow, authority=self._authority))
         self._resets.append(server.calls.clear)
-        source = archive_source(self.tenant, server, interval="1h")
+        source = archive_source(self.tenant, server, interval="1h", timeout=LONG)
         self._follow("archive", source, lambda _: server.calls)
 
     def _oci(self) -> None:
@@ -177,14 +182,14 @@ class HangingFetches:
         answer = passed_on(registry.host, registry.ca)
 
         def late(call: Call) -> Answer:
-            self._go_on.wait(60)
+            self._go_on.wait(HANG)
             return answer(call)
 
         front = self._opened.enter_context(site(late, authority=self._authority))
         self._resets.append(front.calls.clear)
         self._authority.cert_pem.write_to_path(self.folder / "ca.pem")
         shown = replace(registry, host=front.host, ca=self.folder / "ca.pem")
-        source = registry_source(self.tenant, shown, interval="1h")
+        source = registry_source(self.tenant, shown, interval="1h", timeout=LONG)
         self._follow("oci", source, lambda _: front.calls)
 
     def _gpg(self) -> None:
@@ -199,7 +204,9 @@ class HangingFetches:
             secret(self.tenant, "signers", {"own.asc": signer.public()})
         verify = {"secretRef": {"name": "signers"}}
         own = {"name": "gpg"}
-        source = git_source(server, path="web", interval="1h", secretRef=own, verify=verify)
+        source = git_source(
+            server, path="web", interval="1h", timeout=LONG, secretRef=own, verify=verify
+        )
         self._follow("gpg", source, lambda process: has_started(process, "sleep 301"))
 
     def _sops(self) -> None:
@@ -208,7 +215,9 @@ class HangingFetches:
         file = encrypt(self.components, file_of("sops"), "--age", key.recipient)
         server = self._repository("sops", file)
         secret(self.tenant, "keys", key.secret)
-        source = git_source(server, path="web", interval="1h", secretRef={"name": "sops"})
+        source = git_source(
+            server, path="web", interval="1h", timeout=LONG, secretRef={"name": "sops"}
+        )
         decryption = {"provider": "sops", "secretRef": {"name": "keys"}}
         more = {"decryption": decryption}
         self._follow("sops", source, lambda process: has_started(process, "sleep 302"), **more)

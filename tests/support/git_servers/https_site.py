@@ -20,6 +20,7 @@ from applyprune.sources.git.git_ref import GitRef
 from applyprune.sources.git.git_source import GitSource
 from applyprune.sources.remote.source_credentials import Credentials
 from tests.support.git_servers.repository import Repository, author
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     import socket
@@ -218,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
             half = len(body) // 2
             self.wfile.write(body[:half])
             site.held.set()
-            hold.wait(60)
+            hold.wait(HANG)
             body = body[half:]
         if site.is_slow:
             for at in range(len(body)):

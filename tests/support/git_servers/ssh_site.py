@@ -16,13 +16,14 @@ from applyprune.sources.git.git_ref import GitRef
 from applyprune.sources.git.git_source import GitSource
 from applyprune.sources.remote.source_credentials import Credentials
 from tests.support.git_servers.repository import Repository, author
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 USER = "git"
 _CHUNK = 65536
-_LONGEST = 60.0
+_LONGEST = HANG
 
 
 class SshSite:
