@@ -100,7 +100,7 @@ def test_reconcile_that_cannot_write_a_status_is_tried_again_later(make: Make) -
     (thread,) = dispatcher.threads()
     dispatcher.queue.add(WEB)
     thread.start()
-    for pause in (1, 2, 4):
+    for pause in (1, 2):
         found = pause_of(clock)
         assert found == pytest.approx(pause, rel=0.1)
         assert dispatcher.busy_since == {}
