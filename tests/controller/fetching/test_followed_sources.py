@@ -47,7 +47,7 @@ def content(number: int) -> SourceContent:
 @pytest.fixture
 def sources() -> FollowedSources:
     """Two Bundles that follow the same branch, each another path; nothing is known of it."""
-    found = FollowedSources()
+    found = FollowedSources(ManualClock())
     assert found.follow(WEB, request("web")) == found.follow(API, request("api"))
     return found
 
@@ -158,7 +158,7 @@ def test_missing_path_concerns_its_bundle_only(sources: FollowedSources) -> None
 
 def test_new_path_of_a_known_reference_needs_no_look_at_it() -> None:
     """Only the new path is read, from what the last look has found."""
-    sources, key = FollowedSources(), key_of(remote())
+    sources, key = FollowedSources(ManualClock()), key_of(remote())
     sources.follow(WEB, request("web", interval=60.0))
     look(sources, key, FIRST)
     assert sources.follow(("shop", "db"), request("db", interval=60.0)) == key
@@ -169,7 +169,7 @@ def test_new_path_of_a_known_reference_needs_no_look_at_it() -> None:
 
 def test_reconcile_now_asks_for_a_look() -> None:
     """Once for each new value."""
-    sources, key = FollowedSources(), key_of(remote())
+    sources, key = FollowedSources(ManualClock()), key_of(remote())
     sources.follow(WEB, request("web", interval=60.0))
     look(sources, key, FIRST)
     asked = replace(request("web", interval=60.0), asked="now")
@@ -221,7 +221,7 @@ def test_shortest_interval_counts(sources: FollowedSources) -> None:
 
 def test_failed_looks_come_less_and_less_often() -> None:
     """Up to the interval."""
-    sources, key = FollowedSources(), key_of(remote())
+    sources, key = FollowedSources(ManualClock()), key_of(remote())
     sources.follow(WEB, request("web", interval=60.0))
     delays = []
     for _ in range(8):
@@ -233,7 +233,7 @@ def test_failed_looks_come_less_and_less_often() -> None:
 
 def test_failed_look_that_was_asked_for_is_tried_again() -> None:
     """Though the last good one is recent: the failure is no news of the source."""
-    sources, key = FollowedSources(), key_of(remote())
+    sources, key = FollowedSources(ManualClock()), key_of(remote())
     sources.follow(WEB, request("web", interval=60.0))
     look(sources, key, Fetched(b"tip 1", {"web": content(1)}))
     assert sources.follow(WEB, replace(request("web", interval=60.0), asked="now")) == key
@@ -284,7 +284,7 @@ def test_looks_are_due_by_the_clock_of_the_bundles() -> None:
 
 def test_bundle_with_a_shorter_interval_is_looked_for_sooner() -> None:
     """It does not wait for the end of the interval of those that came before."""
-    sources, key = FollowedSources(), key_of(remote())
+    sources, key = FollowedSources(ManualClock()), key_of(remote())
     sources.follow(WEB, request("web", interval=3600.0))
     look(sources, key, Fetched(b"tip 1", {"web": content(1)}))
     assert sources.follow(API, request("web", interval=10.0)) == key
