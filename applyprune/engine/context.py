@@ -98,6 +98,10 @@ class WorkerPool:
         """Raise Interrupted if the run is cancelled: some results may be missing."""
         self._cancellation.check()
 
+    def now(self) -> float:
+        """Return the time in seconds on the clock of the run's waits."""
+        return self._cancellation.now()
+
     def pause(self, seconds: float) -> bool:
         """Wait, or return True as soon as the run is cancelled."""
         return self._cancellation.wait(seconds)

@@ -9,6 +9,7 @@ from threading import Event as Flag
 from threading import Thread
 from typing import TYPE_CHECKING, TypeAlias
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.errors import ApplypruneError, Expired, Forbidden, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, WatchEventType
@@ -103,6 +104,10 @@ class Informer:
     cluster: Cluster
     queue: SimpleQueue[Change] = field(default_factory=SimpleQueue)
     keep: Callable[[LiveObject], LiveObject] | None = None
+    clock: Clock = CLOCK
+    """The clock of its waits."""
+    _ahead: list[Change] = field(default_factory=list)
+    """The change that a wait has found, if it was not yielded yet."""
     _closed: Flag = field(default_factory=Flag)
     _threads: dict[WatchScope, Thread] = field(default_factory=dict)
 
@@ -116,12 +121,23 @@ class Informer:
 
     def changes(self, seconds: float) -> Iterator[Change]:
         """Wait up to ``seconds`` for a change, then yield all changes in the queue."""
+        if not self.clock.wait(self, seconds):
+            return
         try:
-            yield self.queue.get(timeout=seconds)
+            yield self._ahead.pop()
             while True:
                 yield self.queue.get_nowait()
         except Empty:
             return
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` for a change; return whether there is one."""
+        try:
+            if not self._ahead:
+                self._ahead.append(self.queue.get(timeout=seconds))
+        except Empty:
+            return False
+        return True
 
     def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
         """Stop all watches, waiting up to ``timeout`` seconds for their threads.
@@ -138,13 +154,12 @@ class Informer:
             try:
                 self._list_and_watch(source)
             except Expired:
-                self._closed.wait(_RETRY_PAUSE)  # and list again
+                self.clock.wait(self._closed, _RETRY_PAUSE)  # and list again
             except ApplypruneError as error:
                 self.queue.put(WatchFailed(source, error))
                 # Without the right to watch, this amounts to polling: a list every few seconds.
-                self._closed.wait(
-                    5 * _RETRY_PAUSE if isinstance(error, Forbidden) else _RETRY_PAUSE
-                )
+                pause = 5 * _RETRY_PAUSE if isinstance(error, Forbidden) else _RETRY_PAUSE
+                self.clock.wait(self._closed, pause)
 
     def _list_and_watch(self, source: WatchScope) -> None:
         objects, version = self.cluster.list_at(
@@ -157,7 +172,7 @@ class Informer:
         )
         self.queue.put(Listed(source, {live.ref: live for live in objects}))
         while not self._closed.is_set():
-            began, silent = time.monotonic(), True
+            began, silent = self.clock.now(), True
             for change in self.cluster.watch(
                 source.resource,
                 namespace=source.namespace,
@@ -174,11 +189,11 @@ class Informer:
                     self.queue.put(self._after_deletion(source, change.live.ref))
                 elif change.kind is not WatchEventType.BOOKMARK:
                     self.queue.put(self._upserted(source, change.live))
-            if silent and time.monotonic() - began < _RETRY_PAUSE:
+            if silent and self.clock.now() - began < _RETRY_PAUSE:
                 # Something ends every watch at once: only a list can show the changes.
-                self._closed.wait(_RETRY_PAUSE)
+                self.clock.wait(self._closed, _RETRY_PAUSE)
                 return
-            self._closed.wait(_BETWEEN_WATCHES)
+            self.clock.wait(self._closed, _BETWEEN_WATCHES)
 
     def _after_deletion(self, source: WatchScope, ref: Ref) -> Change:
         """Read the object: it may be gone, or may only have left the selection."""

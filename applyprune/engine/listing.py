@@ -5,7 +5,6 @@ A server that has just started gets time.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -122,7 +121,7 @@ class KindProofs:
 
     def _waits(self) -> bool:
         """Wait a moment; return False if the patience has ended, or the run is cancelled."""
-        now = time.monotonic()
+        now = self.workers.now()
         if self._gives_up is None:
             self._gives_up = now + self.patience
         return now < self._gives_up and not self.workers.pause(_PAUSE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -53,24 +52,24 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
 
     Raises Forbidden if the Bundle may not be read.
     """
-    began = time.monotonic()
+    began = stop.now()
     readiness = in_progress("it has not been read yet")
     status = BundleStatus(wait.ref.name, wait.ref.namespace)
     told = ""
     counts = {Outcome.CONFIGURED: 1}
-    with closing(Informer(cluster)) as informer:
+    with closing(Informer(cluster, clock=stop.clock)) as informer:  # guard: clock-of-bundle
         informer.open(WatchScope(BUNDLES, wait.ref.namespace, name=wait.ref.name))
         while True:
             for change in informer.changes(_TURN):
                 known, live = _live(change, wait.ref, cluster)
                 if known and live is None:
                     error = RunFailed(f"{wait.ref} is gone")
-                    yield _failed(error, time.monotonic() - began)
+                    yield _failed(error, stop.now() - began)
                     return
                 if live is not None:
                     status = bundle_status(live, datetime.now(UTC))
                     readiness = bundle_readiness(status, wait.requested)
-            elapsed = time.monotonic() - began
+            elapsed = stop.now() - began
             if stop.requested:
                 yield Finished(counts, stop.exit_code, elapsed)
                 return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -145,14 +144,14 @@ class _Follower:
 
     def events(self, pods: Sequence[Ref], since: int | None) -> Iterator[Event]:
         self._open(pods, since)
-        began = looked = time.monotonic()
+        began = looked = self.stop.now()
         while not self.stop.requested:
             yield from self._arrived()
-            if time.monotonic() - looked > _PODS_AGAIN:
-                looked = time.monotonic()
+            if self.stop.now() - looked > _PODS_AGAIN:
+                looked = self.stop.now()
                 # All of a new Pod's log is new.
                 self._open(controller_pods(self.cluster, self.namespace), None)
-        yield Finished({}, self.stop.exit_code, time.monotonic() - began)
+        yield Finished({}, self.stop.exit_code, self.stop.now() - began)
 
     def _arrived(self) -> Iterator[Event]:
         try:
@@ -180,10 +179,10 @@ class _Follower:
         printed = _Printed()
         failure = ""
         while not self.stop.requested:
-            opened = heard = time.monotonic()
+            opened = heard = self.stop.now()
             try:
                 for text in self._lines(pod, since):
-                    heard = time.monotonic()
+                    heard = self.stop.now()
                     line = self.wanted.parsed(pod, text)
                     if line is not None and printed.is_new(line.time, text):
                         self.queue.put(line)
@@ -195,12 +194,12 @@ class _Follower:
                 return
             except ApplypruneError as error:
                 # After a minute without a line a connection is given up, which says nothing.
-                is_early = time.monotonic() - opened < _EARLY
+                is_early = self.stop.now() - opened < _EARLY
                 if is_early and error.message != failure:
                     self.queue.put(error)
                 failure = error.message
             self.stop.wait(_OPEN_AGAIN)
-            since = math.ceil(time.monotonic() - heard) + _OVERLAP
+            since = math.ceil(self.stop.now() - heard) + _OVERLAP
 
     def _lines(self, pod: Ref, since: int | None) -> Iterator[str]:
         return self.cluster.log_lines(

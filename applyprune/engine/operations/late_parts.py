@@ -8,7 +8,6 @@ checks everything. Neither part prunes: the next run does.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING
@@ -121,10 +120,10 @@ class _KindWaiter:
 
     def events(self) -> Iterator[Event]:
         """Yield what is waited for; return when all kinds are served, or at the timeout."""
-        began, reported = time.monotonic(), 0.0
+        began, reported = self.cancellation.now(), 0.0
         while True:
             self.pending = self._unserved()
-            elapsed = time.monotonic() - began
+            elapsed = self.cancellation.now() - began
             if not self.pending or elapsed > self.timeout:
                 return
             if elapsed - reported > _SAY_AFTER:

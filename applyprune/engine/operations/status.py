@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -77,7 +76,12 @@ def status(
     if options.deleted:
         yield from until_deleted(applyset, options, cluster, store, cancellation)
         return
-    with WorkerPool(16, cancellation) as workers, closing(Informer(cluster)) as informer:
+    clock = cancellation.clock
+    # guard: clock-of-status
+    with (
+        WorkerPool(16, cancellation) as workers,
+        closing(Informer(cluster, clock=clock)) as informer,
+    ):
         yield from _StatusReader(
             applyset, options, cluster, store, cancellation, workers, informer
         ).events()
@@ -114,7 +118,7 @@ class _StatusReader:
     statuses: dict[Ref, ObjectStatus] = field(default_factory=dict)
 
     def events(self) -> Iterator[Event]:
-        began = time.monotonic()
+        began = self.cancellation.now()
         self._read()
         if is_restored(self.inventory, self.snapshot):
             yield WarningRaised(restored_problem(self.inventory))
@@ -208,7 +212,7 @@ class _StatusReader:
         return [status for ref, status in self.statuses.items() if is_waited_for(self.states[ref])]
 
     def _finished(self, began: float) -> Finished:
-        elapsed = time.monotonic() - began
+        elapsed = self.cancellation.now() - began
         if self.cancellation.requested:
             return Finished({}, self.cancellation.exit_code, elapsed)
         if (error := verdict(self._counted())) is not None:
@@ -222,7 +226,9 @@ class _StatusReader:
         root = WatchScope(CONFIG_MAPS, self.applyset.namespace, f"{SET_ID}={self.applyset.id}")
         self.informer.open(root)
         self._open()
-        while not self.cancellation.requested and not self._is_over(time.monotonic() - began):
+        while not self.cancellation.requested and not self._is_over(
+            self.cancellation.now() - began
+        ):
             for change in self.informer.changes(_TURN):
                 if change.source == root:
                     self._update_inventory(change)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ def until_deleted(
     The inventory goes last, so the objects are read after it. What has lost the set's label by then
     was orphaned, and stays. A set that does not exist is a warning: a typing error must be visible.
     """
-    began = time.monotonic()
+    began = cancellation.now()
     inventory = store.read()
     if not inventory.exists:
         yield WarningRaised(as_problem(no_such_set(applyset)))
@@ -58,11 +57,11 @@ def until_deleted(
         yield from _waiting(wait, read)
         unknown: list[Ref] = []
         if not wait.pending and not cancellation.requested:
-            rest = max(0.0, options.timeout - (time.monotonic() - began))
+            rest = max(0.0, options.timeout - (cancellation.now() - began))
             remaining, unknown = _remaining(inventory, reader, cluster, applyset)
             wait = DeletionWait(remaining, rest, cancellation)
             yield from _waiting(wait, read)
-    elapsed = time.monotonic() - began
+    elapsed = cancellation.now() - began
     # Whatever was never read may be gone, or not.
     unknown += [one.ref for one in wait.pending if one.ref not in wait.last]
     error: RunFailed | None = None

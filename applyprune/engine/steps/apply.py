@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
@@ -86,7 +85,7 @@ class Applier:
     skipped: set[Ref] = field(default_factory=set)
     """The objects that were skipped, for example because of a conflict: nothing was written."""
     applied_at: dict[Ref, float] = field(default_factory=dict)
-    """When each object was applied, on the monotonic clock."""
+    """When each object was applied, on the clock of the run's waits."""
     awaited: set[Ref] = field(default_factory=set)
     """The objects that have been waited for already."""
     recorded_complete: frozenset[Ref] = frozenset()
@@ -134,7 +133,7 @@ class Applier:
                     self._block_dependents(step, done.problem)
                 else:
                     if not step.is_outside:
-                        self.applied_at[done.ref] = time.monotonic()
+                        self.applied_at[done.ref] = self.context.cancellation.now()
                     if done.outcome in _WRITTEN:
                         changed.append(step)
                         self.written.add(done.ref)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -261,15 +260,16 @@ class Pruner:
             return batch
         # After this run has deleted a CRD, discovery still lists its kind for some seconds, and
         # that kind cannot be read.
-        deadline = time.monotonic() + _DISCOVERY_LAG
+        cancellation = self.context.cancellation
+        deadline = cancellation.now() + _DISCOVERY_LAG
         while True:
             counter = self._counter()
             contents = {ref: counter.contents(ref) for ref in sorted(to_recount)}
             if not any(counted.uncounted for counted in contents.values()):
                 break
-            if self.context.cancellation.requested or time.monotonic() > deadline:
+            if cancellation.requested or cancellation.now() > deadline:
                 break
-            self.context.cancellation.wait(_SETTLING_PAUSE)
+            cancellation.wait(_SETTLING_PAUSE)
         return [
             self._refuse_if_grown(step, contents[step.entry.ref])
             if step.entry.ref in to_recount

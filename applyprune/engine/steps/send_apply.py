@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -31,11 +30,11 @@ def send_apply(
     ``is_new_kind`` says that its CRD has just been applied. ``is_settling`` says whether an error
     is about what this run has just written. Raises the errors of an apply.
     """
-    began = time.monotonic()
+    began = context.cancellation.now()
     while True:
         if step.request is None:
             raise ValueError(f"nothing is sent for {step.desired.ref}")
-        waited = time.monotonic() - began
+        waited = context.cancellation.now() - began
         try:
             return context.cluster.apply(step.request)
         except Conflict as error:

@@ -7,7 +7,6 @@ events are watched too, to find out why. What can pass is reported, and waited f
 from __future__ import annotations
 
 import math
-import time
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -84,7 +83,8 @@ class ReadinessWaiter:
         self.not_ready.update(pending)
         if not pending:
             return
-        informer = Informer(self.cluster)
+        # guard: clock-of-readiness
+        informer = Informer(self.cluster, clock=self.cancellation.clock)
         try:
             wanted = [(awaited.resource, awaited.ref) for awaited in objects]
             for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
@@ -94,7 +94,7 @@ class ReadinessWaiter:
             informer.close()
 
     def _watch(self, pending: dict[Ref, Awaited], informer: Informer) -> Iterator[Event]:
-        began = time.monotonic()
+        began = self.cancellation.now()
         reported_at = 0.0
         while pending:
             for change in informer.changes(_TURN):
@@ -102,7 +102,7 @@ class ReadinessWaiter:
                 for source in namespace_scopes(change, pending):
                     informer.open(source)
             self.cancellation.check()
-            elapsed = time.monotonic() - began
+            elapsed = self.cancellation.now() - began
             states = {ref: self._state(awaited) for ref, awaited in pending.items()}
             yield from self._report(states, pending, elapsed)
             failed = [ref for ref in pending if states[ref].status is Status.FAILED]
@@ -176,7 +176,7 @@ class ReadinessWaiter:
     def _state(self, awaited: Awaited, *, waited: float | None = None) -> Readiness:
         """Return the readiness; ``waited`` replaces the time since the apply of this run."""
         live = self._live.get(awaited.ref)
-        waited = time.monotonic() - awaited.since if waited is None else waited
+        waited = self.cancellation.now() - awaited.since if waited is None else waited
         if live is None or live.body is None:
             return self._absent(awaited)
         if live.uid != self._uids.setdefault(awaited.ref, live.uid):

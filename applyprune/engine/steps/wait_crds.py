@@ -7,7 +7,6 @@ if the wait takes long, to find out why.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 from applyprune.engine.context import RunContext
@@ -37,7 +36,7 @@ class CrdWaiter:
 
     def run(self, crds: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when all are served or at the timeout."""
-        began = time.monotonic()
+        began = self.context.cancellation.now()
         pending = list(crds)
         options = self.context.options.wait
         pause, timeout, longest = _FIRST_PAUSE, options.timeout, options.turn * _TURNS
@@ -48,7 +47,7 @@ class CrdWaiter:
             pending = [crd for crd in pending if not ready[crd.ref] and crd.ref not in self.failed]
             if not pending:
                 break
-            elapsed = time.monotonic() - began
+            elapsed = self.context.cancellation.now() - began
             late = [crd for crd in pending if elapsed > min(crd.timeout or timeout, longest)]
             for crd in late:
                 self._fail(crd, "it was not Established and served before the timeout")

@@ -5,7 +5,6 @@ An object is known by its UID: another one may have taken its name in the meanti
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from applyprune.engine.cancellation import Cancellation
@@ -57,7 +56,7 @@ class DeletionWait:
 
     def events(self, read: Read) -> Iterator[Gone | Waiting]:
         """Yield each object that is gone, and every second what the others wait for."""
-        began = time.monotonic()
+        began = self.cancellation.now()
         pause, reported = _FIRST_PAUSE, 0.0
         while self.pending:
             gone: set[Ref] = set()
@@ -68,7 +67,7 @@ class DeletionWait:
                     gone.add(deleted.ref)
                     yield Gone(deleted.ref, replaced=isinstance(state, LiveObject))
             self.pending = [deleted for deleted in self.pending if deleted.ref not in gone]
-            elapsed = time.monotonic() - began
+            elapsed = self.cancellation.now() - began
             if self.cancellation.requested or elapsed > self.timeout:
                 return
             if self.pending and elapsed - reported > _REPORT_EVERY:

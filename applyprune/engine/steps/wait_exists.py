@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 
 from applyprune.engine.context import RunContext
@@ -30,13 +29,13 @@ class ExistenceWaiter:
 
     def run(self, objects: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when each object exists or its time is over."""
-        began, reported, pause = time.monotonic(), 0.0, _FIRST_PAUSE
+        began, reported, pause = self.context.cancellation.now(), 0.0, _FIRST_PAUSE
         longest, turn = self.context.options.wait.timeout, self.context.options.wait.turn
         pending = list(objects)
         while pending:
             reasons = dict(self.context.workers.each(self._why_not, pending))
             self.context.cancellation.check()
-            elapsed = time.monotonic() - began
+            elapsed = self.context.cancellation.now() - began
             pending = [desired for desired in pending if reasons[desired.ref]]
             late = [
                 desired for desired in pending if elapsed > min(desired.timeout or longest, turn)

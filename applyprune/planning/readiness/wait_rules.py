@@ -66,7 +66,7 @@ class Awaited:
     ref: Ref
     resource: Resource
     since: float
-    """The ``time.monotonic()`` of its apply."""
+    """When it was applied, on the clock of the run's waits."""
     origin: Origin
     has_ttl: bool = False
     """Whether this is a Job that its TTL may already have removed."""
