@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from applyprune.clock import Instant, Waitable
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOOK = 0.005
+AGES = 86_400.0
+"""A timeout that no test reaches, on whatever clock: something else must end the wait."""
 
 
 @dataclass(slots=True)
@@ -85,3 +89,36 @@ class HeldClock:
             return event.wait(0)
         finally:
             self.waiting.remove(ends)
+
+
+@dataclass(slots=True)
+class QuickClock:
+    """A `Clock` that runs ahead: each wait lasts a moment at most, and has then taken all its time.
+
+    For stories with a server, which gets real time to answer; any thread may wait by it.
+    """
+
+    moment: float = 0.02
+    time: float = 1000.0
+    asks: float = math.inf
+    """How often it may be asked for the time before somebody waits by it."""
+    _lock: Lock = field(default_factory=Lock)
+
+    def now(self) -> float:
+        """Return the time in seconds."""
+        self.asks -= 1
+        assert self.asks > 0, "nothing waits by this clock"
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        with self._lock:
+            self.time += seconds
+
+    def wait(self, event: Waitable, seconds: float) -> bool:
+        """Wait for a moment, and let the time pass, unless the event happens; return whether."""
+        self.asks = math.inf
+        if event.wait(min(seconds, self.moment)):
+            return True
+        self.advance(seconds)
+        return False

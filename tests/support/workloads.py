@@ -8,11 +8,15 @@ from dataclasses import dataclass
 from threading import Event as Flag
 from typing import TYPE_CHECKING, Any
 
+from applyprune.engine.cancellation import Cancellation
 from applyprune.model.events import (
     InventoryWritten,
+    ObjectStuck,
     Phase,
     ReadinessReported,
+    Waiting,
 )
+from tests.support.clocks import AGES, QuickClock
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 
@@ -32,6 +36,7 @@ WAIT = "applyprune.dev/wait"
 READY_WHEN = "applyprune.dev/ready-when"
 DEPENDS_ON = "config.kubernetes.io/depends-on"
 WAVE = "applyprune.dev/wave"
+UNREAD = "it has not been read yet"
 
 
 def metadata(name: str, **annotations: str) -> Body:
@@ -209,6 +214,45 @@ def flag_of(stage: Stage) -> Flag:
 
     stage.seen = see
     return flag
+
+
+def when_waiting(stage: Stage, act: Callable[[], object], reason: str = "") -> QuickClock:
+    """Do something each time that a run of the stage says that it waits for this reason only.
+
+    The stage's runs wait by the clock that is returned, which runs ahead.
+    """
+    clock = QuickClock()
+    stage.stop = Cancellation(clock=clock)
+
+    def see(event: object) -> None:
+        if isinstance(event, Waiting):
+            reasons = (event.reason, *(one.reason for one in event.others))
+            if all(reason in one and one != UNREAD for one in reasons):
+                act()
+
+    stage.seen = see
+    return clock
+
+
+def out_of_time(stage: Stage, reason: str = "") -> None:
+    """Let each wait of the stage's runs time out once it says that it waits for this reason only.
+
+    Their timeout is below ``AGES``, and far above what a test takes.
+    """
+    clock = when_waiting(stage, lambda: clock.advance(AGES), reason)
+
+
+def on_problem(stage: Stage, *acts: Callable[[], object]) -> QuickClock:
+    """Do one thing after the other as a run of the stage reports problems; by a clock as above."""
+    clock, left = QuickClock(), iter(acts)
+    stage.stop = Cancellation(clock=clock)
+
+    def see(event: object) -> None:
+        if isinstance(event, ObjectStuck) and (act := next(left, None)) is not None:
+            act()
+
+    stage.seen = see
+    return clock
 
 
 def is_watch(seen: Exchange) -> bool:

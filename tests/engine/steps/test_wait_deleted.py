@@ -10,9 +10,11 @@ import pytest
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
 from applyprune.errors import Forbidden, as_problem
+from applyprune.model.events import Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, State, Unknown
 from applyprune.model.resources import CONFIG_MAPS
+from tests.support.clocks import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +30,7 @@ def _live(uid: str, *finalizers: str) -> LiveObject:
 
 def _wait(*refs: Ref, timeout: float = 30.0) -> DeletionWait:
     deleted = [DeletedObject(CONFIG_MAPS, ref, "uid") for ref in refs]
-    return DeletionWait(deleted, timeout, Cancellation())
+    return DeletionWait(deleted, timeout, Cancellation(clock=ManualClock()))
 
 
 @pytest.mark.parametrize(
@@ -55,6 +57,19 @@ def test_timeout_leaves_what_is_not_gone_as_it_was_last_read() -> None:
     assert events == [Gone(OTHER, replaced=False)]
     assert [one.ref for one in wait.pending] == [REF]
     assert wait.last[REF].finalizers == ("hold",)
+
+
+def test_looks_become_rarer_and_end_at_the_timeout() -> None:
+    """What is waited for is said about every second."""
+    clock, wait = ManualClock(), _wait(REF, timeout=12.0)
+    wait.cancellation.clock = clock
+    events = list(wait.events(lambda pending: [(one, _live("uid", "hold")) for one in pending]))
+    assert clock.waits[:4] == pytest.approx([0.05, 0.075, 0.1125, 0.16875])
+    assert clock.waits[-3:] == [2.0] * 3
+    assert clock.passed - 2.0 <= 12.0 < clock.passed
+    said = [one for one in events if isinstance(one, Waiting)]
+    assert [round(one.elapsed, 1) for one in said] == [1.0, 2.5, 3.7, 5.7, 7.7, 9.7, 11.7]
+    assert {one.reason for one in said} == {"held by hold"}
 
 
 def test_end_of_the_run_leaves_what_was_not_looked_at() -> None:

@@ -1,0 +1,173 @@
+"""The seconds of a wait, exactly: on a clock that the test gives, and a server that it plays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.steps.wait import ReadinessWaiter
+from applyprune.model.events import Event, ObjectStuck, ReadinessReported, Waiting
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.manifest import Origin
+from applyprune.model.resources import PODS, Resource
+from applyprune.planning.applyset import PART_OF, applyset_identity
+from applyprune.planning.readiness.wait_rules import Awaited
+from tests.support.clocks import ManualClock, QuickClock
+from tests.support.told_cluster import ToldCluster
+from tests.support.workloads import Body, ready, stuck
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TARGET = applyset_identity("web", "n")
+POD = Ref("", "Pod", "n", "p")
+WIDGET = Ref("example.com", "Widget", "n", "w")
+WIDGETS = Resource("example.com", "v1", "Widget", "widgets", namespaced=True)
+CRASHES = stuck("CrashLoopBackOff", "Running")
+NOT_PULLED = stuck("ImagePullBackOff")
+NOT_READY = ready(value="False")
+
+
+def live(ref: Ref, status: Body) -> LiveObject:
+    """Return an object of the set with a status."""
+    metadata = {"name": ref.name, "uid": "u", "labels": {PART_OF: TARGET.id}}
+    body = {"apiVersion": "v1", "kind": ref.kind, "metadata": metadata, "status": status}
+    return LiveObject.of(ref, "u", "2", metadata, body=body)
+
+
+def wait_for(
+    states: Mapping[float, Body], timeout: float, *, own: float | None = None, **options: Any
+) -> list[Event]:
+    """Return the events of a wait for a Pod that gets each status at its second."""
+    cluster: Any = ToldCluster([live(POD, states[0.0])])
+    left = {second: status for second, status in states.items() if second}
+
+    def meanwhile(passed: float) -> None:
+        cluster.await_watch("pods")
+        if (status := left.pop(passed, None)) is not None:
+            cluster.tell("pods", live(POD, status))
+
+    clock = ManualClock(meanwhile)
+    waiter = ReadinessWaiter(cluster, Cancellation(clock=clock), TARGET, timeout, **options)
+    awaited = Awaited(POD, PODS, clock.now(), Origin("a.yaml", 1, 1), timeout=own)
+    return list(waiter.run([awaited]))
+
+
+def times(events: list[Event]) -> list[tuple[str, float]]:
+    """Return when a problem was shown, and when the wait ended, and how."""
+    said: list[tuple[str, float]] = []
+    for event in events:
+        if isinstance(event, ObjectStuck):
+            said.append(("stuck", event.elapsed))
+        elif isinstance(event, ReadinessReported):
+            said.append((event.problem.message if event.problem else "ready", event.elapsed))
+    return said
+
+
+LATE = "timed out waiting for pod/p in namespace n"
+NEVER = "pod/p in namespace n will not become ready"
+SHORT = "pod/p in namespace n is not ready yet"
+
+
+@pytest.mark.parametrize(
+    ("states", "timeout", "options", "expected"),
+    [
+        # It looks every half a second, and at once when something changes.
+        ({0.0: ready()}, 60.0, {}, [("ready", 0.0)]),
+        ({0.0: NOT_READY, 3.0: ready()}, 60.0, {}, [("ready", 3.0)]),
+        ({0.0: NOT_READY}, 1.0, {}, [(LATE, 1.5)]),
+        ({0.0: NOT_READY}, 60.0, {"own": 4.0}, [(LATE, 4.5)]),
+        ({0.0: NOT_READY}, 2.0, {"own": 9.0}, [(LATE, 9.5)]),
+        ({0.0: NOT_READY}, 60.0, {"turn": 2.0}, [(SHORT, 2.5)]),
+        # A crash is shown at once, an image that is not pulled after more than 15 seconds.
+        ({0.0: CRASHES}, 20.0, {}, [("stuck", 0.0), (LATE, 20.5)]),
+        ({0.0: CRASHES}, 60.0, {"fail_fast": True}, [(NEVER, 0.0)]),
+        ({0.0: NOT_PULLED}, 20.0, {}, [("stuck", 15.5), (LATE, 20.5)]),
+        ({0.0: NOT_PULLED}, 60.0, {"fail_fast": True}, [(NEVER, 15.5)]),
+        ({0.0: NOT_PULLED, 17.0: ready()}, 60.0, {}, [("stuck", 15.5), ("ready", 17.0)]),
+        ({0.0: NOT_PULLED, 15.0: ready()}, 60.0, {"fail_fast": True}, [("ready", 15.0)]),
+        # The same problem once more is not shown again; another one is.
+        (
+            {0.0: CRASHES, 2.0: NOT_READY, 4.0: CRASHES, 6.0: NOT_PULLED},
+            16.0,
+            {},
+            [("stuck", 0.0), ("stuck", 15.5), (LATE, 16.5)],
+        ),
+    ],
+)
+def test_wait_takes_its_time_and_no_more(
+    states: Mapping[float, Body],
+    timeout: float,
+    options: dict[str, Any],
+    expected: list[tuple[str, float]],
+) -> None:
+    assert times(wait_for(states, timeout, **options)) == expected
+
+
+def test_what_is_waited_for_is_said_after_more_than_each_second() -> None:
+    """With half a second between two looks, that is every third one."""
+    said = [one for one in wait_for({0.0: NOT_READY}, 6.0) if isinstance(one, Waiting)]
+    assert [one.elapsed for one in said] == [1.5, 3.0, 4.5, 6.0]
+    assert {(one.what, one.timeout, one.count) for one in said} == {("ready", 6.0, 1)}
+
+
+@pytest.mark.parametrize(("turn", "after"), [(60.0, 2.5), (2.0, 1.5)])
+def test_warnings_are_watched_only_if_the_wait_takes_long(turn: float, after: float) -> None:
+    """More than two seconds, or half of the turn: most objects are ready before."""
+    cluster: Any = ToldCluster([live(POD, NOT_READY)])
+    seen: list[float] = []
+
+    def meanwhile(passed: float) -> None:
+        cluster.await_watch("pods")
+        if passed == after:
+            cluster.await_watch("events")
+        if cluster.is_watched("events"):
+            seen.append(passed)
+
+    clock = ManualClock(meanwhile)
+    waiter = ReadinessWaiter(cluster, Cancellation(clock=clock), TARGET, 60.0, turn)
+    list(waiter.run([Awaited(POD, PODS, clock.now(), Origin("a.yaml", 1, 1), timeout=3.0)]))
+    assert seen[0] == after
+
+
+def test_timeout_names_the_last_warnings() -> None:
+    """Those about the object itself, or about its Pods."""
+    about = {"involvedObject": {"kind": "Pod", "uid": "u"}, "type": "Warning", "reason": "Failed"}
+    ref = Ref("", "Event", "n", "e")
+    body = {"metadata": {"name": "e"}, "message": "no such volume", **about}
+    warning = LiveObject.of(ref, "v", "1", body["metadata"], body=body)
+    cluster: Any = ToldCluster([live(POD, NOT_READY), warning])
+
+    def meanwhile(passed: float) -> None:
+        cluster.await_watch("events" if passed > 2.0 else "pods")
+
+    waiter = ReadinessWaiter(cluster, Cancellation(clock=ManualClock(meanwhile)), TARGET, 3.0)
+    list(waiter.run([Awaited(POD, PODS, 0.0, Origin("a.yaml", 1, 1))]))
+    assert "Failed: no such volume" in waiter.problems[POD].reason
+
+
+def test_custom_resource_without_a_status_is_ready_after_five_seconds_from_its_apply() -> None:
+    """Two had passed when the wait began."""
+    cluster: Any = ToldCluster([live(WIDGET, {})])
+    clock = ManualClock(lambda _: cluster.await_watch("widgets"))
+    since = clock.now()
+    clock.advance(2.0)
+    waiter = ReadinessWaiter(cluster, Cancellation(clock=clock), TARGET, 60.0)
+    awaited = Awaited(WIDGET, WIDGETS, since, Origin("a.yaml", 1, 1), has_status=True)
+    assert times(list(waiter.run([awaited]))) == [("ready", 3.0)]
+
+
+def test_changes_are_waited_for_by_the_clock_of_the_run() -> None:
+    cluster: Any = ToldCluster([live(POD, NOT_READY)])
+    stop = Cancellation(clock=QuickClock(asks=10))
+    waiter = ReadinessWaiter(cluster, stop, TARGET, 60.0)
+    (problem,) = [
+        one.problem
+        for one in waiter.run([Awaited(POD, PODS, 1000.0, Origin("a.yaml", 1, 1))])
+        if isinstance(one, ReadinessReported)
+    ]
+    assert problem is not None
+    assert problem.message == LATE
