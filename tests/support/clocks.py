@@ -100,6 +100,8 @@ class QuickClock:
 
     moment: float = 0.02
     time: float = 1000.0
+    last: float = math.inf
+    """The time at which it stands still, so that nothing later can be what ends a wait."""
     asks: float = math.inf
     """How often it may be asked for the time before somebody waits by it."""
     _lock: Lock = field(default_factory=Lock)
@@ -113,7 +115,7 @@ class QuickClock:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         with self._lock:
-            self.time += seconds
+            self.time = min(self.time + seconds, self.last)
 
     def wait(self, event: Waitable, seconds: float) -> bool:
         """Wait for a moment, and let the time pass, unless the event happens; return whether."""

@@ -274,7 +274,8 @@ def test_custom_resource_is_ready_by_its_ready_condition(
 
 
 def test_stalled_custom_resource_fails_at_once(stage: Stage, puppets: Puppets, group: str) -> None:
-    """The condition of kstatus, whatever the other conditions say."""
+    """The condition of kstatus, whatever the other conditions say; no grace has passed."""
+    stage.stop = Cancellation(clock=QuickClock(time=0.0, last=STATUS_GRACE - 1.0))
     conditions = [
         {"type": "Ready", "status": "Unknown"},
         {"type": "Stalled", "status": "True", "message": "no such pump"},
