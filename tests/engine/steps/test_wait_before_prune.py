@@ -8,6 +8,7 @@ import pytest
 
 from applyprune.model.events import InventoryWritten, ObjectDone, Outcome
 from applyprune.model.options import Mode
+from tests.support.clocks import AGES
 from tests.support.objects import config_map
 from tests.support.workloads import (
     NOWHERE,
@@ -18,6 +19,7 @@ from tests.support.workloads import (
     complaints,
     meanwhile,
     ours,
+    out_of_time,
     ready,
     verdicts,
     workload,
@@ -84,12 +86,13 @@ def test_renamed_deployment_stays_until_the_new_one_is_ready(
     stage: Stage, api: Api, audit: AuditTrail
 ) -> None:
     """Neither the run that renames it nor the next one deletes it; the mended one does."""
-    assert stage.run(workload("Deployment", "old"), wait=True, timeout=60.0).exit_code == 0
+    assert stage.run(workload("Deployment", "old"), wait=True, timeout=AGES).exit_code == 0
     before = _identity(api, _path(stage, "old"))
     audit.restart()
     broken = workload("Deployment", "new", pods=NOWHERE)
+    out_of_time(stage)
     for outcome in (Outcome.CREATED, Outcome.UNCHANGED):
-        story = stage.run(broken, timeout=1.0)
+        story = stage.run(broken, timeout=3600.0)
         assert story.exit_code == 5
         assert story.outcomes == {
             "deployment.apps/new": outcome,
@@ -102,7 +105,8 @@ def test_renamed_deployment_stays_until_the_new_one_is_ready(
     assert _deleted(audit) == []
     assert _identity(api, _path(stage, "old")) == before
     assert stage.listed() == {"deployment.apps/new", "deployment.apps/old"}
-    story = stage.run(workload("Deployment", "new"), timeout=60.0)
+    stage.seen = lambda _: None
+    story = stage.run(workload("Deployment", "new"), timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/new"})
     assert story.outcomes["deployment.apps/old"] is Outcome.PRUNED
     assert stage.listed() == {"deployment.apps/new"}
@@ -123,30 +127,34 @@ def test_renamed_deployment_is_deleted_after_the_new_one_is_ready(
     stage.seen = see
 
     with meanwhile(lambda: puppets.pods_of("new", ready())):
-        story = stage.run(workload("Deployment", "new", pods=PLAYED), timeout=60.0)
+        story = stage.run(workload("Deployment", "new", pods=PLAYED), timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/new"})
     assert recorded[1] == {"new": True, "old": True}
-    turned = _position(audit, "patch", "/status")
-    assert turned < _position(audit, "delete", "/deployments/old")
+    home = f"/namespaces/{stage.namespace}"
+    turned = _position(audit, "patch", f"{home}/pods/new-")
+    assert turned < _position(audit, "delete", f"{home}/deployments/old")
 
 
 def test_configmap_of_the_previous_hash_stays_until_the_rollout_is_complete(
     stage: Stage, puppets: Puppets, audit: AuditTrail
 ) -> None:
     """The Pods of the old template still use it, though no manifest names it any more."""
-    assert stage.run(config_map("conf-1"), _reads("conf-1"), wait=True, timeout=60.0).exit_code == 0
+    assert stage.run(config_map("conf-1"), _reads("conf-1"), wait=True, timeout=AGES).exit_code == 0
     changed = config_map("conf-2", "w")
-    late = stage.run(changed, _reads("conf-2", **NOWHERE), timeout=1.0)
+    out_of_time(stage)
+    late = stage.run(changed, _reads("conf-2", **NOWHERE), timeout=3600.0)
     assert (late.exit_code, _deleted(audit)) == (5, [])
     assert late.outcomes["configmap/conf-1"] is Outcome.NOT_PRUNED
     # Nothing is changed, and the rollout has not ended.
-    again = stage.run(changed, _reads("conf-2", **NOWHERE), timeout=1.0)
+    again = stage.run(changed, _reads("conf-2", **NOWHERE), timeout=3600.0)
     assert (again.exit_code, _deleted(audit)) == (5, [])
-    story = stage.run(changed, _reads("conf-2"), timeout=60.0)
+    stage.seen = lambda _: None
+    story = stage.run(changed, _reads("conf-2"), timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/web"})
     assert story.outcomes["configmap/conf-1"] is Outcome.PRUNED
     old_pod = _position(audit, "delete", f"/namespaces/{stage.namespace}/pods/web-")
-    assert old_pod < _position(audit, "delete", "/configmaps/conf-1")
+    gone = _position(audit, "delete", f"/namespaces/{stage.namespace}/configmaps/conf-1")
+    assert old_pod < gone
 
 
 def test_prune_without_a_wait_warns_and_deletes(stage: Stage, audit: AuditTrail) -> None:
