@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOOK = 0.005
+MOMENT = 0.02
 AGES = 86_400.0
 """A timeout that no test reaches, on whatever clock: something else must end the wait."""
 
@@ -98,7 +99,7 @@ class QuickClock:
     For stories with a server, which gets real time to answer; any thread may wait by it.
     """
 
-    moment: float = 0.02
+    moment: float = MOMENT
     time: float = 1000.0
     last: float = math.inf
     """The time at which it stands still, so that nothing later can be what ends a wait."""

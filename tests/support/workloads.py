@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,16 +14,18 @@ from applyprune.model.events import (
     InventoryWritten,
     ObjectStuck,
     Phase,
+    Planned,
     ReadinessReported,
     Waiting,
 )
-from tests.support.clocks import AGES, QuickClock
+from tests.support.clocks import AGES, MOMENT, QuickClock
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from applyprune.model.events import Event
     from tests.support.api import Api, AuditTrail
     from tests.support.fault_proxy import Exchange
 
@@ -216,22 +219,38 @@ def flag_of(stage: Stage) -> Flag:
     return flag
 
 
+def run_ahead(
+    stage: Stage, see: Callable[[Event], object] = lambda _: None, *, last: float = math.inf
+) -> QuickClock:
+    """Let the stage's runs wait by a clock that runs ahead once they have planned.
+
+    Before, a server may need real seconds until it shows the kinds that another test has changed.
+    The clock then stands still after ``last`` seconds.
+    """
+    clock = QuickClock(moment=AGES)
+
+    def hasten(event: Event) -> None:
+        if isinstance(event, Planned):
+            clock.moment, clock.last = MOMENT, clock.now() + last
+        see(event)
+
+    stage.stop, stage.seen = Cancellation(clock=clock), hasten
+    return clock
+
+
 def when_waiting(stage: Stage, act: Callable[[], object], reason: str = "") -> QuickClock:
     """Do something each time that a run of the stage says that it waits for this reason only.
 
-    The stage's runs wait by the clock that is returned, which runs ahead.
+    The stage's runs wait by the clock that is returned, as above.
     """
-    clock = QuickClock()
-    stage.stop = Cancellation(clock=clock)
 
-    def see(event: object) -> None:
+    def see(event: Event) -> None:
         if isinstance(event, Waiting):
             reasons = (event.reason, *(one.reason for one in event.others))
             if all(reason in one and one != UNREAD for one in reasons):
                 act()
 
-    stage.seen = see
-    return clock
+    return run_ahead(stage, see)
 
 
 def out_of_time(stage: Stage, reason: str = "") -> None:
@@ -244,15 +263,13 @@ def out_of_time(stage: Stage, reason: str = "") -> None:
 
 def on_problem(stage: Stage, *acts: Callable[[], object]) -> QuickClock:
     """Do one thing after the other as a run of the stage reports problems; by a clock as above."""
-    clock, left = QuickClock(), iter(acts)
-    stage.stop = Cancellation(clock=clock)
+    left = iter(acts)
 
-    def see(event: object) -> None:
+    def see(event: Event) -> None:
         if isinstance(event, ObjectStuck) and (act := next(left, None)) is not None:
             act()
 
-    stage.seen = see
-    return clock
+    return run_ahead(stage, see)
 
 
 def is_watch(seen: Exchange) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import copy
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +16,6 @@ from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from applyprune.localplane import Plane
     from tests.support.api import Api, AuditTrail
@@ -37,13 +35,6 @@ AGAIN: tuple[dict[str, Any], ...] = (
 def bundle(plane: Plane) -> str:
     """What an injector sets: the server accepts only a certificate."""
     return base64.b64encode(plane.ca_file.read_bytes()).decode()
-
-
-def _until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def _patch(api: Api, path: str, patch: Any, *, manager: str, kind: str = "merge-patch+json") -> Any:
@@ -112,7 +103,7 @@ def test_generated_manifests_are_written_once(stage: Stage, api: Api, audit: Aud
     path = f"/apis/{RBAC}/clusterroles/{stage.namespace}-all"
     try:
         assert stage.run(*roles, *others, wait=False).exit_code == 0
-        _until(lambda: bool(api.get(path).get("rules")))
+        eventually(lambda: bool(api.get(path).get("rules")))
         secret = f"/api/v1/namespaces/{stage.namespace}/secrets/s"
         _patch(api, secret, {"data": {"token": "MQ=="}}, manager="issuer")
         other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
@@ -337,10 +328,16 @@ LEFT = "/spec/replicas is left to HorizontalPodAutoscaler web (default rule auto
 
 
 def _is_at_rest(api: Api, path: str) -> bool:
-    """Return whether nobody has written an object for a moment: a write during a run changes it."""
-    before = api.get(path)["metadata"]["resourceVersion"]
-    time.sleep(0.5)
-    return bool(api.get(path)["metadata"]["resourceVersion"] == before)
+    """Return whether a rollout has ended: a write of its controller during a run changes it."""
+    live = api.get(path)
+    status, replicas = live["status"], live["spec"]["replicas"]
+    counts = (status.get(f"{of}eplicas") for of in ("r", "updatedR", "availableR"))
+    reasons = {one["reason"] for one in status["conditions"]}
+    return (
+        status["observedGeneration"] == live["metadata"]["generation"]
+        and set(counts) == {replicas}
+        and "NewReplicaSetAvailable" in reasons
+    )
 
 
 @pytest.mark.parametrize("is_in_input", [True, False])

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.engine.cancellation import Cancellation
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api
+from tests.support.clocks import AGES
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import DEPLOYMENT, SERVICE, config_map, crd, crd_name, custom_resource
 from tests.support.stage import Stage
+from tests.support.workloads import out_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -84,7 +87,8 @@ def test_finalizer_is_attributed_to_its_controller_and_whether_it_runs(
         "wait", "deployment/holder", "-n", stage.namespace, "--for=condition=Available",
         "--timeout=60s",
     )  # fmt: skip
-    story = stage.run(config_map("a"), timeout=1.0)
+    out_of_time(stage, "held by")
+    story = stage.run(config_map("a"), timeout=3600.0)
     assert (story.exit_code, story.outcomes["configmap/held"]) == (5, Outcome.FAILED)
     holder = f"deployment.apps/holder in namespace {stage.namespace}"
     assert _why(story, "configmap/held") == [
@@ -92,7 +96,8 @@ def test_finalizer_is_attributed_to_its_controller_and_whether_it_runs(
     ]
 
     kubectl("delete", "deployment/holder", "-n", stage.namespace)
-    story = stage.run(config_map("a"), timeout=1.0)
+    out_of_time(stage, "held by")
+    story = stage.run(config_map("a"), timeout=3600.0)
     assert _why(story, "configmap/held") == [
         f"finalizer {HOLD}, set by holder: no workload with that name runs"
     ]
@@ -110,7 +115,8 @@ def test_finalizer_of_a_controller_pruned_in_the_same_run_is_explained(
     """It was deleted first, and now nobody removes its finalizer."""
     stage.run(config_map("held"), _controller("keeper"))
     hold("held", "keeper")
-    story = stage.run(mode=Mode.DELETE, timeout=1.0)
+    out_of_time(stage, "held by")
+    story = stage.run(mode=Mode.DELETE, timeout=3600.0)
     assert story.outcomes == {
         "deployment.apps/keeper": Outcome.DELETED,
         "configmap/held": Outcome.FAILED,
@@ -126,7 +132,8 @@ def test_finalizer_of_a_controller_pruned_in_the_same_run_is_explained(
 def test_finalizer_of_the_manifest_is_explained(stage: Stage, api: Api) -> None:
     """Our own field manager has put it on, and no more is known."""
     stage.run(config_map("a"), config_map("held", finalizers=[HOLD]))
-    story = stage.run(config_map("a"), timeout=1.0)
+    out_of_time(stage, "held by")
+    story = stage.run(config_map("a"), timeout=3600.0)
     assert _why(story, "configmap/held") == [
         f"finalizer {HOLD}, set by the manifest: its controller is unknown"
     ]
@@ -145,7 +152,8 @@ def test_unreadable_workloads_make_the_explanation_shorter(
         faults.status(403, reason="Forbidden", message="deployments.apps is forbidden"),
         where=lambda seen: seen.path == "/apis/apps/v1/deployments",
     )
-    story = spoiled.run(config_map("a"), timeout=1.0)
+    out_of_time(spoiled, "held by")
+    story = spoiled.run(config_map("a"), timeout=3600.0)
     assert (story.exit_code, story.outcomes["configmap/held"]) == (5, Outcome.FAILED)
     (why,) = _why(story, "configmap/held")
     unread = "deployments.apps: deployments.apps is forbidden"
@@ -184,7 +192,8 @@ def test_failed_deletion_holds_only_what_the_object_needs(
     }
     for path, manager in held.items():
         _finalize(api, path, HOLD, manager=manager)
-    story = stage.run(mode=Mode.DELETE, timeout=1.0)
+    out_of_time(stage, "held by")
+    story = stage.run(mode=Mode.DELETE, timeout=3600.0)
     assert story.exit_code == 5
     assert _outcomes(story, "deployment.apps/user", "configmap/inside") == [Outcome.FAILED] * 2
     waiting = ("configmap/mounted", "configmap/asked-for", f"namespace/{other}")
@@ -198,7 +207,8 @@ def test_failed_deletion_holds_only_what_the_object_needs(
     assert stage.listed() == left
     for path, manager in held.items():
         _finalize(api, path, manager=manager)
-    assert stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
+    stage.stop, stage.seen = Cancellation(), lambda _: None
+    assert stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
     assert not stage.inventory().exists
 
 
@@ -212,7 +222,8 @@ def test_failed_deletion_holds_the_earlier_waves_of_the_annotation(
 
     stage.run(of_wave("held", 1), of_wave("beside", 1), of_wave("below", 0), of_wave("above", 2))
     hold("held", "holder")
-    story = stage.run(mode=Mode.DELETE, timeout=1.0)
+    out_of_time(stage, "held by")
+    story = stage.run(mode=Mode.DELETE, timeout=3600.0)
     assert story.exit_code == 5
     assert story.outcomes == {
         "configmap/above": Outcome.DELETED,
@@ -242,7 +253,7 @@ def test_custom_resource_holds_its_crd_and_what_may_be_its_controller(
     assert story.outcomes["configmap/free"] is Outcome.DELETED
     assert "its controller may need it" in story.problem("deployment.apps/operator")
     _finalize(crds, path, manager="operator")
-    assert crd_stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
+    assert crd_stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
 
 
 def test_custom_resource_holds_what_its_controller_elsewhere_needs(
@@ -273,7 +284,7 @@ def test_custom_resource_holds_what_its_controller_elsewhere_needs(
     assert "needs it" in story.problem("secret/s")
     assert _outcomes(story, "configmap/free", "secret/free") == [Outcome.DELETED] * 2
     _finalize(crds, path, manager="operator")
-    assert crd_stage.run(mode=Mode.DELETE, timeout=60.0).exit_code == 0
+    assert crd_stage.run(mode=Mode.DELETE, timeout=AGES).exit_code == 0
 
 
 def test_namespace_names_what_blocks_it(
@@ -305,7 +316,7 @@ def test_namespace_names_what_blocks_it(
     assert crd_stage.listed() == {f"namespace/{shop}"}
 
     _finalize(crds, path, manager="holder")
-    story = crd_stage.run(mode=Mode.DELETE, timeout=60.0, allow_cascade=cascade)
+    story = crd_stage.run(mode=Mode.DELETE, timeout=AGES, allow_cascade=cascade)
     assert (story.exit_code, crd_stage.inventory().exists) == (0, False)
 
 

@@ -24,7 +24,7 @@ from applyprune.model.resources import Resource
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.readiness.kstatus import STATUS_GRACE
 from applyprune.planning.readiness.wait_rules import Awaited
-from tests.support.clocks import AGES, HeldClock, QuickClock
+from tests.support.clocks import AGES, MOMENT, QuickClock
 from tests.support.objects import config_map
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
@@ -45,6 +45,7 @@ from tests.support.workloads import (
     ours,
     out_of_time,
     pod,
+    run_ahead,
     verdicts,
     when_waiting,
     widget,
@@ -84,7 +85,7 @@ def test_workload_is_waited_for_until_its_pods_are_ready(
     }
     field, count = done[body["kind"]]
     assert status[field] == count
-    stage.stop = Cancellation(clock=HeldClock())
+    run_ahead(stage, last=0.0)
     again = stage.run(body, wait=True, timeout=60.0)
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
     assert became_ready(again) == {name}, "while no time has passed"
@@ -237,7 +238,7 @@ def test_crd_and_unobserved_custom_resource_become_ready(stage: Stage, api: Api)
 
     def see(event: object) -> None:
         if isinstance(event, InventoryWritten) and event.phase is Phase.APPLIED:
-            clock.moment = 0.02
+            clock.moment = MOMENT
 
     stage.seen = see
     try:
@@ -275,7 +276,7 @@ def test_custom_resource_is_ready_by_its_ready_condition(
 
 def test_stalled_custom_resource_fails_at_once(stage: Stage, puppets: Puppets, group: str) -> None:
     """The condition of kstatus, whatever the other conditions say; no grace has passed."""
-    stage.stop = Cancellation(clock=QuickClock(time=0.0, last=STATUS_GRACE - 1.0))
+    run_ahead(stage, last=STATUS_GRACE - 1.0)
     conditions = [
         {"type": "Ready", "status": "Unknown"},
         {"type": "Stalled", "status": "True", "message": "no such pump"},

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import Interrupted
 from applyprune.model.events import (
     InventoryWritten,
@@ -16,7 +15,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.inventory import Ownership
 from applyprune.planning.readiness.warning_events import GRACE
-from tests.support.clocks import AGES, QuickClock
+from tests.support.clocks import AGES
 from tests.support.fault_proxy import faults
 from tests.support.objects import config_map
 from tests.support.stage import Stage
@@ -32,6 +31,7 @@ from tests.support.workloads import (
     meanwhile,
     pod,
     ready,
+    run_ahead,
     stuck,
     verdicts,
     when_waiting,
@@ -47,9 +47,8 @@ if TYPE_CHECKING:
 # What will never be ready, and why.
 
 
-def before_any_grace() -> Cancellation:
-    """Return what lets time pass until Pods and events are watched, and then stand still."""
-    return Cancellation(clock=QuickClock(time=0.0, last=GRACE - 10.0))
+BEFORE_ANY_GRACE = GRACE - 10.0
+"""Seconds after which Pods and events are watched."""
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_container_that_cannot_start_fails_its_workload_at_once(
     stage: Stage, puppets: Puppets, status: Body, told: str, fail_fast: bool
 ) -> None:
     """The Pod is named, whatever the Deployment's own conditions say; no grace has passed."""
-    stage.stop = before_any_grace()
+    run_ahead(stage, last=BEFORE_ANY_GRACE)
     with meanwhile(lambda: puppets.pods_of("web", status)):
         story = stage.run(
             workload("Deployment", pods=PLAYED), wait=True, timeout=AGES, fail_fast=fail_fast
@@ -111,7 +110,7 @@ def test_missing_node_ends_a_wait_with_fail_fast(stage: Stage, kind: str) -> Non
 
 
 def _ends_after_its_grace(stage: Stage, body: Body, told: str) -> None:
-    stage.stop = Cancellation(clock=QuickClock())
+    run_ahead(stage)
     story = stage.run(body, wait=True, timeout=AGES, fail_fast=True)
     ((name, problem),) = complaints(story).items()
     assert story.exit_code == 5
@@ -125,7 +124,7 @@ def test_pods_denied_by_an_admission_policy_fail_their_workload(
     stage: Stage, api: Api, kind: str
 ) -> None:
     """With --fail-fast no grace is given to a denial, and the policy's own words are quoted."""
-    stage.stop = before_any_grace()
+    run_ahead(stage, last=BEFORE_ANY_GRACE)
     name = f"deny-{stage.namespace}"
     groups = "/apis/admissionregistration.k8s.io/v1"
     rule = {
@@ -191,9 +190,7 @@ def test_timeout_is_exit_code_5_and_prunes_nothing(stage: Stage, api: Api) -> No
         if isinstance(event, Waiting) and event.reason != UNREAD:
             clock.advance(AGES)
 
-    stage.seen = see
-    clock = QuickClock()
-    stage.stop = Cancellation(clock=clock)
+    clock = run_ahead(stage, see)
     story = stage.run(pod("never"), config_map("new"), wait=True, timeout=3600.0)
     assert story.exit_code == 5
     assert seen == [{"pod/never", "configmap/new", "configmap/old"}], "before the wait"
@@ -246,7 +243,7 @@ def test_signal_ends_the_wait_during_a_hanging_list(spoiled: Stage, proxy: Fault
         return hang if seen.path.endswith("/events") else None
 
     proxy.rule = rule
-    spoiled.stop = Cancellation(clock=QuickClock())
+    run_ahead(spoiled)
     with pytest.raises(Interrupted):
         spoiled.run(workload("Deployment", pods=PLAYED), wait=True, timeout=AGES)
     assert at_release

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
 from applyprune.model.events import ObjectStuck
 from applyprune.planning.readiness.warning_events import GRACE
-from tests.support.clocks import AGES, HeldClock
+from tests.support.clocks import AGES
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually
 from tests.support.workloads import (
@@ -23,6 +22,7 @@ from tests.support.workloads import (
     on_problem,
     pod,
     ready,
+    run_ahead,
     stuck,
     verdicts,
     when_waiting,
@@ -177,7 +177,7 @@ def test_autoscaler_without_metrics_is_ready_with_a_warning(stage: Stage, puppet
     told: Body = {"conditions": conditions, "desiredReplicas": 1, "currentMetrics": None}
     stage.run(autoscaler())
     puppets.set(path, told)
-    stage.stop = Cancellation(clock=HeldClock())
+    run_ahead(stage, last=0.0)
     story = stage.run(autoscaler(), wait=True, timeout=30.0)
     assert story.exit_code == 0, "while no time has passed"
     name = "horizontalpodautoscaler.autoscaling/web"
@@ -193,7 +193,7 @@ def test_workload_whose_pods_somebody_replaces_is_not_waited_for(stage: Stage, k
     stage.run(workload(kind, spec=by_hand), wait=True, timeout=60.0)
     changed = workload(kind, spec=by_hand)
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "main:2"
-    stage.stop = Cancellation(clock=HeldClock())
+    run_ahead(stage, last=0.0)
     story = stage.run(changed, wait=True, timeout=60.0)
     name = f"{kind.lower()}.apps/web"
     assert (story.exit_code, became_ready(story)) == (0, {name}), "while no time has passed"
