@@ -16,7 +16,6 @@ from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-
     from applyprune.localplane import Plane
     from tests.support.api import Api, AuditTrail
     from tests.support.stage import Stage, Story
