@@ -537,6 +537,28 @@ MUTATIONS = (
         f"{_STEPS}test_wait_before_prune.py::test_renamed_deployment_stays_until_the_new_one_is_ready",
     ),
     Mutation(
+        "the clock of a wait for readiness",
+        ("clock-of-readiness",),
+        ", clock=.*",
+        ")",
+        f"{_STEPS}test_wait_times.py::test_changes_are_waited_for_by_the_clock_of_the_run",
+    ),
+    Mutation(
+        "the clock of a status that is followed",
+        ("clock-of-status",),
+        ", clock=clock",
+        "",
+        "tests/engine/operations/test_status.py::test_status_wait_ends_when_all_is_ready",
+    ),
+    Mutation(
+        "the clock of a wait for a Bundle",
+        ("clock-of-bundle",),
+        ", clock=.*?\\)",
+        ")",
+        "tests/engine/operations/test_bundle_wait.py::"
+        "test_bundle_is_waited_for_by_the_clock_of_the_run",
+    ),
+    Mutation(
         "what holds back a later wave",
         ("wave-order",),
         "= .*",

@@ -77,10 +77,9 @@ def status(
         yield from until_deleted(applyset, options, cluster, store, cancellation)
         return
     clock = cancellation.clock
-    # guard: clock-of-status
     with (
         WorkerPool(16, cancellation) as workers,
-        closing(Informer(cluster, clock=clock)) as informer,
+        closing(Informer(cluster, clock=clock)) as informer,  # guard: clock-of-status
     ):
         yield from _StatusReader(
             applyset, options, cluster, store, cancellation, workers, informer

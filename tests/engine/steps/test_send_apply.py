@@ -1,0 +1,48 @@
+"""How long an apply is sent again, exactly: where the server's answer will soon be another one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.steps.send_apply import send_apply
+from applyprune.errors import ApplypruneError, Conflict, Forbidden, Invalid, NotFound, NotServed
+from tests.support.clocks import ManualClock
+
+SERVED, SETTLED = 10.0, 2.0
+
+
+@pytest.mark.parametrize(
+    ("error", "is_new_kind", "is_settling", "seconds"),
+    [
+        # The kind of a CRD that was just applied, and any other.
+        (NotServed("no such kind", code=404), True, False, SERVED),
+        (NotServed("no such kind", code=404), False, True, 0.0),
+        # What this run has just written, and anything else.
+        (Forbidden("no", code=403), False, True, SETTLED),
+        (Invalid("no", code=422), False, True, SETTLED),
+        (NotFound("no", code=404), False, True, SETTLED),
+        (Forbidden("no", code=403), True, False, 0.0),
+        (Conflict("no", code=409), True, True, 0.0),
+    ],
+)
+def test_apply_is_sent_again_for_a_moment_only(
+    error: ApplypruneError, is_new_kind: bool, is_settling: bool, seconds: float
+) -> None:
+    """Every tenth of a second, until more than that time has passed."""
+
+    def apply(_: object) -> Any:
+        raise error
+
+    clock = ManualClock()
+    context: Any = SimpleNamespace(
+        cluster=SimpleNamespace(apply=apply), cancellation=Cancellation(clock=clock)
+    )
+    step: Any = SimpleNamespace(request=object(), reverts=False)
+    with pytest.raises(type(error)):
+        send_apply(context, step, lambda _: is_settling, is_new_kind=is_new_kind)
+    assert set(clock.waits) <= {0.1}
+    assert seconds <= clock.passed < seconds + 0.2
