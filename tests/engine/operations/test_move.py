@@ -19,6 +19,7 @@ from tests.support.kill import kill_at_patch
 from tests.support.objects import SECRET, SERVICE, config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere
 from tests.support.stage import Stage
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -477,12 +478,12 @@ def test_opposite_moves_take_turns(
     shop.seen = lambda event: waits.set() if isinstance(event, Waiting) else None
     with ThreadPoolExecutor(2) as pool:
         there = pool.submit(spoiled.move, shop, "configmap/b")
-        assert pause.reached.wait(30)
-        back = pool.submit(shop.move, stage, "configmap/c", lock_timeout=30.0)
-        assert waits.wait(30)
+        assert pause.reached.wait(HANG)
+        back = pool.submit(shop.move, stage, "configmap/c", lock_timeout=300.0)
+        assert waits.wait(HANG)
         pause.go_on.set()
-        assert there.result(60).outcomes == {"configmap/b": Outcome.MOVED}
-        assert back.result(60).outcomes == {"configmap/c": Outcome.MOVED}
+        assert there.result(HANG).outcomes == {"configmap/b": Outcome.MOVED}
+        assert back.result(HANG).outcomes == {"configmap/c": Outcome.MOVED}
     assert stage.listed() == {"configmap/a", "configmap/c"}
     assert shop.listed() == {"configmap/b", "configmap/d"}
 
@@ -495,7 +496,7 @@ def test_simultaneous_moves_end_in_time(stage: Stage, shop: Stage) -> None:
         moves = [(stage, shop, f"configmap/a-{number}"), (shop, stage, f"configmap/b-{number}")]
         with ThreadPoolExecutor(2) as pool:
             ends = [pool.submit(_try_to_move, *one) for one in moves]
-        done = [end.result(60) for end in ends]
+        done = [end.result(HANG) for end in ends]
         assert any(done)
         for one, ended in zip(moves, done, strict=True):
             assert ended or _try_to_move(*one)
@@ -507,7 +508,7 @@ def test_simultaneous_moves_end_in_time(stage: Stage, shop: Stage) -> None:
 def _try_to_move(source: Stage, target: Stage, name: str) -> bool:
     """Return whether the move was done; a lost race is the only other end."""
     try:
-        return source.move(target, name, lock_timeout=20.0).exit_code == 0
+        return source.move(target, name, lock_timeout=300.0).exit_code == 0
     except InventoryLocked:
         return False
 
@@ -552,7 +553,7 @@ def test_resumed_move_leaves_the_objects_owned(
     assert stage.run(*map(config_map, "abc")).exit_code == 0
     command: list[str | Path] = ["inventory", "move", "web", "shop", "--all"]
     kill_at_patch(proxy, [*command, "-n", stage.namespace], proxy.kubeconfig(tmp_path))
-    assert stage.move(shop, lock_timeout=30.0).exit_code == 0
+    assert stage.move(shop, lock_timeout=300.0).exit_code == 0
     story = shop.run(*map(config_map, "ab"))
     assert (story.outcomes["configmap/c"], story.warnings) == (Outcome.PRUNED, [])
     assert not api.exists(_path(stage, "c"))

@@ -13,6 +13,7 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.model.plan import Fate
 from applyprune.planning.applyset import OWNED_BY, PART_OF
+from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at_first
@@ -115,7 +116,7 @@ def test_every_object_becomes_owned_and_goes_with_the_set(
         "configmap/theirs",
         "deployment.apps/web",
     }
-    story = stage.run(mode=Mode.DELETE, timeout=60.0)
+    story = stage.run(mode=Mode.DELETE, timeout=AGES)
     assert set(story.outcomes.values()) == {Outcome.DELETED}
     assert not api.exists(_path(stage))
 
@@ -219,7 +220,7 @@ def test_killed_run_leaves_no_record_without_the_annotation(
     assert _recorded(stage) is Ownership.ADOPTED
     smaller = stage.run(*map(config_map, "ab"), dry_run=DryRun.SERVER)
     assert smaller.outcomes["configmap/theirs"] is Outcome.ORPHANED
-    assert stage.own("configmap/theirs", lock_timeout=30.0).exit_code == 0
+    assert stage.own("configmap/theirs", lock_timeout=300.0).exit_code == 0
     assert (_witness(api, stage), _recorded(stage)) == (True, OWNED)
     assert stage.run(*map(config_map, "ab")).outcomes["configmap/theirs"] is Outcome.PRUNED
 
@@ -338,6 +339,6 @@ def test_killed_adoption_as_owned_is_harmless(
     kill_at_first(proxy, applies, Moment.AFTER, (*call, "-n", stage.namespace), kubeconfig)
     assert _witness(api, stage)
     assert _recorded(stage) is Ownership.ADOPTED
-    smaller = stage.run(*map(config_map, "ab"), lock_timeout=30.0)
+    smaller = stage.run(*map(config_map, "ab"), lock_timeout=300.0)
     assert smaller.outcomes["configmap/theirs"] is Outcome.ORPHANED
     assert api.exists(_path(stage))

@@ -149,7 +149,7 @@ def test_entries_of_a_deleted_kind_are_found(
     owner.run(crd("Gone"))
     crd_stage.run(custom_resource("f", "Gone"), config_map("a"))
     named = "customresourcedefinition/gones.x.example.com"
-    kubectl("delete", named, "--wait", "--timeout=60s", plane=running)
+    kubectl("delete", named, "--wait", "--timeout=300s", plane=running)
     assert crd_stage.check().found == {"gone.x.example.com/f": MismatchType.KIND_GONE}
     assert crd_stage.repair().exit_code == 0
     assert crd_stage.listed() == {"configmap/a"}

@@ -9,6 +9,7 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import JobRecord
 from tests.support.api import writes
+from tests.support.clocks import AGES
 from tests.support.fault_proxy import always, faults
 from tests.support.objects import config_map
 from tests.support.waiting import eventually
@@ -44,7 +45,7 @@ def _record(stage: Stage) -> JobRecord:
 
 
 def _waited(stage: Stage, body: Body, **options: Any) -> Story:
-    return stage.run(body, wait=True, timeout=60.0, **options)
+    return stage.run(body, wait=True, timeout=AGES, **options)
 
 
 def test_job_deleted_before_its_ttl_is_created_again(stage: Stage, api: Api) -> None:
@@ -140,6 +141,6 @@ def test_unknown_result_holds_the_prune_back(stage: Stage, api: Api) -> None:
     keep = [config_map("a"), config_map("b")]
     stage.run(body, other, *keep)
     _delete(stage, api)
-    story = stage.run(body, *keep, timeout=60.0)
+    story = stage.run(body, *keep, timeout=AGES)
     assert story.exit_code == 5
     assert story.outcomes["daemonset.apps/agent"] is Outcome.NOT_PRUNED

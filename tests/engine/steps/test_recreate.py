@@ -14,6 +14,7 @@ from applyprune.errors import InputError
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun
+from tests.support.clocks import AGES
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults, first
 from tests.support.input_files import write_input
 from tests.support.kill import Moment, kill_at
@@ -114,7 +115,7 @@ def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
     told = stage.run(after, config_map("a"), recreate=True, dry_run=DryRun.SERVER)
     assert told.outcomes[ref] is Outcome.RECREATED
     assert _uid(stage, ref) == uid
-    story = stage.run(after, config_map("a"), recreate=True, timeout=60.0)
+    story = stage.run(after, config_map("a"), recreate=True, timeout=AGES)
     assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.RECREATED), story.events
     assert _uid(stage, ref) != uid
     assert stage.run(after, config_map("a")).outcomes[ref] is Outcome.UNCHANGED
@@ -124,9 +125,9 @@ def test_immutable_change_is_refused_with_its_field_and_recreated_where_allowed(
         return  # letting the server choose the address again is not a change
     marked = copy.deepcopy(before)
     marked["metadata"]["annotations"] = {"applyprune.dev/recreate": "allowed"}
-    story = stage.run(marked, config_map("a"), timeout=60.0)
+    story = stage.run(marked, config_map("a"), timeout=AGES)
     assert (story.exit_code, story.outcomes[ref]) == (0, Outcome.RECREATED), story.events
-    assert stage.run(config_map("a"), timeout=60.0).outcomes[ref] is Outcome.PRUNED
+    assert stage.run(config_map("a"), timeout=AGES).outcomes[ref] is Outcome.PRUNED
 
 
 def _uid(stage: Stage, ref: str) -> str:

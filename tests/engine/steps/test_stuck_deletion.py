@@ -85,7 +85,7 @@ def test_finalizer_is_attributed_to_its_controller_and_whether_it_runs(
     kubectl("apply", "-n", stage.namespace, "-f", "-", stdin=json.dumps(_controller("holder")))
     kubectl(
         "wait", "deployment/holder", "-n", stage.namespace, "--for=condition=Available",
-        "--timeout=60s",
+        "--timeout=300s",
     )  # fmt: skip
     out_of_time(stage, "held by")
     story = stage.run(config_map("a"), timeout=3600.0)
@@ -301,7 +301,7 @@ def test_namespace_names_what_blocks_it(
     crd_stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
     kubectl(
         "wait", f"namespace/{shop}", "--for=condition=NamespaceFinalizersRemaining",
-        "--timeout=60s", plane=running,
+        "--timeout=300s", plane=running,
     )  # fmt: skip
     story = crd_stage.run(mode=Mode.DELETE, timeout=1.0, allow_cascade=cascade)
     assert (story.exit_code, story.outcomes) == (5, {f"namespace/{shop}": Outcome.FAILED})

@@ -73,7 +73,7 @@ def test_workload_is_waited_for_until_its_pods_are_ready(
     stage: Stage, api: Api, puppets: Puppets, body: Body, name: str
 ) -> None:
     """By the API server's own numbers it is, when the run ends; again, it is so at once."""
-    story = stage.run(body, wait=True, timeout=60.0)
+    story = stage.run(body, wait=True, timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {name})
     group, plural = body["apiVersion"], f"{body['kind'].lower()}s"
     status = api.get(f"{puppets.path(plural, 'web', f'/apis/{group}')}/status")["status"]
@@ -86,17 +86,17 @@ def test_workload_is_waited_for_until_its_pods_are_ready(
     field, count = done[body["kind"]]
     assert status[field] == count
     run_ahead(stage, last=0.0)
-    again = stage.run(body, wait=True, timeout=60.0)
+    again = stage.run(body, wait=True, timeout=AGES)
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
     assert became_ready(again) == {name}, "while no time has passed"
 
 
 def test_deployment_that_rolls_out_again_is_waited_for(stage: Stage, api: Api) -> None:
     """It was ready before: the numbers of the old generation do not count."""
-    stage.run(workload("Deployment"), wait=True, timeout=60.0)
+    stage.run(workload("Deployment"), wait=True, timeout=AGES)
     changed = workload("Deployment")
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "main:2"
-    story = stage.run(changed, wait=True, timeout=60.0)
+    story = stage.run(changed, wait=True, timeout=AGES)
     assert story.outcomes == {"deployment.apps/web": Outcome.CONFIGURED}
     assert story.exit_code == 0
     live = api.get(f"/apis/apps/v1/namespaces/{stage.namespace}/deployments/web")
@@ -130,7 +130,7 @@ def test_job_whose_pod_fails_fails(stage: Stage, puppets: Puppets) -> None:
 
     body = workload("Job", "once", pods=PLAYED, spec={"backoffLimit": 0})
     with meanwhile(fail):
-        story = stage.run(body, wait=True, timeout=60.0)
+        story = stage.run(body, wait=True, timeout=AGES)
     assert story.exit_code == 5
     told = complaints(story)["job.batch/once"]
     assert "the Job has failed: " in told
@@ -146,7 +146,7 @@ def test_job_that_removes_itself_when_finished_is_ready(
     spec = {"backoffLimit": 0, "ttlSecondsAfterFinished": 3600 if fails else 0}
     path = puppets.path("jobs", "once", "/apis/batch/v1")
     with meanwhile(lambda: puppets.pods_of("once", status)):
-        story = stage.run(workload("Job", "once", pods=PLAYED, spec=spec), wait=True, timeout=60.0)
+        story = stage.run(workload("Job", "once", pods=PLAYED, spec=spec), wait=True, timeout=AGES)
     assert story.exit_code == (5 if fails else 0)
     if fails:
         assert "the Job has failed: " in complaints(story)["job.batch/once"]
@@ -179,7 +179,7 @@ def test_job_that_failed_and_was_removed_at_once_fails() -> None:
 
 def test_job_can_be_ready_when_started(stage: Stage, puppets: Puppets) -> None:
     """Its Pod never runs; the annotation asks for no more than the start."""
-    story = stage.run(workload("Job", "once", pods=PLAYED, wait="started"), wait=True, timeout=60.0)
+    story = stage.run(workload("Job", "once", pods=PLAYED, wait="started"), wait=True, timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {"job.batch/once"})
     live = puppets.api.get(puppets.path("jobs", "once", "/apis/batch/v1"))
     assert live["status"]["active"] == 1
@@ -365,7 +365,7 @@ def test_skipped_object_is_not_waited_for(stage: Stage) -> None:
         pod("played", wait="skip"),
         workload("Deployment", "other"),
     )
-    story = stage.run(*bodies, wait=True, timeout=60.0)
+    story = stage.run(*bodies, wait=True, timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/other"})
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
+from tests.support.clocks import AGES
 from tests.support.objects import DEPLOYMENT, config_map, crd, crd_name, custom_resource
 from tests.support.stage import Stage
 
@@ -36,7 +37,7 @@ def test_crd_and_custom_resources_apply_in_one_run_in_any_order(crd_stage: Stage
     )
     assert set(crd_stage.run(*bodies).outcomes.values()) == {Outcome.CREATED}
     assert set(crd_stage.run(*bodies).outcomes.values()) == {Outcome.UNCHANGED}
-    story = crd_stage.run(mode=Mode.DELETE, timeout=60.0)
+    story = crd_stage.run(mode=Mode.DELETE, timeout=AGES)
     assert set(story.outcomes.values()) == {Outcome.DELETED}
     order = [name.partition("/")[0] for name in story.outcomes]
     assert order.index("mixed.x.example.com") < order.index(
@@ -133,7 +134,7 @@ def test_children_of_the_sets_own_objects_are_not_foreign(stage: Stage, shop: st
     deployment = copy.deepcopy(DEPLOYMENT)
     deployment["metadata"]["namespace"] = shop
     stage.run(home, deployment)
-    story = stage.run(mode=Mode.DELETE, timeout=60.0)
+    story = stage.run(mode=Mode.DELETE, timeout=AGES)
     assert set(story.outcomes.values()) == {Outcome.DELETED}, story.events
 
 

@@ -143,11 +143,11 @@ def test_refusal_of_the_old_template_is_no_failure_of_the_new_one(
     path = f"/api/v1/namespaces/{stage.namespace}"
     assert api("PATCH", path, enforce, content_type=MERGE)[0] == 200
     privileged: dict[str, Any] = {"hostNetwork": True}
-    refused = stage.run(workload(kind, pods=privileged), wait=True, timeout=60.0, fail_fast=True)
+    refused = stage.run(workload(kind, pods=privileged), wait=True, timeout=AGES, fail_fast=True)
     name = f"{kind.lower()}.apps/web"
     assert "violates PodSecurity" in complaints(refused)[name]
     assert "will not become ready" in complaints(refused)[name]
-    repaired = stage.run(workload(kind), wait=True, timeout=60.0, fail_fast=True)
+    repaired = stage.run(workload(kind), wait=True, timeout=AGES, fail_fast=True)
     assert (repaired.exit_code, became_ready(repaired)) == (0, {name})
 
 
@@ -178,7 +178,7 @@ def test_autoscaler_without_metrics_is_ready_with_a_warning(stage: Stage, puppet
     stage.run(autoscaler())
     puppets.set(path, told)
     run_ahead(stage, last=0.0)
-    story = stage.run(autoscaler(), wait=True, timeout=30.0)
+    story = stage.run(autoscaler(), wait=True, timeout=AGES)
     assert story.exit_code == 0, "while no time has passed"
     name = "horizontalpodautoscaler.autoscaling/web"
     assert any(
@@ -190,10 +190,10 @@ def test_autoscaler_without_metrics_is_ready_with_a_warning(stage: Stage, puppet
 def test_workload_whose_pods_somebody_replaces_is_not_waited_for(stage: Stage, kind: str) -> None:
     """With OnDelete, a changed template changes no Pod until somebody deletes it."""
     by_hand = {"updateStrategy": {"type": "OnDelete"}}
-    stage.run(workload(kind, spec=by_hand), wait=True, timeout=60.0)
+    stage.run(workload(kind, spec=by_hand), wait=True, timeout=AGES)
     changed = workload(kind, spec=by_hand)
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "main:2"
     run_ahead(stage, last=0.0)
-    story = stage.run(changed, wait=True, timeout=60.0)
+    story = stage.run(changed, wait=True, timeout=AGES)
     name = f"{kind.lower()}.apps/web"
     assert (story.exit_code, became_ready(story)) == (0, {name}), "while no time has passed"

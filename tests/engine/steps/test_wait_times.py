@@ -137,7 +137,7 @@ def test_timeout_names_the_last_warnings() -> None:
     """Those about the object itself, or about its Pods."""
     about = {"involvedObject": {"kind": "Pod", "uid": "u"}, "type": "Warning", "reason": "Failed"}
     ref = Ref("", "Event", "n", "e")
-    body = {"metadata": {"name": "e"}, "message": "no such volume", **about}
+    body: Body = {"metadata": {"name": "e"}, "message": "no such volume", **about}
     warning = LiveObject.of(ref, "v", "1", body["metadata"], body=body)
     cluster: Any = ToldCluster([live(POD, NOT_READY), warning])
 
