@@ -6,14 +6,11 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Event as Flag
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.cancellation import Cancellation
 from applyprune.model.events import (
-    InventoryWritten,
     ObjectStuck,
-    Phase,
     Planned,
     ReadinessReported,
     Waiting,
@@ -205,18 +202,6 @@ def became_ready(story: Story) -> set[str]:
 def complaints(story: Story) -> dict[str, str]:
     """Return the objects that did not become ready, each with the message for the user."""
     return {name: str(one.problem) for name, one in verdicts(story).items() if one.problem}
-
-
-def flag_of(stage: Stage) -> Flag:
-    """Return a flag that is set once a run of the stage begins its last wait."""
-    flag = Flag()
-
-    def see(event: object) -> None:
-        if isinstance(event, InventoryWritten) and event.phase is Phase.APPLIED:
-            flag.set()
-
-    stage.seen = see
-    return flag
 
 
 def run_ahead(

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from threading import Event as Flag
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.stage import Stage
 from tests.support.waiting import eventually
 from tests.support.workloads import (
     Puppets,
     definition,
-    flag_of,
 )
 
 if TYPE_CHECKING:
@@ -26,12 +23,6 @@ if TYPE_CHECKING:
 def puppets(api: Api, namespace: str) -> Puppets:
     """The statuses of the test's namespace."""
     return Puppets(api, namespace)
-
-
-@pytest.fixture
-def waits(stage: Stage) -> Flag:
-    """Set once a run with --wait has recorded everything and begins to wait."""
-    return flag_of(stage)
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def test_objects_of_kinds_that_an_operator_installs_are_applied_in_the_same_run(
         config_map("stays"),
         _of_wave("after", 1),
     ]
-    story = crd_stage.run(*bodies, kinds=60.0, max_prune=crd_stage.most(1), check=True)
+    story = crd_stage.run(*bodies, kinds=300.0, max_prune=crd_stage.most(1), check=True)
     assert story.exit_code == 0
     late = {"lateone.x.example.com/one", f"lateall.x.example.com/{name}"}
     made = {*late, "configmap/operator", "configmap/after"}
@@ -95,12 +95,12 @@ def test_objects_of_kinds_that_an_operator_installs_are_applied_in_the_same_run(
         f"lateall.x.example.com/{name}": "",
     }
     crd_stage.seen = lambda _: None
-    pruned = crd_stage.run(*bodies, kinds=60.0)
+    pruned = crd_stage.run(*bodies, kinds=300.0)
     assert pruned.outcomes == {
         **dict.fromkeys({*made, "configmap/stays"}, Outcome.UNCHANGED),
         "configmap/leaves": Outcome.PRUNED,
     }
-    again = crd_stage.run(*bodies, kinds=60.0)
+    again = crd_stage.run(*bodies, kinds=300.0)
     assert set(again.outcomes.values()) == {Outcome.UNCHANGED}
     assert _count(again, InventoryWritten) == 0
 
@@ -142,13 +142,13 @@ def test_unknown_kind_is_refused_before_any_write_without_the_option(crd_stage: 
     assert "--wait-for-kinds" in refused.value.hint
     one["metadata"]["annotations"] = {"applyprune.dev/wave": "first"}
     with pytest.raises(InputError, match=r"invalid applyprune\.dev/wave"):
-        crd_stage.run(one, config_map("operator"), kinds=60.0)
+        crd_stage.run(one, config_map("operator"), kinds=300.0)
     one["metadata"]["annotations"] = {"kapp.k14s.io/noop": "yes"}
     with pytest.raises(InputError, match=r"invalid kapp\.k14s\.io/noop"):
-        crd_stage.run(one, config_map("operator"), kinds=60.0)
+        crd_stage.run(one, config_map("operator"), kinds=300.0)
     typo = {**config_map("a"), "apiVersion": "v1", "kind": "ConfigMapp"}
     with pytest.raises(InputError, match="no matches for kind"):
-        crd_stage.run(typo, config_map("operator"), kinds=60.0)
+        crd_stage.run(typo, config_map("operator"), kinds=300.0)
     assert not crd_stage.inventory().exists
 
 
@@ -157,7 +157,7 @@ def test_dry_run_says_which_objects_it_could_not_plan(crd_stage: Stage) -> None:
     assert crd_stage.run(config_map("b"), config_map("leaves")).exit_code == 0
     one = custom_resource("one", "NeverServed")
     given = (one, config_map("a"), config_map("b"))
-    story = crd_stage.run(*given, kinds=60.0, dry_run=DryRun.SERVER)
+    story = crd_stage.run(*given, kinds=300.0, dry_run=DryRun.SERVER)
     assert story.exit_code == 0
     assert story.outcomes == {
         "configmap/a": Outcome.CREATED,
@@ -175,13 +175,13 @@ def test_wrong_folder_is_refused_before_any_write(crd_stage: Stage, crds: Api) -
     _install(crd_stage, crds, crd("LateFolder"))
     other = [config_map("operator"), *(config_map(f"new{number}") for number in range(4))]
     bodies = [*other, _of_wave("after", 1), custom_resource("one", "LateFolder")]
-    story = crd_stage.run(*bodies, kinds=60.0)
+    story = crd_stage.run(*bodies, kinds=300.0)
     assert story.exit_code == 6
     assert "no object in common" in story.refusal
     assert _count(story, InventoryWritten) == 0
     assert crd_stage.listed() == old
     assert story.outcomes == dict.fromkeys(old, Outcome.NOT_PRUNED)
-    anyway = crd_stage.run(*bodies, kinds=60.0, apply_anyway=True)
+    anyway = crd_stage.run(*bodies, kinds=300.0, apply_anyway=True)
     assert anyway.exit_code == 6
     assert anyway.outcomes["latefolder.x.example.com/one"] is Outcome.CREATED
     assert {anyway.outcomes[name] for name in old} == {Outcome.NOT_PRUNED}
@@ -195,10 +195,10 @@ def test_late_objects_count_as_input_when_the_prune_is_judged(crd_stage: Stage, 
     kept = [custom_resource(name, "LateVersion") for name in ("one", "two")]
     assert crds("POST", CRDS, crd("LateVersion"))[0] == 201
     left = [config_map("a"), config_map("b")]
-    assert crd_stage.run(*kept, *left, kinds=60.0).exit_code == 0
+    assert crd_stage.run(*kept, *left, kinds=300.0).exit_code == 0
     newer = [{**body, "apiVersion": "x.example.com/v2"} for body in kept]
     after = _of_wave("after", 1)
-    story = crd_stage.run(*newer, config_map("c"), after, kinds=60.0, dry_run=DryRun.SERVER)
+    story = crd_stage.run(*newer, config_map("c"), after, kinds=300.0, dry_run=DryRun.SERVER)
     assert (story.exit_code, story.refusal) == (0, "")
     assert story.outcomes == {
         "configmap/c": Outcome.CREATED,
@@ -217,7 +217,7 @@ def test_run_that_finds_the_inventory_lost_prunes_nothing_in_its_second_part(
     crds("DELETE", f"{maps}/{crd_stage.target.inventory.name}")
     _install(crd_stage, crds, crd("LateFound"))
     bodies = [config_map("a"), config_map("operator"), custom_resource("one", "LateFound")]
-    story = crd_stage.run(*bodies, kinds=60.0, prune_adopted=True)
+    story = crd_stage.run(*bodies, kinds=300.0, prune_adopted=True)
     assert story.exit_code == 0
     assert story.outcomes["configmap/b"] is Outcome.NOT_PRUNED
     assert crds.exists(f"{maps}/b")
@@ -244,7 +244,7 @@ def test_late_object_that_is_not_selected_is_not_waited_for(crd_stage: Stage, cr
     }
     _install(crd_stage, crds, crd("LateSelected"))
     changed = [config_map("operator", "new"), after, late]
-    story = crd_stage.run(*changed, kinds=60.0, only=both | {"configmap/operator"})
+    story = crd_stage.run(*changed, kinds=300.0, only=both | {"configmap/operator"})
     assert story.exit_code == 0
     assert crd_stage.listed() == {
         "configmap/operator",
@@ -260,7 +260,7 @@ def test_first_part_does_not_warn_about_objects_of_the_second(crd_stage: Stage, 
     edit_entry(crd_stage, crds, "marked", orphaning=True)
     remove_entries(crd_stage, crds, "lost")
     late = custom_resource("one", "NeverServed")
-    story = crd_stage.run(*bodies, late, kinds=60.0, dry_run=DryRun.SERVER)
+    story = crd_stage.run(*bodies, late, kinds=300.0, dry_run=DryRun.SERVER)
     (warning,) = story.warnings
     assert "not served yet" in warning
 
@@ -325,7 +325,7 @@ def test_second_part_repeats_neither_what_was_skipped_nor_a_warning_of_the_serve
     web = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 0}}
     off = config_map("off", annotations={"applyprune.dev/apply": "disabled"})
     bodies = (custom_resource("one", "LateTwice"), config_map("operator"), web, off)
-    story = crd_stage.run(*bodies, kinds=60.0, reapply_all=True)
+    story = crd_stage.run(*bodies, kinds=300.0, reapply_all=True)
     assert story.exit_code == 0, story.events
     assert sum("would violate PodSecurity" in warning for warning in story.warnings) == 1
     told = [event for event in story.events if isinstance(event, ObjectDone)]
