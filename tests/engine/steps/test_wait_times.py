@@ -107,7 +107,7 @@ def test_wait_takes_its_time_and_no_more(
     assert times(wait_for(states, timeout, **options)) == expected
 
 
-def test_what_is_waited_for_is_said_after_more_than_each_second() -> None:
+def test_wait_says_what_it_waits_for_after_more_than_each_second() -> None:
     """With half a second between two looks, that is every third one."""
     said = [one for one in wait_for({0.0: NOT_READY}, 6.0) if isinstance(one, Waiting)]
     assert [one.elapsed for one in said] == [1.5, 3.0, 4.5, 6.0]
