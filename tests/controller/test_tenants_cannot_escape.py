@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 GROUPS = (IDENTITY, CLUSTERS, ELSEWHERE, SOURCES, RECORDS)
 ATTACKS = {name: attack for group in GROUPS for name, attack in group.items()}
-"""Seconds in which another tenant is served."""
 
 
 def named(attack: str) -> str:

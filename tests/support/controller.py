@@ -312,13 +312,17 @@ SYSTEM_NAMESPACE = "applyprune-system"
 CONTROLLER = "applyprune-controller"
 
 
+TENANTS = "tenant-"
+"""How the name of a tenant's namespace begins."""
+
+
 @contextmanager
 def tenants(api: Api) -> Iterator[Callable[[], Tenant]]:
     """Yield a function that makes a namespace with an account ``default`` that may do all in it."""
     names = []
 
     def make() -> Tenant:
-        name = f"tenant-{secrets.token_hex(3)}"
+        name = f"{TENANTS}{secrets.token_hex(3)}"
         names.append(name)
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         assert api("POST", "/api/v1/namespaces", body)[0] == 201

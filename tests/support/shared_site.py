@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from applyprune.sources import read
 from tests.support.api import Api
-from tests.support.controller import BUNDLE_CRD
+from tests.support.controller import BUNDLE_CRD, TENANTS
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     from applyprune.localplane import Plane
@@ -22,7 +21,6 @@ _BUNDLES = "/apis/applyprune.dev/v1alpha1/bundles"
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _NAMESPACES = "/api/v1/namespaces"
-_TENANTS = "tenant-"
 _SHARED = (
     _NAMESPACES,
     _DEFINITIONS,
@@ -45,18 +43,26 @@ _SHARED = (
 
 _LAST = f"{_NAMESPACES}/default/configmaps/kube-root-ca.crt"
 """What a new plane makes by itself, after it is ready."""
-_WITHIN = 10.0
+_INVALID = {
+    "apiVersion": "applyprune.dev/v1alpha1",
+    "kind": "Bundle",
+    "metadata": {"name": "invalid"},
+    "spec": {"source": {"inline": ""}, "serviceAccountName": "a/b"},
+}
+
+_Objects = dict[str, dict[str, Any]]
+"""Objects by their paths."""
 
 
 class SharedSite:
-    """The plane; a module that leaves something there that stays gets the next one a new plane."""
+    """The plane; a module that replaces what it had at first gets the next one a new plane."""
 
     def __init__(self, start_one: Callable[[], AbstractContextManager[Plane]]) -> None:
         """Start none before it is needed."""
         self._start_one = start_one
         self._ends = ExitStack()
         self._plane: Plane | None = None
-        self._before: dict[str, object] = {}
+        self._before: _Objects = {}
 
     def plane(self) -> Plane:
         """Return the running plane, with the CRD of Bundles and nothing else."""
@@ -68,17 +74,36 @@ class SharedSite:
         return self._plane
 
     def clear(self) -> None:
-        """Remove all Bundles, whose controllers have ended, and what was not there at first."""
+        """Remove all Bundles, whose controllers have ended, and restore what was there at first."""
         if self._plane is None:
             return
         with closing(Api(self._plane)) as api:
-            until = time.monotonic() + _WITHIN
-            while _remove_bundles(api) or _of_no_tenant(api) != self._before:
-                if time.monotonic() > until:
-                    self.close()
-                    return
-                _remove_new(api, self._before)
-                time.sleep(0.05)
+            eventually(lambda: self._is_clear(api), lambda: f"left: {self._left(api)}")
+
+    def _is_clear(self, api: Api) -> bool:
+        """Remove and restore what can be; return whether the next module may begin."""
+        now = _of_no_tenant(api)
+        if any(_uid(now.get(path)) != _uid(one) for path, one in self._before.items()):
+            # Nobody can restore it.
+            self.close()
+            return True
+        for path in now.keys() - self._before.keys():
+            api("DELETE", path)
+        changed = [path for path, one in self._before.items() if _state(now[path]) != _state(one)]
+        for path in changed:
+            version = now[path]["metadata"]["resourceVersion"]
+            metadata = {**self._before[path]["metadata"], "resourceVersion": version}
+            api("PUT", path, {**self._before[path], "metadata": metadata})
+        is_as_before = not changed and now.keys() == self._before.keys()
+        return _serves_bundles(api) and not _remove_bundles(api) and is_as_before
+
+    def _left(self, api: Api) -> list[str]:
+        """Return what is not as it was at first."""
+        states = [
+            {(path, _state(one)) for path, one in each.items()}
+            for each in (_of_no_tenant(api), self._before)
+        ]
+        return sorted({path for path, _ in states[0] ^ states[1]})
 
     def close(self) -> None:
         """Stop the plane."""
@@ -90,21 +115,42 @@ def _install_crd(api: Api) -> None:
     (crd,) = read([str(BUNDLE_CRD)])
     status, reply = api("POST", _DEFINITIONS, crd.body)
     assert status == 201, reply
-    eventually(lambda: api("GET", _BUNDLES)[0] == 200, lambda: "the CRD")
+    eventually(lambda: _serves_bundles(api), lambda: "the CRD")
     eventually(lambda: api.exists(_LAST), lambda: "what each cluster has")
 
 
-def _of_no_tenant(api: Api) -> dict[str, object]:
-    """Return the state of each object that belongs to no tenant, by its path."""
-    found: dict[str, object] = {}
+def _serves_bundles(api: Api) -> bool:
+    """Return whether the CRD is served as it is stored: its cache is filled, too."""
+    listed = api("GET", f"{_BUNDLES}?resourceVersion=0")[0]
+    path = _BUNDLES.replace("bundles", "namespaces/default/bundles?dryRun=All")
+    return (listed, api("POST", path, _INVALID)[0]) == (200, 422)
+
+
+def _of_no_tenant(api: Api) -> _Objects:
+    """Return each object that belongs to no tenant."""
+    found: _Objects = {}
     for path in _SHARED:
-        for one in api.get(path)["items"]:
-            metadata = one["metadata"]
+        listed = api.get(path)
+        head = {
+            "apiVersion": listed["apiVersion"],
+            "kind": listed["kind"].removesuffix("List"),
+        }
+        for one in listed["items"]:
+            name = one["metadata"]["name"]
             # The namespace of a tenant is new for each, and takes its time to go.
-            if path != _NAMESPACES or not metadata["name"].startswith(_TENANTS):
-                state = metadata["uid"], one.get("spec"), one.get("rules"), one.get("data")
-                found[f"{path}/{metadata['name']}"] = state
+            if path != _NAMESPACES or not name.startswith(TENANTS):
+                found[f"{path}/{name}"] = {**head, **one}
     return found
+
+
+def _uid(one: Mapping[str, Any] | None) -> str | None:
+    return None if one is None else str(one["metadata"]["uid"])
+
+
+def _state(one: Mapping[str, Any]) -> str:
+    """Return what a module may have changed; the plane itself writes what it aggregates."""
+    rules = None if "aggregationRule" in one else one.get("rules")
+    return repr([_uid(one), one.get("spec"), rules, one.get("data")])
 
 
 def _remove_bundles(api: Api) -> bool:
@@ -119,8 +165,3 @@ def _remove_bundles(api: Api) -> bool:
             free = {"metadata": {"finalizers": None}}
             api("PATCH", path, free, content_type="application/merge-patch+json")
     return bool(found)
-
-
-def _remove_new(api: Api, before: Collection[str]) -> None:
-    for path in _of_no_tenant(api).keys() - set(before):
-        api("DELETE", path)

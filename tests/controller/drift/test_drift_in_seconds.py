@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tests.support.controller import Controller, Tenant
 
 SIZE = 100
-"""In which drift is set back, on a busy machine; the interval is an hour."""
 HANDFUL = 15
 """Requests for one drifted object: the Bundle, its account, the inventory, the object, an Event."""
 REVERTED = 'applyprune_bundle_reverted_fields_total{{bundle="web",namespace="{}"}}'

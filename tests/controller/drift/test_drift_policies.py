@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 BROKEN = {**config_map("broken"), "data": {"not a key!": "v"}}
 """The server refuses it at the apply, and nothing does before."""
-"""In which drift is seen, on a busy machine; the interval is an hour."""
 TWO_WRITES = frozenset({"managedFields cleared"})
 """Before the apply the set's own entry is restored, by a guarded patch of managedFields."""
 
