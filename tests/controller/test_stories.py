@@ -34,7 +34,7 @@ def secret(name: str, **values: str) -> dict[str, Any]:
 def test_bundle_reads_a_source_in_the_cluster(
     tenant: Tenant, running: Controller, kind: str
 ) -> None:
-    """Applied, changed within a second, pruned, broken, mended; no value of a Secret anywhere."""
+    """Applied, changed by its watch, pruned, broken, mended; no value of a Secret anywhere."""
 
     def store(**values: str) -> None:
         if kind == "secretRefs":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from applyprune.localplane import API_SERVER_ONLY
@@ -11,7 +10,7 @@ from tests.support.api import Api
 from tests.support.command import applyprune
 from tests.support.controller import BUNDLE_CRD, Tenant, controller
 from tests.support.objects import config_map
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, next_second
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +45,7 @@ def test_deleting_the_crd_deletes_no_object(fresh_plane: FreshPlane, tmp_path: P
                 "deletionTimestamp" in api.get(tenant.path("configmaps", "of-meant"))["metadata"]
             )
         )
-        time.sleep(1.1)  # times of deletion are whole seconds
+        next_second()  # of the times of deletion
         assert api("DELETE", f"{path}/bundles.applyprune.dev")[0] == 200
         for name in ("a", "b"):
             tenant.gone(name)

@@ -6,8 +6,8 @@ Each one here has another reason, and all have the same minute: a process counts
 from __future__ import annotations
 
 import os
+import re
 import signal
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.controller import Controller, Tenant
 
-MINUTE = 60.0
+MINUTE = 60
+WHAT = (
+    "the Bundles cannot be listed or watched",
+    "its Lease could not be renewed",
+    "no reconcile has ended",
+)
 WELL = (200, "ok\n")
 
 
@@ -102,7 +107,6 @@ def test_controller_that_serves_nobody_for_a_minute_says_it(
             tenant.ready("first")
             assert one.ask("/healthz") == WELL
 
-        began = time.monotonic()
         for each in cut:
             each.off()
         hung = stopped.workers()
@@ -116,10 +120,10 @@ def test_controller_that_serves_nobody_for_a_minute_says_it(
         # Not at once: it may serve them soon.
         assert [one.ask("/healthz") for one in running] == [WELL] * 4
         said = [eventually(partial(reason, one), lambda: "the reason") for one in running[:3]]
-        assert MINUTE <= time.monotonic() - began < MINUTE + 40
-        assert "the Bundles cannot be listed or watched for 6" in said[0]
-        assert "its Lease could not be renewed for 6" in said[1]
-        assert "no reconcile has ended for 6" in said[2]
+        for told, what in zip(said, WHAT, strict=True):
+            found = re.search(rf"{what} for (\d+)", told)
+            assert found is not None, told
+            assert int(found[1]) >= MINUTE
         assert "Bundles due: 1, being reconciled: 2" in said[2]
         assert [one.metric("applyprune_healthy") for one in running] == [0, 0, 0, 1]
         # A restart helps none of them.

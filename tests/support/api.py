@@ -153,3 +153,14 @@ def status_writes(audit: AuditTrail, namespace: str) -> int:
         and event["objectRef"].get("subresource") == "status"
         for event in audit.events()
     )
+
+
+def events_written(audit: AuditTrail, namespace: str) -> int:
+    """Return how many Events applyprune has written in a namespace: the last write of a pass."""
+    return sum(
+        event["userAgent"].startswith("applyprune/")
+        and event["verb"] == "create"
+        and event.get("objectRef", {}).get("resource") == "events"
+        and event["objectRef"].get("namespace") == namespace
+        for event in audit.events()
+    )

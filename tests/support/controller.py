@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import signal
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.support.command import start
 from tests.support.namespaces import kill_inside, terminate_inside
 from tests.support.objects import config_map, text
 from tests.support.processes import children
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     import subprocess
@@ -58,7 +59,7 @@ class Controller:
 
     def ask(self, path: str) -> tuple[int, str]:
         """Return the status and text of its reply at a path."""
-        reply = urllib3.request("GET", self.address + path, timeout=5, retries=False)
+        reply = urllib3.request("GET", self.address + path, timeout=HANG, retries=False)
         return reply.status, reply.data.decode()
 
     def metric(self, name: str) -> float:
@@ -68,6 +69,14 @@ class Controller:
         ]
         return float(next(value for series, _, value in found if series == name))
 
+    def reconciles(self, tenant: Tenant, name: str = "") -> list[str]:
+        """Return the reason of each reconcile of a tenant's Bundles, or of one of them, so far."""
+        about = f'"message": "bundle reconciled", "namespace": "{tenant.namespace}"'
+        # Of a long log, all but these lines are somebody else's.
+        lines = self.log.read_text().splitlines(keepends=True)
+        found = [json.loads(line) for line in lines if about in line and line.endswith("\n")]
+        return [line["reason"] for line in found if name in {"", line["bundle"]}]
+
     def workers(self) -> list[int]:
         """Return the IDs of its worker processes, which a process of their own has started."""
         (server,) = (one for one in children(self.process.pid) if children(one))
@@ -76,7 +85,16 @@ class Controller:
     def stop(self) -> int:
         """Ask it to end, and return its exit code."""
         terminate_inside(self.process)
-        return self.process.wait(40)
+        return self.process.wait(HANG)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let it see and do nothing meanwhile."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill it by SIGKILL."""

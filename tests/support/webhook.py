@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
 from applyprune.localplane.layout import Layout
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +60,8 @@ class Webhook:
     """The resources, as in a rule; ``*/*`` includes subresources."""
     warns: Callable[[dict[str, Any]], list[str]] = lambda _request: []
     """What it warns about, whether it allows the request or not."""
+    seconds: int = 10
+    """How long the server waits for its answer; 30 at most."""
     refused: list[str] = field(default_factory=list)
     """The operation and the name of each request that it has refused."""
     _server: ThreadingHTTPServer | None = None
@@ -171,6 +174,7 @@ class Webhook:
                     },
                     "admissionReviewVersions": ["v1"],
                     "sideEffects": "None",
+                    "timeoutSeconds": self.seconds,
                 }
             ],
         }
@@ -179,11 +183,9 @@ class Webhook:
         """Wait until the API server calls the webhook; its informer needs a moment."""
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": _PROBE}}
         path = f"/api/v1/namespaces/{self.namespace}/configmaps?dryRun=All"
-        for _ in range(200):
-            if (self.api("POST", path, body)[0] == 404) is calls:
-                return
-            threading.Event().wait(0.05)
-        raise AssertionError("the API server does not call the webhook")
+        eventually(
+            lambda: (self.api("POST", path, body)[0] == 404) is calls, lambda: "the registration"
+        )
 
 
 _PROBE = "webhook-probe"

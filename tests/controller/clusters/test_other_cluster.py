@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from tests.support.command import applyprune
@@ -10,13 +9,13 @@ from tests.support.objects import config_map, text
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from applyprune.localplane import Plane
     from tests.support.controller import Controller, Tenant
     from tests.support.other_cluster import OtherCluster
 
-BUSY = "applyprune_workers_busy"
+WORKERS = ("applyprune_workers_busy", "applyprune_queue_depth")
 LONG = {"interval": "1h", "retryInterval": "1h"}
 
 
@@ -113,14 +112,6 @@ def test_rotated_credentials_are_used_at_once(tenant: Tenant, other: OtherCluste
     assert tenant.ready("web")["cluster"]["uid"] == uid
 
 
-def looks(seconds: float) -> Iterator[float]:
-    """Yield the time again and again, for so many seconds."""
-    ends = time.monotonic() + seconds
-    while (now := time.monotonic()) < ends:
-        yield now
-        time.sleep(0.05)
-
-
 def test_cluster_that_hangs_holds_nobody_up(
     new_tenant: Callable[[], Tenant], running: Controller, other: OtherCluster
 ) -> None:
@@ -133,24 +124,22 @@ def test_cluster_that_hangs_holds_nobody_up(
         for name in ("one", "two"):
             tenant.bundle(name, config_map(name), **spec)
             tenant.ready(name)
+
+    def workers() -> list[float]:
+        """Return how many Bundles have a worker, and how many are due and have none."""
+        return [running.metric(one) for one in WORKERS]
+
     other.second.pause()
-    most = []
     try:
         for tenant in hanging:
             for name in ("one", "two"):
                 tenant.patch(name, source={"inline": text(config_map(name, "new"))})
+        assert eventually(lambda: sum(found := workers()) == 6 and found) == [1, 5]
         for number in range(6):
             # Even in the namespaces of those that wait for it.
             tenant, name = hanging[number % 3], f"here-{number}"
-            began = time.monotonic()
             tenant.bundle(name, config_map(name))
             tenant.ready(name)
-            assert time.monotonic() - began < 5.0
-            # One more of them begins, ends or waits: in a quarter of the workers.
-            busy = [running.metric(BUSY) for _ in looks(1.0)]
-            assert min(busy) <= 1, busy
-            most.append(max(busy))
-        assert max(most) >= 1
         assert running.ask("/healthz")[0] == 200
         message = hanging[0].failed("one", "ClusterUnreachable")
         assert message == "the cluster of secret/prod sent no complete response in time"

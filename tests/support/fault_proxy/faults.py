@@ -7,9 +7,12 @@ import threading
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tests.support.fault_proxy.exchange import Fault, Headers, ServerReply, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HOUR = 3600.0
 
@@ -67,11 +70,15 @@ def truncate(fraction: float = 0.5, *, less: int = 0) -> Fault:
     return fault
 
 
-def cut_watch(seconds: float) -> Fault:
-    """Pass on a watch, and reset its connection after that long."""
+def cut_watch(seconds: float, before: Callable[[Wire], object] = bool) -> Fault:
+    """Pass on a watch, and call ``before`` and reset its connection after that long."""
 
     def fault(wire: Wire) -> None:
-        timer = threading.Timer(seconds, wire.reset)
+        def cut() -> None:
+            before(wire)
+            wire.reset()
+
+        timer = threading.Timer(seconds, cut)
         timer.start()
         try:
             wire.stream()
