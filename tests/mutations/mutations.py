@@ -326,8 +326,9 @@ MUTATIONS = (
         ("reverts-again-soon",),
         r"if .+:",
         "if False:",
-        "tests/controller/drift/test_failed_reverts.py::"
-        "test_failed_revert_is_tried_again_within_seconds[500]",
+        "tests/controller/drift/test_single_objects.py::"
+        "test_drift_that_a_passing_failure_leaves_is_tried_again_soon"
+        "[a write of somebody else in between]",
     ),
     Mutation(
         "no drift in what admission has rewritten again",

@@ -58,7 +58,7 @@ def test_fight_is_named_bounded_and_ended(
     way: str, opponent: Opponent, tenant: Tenant, site_audit: AuditTrail
 ) -> None:
     """Who fights on is written against as often again; who does not is overcome by one write."""
-    within = "7s" if way == "quiet" else "1h"
+    within = "15s" if way == "quiet" else "1h"
     sourced(tenant, opponent, "v")
     drift = {"contention": {"reverts": REVERTS, "within": within}}
     source = {"configMapRefs": [{"name": "src"}]}
