@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +17,8 @@ from tests.support.objects import SECRET, config_map, text
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from applyprune.localplane import Plane
     from tests.support.api import AuditTrail
     from tests.support.controller import Controller
@@ -281,7 +283,10 @@ def test_waiting_bundles_are_counted(tenant: Tenant, running: Controller) -> Non
     assert running.metric("applyprune_refused_prunes_total") == refused
 
 
-@pytest.mark.parametrize("races", [16, pytest.param(500, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize(
+    "races",
+    [8, pytest.param(16, marks=pytest.mark.sweep), pytest.param(500, marks=pytest.mark.sweep)],
+)
 @pytest.mark.parametrize("approval", ["Prune", "Always"])
 def test_approval_that_races_a_new_revision_is_of_the_old_one(
     site: Plane, tenant: Tenant, approval: str, races: int
@@ -294,8 +299,18 @@ def test_approval_that_races_a_new_revision_is_of_the_old_one(
     api = Api(site)
     reviser = Tenant(api, tenant.namespace)
 
-    def revise(delay: float, first: int) -> None:
-        time.sleep(delay)
+    def inventory() -> str:
+        found = reviser.get_map("applyprune-web")["metadata"]["resourceVersion"]
+        return str(found)
+
+    def has_begun(known: str) -> bool:
+        return inventory() != known
+
+    def is_gone(name: str) -> bool:
+        return reviser.exists(name) == [False]
+
+    def revise(first: int, moment: Callable[[], bool] = lambda: True) -> None:
+        eventually(moment, lambda: "the moment")
         kept = map(config_map, names[first : first + 3])
         reviser.patch("web", source={"inline": text(*kept)})
 
@@ -305,7 +320,7 @@ def test_approval_that_races_a_new_revision_is_of_the_old_one(
     tenant.ready("web")
     ever, approved = set(names[:3]), set(names[:3] if approval == "Always" else names)
     doomed: set[str] = set()
-    revise(0, 1)
+    revise(1)
     with ThreadPoolExecutor(1) as threads:
         for number in range(1, races + 1):
             plan = pending(tenant)
@@ -323,9 +338,15 @@ def test_approval_that_races_a_new_revision_is_of_the_old_one(
                 # However busy the machine is, some approvals come in time.
                 approve(tenant, plan["digest"])
                 tenant.ready("web")
-                revise(0, number + 1)
+                revise(number + 1)
             else:
-                revision = threads.submit(revise, number % 4 / 4, number + 1)
+                # At once, when the run has begun, or when it has deleted what it drops.
+                moments: Sequence[Callable[[], bool]] = (
+                    lambda: True,
+                    partial(has_begun, inventory()),
+                    partial(is_gone, names[number - 1]),
+                )
+                revision = threads.submit(revise, number + 1, moments[number % 4])
                 approve(tenant, plan["digest"])
                 revision.result()
             later = pending(tenant, but=plan["digest"])
