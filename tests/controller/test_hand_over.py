@@ -165,8 +165,9 @@ def test_bundle_with_a_removed_entry_is_kept(tenant: Tenant) -> None:
     tenant.patch("web", suspend=True)
     eventually(lambda: tenant.condition("web", "Reconciling")[1] == "Suspended")
     remove_entries(stage, tenant.api, "web")
-    tenant.patch("web", suspend=False)
+    # In this order, no other reconcile comes before the removal.
     tenant.delete("web")
+    tenant.patch("web", suspend=False)
     assert "service/web" in tenant.failed("web", "InventoryUnreadable")
     assert tenant.exists("a", "applyprune-web") == [True, True]
     assert tenant.api("DELETE", tenant.path("services", "web"))[0] == 200

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tests.support.controller import controller, served
 from tests.support.objects import config_map, text
 from tests.support.processes import children, is_running
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 from tests.support.webhook import Webhook
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def hanging(site: Plane, api: Api, tenant: Tenant) -> Iterator[threading.Event]:
 
     def reply(request: dict[str, Any]) -> None:
         if request["name"].startswith("slow"):
-            over.wait(60)
+            over.wait(HANG)
 
     with Webhook(site, api, tenant.namespace, ("CREATE", "UPDATE"), reply):
         try:
@@ -113,20 +113,31 @@ def test_memory_and_time_of_one_bundle_are_limited(
 def test_reconcile_that_hangs_is_ended(
     site: Plane, site_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
 ) -> None:
-    """At its deadline; or its worker is killed from outside, and the others only start again."""
-    slow, killed, other = new_tenant(), new_tenant(), new_tenant()
+    """At its deadline."""
+    slow, other = new_tenant(), new_tenant()
     limits = ("--reconcile-timeout", "4s")
-    with limited(site, tmp_path, (slow, killed, other), *limits) as running:
-        with hanging(site, site_api, slow):
-            for name in ("web", "more", "again"):
-                slow.bundle(name, config_map(f"slow-{name}"))
-            served(other, running, "beside-time")
-            for name in ("web", "more"):
-                told(slow, name, "its limit of time", "longer than 4 s")
-            served(other, running, "after-time")
-            assert exceeded(running, "time") >= 2
-            for name in ("web", "more", "again"):
-                slow.patch(name, suspend=True)
+    with (
+        limited(site, tmp_path, (slow, other), *limits) as running,
+        hanging(site, site_api, slow),
+    ):
+        for name in ("web", "more", "again"):
+            slow.bundle(name, config_map(f"slow-{name}"))
+        served(other, running, "beside-time")
+        for name in ("web", "more"):
+            told(slow, name, "its limit of time", "longer than 4 s")
+        served(other, running, "after-time")
+        assert exceeded(running, "time") >= 2
+        for name in ("web", "more", "again"):
+            slow.patch(name, suspend=True)
+        assert exceeded(running, "memory") == exceeded(running, "cpu") == 0
+
+
+def test_reconcile_whose_worker_is_killed_is_made_again(
+    site: Plane, site_api: Api, new_tenant: Callable[[], Tenant], tmp_path: Path
+) -> None:
+    """All workers are killed, and only start again; or the controller itself is."""
+    killed, other = new_tenant(), new_tenant()
+    with limited(site, tmp_path, (killed, other)) as running:
         with hanging(site, site_api, killed) as over:
             killed.bundle("web", config_map("slow"))
             eventually(lambda: killed.exists("applyprune-web") == [True], lambda: "a run under way")
@@ -143,16 +154,18 @@ def test_reconcile_that_hangs_is_ended(
         assert killed.exists("slow") == [True]
         assert exceeded(running, "memory") == exceeded(running, "cpu") == 0
         # The controller itself is killed in the middle of a reconcile: its workers end it.
-        with hanging(site, site_api, slow) as over:
-            slow.bundle("last", config_map("slow-last"))
-            eventually(lambda: slow.exists("applyprune-last") == [True], lambda: "a run under way")
+        with hanging(site, site_api, killed) as over:
+            killed.bundle("last", config_map("slow-last"))
+            eventually(
+                lambda: killed.exists("applyprune-last") == [True], lambda: "a run under way"
+            )
             (server,) = (one for one in children(running.process.pid) if children(one))
             workers = running.workers()
             running.process.kill()
             over.set()
             for one in (*workers, server):
                 eventually(partial(_has_ended, one), lambda: "its end")
-        header = slow.get_map("applyprune-last")["data"]["header"]
+        header = killed.get_map("applyprune-last")["data"]["header"]
         assert '"holder": null' in header
 
 
