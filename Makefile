@@ -3,16 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PROOF := $(VENV)/.proof
 # The tests start hundreds of processes; without bytecode each of them compiles the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo demo-controller demo-gitops plane plane-wheel test stories test-fast sweep sweep-versions lint \
-	bench bench-quick bench-readme bench-controller bench-sources docs clean
+.PHONY: demo demo-controller demo-gitops plane plane-wheel test stories test-fast flakes proof contexts \
+	killers mutants sweep sweep-versions lint bench bench-quick bench-readme bench-controller bench-sources docs clean
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "applyprune needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+$(PROOF): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,proof]'
 	touch $@
 
 demo: $(INSTALLED)
@@ -45,6 +50,10 @@ test: $(INSTALLED)
 stories: $(INSTALLED)
 	$(BIN)/python -m pytest -m "story and not sweep" $(SIX_FILES) $(ARGS)
 
+# TESTS: files; by default those that differ from main.
+flakes: $(INSTALLED)
+	$(BIN)/python -m tests.flakes $(TESTS)
+
 # For edits to code that needs no server.
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --fast -m "not sweep and not story and not lint" -n 3 --dist worksteal
@@ -52,6 +61,21 @@ test-fast: $(INSTALLED)
 # Each test for itself: some of them take minutes. CORPUS names sets of published manifests.
 sweep: $(INSTALLED)
 	$(BIN)/python -m pytest -m sweep --timeout 7200 -n 3 --dist load
+
+# Whether TESTS may go: what only they execute, and which guards only they hold. `contexts` measures
+# what each test executes, `killers` which tests fail without a guard, `mutants` which changes of
+# the planning and of the steps no pure test notices. ARGS: `--help` shows them.
+proof: $(INSTALLED)
+	$(BIN)/python -m tests.mutations.proof $(TESTS)
+
+contexts: $(PROOF)
+	$(BIN)/python -m tests.mutations.contexts $(ARGS)
+
+killers: $(INSTALLED)
+	$(BIN)/python -m tests.mutations.killers $(ARGS)
+
+mutants: $(PROOF)
+	$(BIN)/python -m tests.mutations.generic $(ARGS)
 
 # The end-to-end stories on each version of Kubernetes; KUBERNETES="1.34.4 1.35.4" names some.
 sweep-versions: $(INSTALLED)

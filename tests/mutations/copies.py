@@ -10,10 +10,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.support.waiting import HANG_VARIABLE
+
 if TYPE_CHECKING:
     from tests.mutations.mutations import Mutation
 
 ROOT = Path(__file__).parents[2]
+HANG = "60"
+"""Seconds after which a test gives up that waits for what does not come without the guard."""
 GUARD = re.compile(r"# guard: ([a-z-]+)$", re.MULTILINE)
 COPIED = ("applyprune", "tests", "fixtures", "deploy", "pyproject.toml")
 
@@ -30,7 +34,7 @@ def copy(folder: Path) -> Path:
 
 
 def python(
-    folder: Path, *arguments: str, within: float | None = 300
+    folder: Path, *arguments: str, within: float | None = 300, hang: str = HANG
 ) -> subprocess.CompletedProcess[str]:
     """Run Python in a copy; the copied package takes precedence over the installed one."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PY")}
@@ -38,7 +42,7 @@ def python(
         [sys.executable, *arguments],
         cwd=folder,
         # As on a build server, so that pytest does not cut its summary to the terminal's width.
-        env={**environment, "CI": "true"},
+        env={**environment, "CI": "true", HANG_VARIABLE: hang},
         capture_output=True,
         text=True,
         timeout=within,

@@ -56,7 +56,7 @@ def _faults_without_mutations(tmp_path_factory: pytest.TempPathFactory) -> str:
         return f"another package is imported: {where.stdout}{where.stderr}"
     tests = {mutation.test for mutation in MUTATIONS}
     arguments = ("-m", "pytest", *sorted(tests), "-q", "-p", "no:cacheprovider", "-n", "3")
-    reply = python(folder, *arguments, "--dist", "loadfile", within=1500)
+    reply = python(folder, *arguments, "--dist", "loadfile", within=3000, hang="300")
     # A test without its parameters counts more than once.
     passed = ALL_PASSED.search(reply.stdout)
     is_sound = reply.returncode == 0 and passed is not None and int(passed[1]) >= len(tests)
