@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from applyprune.clock import boot_time
 from applyprune.cluster.objects import collection_path, is_secret, object_path
 from applyprune.cluster.transport.message import Request
 from applyprune.model.identity import Ref
@@ -57,7 +56,7 @@ def for_object(
         about=(resource.group, resource.plural, ref.name),
         secret=is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
         timeout=within or TIMEOUT,
-        expires=_expires(within),
+        within=within or None,
     )
 
 
@@ -128,7 +127,7 @@ def for_collection(
         secret=is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
         retry=retry,
         timeout=within or TIMEOUT,
-        expires=_expires(within),
+        within=within or None,
     )
 
 
@@ -190,7 +189,7 @@ def for_document(
         headers=headers,
         whole=whole,
         timeout=within or TIMEOUT,
-        expires=_expires(within),
+        within=within or None,
     )
 
 
@@ -212,7 +211,3 @@ def _encoded(body: object) -> bytes | None:
     if body is None:
         return None
     return _ENCODER.encode(body).encode()
-
-
-def _expires(within: float | None) -> float | None:
-    return boot_time() + within if within else None

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Forbidden
 from applyprune.planning.order import is_built_in
@@ -37,6 +38,11 @@ class Memory:
     kinds: tuple[float, ResourceMap] | None = None
     schemas: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = field(default_factory=dict)
     """The schemas of group versions, each with the time of the read."""
+    clock: Clock = CLOCK
+
+    def is_fresh(self, asked: float) -> bool:
+        """Return whether what was read at that time still counts."""
+        return self.clock.now() - asked < KINDS_LAST
 
     def forget_kinds(self) -> None:
         """Forget the kinds and their schemas: something has failed, perhaps for that reason."""
@@ -80,9 +86,9 @@ class RememberingClient(KubernetesClient):
     def resource_map(self, *, remembered: bool = False) -> ResourceMap:
         """Return what the server serves now; if ``remembered``, at most a minute ago."""
         kept = self.memory.kinds
-        if remembered and kept is not None and _is_fresh(kept[0], KINDS_LAST):
+        if remembered and kept is not None and self.memory.is_fresh(kept[0]):
             return kept[1]
-        asked = time.monotonic()
+        asked = self.memory.clock.now()
         found = super().resource_map()
         self.memory.kinds = asked, replace(found, remembered=True)
         return found
@@ -93,9 +99,9 @@ class RememberingClient(KubernetesClient):
             return super().schemas(resource)
         memory, key = self.memory.schemas, (resource.group, resource.version)
         kept = memory.get(key)
-        if kept is not None and _is_fresh(kept[0], KINDS_LAST):
+        if kept is not None and self.memory.is_fresh(kept[0]):
             return kept[1]
-        asked = time.monotonic()
+        asked = self.memory.clock.now()
         found = super().schemas(resource)
         memory[key] = asked, found
         return found
@@ -157,7 +163,3 @@ def _write(refusal: Path, message: str) -> None:
     with suppress(OSError):
         refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         refusal.write_text(message)
-
-
-def _is_fresh(since: float, seconds: float) -> bool:
-    return time.monotonic() - since < seconds

@@ -7,11 +7,11 @@ must follow.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.cluster.json_text import json_object
 from applyprune.cluster.object_requests import JSON, for_collection, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
@@ -54,6 +54,7 @@ def watch(
     resource_version: str,
     stop: Callable[[], bool],
     seconds: float,
+    clock: Clock = CLOCK,
 ) -> Iterator[WatchEvent]:
     """Yield the changes of a resource's objects after a resourceVersion, in order.
 
@@ -69,11 +70,11 @@ def watch(
     what = f"the watch of {resource.full_plural}"
     if not resource_version:
         raise invalid_response(what, "its list had no resourceVersion to start from")
-    ends = time.monotonic() + seconds
+    ends = clock.now() + seconds
     session = max(1, min(SESSION, math.ceil(seconds)))
 
     def is_over() -> bool:
-        return stop() or time.monotonic() >= ends
+        return stop() or clock.now() >= ends
 
     request = for_collection(
         "GET",

@@ -22,7 +22,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.util.connection import create_connection
 
-from applyprune.clock import boot_time
+from applyprune.clock import BOOT_CLOCK
 from applyprune.model.addresses import AddressRules, is_address
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from _typeshed import WriteableBuffer
 
-    from applyprune.clock import Lease
+    from applyprune.clock import Clock, Lease
 
 CONNECT_TIMEOUT = 5.0
 # Name resolution and the attempts at all addresses of a name, together.
@@ -62,19 +62,21 @@ class LeaseEnded(TimeoutError):
 class Try:
     """One try of one request: its deadline, and whether a byte of it may have been sent."""
 
-    __slots__ = ("ends", "leases", "sent", "stop")
+    __slots__ = ("clock", "ends", "leases", "sent", "stop")
 
     def __init__(
         self,
         seconds: float,
         stop: Callable[[], bool] | None = None,
         leases: Sequence[Lease] = (),
+        clock: Clock = BOOT_CLOCK,
     ) -> None:
-        """Start the clock; ``stop`` returns true when the response is no longer wanted.
+        """Start the time; ``stop`` returns true when the response is no longer wanted.
 
         Nothing is sent after the end of one of the ``leases``.
         """
-        self.ends = boot_time() + seconds
+        self.clock = clock
+        self.ends = clock.now() + seconds
         self.sent = False
         self.stop = stop
         self.leases = leases
@@ -86,7 +88,7 @@ class Try:
 
     def seconds_left(self) -> float:
         """Return the seconds left, always more than zero; raises TimeoutError when none is."""
-        left = self.ends - boot_time()
+        left = self.ends - self.clock.now()
         if left <= 0:
             raise TimeoutError("timed out")
         return left
@@ -103,10 +105,13 @@ _current: ContextVar[Try] = ContextVar("try")
 
 @contextlib.contextmanager
 def one_try(
-    seconds: float, stop: Callable[[], bool] | None = None, leases: Sequence[Lease] = ()
+    seconds: float,
+    stop: Callable[[], bool] | None = None,
+    leases: Sequence[Lease] = (),
+    clock: Clock = BOOT_CLOCK,
 ) -> Iterator[Try]:
     """Apply one deadline to everything that this thread does on connections in the block."""
-    current = Try(seconds, stop, leases)
+    current = Try(seconds, stop, leases, clock)
     token = _current.set(current)
     try:
         yield current
@@ -315,11 +320,12 @@ def _in_thread(
 
 
 def _wait_for(outcome: queue.SimpleQueue[_Result | Exception], limit: float) -> _Result | Exception:
-    ends = boot_time() + limit
+    current = _current.get()
+    ends = current.clock.now() + limit
     while True:
-        wait = min(_current.get().next_wait(), max(0.0, ends - boot_time()))
+        wait = min(current.next_wait(), max(0.0, ends - current.clock.now()))
         try:
             return outcome.get(timeout=wait)
         except queue.Empty:
-            if boot_time() >= ends:
+            if current.clock.now() >= ends:
                 raise TimeoutError("timed out") from None

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
 
+def _nothing() -> None:
+    """Do nothing between two pieces."""
+
+
 class Relay:
-    """Passes on bytes: ``piece`` bytes from the server, then a pause of ``pause`` seconds."""
+    """Passes on bytes; it calls ``between`` after each ``piece`` bytes from the server."""
 
     def __init__(self, port: int) -> None:
         """Listen in front of that port of 127.0.0.1."""
@@ -24,7 +28,7 @@ class Relay:
         self._threads: list[threading.Thread] = []
         self.port: int = self._listener.getsockname()[1]
         self.piece = 65536
-        self.pause = 0.0
+        self.between: Callable[[], object] = _nothing
         self.delivers = threading.Event()
         self.delivers.set()
         self._start(self._accept)
@@ -83,5 +87,5 @@ class Relay:
                 for start in range(0, len(data), self.piece):
                     self.delivers.wait()
                     client.sendall(data[start : start + self.piece])
-                    time.sleep(self.pause)
+                    self.between()
             client.shutdown(socket.SHUT_RDWR)

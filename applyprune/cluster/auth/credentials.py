@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.errors import AccessError
 from applyprune.values import dataclass, field
 
@@ -79,9 +79,10 @@ class RenewableCredentials:
     that many threads do not fail one after the other.
     """
 
-    def __init__(self, issue: Callable[[], Issued]) -> None:
+    def __init__(self, issue: Callable[[], Issued], clock: Clock = CLOCK) -> None:
         """Keep the source; it raises AccessError when it has no identity."""
         self._issue = issue
+        self._clock = clock
         self._lock = threading.Lock()
         self._identity: Identity | None = None
         self._ends = 0.0
@@ -95,7 +96,7 @@ class RenewableCredentials:
     def current(self) -> Identity:
         """Return the identity, renewed if it has expired."""
         with self._lock:
-            if self._identity is None or time.monotonic() >= self._ends:
+            if self._identity is None or self._clock.now() >= self._ends:
                 self._identity = self._renew()
             return self._identity
 
@@ -107,15 +108,15 @@ class RenewableCredentials:
             return self._identity
 
     def _renew(self) -> Identity:
-        if self._failure is not None and time.monotonic() < self._failure_ends:
+        if self._failure is not None and self._clock.now() < self._failure_ends:
             raise self._failure
         try:
             issued = self._issue()
         except AccessError as error:
-            self._failure, self._failure_ends = error, time.monotonic() + FAILURE_HOLDS
+            self._failure, self._failure_ends = error, self._clock.now() + FAILURE_HOLDS
             raise
         self._failure = None
-        self._ends = time.monotonic() + issued.seconds
+        self._ends = self._clock.now() + issued.seconds
         return issued.identity
 
 

@@ -63,8 +63,8 @@ class Request:
     """Whether any text is a valid body, instead of JSON."""
     timeout: float = 30.0
     """Seconds for one try, from the first to the last byte."""
-    expires: float | None = None
-    """The ``boot_time()`` at which all tries end."""
+    within: float | None = None
+    """Seconds for all tries together."""
     leases: tuple[Lease, ...] = ()
     """What must last while it is sent, and is renewed before each try."""
     warned: Callable[[Sequence[str]], None] | None = field(default=None, repr=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from urllib3.exceptions import HTTPError
@@ -11,7 +11,7 @@ from applyprune.cluster.transport.connection_errors import connection_failure
 from applyprune.cluster.transport.message import ClientContext, RawResponse, Request
 from applyprune.cluster.transport.status_errors import response_failure
 from applyprune.errors import AccessError
-from applyprune.http.connection import one_try
+from applyprune.http.connection import Try, one_try
 
 if TYPE_CHECKING:
     from urllib3.connectionpool import HTTPConnectionPool
@@ -43,15 +43,18 @@ class Stream:
         response: BaseHTTPResponse,
         pool: HTTPConnectionPool,
         client: ClientContext,
-        stop: Callable[[], bool] | None,
+        first: Try,
     ) -> None:
-        """Keep a response whose headers were read, and its pool, which nothing else uses."""
+        """Keep a response whose headers were read, and its pool, which nothing else uses.
+
+        ``first`` is the try that has read them: what stops it stops the stream.
+        """
         self.status = response.status
         self._request = request
         self._response = response
         self._pool = pool
         self._client = client
-        self._stop = stop
+        self._first = first
 
     def chunks(self, silence: float) -> Iterator[bytes]:
         """Yield the bytes as they come, never an empty chunk, until the server ends the response.
@@ -64,7 +67,7 @@ class Stream:
 
     def _read(self, silence: float) -> bytes:
         # One try per read: the time that the caller spends on a chunk does not count.
-        with one_try(silence, self._stop):
+        with one_try(silence, self._first.stop, clock=self._first.clock):  # guard: stream-clock
             try:
                 return self._response.read1(_MAX_READ, decode_content=False)
             except (HTTPError, OSError) as fault:

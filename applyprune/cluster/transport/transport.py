@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 import sys
 import threading
@@ -15,7 +16,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry, Timeout
 
 from applyprune._version import __version__
-from applyprune.clock import boot_time
+from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.cluster.transport.connection_errors import connection_failure
 from applyprune.cluster.transport.message import (
     ClientContext,
@@ -81,7 +82,8 @@ class Transport:
     At most ``pool_size`` requests run at a time, not counting streams. ``retry_budget`` is in
     seconds: no try starts later than that after the first failure of its request. ``trace`` is
     called with one line per try, without bodies or credentials. ``agent`` tells this process from
-    others in the server's audit log, and ``for_run`` one run from others.
+    others in the server's audit log, and ``for_run`` one run from others. ``clock`` is the one of
+    all deadlines, budgets and pauses.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Transport:
         retry_budget: float = 30.0,
         trace: Callable[[str], None] | None = None,
         agent: str = "",
+        clock: Clock = BOOT_CLOCK,
     ) -> None:
         """Keep the settings; the first request connects."""
         self._access = access
@@ -104,7 +107,8 @@ class Transport:
         self._trace = trace
         self._user_agent = user_agent(agent)
         self._state = _State()
-        self._open_requests = OpenRequests()
+        self._clock = clock
+        self._open_requests = OpenRequests(clock)  # guard: report-clock
         self._run = ""
 
     def for_run(self, run: str) -> Transport:
@@ -165,6 +169,7 @@ class Transport:
         stop: Callable[[], bool] | None,
         current: OpenRequest,
     ) -> _Outcome:
+        ends = math.inf if request.within is None else current.began + request.within
         identity = self._access.credentials.current()
         renewed = False
         tries = 0
@@ -174,10 +179,11 @@ class Transport:
             # A plugin for credentials, or the wait before a retry, may have taken long.
             for lease in request.leases:
                 lease.ensure()  # guard: lease-before-try
-            outcome = self._try(request, identity, tries, exchange, stop)
+            seconds = min(request.timeout, max(0.0, ends - self._clock.now()))
+            outcome = self._try(request, identity, tries, seconds, exchange, stop)
             if not isinstance(outcome, RequestFailure):
                 return outcome
-            now = boot_time()
+            now = self._clock.now()
             if isinstance(outcome.error, ApiError) and outcome.error.code == 401 and not renewed:
                 renewed = True
                 fresh = self._access.credentials.renewed(identity)
@@ -190,8 +196,9 @@ class Transport:
             budget = None if is_busy(outcome.error) else request.budget
             if budget is not None:
                 left = min(left, budget.left(now))
+            left = min(left, ends - now)
             wait = self._wait_before_next(request, outcome, tries, left, budget)
-            current.failed(outcome.error, budget)
+            current.failed(outcome.error, budget, now)
             if self._pause(wait, stop):
                 raise outcome.error
             identity = self._access.credentials.current()
@@ -199,12 +206,12 @@ class Transport:
     def _pause(self, seconds: float, stop: Callable[[], bool] | None) -> bool:
         """Wait; return True as soon as the transport is closed. Raises Stopped."""
         if stop is None:
-            return self._state.closed.wait(seconds)
-        ends = boot_time() + seconds
-        while (left := ends - boot_time()) > 0 and not self._state.closed.is_set():
+            return self._clock.wait(self._state.closed, seconds)
+        ends = self._clock.now() + seconds
+        while (left := ends - self._clock.now()) > 0 and not self._state.closed.is_set():
             if stop():
                 raise Stopped
-            self._state.closed.wait(min(TICK, left))
+            self._clock.wait(self._state.closed, min(TICK, left))
         return self._state.closed.is_set()
 
     def unanswered(self) -> Sequence[RetryReported]:
@@ -239,13 +246,11 @@ class Transport:
         if not may_repeat or self._state.closed.is_set():
             raise error
         asked = error.retry_after if isinstance(error, ApiError) else None
-        if request.expires is not None:
-            seconds_left = min(seconds_left, request.expires - boot_time())
         wait = backoff(tries, asked)
         if wait > seconds_left or tries >= MAX_TRIES:
             later = f"the server asks to retry in {asked:.0f} s" if asked else ""
             repeated = f"tried {tries} times" if tries > 1 else ""
-            if budget is not None and budget.left(boot_time()) <= seconds_left:
+            if budget is not None and budget.left(self._clock.now()) <= seconds_left:
                 repeated = repeated or "the run has used up its time for retries"
             error.lasting_reason = error.lasting_reason or error.reason
             error.reason = "; ".join(part for part in (error.reason, repeated, later) if part)
@@ -257,15 +262,13 @@ class Transport:
         request: Request,
         identity: Identity,
         number: int,
+        seconds: float,
         exchange: Callable[[Request, Identity, Try], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
     ) -> _Outcome | RequestFailure:
-        seconds = request.timeout
-        if request.expires is not None:
-            seconds = min(seconds, max(0.0, request.expires - boot_time()))
-        started = boot_time()
+        started = self._clock.now()
         outcome: _Outcome | RequestFailure
-        with one_try(seconds, stop, request.leases) as current:
+        with one_try(seconds, stop, request.leases, self._clock) as current:  # guard: try-clock
             try:
                 received = exchange(request, identity, current)
             except (HTTPError, OSError) as error:
@@ -284,7 +287,7 @@ class Transport:
                     self._state.reached = True
                 message = str(received.status)
         if self._trace is not None:
-            took = f"{boot_time() - started:.3f} s"
+            took = f"{self._clock.now() - started:.3f} s"
             attempt = f", attempt {number}" if number > 1 else ""
             self._trace(f"{request.method} {request.shown} {message} in {took}{attempt}")
         return outcome
@@ -308,7 +311,7 @@ class Transport:
             if not is_stream(response, is_text=request.is_text):
                 return self._raw_response(response, request)
             unless_kept.pop_all()
-        return Stream(request, response, server.pool, self._client, current.stop)
+        return Stream(request, response, server.pool, self._client, current)
 
     def _response(
         self, server: ServerPool, request: Request, identity: Identity, current: Try

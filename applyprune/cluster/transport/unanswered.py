@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from applyprune.clock import boot_time
+from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.errors import ApiError
 from applyprune.model.events import RetryReported
 from applyprune.values import dataclass, field
@@ -41,13 +41,13 @@ class OpenRequest:
     spends: RetryBudget | None = None
     """The budget that its retries spend."""
 
-    def failed(self, error: AccessError, budget: RetryBudget | None) -> None:
+    def failed(self, error: AccessError, budget: RetryBudget | None, now: float) -> None:
         """Note that the present try has failed, and that there will be another one."""
         self.failure = error
         self.tries += 1
         if self.spends is None and budget is not None:
             self.spends = budget
-            budget.begin(boot_time())
+            budget.begin(now)
 
     def report(self, now: float) -> RetryReported | None:
         """Return what is worth reporting; None if this is nothing unusual."""
@@ -72,13 +72,14 @@ class OpenRequest:
 class OpenRequests:
     """The requests of one transport that have no usable answer yet; thread-safe."""
 
+    clock: Clock = BOOT_CLOCK
     _open: dict[int, OpenRequest] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     @contextmanager
     def request(self) -> Iterator[OpenRequest]:
         """Keep account of one request while the block runs."""
-        request = OpenRequest(boot_time())
+        request = OpenRequest(self.clock.now())
         with self._lock:
             self._open[id(request)] = request
         try:
@@ -87,11 +88,11 @@ class OpenRequests:
             with self._lock:
                 del self._open[id(request)]
             if request.spends is not None:
-                request.spends.end(boot_time())
+                request.spends.end(self.clock.now())
 
     def reports(self) -> Sequence[RetryReported]:
         """Return a report for each webhook or server that does not answer: of the latest try."""
-        now = boot_time()
+        now = self.clock.now()
         with self._lock:
             reports = [report for one in self._open.values() if (report := one.report(now))]
         latest: dict[str, RetryReported] = {}

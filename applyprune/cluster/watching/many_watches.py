@@ -12,7 +12,6 @@ import random
 import socket
 import ssl
 import threading
-import time
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import aclosing, suppress
@@ -140,7 +139,8 @@ class ManyWatches:
     access: ClusterAccess
     agent: str
     found: Callable[[News], None]
-    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    """Its clock is that of all watches."""
     _tasks: dict[Watched, asyncio.Task[None]] = field(default_factory=dict)
     _opening: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OPENING))
     _thread: threading.Thread | None = None
@@ -169,35 +169,35 @@ class ManyWatches:
         """End all watches and the thread."""
         self._closed = True
         if self._thread is None:
-            self._loop.close()
+            self.loop.close()
             return
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_GRACE)
 
     def _call(self, call: Callable[[Watched], None], watched: Watched) -> None:
         # At the end of the process, a reconcile may still ask for a watch.
         with suppress(RuntimeError):
             if not self._closed:
-                self._loop.call_soon_threadsafe(call, watched)
+                self.loop.call_soon_threadsafe(call, watched)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
         for task in self._tasks.values():
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*self._tasks.values(), return_exceptions=True))
-        self._loop.run_until_complete(asyncio.sleep(_ABORTING))
-        self._loop.close()
+        self.loop.run_until_complete(asyncio.gather(*self._tasks.values(), return_exceptions=True))
+        self.loop.run_until_complete(asyncio.sleep(_ABORTING))
+        self.loop.close()
 
     def _open(self, watched: Watched) -> None:
         if watched not in self._tasks:
-            task = self._tasks[watched] = self._loop.create_task(self._keep(watched))
+            task = self._tasks[watched] = self.loop.create_task(self._keep(watched))
             task.add_done_callback(self._on_end)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
         """End the thread with a watch that ends by itself: nobody would miss that watch."""
         if not task.cancelled():
-            self._loop.stop()
+            self.loop.stop()
 
     def _end(self, watched: Watched) -> None:
         task = self._tasks.pop(watched, None)
@@ -208,7 +208,7 @@ class ManyWatches:
         """Watch until the task is cancelled, one session after the other."""
         place, failures = _Place(), 0
         while True:
-            began, code, place.goes_on = time.monotonic(), 0, False
+            began, code, place.goes_on = self.loop.time(), 0, False
             if not place.is_listed:
                 place.version = ""
             try:
@@ -220,10 +220,9 @@ class ManyWatches:
                     place.is_listed = False
                 reason = str(error) or type(error).__name__
                 self.found(Blind(watched, code, reason[:_LONGEST_REASON]))
-            # Where every session is cut off after a while, these failures do not add up.
-            failures = 0 if place.goes_on else failures
-            failures = 0 if time.monotonic() - began > _LASTS else failures + 1
-            pause = _BETWEEN if not failures else _pause(code, failures)
+            lasted = self.loop.time() - began
+            failures = failures_in_a_row(failures, lasted, goes_on=place.goes_on)
+            pause = seconds_between(code, failures)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 -- no secret
 
     async def _session(self, watched: Watched, place: _Place) -> None:
@@ -250,7 +249,7 @@ class ManyWatches:
                         continue
                     gone = kind is WatchEventType.DELETED
                     if not place.is_listed:
-                        place.changed = self._loop.time()
+                        place.changed = self.loop.time()
                         (place.found.discard if gone else place.found.add)(live.ref)
                     self.found(Seen(watched, live, gone=gone))
         except RefusedReply as error:
@@ -267,14 +266,14 @@ class ManyWatches:
         """Take note that the server has answered with a watch."""
         place.goes_on = bool(place.version)
         if not place.goes_on:
-            place.found, place.changed = set(), self._loop.time()
+            place.found, place.changed = set(), self.loop.time()
             self._list(watched, place)
 
     def _list(self, watched: Watched, place: _Place) -> None:
         """Report all objects that a watch begins with, once nothing more comes."""
-        left = place.changed + _SETTLED - self._loop.time()
+        left = place.changed + _SETTLED - self.loop.time()
         if left > 0:
-            place.listing = self._loop.call_later(left, self._list, watched, place)
+            place.listing = self.loop.call_later(left, self._list, watched, place)
             return
         found, place.found = frozenset(place.found), set()
         place.is_listed = True
@@ -364,8 +363,20 @@ def _change(watched: Watched, line: bytes) -> tuple[LiveObject, WatchEventType]:
     return change.live, change.kind
 
 
-def _pause(code: int, failures: int) -> float:
-    """Return the seconds until the next try after so many short sessions in a row."""
+def failures_in_a_row(before: int, lasted: float, *, goes_on: bool) -> int:
+    """Return how many sessions in a row have failed, with one that lasted so many seconds.
+
+    Where every session is cut off after a while, these failures do not add up.
+    """
+    if lasted > _LASTS:
+        return 0
+    return 1 if goes_on else before + 1
+
+
+def seconds_between(code: int, failures: int) -> float:
+    """Return the seconds until the next session after so many that have failed in a row."""
+    if not failures:
+        return _BETWEEN
     if code in _FORBIDDEN and (code != _UNAUTHORIZED or failures > _RENEWALS):
         return _FORBIDDEN_PAUSE
     return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)

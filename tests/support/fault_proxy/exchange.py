@@ -75,9 +75,6 @@ class Wire(Protocol):
     def reset(self) -> None:
         """Reset the connection, as a crash or a firewall does."""
 
-    def refuse_connections(self, seconds: float) -> None:
-        """Reset this connection and all others, and refuse new ones for that long."""
-
     def wait(self, seconds: float) -> bool:
         """Wait; return False at once if the client or the proxy is gone."""
 

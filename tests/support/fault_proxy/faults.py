@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import format_datetime, parsedate_to_datetime
@@ -26,13 +27,14 @@ def reset() -> Fault:
     return fault
 
 
-def refuse(seconds: float) -> Fault:
-    """Reset every connection and refuse new ones for that long, like a restarting server."""
+def calling(call: Callable[[], object], fault: Fault) -> Fault:
+    """Call something when a request has come; then the fault happens."""
 
-    def fault(wire: Wire) -> None:
-        wire.refuse_connections(seconds)
+    def both(wire: Wire) -> None:
+        call()
+        fault(wire)
 
-    return fault
+    return both
 
 
 def lose_reply() -> Fault:
@@ -153,8 +155,11 @@ def hang(*, forward: bool = False) -> Fault:
     return fault
 
 
-def drip(*, seconds_a_byte: float = 1.0, headers: bool = False) -> Fault:
-    """Let the server process it, then send its reply byte by byte; optionally the headers too."""
+def drip(between: Callable[[], object], *, headers: bool = False) -> Fault:
+    """Let the server process it, and send its reply byte by byte, but for the last one.
+
+    ``between`` is called after each byte. With ``headers``, they come byte by byte too.
+    """
 
     def fault(wire: Wire) -> None:
         reply = wire.forward()
@@ -164,10 +169,13 @@ def drip(*, seconds_a_byte: float = 1.0, headers: bool = False) -> Fault:
             slow = whole + slow
         else:
             wire.send(whole)
-        for byte in slow:
+        for byte in slow[:-1]:
             wire.send(bytes([byte]))
-            if not wire.wait(seconds_a_byte):
+            between()
+            if not wire.wait(0.01):
                 return
+        while wire.wait(HOUR):
+            pass
 
     return fault
 

@@ -54,7 +54,6 @@ class FaultProxy:
         self._open: set[socket.socket] = set()
         self._upstreams: set[HTTPSConnection] = set()
         self._closing = threading.Event()
-        self._returning: threading.Thread | None = None
         self.rule: Rule = lambda _exchange: None
         self.before_forward: Callable[[Exchange], None] = _nothing
         self.before_reply: Callable[[Exchange], None] = _nothing
@@ -68,6 +67,11 @@ class FaultProxy:
     def server(self) -> str:
         """Return the URL that clients talk to."""
         return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def open_connections(self) -> int:
+        """Return how many connections of clients are open."""
+        return len(self._open)
 
     def kubeconfig(
         self, folder: Path, *, user: dict[str, Any] | None = None, namespace: str = "default"
@@ -102,8 +106,6 @@ class FaultProxy:
     ) -> None:
         """Close every connection; raise any error of the proxy itself."""
         self._closing.set()
-        if self._returning is not None:
-            self._returning.join()
         self._stop_listening()
         if self.surprises and kind is None:
             raise self.surprises[0]
@@ -131,17 +133,6 @@ class FaultProxy:
         self._server.server_close()
 
     # The rest is for the connections' threads.
-
-    def refuse_for(self, seconds: float) -> None:
-        """Refuse connections for that long, without blocking the caller."""
-
-        def come_back() -> None:
-            self._stop_listening()
-            self._closing.wait(seconds)
-            self.accept_connections()
-
-        self._returning = threading.Thread(target=come_back, name="fault-proxy-returns")
-        self._returning.start()
 
     def connected(self) -> int:
         """Return the number of a new connection."""
@@ -349,11 +340,6 @@ class _Connection(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_for_nothing)
         self.rfile.close()
         self.connection.close()
-
-    def refuse_connections(self, seconds: float) -> None:
-        """Reset this connection, close all others, and refuse new ones for that long."""
-        self.proxy.refuse_for(seconds)
-        self.reset()
 
     def wait(self, seconds: float) -> bool:
         """Wait; return False at once if the client or the proxy is gone."""
