@@ -10,6 +10,7 @@ import pytest
 from applyprune.cluster.transport.message import Request
 from applyprune.errors import Unreachable
 from tests.support.fault_proxy import FaultProxy, faults, first, number
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,10 +59,10 @@ def test_proxy_holds_a_request_until_the_test_releases_it(
     sender = threading.Thread(target=transport.send, args=(VERSION,))
     sender.start()
 
-    assert pause.reached.wait(5)
+    assert pause.reached.wait(HANG)
     assert [seen.forwarded for seen in proxy.exchanges] == [False]
     pause.go_on.set()
-    sender.join(5)
+    sender.join(HANG)
     assert [seen.status for seen in proxy.exchanges] == [200]
 
 

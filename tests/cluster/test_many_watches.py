@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +21,8 @@ from applyprune.cluster.watching.many_watches import (
     News,
     Seen,
     Watched,
+    failures_in_a_row,
+    seconds_between,
 )
 from applyprune.model.resources import CONFIG_MAPS, SECRETS
 from tests.support.fault_proxy import always, faults, first
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from tests.support.api import Api
     from tests.support.fault_proxy import Fault, FaultProxy
     from tests.support.fault_proxy.exchange import Exchange, Wire
+
+SETTLED = 0.5
+"""Seconds without an event after which a watch has shown what it begins with."""
 
 
 @dataclass
@@ -63,15 +68,55 @@ class Told:
         return [one.code for one in self.news if isinstance(one, Blind)]
 
 
+class HeldLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time stands still until the test advances it, or releases it."""
+
+    def __init__(self) -> None:
+        """Hold the time."""
+        super().__init__()
+        self.held = 1000.0
+        self.is_released = False
+        self.pauses: list[float] = []
+        """The pauses between two sessions, in seconds."""
+
+    def time(self) -> float:
+        """Return the time in seconds."""
+        return self.held + super().time() if self.is_released else self.held
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, once all that can be done without is done; thread-safe."""
+        self.call_soon_threadsafe(self._pass, seconds)
+
+    def end_pause(self, number: int) -> None:
+        """Let the time of a pause pass, once it has begun."""
+        eventually(lambda: len(self.pauses) >= number)
+        self.advance(self.pauses[number - 1])
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, **more: Any
+    ) -> asyncio.TimerHandle:
+        """Take note of what ``asyncio.sleep`` waits for."""
+        if getattr(callback, "__name__", "") == "_set_result_unless_cancelled":
+            self.pauses.append(delay)
+        return super().call_later(delay, callback, *args, **more)
+
+    def _pass(self, seconds: float) -> None:
+        self.held += seconds
+
+
 @contextmanager
-def running(access: ClusterAccess) -> Iterator[tuple[ManyWatches, Told]]:
+def running(
+    access: ClusterAccess, loop: HeldLoop | None = None
+) -> Iterator[tuple[ManyWatches, Told]]:
     """Watch a server, and end it."""
     told = Told()
-    watches = ManyWatches(access, "test", told.news.append)
+    watches = ManyWatches(access, "test", told.news.append, loop or asyncio.new_event_loop())
     watches.start()
     try:
         yield watches, told
     finally:
+        if loop is not None:
+            loop.is_released = True
         watches.close()
         assert not watches.is_alive
 
@@ -122,7 +167,7 @@ def test_watches_see_what_exists_and_what_changes(
     """By their metadata only, each by its scope, until it is ended; all on one thread."""
     maps("POST", "a")
     everything, one = of(namespace), of(namespace, selector="", name="b")
-    threads = threading.active_count()
+    threads = threading.enumerate()
     with running(access) as (watches, told):
         for watched in (everything, everything, one):
             watches.watch(watched)
@@ -141,7 +186,10 @@ def test_watches_see_what_exists_and_what_changes(
         eventually(lambda: told.seen(one) == ["b", "-b", "b"])
         assert told.seen(everything) == ["a", "b", "a", "-b"]
         # The credentials are read on threads of their own.
-        assert threading.active_count() <= threads + 1 + 8
+        new = [one for one in threading.enumerate() if one not in threads]
+        assert [one.name for one in new if not one.name.startswith("asyncio_")] == [
+            "applyprune-watches"
+        ]
     assert told.codes() == []
     watches.watch(everything)  # nothing happens, and nothing fails
 
@@ -150,15 +198,19 @@ def test_watch_goes_on_where_it_was_cut_off(
     proxy: FaultProxy, proxied: ClusterAccess, namespace: str, maps: Callable[..., None]
 ) -> None:
     """Cut, refused, and back: what came in between is seen, and what was seen is not repeated."""
-    with running(proxied) as (watches, told):
+    with running(proxied, loop := HeldLoop()) as (watches, told):
         watches.watch(of(namespace))
         maps("POST", "a")
+        eventually(lambda: told.seen() == ["a"])
+        loop.advance(SETTLED)
         eventually(lambda: told.begun() == [{"a"}])
         proxy.refuse_connections()
+        loop.end_pause(1)
         eventually(told.codes, lambda: "a refused connection")
         maps("POST", "b")
         maps("DELETE", "a")
         proxy.accept_connections()
+        loop.end_pause(2)
         eventually(lambda: told.seen() == ["a", "b", "-a"])
         assert set(told.codes()) == {0}
         assert len(told.begun()) == 1
@@ -170,12 +222,16 @@ def test_deletion_before_a_watch_has_shown_everything_is_seen(
     """It begins again then, and what is missing was deleted."""
     maps("POST", "a")
     maps("POST", "b")
-    with running(proxied) as (watches, told):
+    with running(proxied, loop := HeldLoop()) as (watches, told):
         watches.watch(of(namespace))
         eventually(lambda: told.seen() == ["a", "b"])
         proxy.refuse_connections()
         maps("DELETE", "a")
         proxy.accept_connections()
+        loop.end_pause(1)
+        eventually(lambda: told.seen() == ["a", "b", "b"])
+        assert told.begun() == []
+        loop.advance(SETTLED)
         eventually(lambda: told.begun() == [{"b"}])
 
 
@@ -197,16 +253,21 @@ def test_expired_version_starts_the_watch_again(
     """With all that exists: what is missing was deleted in between."""
     maps("POST", "a")
     proxy.rule = first(1, fault, where=lambda one: watching(one) and "resourceVersion" in one.query)
-    with running(proxied) as (watches, told):
+    with running(proxied, loop := HeldLoop()) as (watches, told):
         watches.watch(of(namespace))
+        eventually(lambda: told.seen() == ["a"])
+        loop.advance(SETTLED)
         eventually(lambda: told.begun() == [{"a"}])
         # Cut off once, so that it goes on from its resourceVersion.
         proxy.refuse_connections()
         maps("POST", "b")
         maps("DELETE", "a")
         proxy.accept_connections()
+        loop.end_pause(1)
+        loop.end_pause(2)
+        eventually(lambda: told.seen() == ["a", "b"])
+        loop.advance(SETTLED)
         eventually(lambda: told.begun() == [{"a"}, {"b"}])
-        assert told.seen() == ["a", "b"]
         assert told.codes()[-1] == 410
 
 
@@ -215,10 +276,55 @@ def test_server_that_expires_for_ever_is_asked_seldom(
 ) -> None:
     """The pauses double: a second, two, four."""
     proxy.rule = always(gone, where=watching)
-    with running(proxied) as (watches, told):
+    with running(proxied, loop := HeldLoop()) as (watches, told):
         watches.watch(of(namespace))
-        eventually(lambda: len(told.codes()) >= 3)
-        assert len(proxy.exchanges) <= 4
+        for number in range(1, 4):
+            loop.end_pause(number)
+        eventually(lambda: len(loop.pauses) == 4)
+        assert told.codes() == [410] * 4
+        assert len(proxy.exchanges) == 4
+        for pause, seconds in zip(loop.pauses, (1, 2, 4, 8), strict=True):
+            assert 0.8 * seconds <= pause <= 1.2 * seconds
+
+
+@pytest.mark.parametrize(
+    ("code", "failures", "seconds"),
+    [
+        (0, 0, 0.2),
+        (403, 0, 0.2),
+        (410, 1, 1.0),
+        (0, 2, 2.0),
+        (0, 3, 4.0),
+        (500, 6, 32.0),
+        (0, 7, 60.0),
+        (0, 9_999, 60.0),
+        (401, 2, 2.0),
+        (401, 3, 300.0),
+        (403, 1, 300.0),
+        (404, 1, 300.0),
+        (405, 1, 300.0),
+    ],
+)
+def test_pauses_double_up_to_a_minute(code: int, failures: int, seconds: float) -> None:
+    """Where the account may not watch it is tried seldom, but not before its token is renewed."""
+    assert seconds_between(code, failures) == seconds
+
+
+@pytest.mark.parametrize(
+    ("before", "lasted", "goes_on", "failures"),
+    [
+        (0, 0.0, False, 1),
+        (3, 5.0, False, 4),
+        (3, 5.1, False, 0),
+        (3, 0.0, True, 1),
+        (3, 5.1, True, 0),
+    ],
+)
+def test_session_that_has_worked_ends_a_row_of_failures(
+    before: int, lasted: float, goes_on: bool, failures: int
+) -> None:
+    """It went on where the last one had ended, or it lasted more than five seconds."""
+    assert failures_in_a_row(before, lasted, goes_on=goes_on) == failures
 
 
 STRANGE: dict[str, bytes] = {
@@ -247,8 +353,9 @@ def test_strange_answer_does_not_end_a_watch(
 
     maps("POST", "a")
     proxy.rule = first(1, answer, where=watching)
-    with running(proxied) as (watches, told):
+    with running(proxied, loop := HeldLoop()) as (watches, told):
         watches.watch(of(namespace))
+        loop.end_pause(1)
         eventually(lambda: told.seen() == ["a"])
         assert watches.is_alive
 
@@ -290,12 +397,13 @@ def test_refused_token_is_renewed(plane: Plane, access: ClusterAccess, namespace
     """As after a rotation: the next try has the new one."""
     tokens = chain(["outdated"], repeat(plane.token))
     issued = RenewableCredentials(lambda: Issued(Identity(token=next(tokens))))
-    with running(replace(access, credentials=issued)) as (watches, told):
-        began = time.monotonic()
+    with running(replace(access, credentials=issued), loop := HeldLoop()) as (watches, told):
         watches.watch(Watched("", CONFIG_MAPS, namespace, name="kube-root-ca.crt"))
+        loop.end_pause(1)
+        # A refused account is tried again after minutes.
+        assert loop.pauses[0] <= 1.2
         eventually(lambda: told.seen() == ["kube-root-ca.crt"])
         assert told.codes() == [401]
-        assert time.monotonic() - began < 10
 
 
 def test_watch_goes_through_a_proxy(access: ClusterAccess, namespace: str) -> None:

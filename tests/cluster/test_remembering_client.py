@@ -16,9 +16,10 @@ from applyprune.engine.listing import KindProofs
 from applyprune.errors import Forbidden
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.identity import GroupKind
-from applyprune.model.resources import CONFIG_MAPS, CompleteResourceMap
+from applyprune.model.resources import CONFIG_MAPS, PODS, CompleteResourceMap
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import Api
+from tests.support.clocks import ManualClock
 from tests.support.objects import crd
 from tests.support.waiting import eventually
 
@@ -84,6 +85,18 @@ def test_kinds_are_remembered_until_something_fails(
     assert len(proxy.exchanges) > asked
     client.memory.forget_kinds()
     assert not client.resource_map(remembered=True).remembered
+
+
+def test_kinds_and_schemas_are_remembered_for_a_minute(
+    client: RememberingClient, proxy: FaultProxy
+) -> None:
+    client.memory.clock = clock = ManualClock()
+    for seconds, is_asked in ((0, True), (59, False), (1, True), (59, False)):
+        clock.advance(seconds)
+        for read in (lambda: client.resource_map(remembered=True), lambda: client.schemas(PODS)):
+            asked = len(proxy.exchanges)
+            read()
+            assert (len(proxy.exchanges) > asked) == is_asked
 
 
 def test_no_proof_is_made_by_remembered_kinds(fresh_plane: FreshPlane, tmp_path: Path) -> None:

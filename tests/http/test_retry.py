@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import email.utils
-import time
-
 import pytest
 
-from applyprune.http.retry import LONGEST_WAIT, backoff, seconds_to_wait
+from applyprune.http.retry import backoff, seconds_to_wait
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("0", 0.0), ("1", 1.0), (" 30 ", 30.0), ("3600", 3600.0)]
+    ("header", "seconds"),
+    [
+        ("0", 0.0),
+        ("1", 1.0),
+        (" 30 ", 30.0),
+        ("3600", 3600.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 60.0),
+        ("Wed, 21 Oct 2015 07:27:00 GMT", 0.0),
+        ("Wed, 21 Oct 2015 07:26:59 GMT", 0.0),
+    ],
 )
-def test_retry_after_reads_seconds(header: str, seconds: float) -> None:
-    assert seconds_to_wait(header) == seconds
-
-
-def test_retry_after_reads_a_date() -> None:
-    header = email.utils.formatdate(time.time() + 60, usegmt=True)
-
-    assert seconds_to_wait(header) == pytest.approx(60, abs=2)
-
-
-def test_retry_after_in_the_past_means_now() -> None:
-    assert seconds_to_wait("Wed, 21 Oct 2015 07:28:00 GMT") == 0
+def test_retry_after_reads_seconds_and_dates(header: str, seconds: float) -> None:
+    """A date in the past means now."""
+    assert seconds_to_wait(header, lambda: 1445412420.0) == seconds
 
 
 @pytest.mark.parametrize(
@@ -46,16 +43,25 @@ def test_invalid_retry_after_is_ignored(header: str) -> None:
     assert seconds_to_wait(header) is None
 
 
-def test_backoff_grows_and_is_bounded() -> None:
-    waits = [backoff(tries, None) for tries in range(1, 100)]
-
-    assert 0.05 <= waits[0] <= 0.1
-    assert 0.2 <= waits[2] <= 0.4
-    assert max(waits) <= LONGEST_WAIT
-
-
-def test_backoff_respects_the_servers_wish() -> None:
-    assert all(backoff(tries, 7.0) >= 7.0 for tries in range(1, 20))
+@pytest.mark.parametrize(
+    ("tries", "asked", "least", "most"),
+    [
+        (1, None, 0.05, 0.1),
+        (2, None, 0.1, 0.2),
+        (3, 0.0, 0.2, 0.4),
+        (6, None, 1.6, 3.2),
+        (7, None, 2.5, 5.0),
+        (9_999, None, 2.5, 5.0),
+        (1, 7.0, 7.025, 7.05),
+        (9_999, 7.0, 8.25, 9.5),
+    ],
+)
+def test_pauses_double_up_to_five_seconds(
+    tries: int, asked: float | None, least: float, most: float
+) -> None:
+    """The server's wish comes first, and half of our own pause after it."""
+    assert backoff(tries, asked, min) == least
+    assert backoff(tries, asked, max) == most
 
 
 def test_backoff_spreads_threads_that_failed_together() -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from applyprune.http.connection import TICK, one_try
+from tests.support.clocks import ManualClock
 
 
-def test_wait_is_short_although_nothing_can_stop_the_try() -> None:
-    """As it is with a ``stop``."""
-    with one_try(60) as current:
+def test_wait_is_short_and_never_exceeds_what_is_left() -> None:
+    """Although nothing can stop the try; and there is none after the deadline."""
+    clock = ManualClock()
+    with one_try(60, clock=clock) as current:
         assert current.next_wait() == TICK
-
-
-def test_wait_never_exceeds_what_is_left() -> None:
-    """And there is none after the deadline."""
-    with one_try(TICK / 2) as current:
-        assert current.next_wait() < TICK
-    with one_try(0) as current, pytest.raises(TimeoutError):
-        current.next_wait()
+        clock.advance(60 - TICK / 2)
+        assert current.next_wait() == TICK / 2
+        clock.advance(TICK / 2)
+        with pytest.raises(TimeoutError):
+            current.next_wait()

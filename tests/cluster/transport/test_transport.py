@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import email.utils
 import gzip
 import json
 import threading
-import time
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -22,16 +21,20 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
+from applyprune.http.retry import FIRST_WAIT
+from tests.support.clocks import HeldClock, ManualClock
 from tests.support.fault_proxy import always, faults, first
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from applyprune.model.events import RetryReported
     from tests.support.fault_proxy import Fault, FaultProxy
     from tests.support.plane import OpenTransport
 
 VERSION = Request("GET", "/version")
 APPLY = "application/apply-patch+yaml"
-# Seconds: long for a busy machine, short beside what must not happen.
-SOON = 10.0
 
 
 def config_map(namespace: str, value: str = "one") -> bytes:
@@ -137,13 +140,11 @@ def test_rejected_create_is_retried(
 def test_unsent_create_is_retried(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
-    transport = open_transport()
+    clock = ManualClock(lambda _: proxy.accept_connections() if len(clock.waits) == 2 else None)
     proxy.refuse_connections()
-    timer = threading.Timer(0.5, proxy.accept_connections)
-    timer.start()
 
-    assert transport.send(create(namespace)).status == 201
-    timer.join()
+    assert open_transport(clock=clock).send(create(namespace)).status == 201
+    assert len(clock.waits) == 3
     assert [seen.server_status for seen in proxy.exchanges] == [201]
 
 
@@ -153,42 +154,62 @@ def test_unsent_create_is_retried(
 @pytest.mark.parametrize(
     "fault",
     [
-        faults.hang(),
-        faults.hang(forward=True),
-        faults.drip(seconds_a_byte=0.2),
-        faults.drip(seconds_a_byte=0.2, headers=True),
+        lambda passes: faults.calling(partial(passes, 31), faults.hang()),
+        lambda passes: faults.calling(partial(passes, 31), faults.hang(forward=True)),
+        lambda passes: faults.drip(partial(passes, 4)),
+        lambda passes: faults.drip(partial(passes, 4), headers=True),
     ],
     ids=["silence", "silence-after-the-fact", "one-byte-at-a-time", "header-bytes-at-a-time"],
 )
 def test_endless_server_times_out(
-    open_transport: OpenTransport, proxy: FaultProxy, fault: Fault
+    open_transport: OpenTransport,
+    proxy: FaultProxy,
+    fault: Callable[[Callable[[float], None]], Fault],
 ) -> None:
-    proxy.rule = always(fault)
-    started = time.monotonic()
+    clock = ManualClock()
+    proxy.rule = always(fault(clock.advance))
 
-    with pytest.raises(Unreachable, match=r"no complete response in time.* in 0\.5 s"):
-        open_transport(retry_budget=0).send(Request("GET", "/version", timeout=0.5))
-    assert time.monotonic() - started < SOON
+    with pytest.raises(Unreachable, match=r"no complete response in time.* in 30 s"):
+        open_transport(retry_budget=0, clock=clock).send(VERSION)
 
 
 def test_hang_is_retried(open_transport: OpenTransport, proxy: FaultProxy) -> None:
-    proxy.rule = first(1, faults.hang())
+    clock = ManualClock()
+    proxy.rule = first(1, faults.calling(partial(clock.advance, 31), faults.hang()))
 
-    assert open_transport().send(Request("GET", "/version", timeout=1)).status == 200
+    assert open_transport(clock=clock).send(VERSION).status == 200
+    assert len(clock.waits) == 1
+
+
+def test_reply_that_does_not_come_is_given_up_by_the_clock_of_the_transport(
+    open_transport: OpenTransport, proxy: FaultProxy
+) -> None:
+    proxy.rule = always(faults.hang())
+    clock = ManualClock()
+
+    def stop() -> bool:
+        clock.advance(5 if proxy.exchanges else 0)
+        return False
+
+    with pytest.raises(Unreachable, match="no complete response in time"):
+        open_transport(retry_budget=0, clock=clock).stream(
+            Request("GET", "/version", timeout=5), stop
+        )
+    assert clock.passed == 5
 
 
 def test_expired_request_is_over_including_retries(
     open_transport: OpenTransport, proxy: FaultProxy
 ) -> None:
-    transport = open_transport(retry_budget=60)
+    clock = ManualClock()
+    transport = open_transport(retry_budget=60, clock=clock)
     transport.send(VERSION)
-    proxy.rule = always(faults.hang())
-    started = time.monotonic()
+    proxy.rule = always(faults.calling(partial(clock.advance, 4.5), faults.hang()))
 
-    with pytest.raises(Unreachable):
-        transport.send(Request("GET", "/version", timeout=0.4, expires=started + 1.0))
-    assert time.monotonic() - started < SOON
-    assert len(proxy.exchanges) > 2
+    # The third try has what two tries and two pauses have left.
+    with pytest.raises(Unreachable, match=r"in 0\.[78]\d* s\b.*tried 3 times"):
+        transport.send(Request("GET", "/version", timeout=4, within=10))
+    assert len(proxy.exchanges) == 4
 
 
 # The API server rolls.
@@ -197,11 +218,14 @@ def test_expired_request_is_over_including_retries(
 def test_restarting_server_is_waited_for(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
-    transport = open_transport()
+    hooks = {0: proxy.refuse_connections, 3: proxy.accept_connections}
+    clock = ManualClock(lambda _: hooks.get(len(clock.waits), lambda: None)())
+    transport = open_transport(clock=clock)
     transport.send(VERSION)
-    proxy.rule = first(1, faults.refuse(0.8))
+    proxy.rule = first(1, faults.reset())
 
     assert transport.send(apply(namespace)).status == 201
+    assert len(clock.waits) == 4
 
 
 def test_idle_closed_connection_costs_nothing(
@@ -249,21 +273,24 @@ def test_429_delay_is_obeyed(
 ) -> None:
     headers = (("Retry-After", retry_after),) if retry_after else ()
     proxy.rule = first(1, faults.status(429, "TooManyRequests", headers=headers))
-    transport = open_transport()
-    started = time.monotonic()
+    clock = ManualClock()
 
-    assert transport.send(VERSION).status == 200
-    assert at_least <= time.monotonic() - started < SOON
+    assert open_transport(clock=clock).send(VERSION).status == 200
+    (waited,) = clock.waits
+    assert at_least <= waited <= at_least + FIRST_WAIT
 
 
 def test_429_date_is_obeyed(open_transport: OpenTransport, proxy: FaultProxy) -> None:
-    # HTTP dates have whole seconds.
-    date = email.utils.formatdate(time.time() + 2, usegmt=True)
+    date = "Wed, 21 Oct 2099 07:28:00 GMT"
+    clock = ManualClock()
+    transport = open_transport(retry_budget=1e10, clock=clock)
+    # A server that has never answered is not waited for so long.
+    transport.send(VERSION)
     proxy.rule = first(1, faults.text(429, headers=(("Retry-After", date),)))
-    started = time.monotonic()
 
-    assert open_transport().send(VERSION).status == 200
-    assert 0.9 < time.monotonic() - started < SOON
+    assert transport.send(VERSION).status == 200
+    (waited,) = clock.waits
+    assert 1e9 < waited < 1e10
 
 
 @pytest.mark.parametrize("wish", ["3600", "Wed, 21 Oct 2099 07:28:00 GMT"])
@@ -271,18 +298,27 @@ def test_429_beyond_our_patience_fails_at_once(
     open_transport: OpenTransport, proxy: FaultProxy, wish: str
 ) -> None:
     proxy.rule = always(faults.text(429, "later", (("Retry-After", wish),)))
-    started = time.monotonic()
+    clock = ManualClock()
 
     with pytest.raises(Unavailable, match=r"later.*asks to retry in \d+ s"):
-        open_transport().send(VERSION)
-    assert time.monotonic() - started < SOON
+        open_transport(clock=clock).send(VERSION)
+    assert clock.waits == []
     assert len(proxy.exchanges) == 1
 
 
-def test_repeated_429s_are_survived(open_transport: OpenTransport, proxy: FaultProxy) -> None:
+def test_repeated_429s_are_survived_and_reported(
+    open_transport: OpenTransport, proxy: FaultProxy
+) -> None:
     proxy.rule = first(5, faults.status(429, "TooManyRequests"))
+    told: list[tuple[float, Sequence[RetryReported]]] = []
+    clock = ManualClock(lambda passed: told.append((passed, transport.unanswered())))
+    transport = open_transport(clock=clock)
 
-    assert open_transport().send(VERSION).status == 200
+    assert transport.send(VERSION).status == 200
+    assert [[one.tries for one in reports] for _, reports in told] == [[], [], [4], [5], [6]]
+    elapsed = [reports[0].elapsed for _, reports in told[2:]]
+    assert elapsed == pytest.approx([passed for passed, _ in told[2:]])
+    assert transport.unanswered() == []
 
 
 @pytest.mark.parametrize(
@@ -301,16 +337,16 @@ def test_repeated_429s_are_survived(open_transport: OpenTransport, proxy: FaultP
 def test_permanent_fault_fails_within_the_budget(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
-    transport = open_transport(retry_budget=0.5)
+    clock = ManualClock()
+    transport = open_transport(retry_budget=0.5, clock=clock)
     transport.send(VERSION)
     proxy.rule = always(fault)
-    started = time.monotonic()
 
     with pytest.raises(Unavailable, match=r"tried [3-9] times") as raised:
         transport.send(apply(namespace))
     # The number of tries is no part of what a status compares.
     assert raised.value.reason.startswith(f"{raised.value.lasting_reason}; tried ")
-    assert time.monotonic() - started < SOON
+    assert clock.passed <= 0.5
 
 
 def test_schema_error_is_not_retried(
@@ -358,7 +394,7 @@ def test_schema_error_is_not_retried(
 def test_invalid_reply_is_never_returned(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str, fault: Fault
 ) -> None:
-    transport = open_transport(retry_budget=0.2)
+    transport = open_transport(retry_budget=0.2, clock=ManualClock())
     transport.send(apply(namespace))
     proxy.rule = always(fault)
 
@@ -488,14 +524,13 @@ def test_many_requests_leave_nothing_behind(
     assert len({seen.connection for seen in proxy.exchanges}) <= 7
     assert len(proxy.exchanges) == 45
     transport.close()
-    deadline = time.monotonic() + 5
-    while threading.active_count() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert threading.active_count() <= before
+    eventually(lambda: threading.active_count() <= before)
 
 
 def test_closing_wakes_waiting_retries(open_transport: OpenTransport, proxy: FaultProxy) -> None:
-    transport = open_transport(retry_budget=60)
+    clock = HeldClock()
+    transport = open_transport(retry_budget=60, clock=clock)
+    transport.send(VERSION)
     proxy.rule = always(faults.text(429, "later", (("Retry-After", "30"),)))
     failed = threading.Event()
 
@@ -506,10 +541,9 @@ def test_closing_wakes_waiting_retries(open_transport: OpenTransport, proxy: Fau
 
     sender = threading.Thread(target=send)
     sender.start()
-    while not proxy.exchanges:
-        time.sleep(0.01)
+    eventually(lambda: clock.waiting)
     transport.close()
-    assert failed.wait(5)
+    assert failed.wait(HANG)
     sender.join()
     with pytest.raises(Unreachable, match="closed"):
         transport.send(VERSION)

@@ -83,9 +83,9 @@ def test_one_report_for_all_requests_to_a_webhook() -> None:
     error = ApiError(WEBHOOK, code=500)
     with requests.request() as first, requests.request() as second:
         for _ in range(4):
-            first.failed(error, None)
+            first.failed(error, None, 0.0)
         for _ in range(5):
-            second.failed(error, None)
+            second.failed(error, None, 0.0)
         (report,) = requests.reports()
         assert report.tries == 6
     assert requests.reports() == []
