@@ -53,6 +53,7 @@ _HIDDEN = "tests/engine/guards/test_hidden_kinds.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
 _LEASE = "tests/cluster/transport/test_lease.py::"
+_TRANSPORT = "tests/cluster/transport/test_transport.py::"
 _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
 _FOUND = f"{_STEPS}test_found_at_create.py::"
 _OWN = "tests/engine/operations/test_own.py::"
@@ -1227,6 +1228,27 @@ MUTATIONS = (
         "= .*",
         "= CLOCK",
         f"{_INVENTORY}test_expired_lease.py::test_holder_renews_three_times_in_a_lease",
+    ),
+    Mutation(
+        "the clock of the reports of what does not answer",
+        ("report-clock",),
+        r"\(.*\)",
+        "()",
+        f"{_TRANSPORT}test_repeated_429s_are_survived_and_reported",
+    ),
+    Mutation(
+        "the clock of each try of a request",
+        ("try-clock",),
+        r", self\.[^,]*\)",
+        ")",
+        f"{_TRANSPORT}test_missing_reply_is_given_up_by_the_clock_of_the_transport",
+    ),
+    Mutation(
+        "the clock of the silence of a stream",
+        ("stream-clock",),
+        r", clock=[^)]*",
+        "",
+        "tests/cluster/test_watch.py::test_half_open_connection_is_detected[at-once]",
     ),
     Mutation(
         "the longest lease that a run waits for",

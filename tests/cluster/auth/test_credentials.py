@@ -376,7 +376,7 @@ settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.exec
 plugin = Entry("me", {**settings, "args": ["plugin.py"]}, Path.cwd())
 seconds = 1.0
 # Longer where it had no time to start the other one.
-while not Path("pids").exists():
+while not Path("pids").read_text():
     seconds *= 2
     try:
         ExecPlugin(plugin, Entry("c", {}, Path.cwd()), CredentialFiles(), timeout=seconds).issue()
@@ -388,6 +388,7 @@ while not Path("pids").exists():
 def test_plugin_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
     """As in a pipeline: no terminal, so nobody else would end it."""
     (tmp_path / "plugin.py").write_text(HANGS)
+    (tmp_path / "pids").touch()
     told = subprocess.run(
         (sys.executable, "-c", ASKS),
         cwd=tmp_path,

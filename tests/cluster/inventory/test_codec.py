@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from applyprune.cluster.inventory import packing
 from applyprune.cluster.inventory.codec import (
     decode,
     decode_shard,
@@ -20,7 +20,7 @@ from applyprune.cluster.inventory.codec import (
     entries_in,
 )
 from applyprune.cluster.inventory.entries import entries_of
-from applyprune.cluster.inventory.packing import LIMIT, MOST, READABLE, pack
+from applyprune.cluster.inventory.packing import LIMIT, READABLE, pack
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
@@ -35,6 +35,7 @@ from applyprune.model.inventory import (
     RunRecord,
     Wave,
 )
+from applyprune.values import replace
 
 # RBAC names may hold nearly everything; 253 characters is the longest name there is.
 NAMES = st.text("abcXYZ019-._:@ é☃", min_size=1, max_size=253)
@@ -214,9 +215,16 @@ def test_small_inventory_is_readable_and_large_one_is_packed(count: int) -> None
     assert dict(_read(body).entries) == dict(inventory.entries)
 
 
+@pytest.fixture
+def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sixteenth of the entries in each shard."""
+    monkeypatch.setattr(packing, "_PER_SHARD", 128)
+
+
+@pytest.mark.usefixtures("_small_shards")
 def test_change_rewrites_one_shard_only() -> None:
     """Each is one ConfigMap that the server takes, immutable and named by what it holds."""
-    many = [_entry(number) for number in range(10_000)]
+    many = [_entry(number) for number in range(1_000)]
     inventory = _inventory(*many)
     packed = pack(many)
     assert len(packed.shards) > 1
@@ -234,7 +242,7 @@ def test_change_rewrites_one_shard_only() -> None:
     with pytest.raises(InventoryError, match="digest"):
         entries_in(root, parts[1:])
 
-    less = pack(many[:5_000] + many[5_001:])
+    less = pack(many[:500] + many[501:])
     assert len({shard.digest for shard in less.shards} - {one.digest for one in packed.shards}) == 1
 
 
@@ -244,7 +252,8 @@ def _field_set(number: int) -> str:
     return json.dumps({"f:spec": below}, separators=(",", ":"), sort_keys=True)
 
 
-@pytest.mark.parametrize("count", [100, 20_000])
+@pytest.mark.parametrize("count", [100, 2_000, pytest.param(20_000, marks=pytest.mark.sweep)])
+@pytest.mark.usefixtures("_small_shards")
 def test_field_set_is_stored_once_for_all_objects_that_share_it(count: int) -> None:
     """Five kinds of objects cost a few bytes for each object; every shard has its own sets."""
     plain = [_entry(number) for number in range(count)]
@@ -285,28 +294,34 @@ def test_inventory_without_field_sets_is_read() -> None:
     assert next(iter(_read(body).entries.values())).owned_fields == ""
 
 
-def test_incompressible_entries_still_fit() -> None:
+@pytest.mark.usefixtures("_small_shards")
+def test_incompressible_entries_still_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest names that there are, all different: more shards, none too large."""
-    names = [hashlib.sha512(str(number).encode()).hexdigest() * 2 for number in range(9_000)]
+    names = [hashlib.sha512(str(number).encode()).hexdigest() * 2 for number in range(600)]
     many = [replace(_entry(0), ref=Ref("", "ConfigMap", "home", name[:253])) for name in names]
+    usual = max(len(shard.packed) for shard in pack(many).shards)
+    monkeypatch.setattr(packing, "LIMIT", usual // 3)
     packed = pack(many)
-    assert max(len(shard.packed) for shard in packed.shards) <= LIMIT
+    assert max(len(shard.packed) for shard in packed.shards) <= usual // 3
     assert sum(shard.count for shard in packed.shards) == len(many)
 
 
+@pytest.mark.usefixtures("_small_shards")
 def test_corrupt_shard_is_not_taken_for_the_named_one() -> None:
     """Another's content under its name, no content, no base64: an error each."""
-    one, other = pack(_entry(number) for number in range(10_000)).shards[:2]
+    one, other = pack(_entry(number) for number in range(1_000)).shards[:2]
     body = encode_shard(_inventory(), one)
     for held in ({"entries.gz": other.packed}, {"entries.gz": "?"}, {}, None):
         with pytest.raises(ValueError, match=r"its contents|its entries|it has no entries"):
             decode_shard({**body, "binaryData": held}, one)
 
 
-def test_too_many_entries_are_refused_before_any_write() -> None:
+def test_too_many_entries_are_refused_before_any_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is one of objects: shards hold any size."""
+    monkeypatch.setattr(packing, "MOST", 100)
+    pack(_entry(number) for number in range(100))
     with pytest.raises(InventoryError, match="is too large"):
-        pack(_entry(number) for number in range(MOST + 1))
+        pack(_entry(number) for number in range(101))
 
 
 def test_inventory_with_another_uid_in_its_header_is_a_copy() -> None:

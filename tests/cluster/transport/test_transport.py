@@ -181,7 +181,7 @@ def test_hang_is_retried(open_transport: OpenTransport, proxy: FaultProxy) -> No
     assert len(clock.waits) == 1
 
 
-def test_reply_that_does_not_come_is_given_up_by_the_clock_of_the_transport(
+def test_missing_reply_is_given_up_by_the_clock_of_the_transport(
     open_transport: OpenTransport, proxy: FaultProxy
 ) -> None:
     proxy.rule = always(faults.hang())
