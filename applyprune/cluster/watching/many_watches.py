@@ -26,6 +26,11 @@ from applyprune.cluster.transport.message import Request
 from applyprune.cluster.transport.tls import tls_context
 from applyprune.cluster.transport.transport import request_headers, user_agent
 from applyprune.cluster.watch import parse_event
+from applyprune.cluster.watching.pauses import (
+    UNAUTHORIZED,
+    failures_in_a_row,
+    seconds_between,
+)
 from applyprune.cluster.watching.tls_stream import TLSStream
 from applyprune.cluster.watching.watch_stream import (
     BrokenReply,
@@ -46,26 +51,15 @@ if TYPE_CHECKING:
 _SESSION = (300, 600)
 _GRACE = 30.0
 _CONNECT_TIMEOUT = 10.0
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
-_FORBIDDEN_PAUSE = 300.0
-"""Seconds until the next try where the account may not watch."""
 _OPENING = 16
 """How many watches connect at a time."""
-_LASTS = 5.0
-"""Seconds after which a session that is cut off counts as one that has worked."""
-_BETWEEN = 0.2
 _READ = 64 * 1024
 _LONGEST_REASON = 300
-_UNAUTHORIZED = 401
-_RENEWALS = 2
-"""How often new credentials are tried soon."""
 _GONE = 410
 _ABORTING = 0.01
 """Seconds until the loop has closed the connections of ended watches."""
 _SETTLED = 0.5
 """Seconds without an event after which a watch has shown what it begins with."""
-_FORBIDDEN = frozenset({401, 403, 404, 405})
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +248,7 @@ class ManyWatches:
                     self.found(Seen(watched, live, gone=gone))
         except RefusedReply as error:
             # Perhaps the credentials have expired; if there are no newer ones, it waits.
-            place.refused = identity if error.code == _UNAUTHORIZED else None
+            place.refused = identity if error.code == UNAUTHORIZED else None
             raise
         finally:
             # At once: a watch has nothing to say at its end.
@@ -361,25 +355,6 @@ def _change(watched: Watched, line: bytes) -> tuple[LiveObject, WatchEventType]:
     if change is None:
         raise BrokenReply("an event is about something else")
     return change.live, change.kind
-
-
-def failures_in_a_row(before: int, lasted: float, *, goes_on: bool) -> int:
-    """Return how many sessions in a row have failed, with one that lasted so many seconds.
-
-    Where every session is cut off after a while, these failures do not add up.
-    """
-    if lasted > _LASTS:
-        return 0
-    return 1 if goes_on else before + 1
-
-
-def seconds_between(code: int, failures: int) -> float:
-    """Return the seconds until the next session after so many that have failed in a row."""
-    if not failures:
-        return _BETWEEN
-    if code in _FORBIDDEN and (code != _UNAUTHORIZED or failures > _RENEWALS):
-        return _FORBIDDEN_PAUSE
-    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)
 
 
 async def _tunnel(
