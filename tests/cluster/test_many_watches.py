@@ -61,6 +61,10 @@ class Told:
         found = [one.refs for one in self.news if isinstance(one, AllSeen)]
         return [{ref.name for ref in refs} for refs in found]
 
+    def complete(self) -> set[Watched]:
+        """Return the watches that have shown what they begin with."""
+        return {one.watched for one in self.news if isinstance(one, AllSeen)}
+
     def codes(self) -> list[int]:
         """Return the codes of the failures."""
         return [one.code for one in self.news if isinstance(one, Blind)]
@@ -169,6 +173,8 @@ def test_watches_see_what_exists_and_what_changes(
     with running(access) as (watches, told):
         for watched in (everything, everything, one):
             watches.watch(watched)
+        # One that begins later would see nothing of what exists for a moment.
+        eventually(lambda: {everything, one} == told.complete())
         eventually(lambda: told.seen(everything) == ["a"])
         maps("POST", "b")
         maps("PUT", "a", annotations={"changed": "yes"})
