@@ -9,7 +9,6 @@ data on the other stream.
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -41,40 +40,41 @@ class LiveDisplay:
         """
         self._heartbeat = heartbeat
         self.terminal = terminal
+        self._clock = terminal.clock
         self._progress = Progress()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._paused = False
-        self._clock: threading.Thread | None = None
+        self._thread: threading.Thread | None = None
         self._interrupt_printed = False
         self._last_wait = ""
         self._last_wait_at = 0.0
 
     def show(self, event: Event) -> None:
         """Take one event."""
-        now = time.monotonic()
+        now = self._clock.now()
         with self._lock:
             self._progress.update(event, now)
         if isinstance(event, Finished):
             self.close()
             return
-        if self._progress.began is not None and self._clock is None:
-            self._clock = threading.Thread(target=self._run, name="applyprune-live", daemon=True)
-            self._clock.start()
+        if self._progress.began is not None and self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="applyprune-live", daemon=True)
+            self._thread.start()
         if not self.terminal.live:
             self._log_wait(now)
 
     def close(self) -> None:
         """Stop the thread and remove the live lines."""
         self._ended.set()
-        if self._clock is not None:
-            self._clock.join()
+        if self._thread is not None:
+            self._thread.join()
         self.terminal.draw(())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Show nothing until the block ends, and do not count that time: a question is open."""
-        began = time.monotonic()
+        began = self._clock.now()
         with self._lock:
             self._paused = True
             self.terminal.draw(())
@@ -83,7 +83,7 @@ class LiveDisplay:
         finally:
             with self._lock:
                 self._paused = False
-                self._progress.shift(time.monotonic() - began)
+                self._progress.shift(self._clock.now() - began)
 
     def stopping(self) -> None:
         """Show from now on that the run was interrupted."""
@@ -91,8 +91,8 @@ class LiveDisplay:
 
     def _run(self) -> None:
         pause = FRAME if self.terminal.live else min(1.0, self._heartbeat)
-        while not self._ended.wait(pause):
-            self._tick(time.monotonic())
+        while not self._clock.wait(self._ended, pause):
+            self._tick(self._clock.now())
 
     def _tick(self, now: float) -> None:
         with self._lock:

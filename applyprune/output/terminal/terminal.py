@@ -13,10 +13,10 @@ import io
 import os
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.output.terminal.style import cut, rendered
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Terminal:
     ``live`` says whether standard error can redraw lines, ``colours`` whether it shows colours,
     ``out_colours`` whether standard output shows them, and ``out_is_screen`` whether standard
     output can be cleared. ``write_error`` is why standard output is not complete. It is not raised:
-    a run must not stop halfway because ``grep -q`` has read enough.
+    a run must not stop halfway because ``grep -q`` has read enough. ``last_write`` is a time of
+    ``clock``.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class Terminal:
         out: TextIO | None = None,
         err: TextIO | None = None,
         environ: Mapping[str, str] | None = None,
+        clock: Clock = CLOCK,
     ) -> None:
         """Take the streams and the environment; by default those of the process."""
+        self.clock = clock
         # A process may have been started without streams. It must work even so.
         self._out = out or sys.stdout or io.StringIO()
         self._err = err or sys.stderr or io.StringIO()
@@ -62,7 +65,7 @@ class Terminal:
         self._lines: Sequence[str] = ()
         self._drawn = False
         self._when = 0.0
-        self.last_write = time.monotonic()
+        self.last_write = self.clock.now()
         self.write_error: OSError | None = None
         for stream in (self._out, self._err):
             # A terminal with few characters must not end a run.
@@ -114,7 +117,7 @@ class Terminal:
 
     def _write(self, stream: TextIO, text: str, end: str = "\n") -> None:
         with self._lock:
-            self.last_write = time.monotonic()
+            self.last_write = self.clock.now()
             if self._drawn and (self._shared or stream is self._err):
                 self._erase()
             self._send(stream, f"{text}{end}")
@@ -150,4 +153,4 @@ class Terminal:
         # One write, so that no line of another process comes between.
         self._send(self._err, f"{_NO_WRAP}{below}\x1b[J\r{up}{_WRAP}")
         self._drawn = True
-        self._when = time.monotonic()
+        self._when = self.clock.now()

@@ -3,34 +3,70 @@
 from __future__ import annotations
 
 import io
-import time
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.model.events import Finished, Started, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.terminal.live_display import LOG_INTERVAL, LiveDisplay
+from applyprune.output.terminal.live_display import HEARTBEAT, LOG_INTERVAL, LiveDisplay
 from applyprune.output.terminal.terminal import Terminal
+from tests.support.clocks import HeldClock
+from tests.support.waiting import eventually
 
 STARTED = Started("r", Mode.APPLY, "web", "home", DryRun.OFF)
 REF = Ref("apps", "Deployment", "home", "web")
 
 
-def _log() -> tuple[Terminal, io.StringIO]:
-    stream = io.StringIO()
-    return Terminal(stream, stream, {"TERM": "xterm"}), stream
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def _log(clock: Clock = CLOCK, stream: io.StringIO | None = None) -> tuple[Terminal, io.StringIO]:
+    stream = stream or io.StringIO()
+    return Terminal(stream, stream, {"TERM": "xterm"}, clock), stream
+
+
+def _advance(clock: HeldClock, seconds: float) -> None:
+    """Let time pass, and the display look at it."""
+    before = eventually(lambda: max(clock.waiting, default=0))
+    clock.advance(seconds)
+    eventually(lambda: max(clock.waiting, default=0) > before)
 
 
 def test_silence_is_broken_after_a_while() -> None:
     """When nothing was said for a while, by the clock and not by an event; not after the end."""
-    terminal, stream = _log()
-    live = LiveDisplay(terminal, heartbeat=0.2)
+    clock = HeldClock()
+    terminal, stream = _log(clock)
+    live = LiveDisplay(terminal)
     live.show(STARTED)
-    time.sleep(0.7)
-    live.show(Finished({}, 0, 0.7))
-    said = stream.getvalue()
-    assert 1 <= said.count("web: reading the cluster (0:00)\n") <= 3
-    time.sleep(0.3)
+    _advance(clock, HEARTBEAT - 1)
+    assert stream.getvalue() == ""
+    _advance(clock, 1)
+    said = "web: reading the cluster (0:30)\n"
     assert stream.getvalue() == said
+    _advance(clock, HEARTBEAT - 1)
+    assert stream.getvalue() == said
+    live.show(Finished({}, 0, 59))
+    assert clock.waiting == []  # The display has no thread any more.
+    assert stream.getvalue() == said
+
+
+def test_open_question_is_no_time_of_the_run() -> None:
+    """And no live line is drawn over it."""
+    clock = HeldClock()
+    terminal, stream = _log(clock, _Screen())
+    live = LiveDisplay(terminal)
+    live.show(STARTED)
+    _advance(clock, 2)
+    assert " 0:02" in stream.getvalue()
+    with live.paused():
+        drawn = stream.getvalue()
+        _advance(clock, 3600)
+        assert stream.getvalue() == drawn
+    _advance(clock, 1)
+    assert " 0:03" in stream.getvalue()
+    live.close()
 
 
 def test_wait_is_reported_when_it_lasts_and_when_it_changes() -> None:
@@ -61,10 +97,12 @@ def test_other_run_is_reported_at_once() -> None:
 
 def test_interrupted_run_says_that_it_ends() -> None:
     """Once."""
-    terminal, stream = _log()
-    live = LiveDisplay(terminal, heartbeat=0.2)
+    clock = HeldClock()
+    terminal, stream = _log(clock)
+    live = LiveDisplay(terminal)
     live.show(STARTED)
     live.stopping()
-    time.sleep(0.5)
+    _advance(clock, 1)
+    _advance(clock, 1)
     live.close()
     assert stream.getvalue().count("interrupted: finishing the requests in flight") == 1
