@@ -2349,6 +2349,13 @@ MUTATIONS = (
         f"{_REMOTE}test_web.py::test_refused_address_is_not_connected_to[localhost]",
     ),
     Mutation(
+        "the clock of a source's requests",
+        ("web-clock",),
+        "clock",
+        "BOOT_CLOCK",
+        f"{_REMOTE}test_web.py::test_busy_server_is_asked_again",
+    ),
+    Mutation(
         "the names of an archive that differ only in case",
         ("names-that-differ-in-case",),
         "!= .*:",

@@ -11,11 +11,11 @@ import contextlib
 import os
 import shutil
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from applyprune.clock import CLOCK
 from applyprune.sources.remote.fetch_errors import DecryptionFailed, FetchFailed, SourceTooLarge
 from applyprune.sources.remote.guarded_process import ProcessLimits, TooMuchOutput, run
 from applyprune.sources.sops.sops_file import Undecryptable, is_encrypted, joined, parts_of
@@ -109,7 +109,7 @@ def decrypt(
         usable = sops_keys(keys)
     except UnusableKeys as error:
         raise DecryptionFailed(str(error), hint=error.hint) from None
-    deadline = time.monotonic() + timeout
+    deadline = CLOCK.now() + timeout
     with (
         _Sops(path_of_program, usable, deadline, size) as sops,
         ThreadPoolExecutor(min(_AT_ONCE, len(found))) as threads,

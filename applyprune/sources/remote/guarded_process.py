@@ -12,10 +12,10 @@ import selectors
 import shutil
 import subprocess
 import sys
-import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from applyprune.clock import CLOCK
 from applyprune.system.processes import kill_group
 from applyprune.system.resource_limits import Resource, within_hard_limit
 from applyprune.values import dataclass
@@ -95,7 +95,7 @@ def run(
 ) -> Finished:
     """Run a program, without a shell and with no other environment, and return how it has ended.
 
-    ``deadline`` is an instant of ``time.monotonic()``; ``max_output`` is in bytes. Raises
+    ``deadline`` is an instant of ``CLOCK``; ``max_output`` is in bytes. Raises
     TimeoutError, TooMuchOutput, and OSError if it cannot be started. In every case, its process
     group is killed before this function returns.
     """
@@ -177,7 +177,7 @@ def _written(fd: int, rest: memoryview) -> memoryview:
 
 def _left(deadline: float) -> float:
     """Return the seconds until the deadline; raise TimeoutError if it has passed."""
-    left = deadline - time.monotonic()
+    left = deadline - CLOCK.now()
     if left <= 0:
         raise TimeoutError
     return left

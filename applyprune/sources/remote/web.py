@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import time
 from contextlib import contextmanager
 from http.client import HTTPException
+from threading import Event
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from applyprune._version import __version__
+from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError, InputError
 from applyprune.model.addresses import is_address
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from urllib3.connectionpool import HTTPConnectionPool
     from urllib3.response import BaseHTTPResponse
 
-    from applyprune.http.connection import Try
+    from applyprune.clock import Clock
     from applyprune.model.addresses import AddressRules
     from applyprune.model.manifest import Origin
     from applyprune.sources.remote.source_credentials import Credentials
@@ -54,16 +55,17 @@ class Web:
     def __init__(
         self,
         url: str,
-        current: Try,
         seconds: float,
+        clock: Clock,
         credentials: Credentials,
         addresses: AddressRules | None,
         on_redirect: Callable[[str], None] | None,
     ) -> None:
-        """Keep the settings; the first request connects. ``seconds`` is the time of ``current``."""
+        """Keep the settings; the first request connects. ``seconds`` is the time for all."""
         self._own = origin_of(url)
-        self._current = current
         self._seconds = seconds
+        self._clock = clock
+        self._ends = clock.now() + seconds
         self._credentials = credentials
         self._addresses = addresses
         self._on_redirect = on_redirect
@@ -72,10 +74,7 @@ class Web:
 
     def check_time(self) -> None:
         """Raise FetchFailed if the time for the source has passed."""
-        try:
-            self._current.seconds_left()
-        except TimeoutError:
-            raise FetchFailed(f"not read in {self._seconds:.3g} s") from None
+        self._seconds_left()
 
     @contextmanager
     def request(
@@ -152,7 +151,7 @@ class Web:
             if wait >= left:
                 return reply
             self._finish(reply)
-            time.sleep(wait)
+            self._clock.wait(Event(), wait)
 
     def _sent(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         from urllib3.exceptions import HTTPError
@@ -215,8 +214,10 @@ class Web:
         return self._contexts[shows]
 
     def _seconds_left(self) -> float:
-        self.check_time()
-        return self._current.seconds_left()
+        left = self._ends - self._clock.now()
+        if left <= 0:
+            raise FetchFailed(f"not read in {self._seconds:.3g} s")
+        return left
 
     def _finish(self, reply: Reply) -> None:
         from urllib3.exceptions import HTTPError
@@ -236,6 +237,7 @@ def open_web(
     credentials: Credentials = ANONYMOUS,
     addresses: AddressRules | None = None,
     on_redirect: Callable[[str], None] | None = None,
+    clock: Clock = BOOT_CLOCK,
 ) -> Iterator[Web]:
     """Yield a client for the source at ``url``; all that is done in the block has ``timeout`` s.
 
@@ -246,8 +248,9 @@ def open_web(
     """
     from applyprune.http.connection import one_try
 
-    with one_try(timeout) as current:
-        web = Web(url, current, timeout, credentials, addresses, on_redirect)
+    with one_try(timeout):
+        # guard: web-clock
+        web = Web(url, timeout, clock, credentials, addresses, on_redirect)
         try:
             yield web
         finally:
