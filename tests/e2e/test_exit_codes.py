@@ -18,6 +18,7 @@ from tests.support.command import Ended, applyprune
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
 from tests.support.interrupt import interrupt_at
+from tests.support.listening import silent_port
 from tests.support.objects import config_map
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ class Shop:
 
     def __call__(self, *arguments: str | Path) -> Ended:
         """Run a verb in the set's namespace."""
-        return applyprune(
-            *arguments, "-n", self.namespace, kubeconfig=self.plane.kubeconfig, timeout=120
-        )
+        return applyprune(*arguments, "-n", self.namespace, kubeconfig=self.plane.kubeconfig)
 
     def input(self, *bodies: Mapping[str, Any]) -> Path:
         """Write the set's only file."""
@@ -108,10 +107,11 @@ def _refused(shop: Shop) -> Ended:
 
 def _no_access(shop: Shop) -> Ended:
     config = json.loads(shop.plane.kubeconfig.read_text())
-    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:9"
     elsewhere = shop.folder / "kubeconfig"
-    elsewhere.write_text(json.dumps(config))
-    return shop("apply", "web", "-f", shop.input(config_map("a")), "--kubeconfig", elsewhere)
+    with silent_port() as port:
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+        elsewhere.write_text(json.dumps(config))
+        return shop("apply", "web", "-f", shop.input(config_map("a")), "--kubeconfig", elsewhere)
 
 
 def _lost(shop: Shop) -> Ended:

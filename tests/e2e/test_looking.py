@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from applyprune import __version__
 from tests.support.command import applyprune, start
+from tests.support.listening import silent_port
 from tests.support.objects import config_map
 from tests.support.stage import Stage
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +67,7 @@ def test_status_watch_prints_changes_to_a_pipe(
         kubectl("patch", "configmap/a", "-n", namespace, "-p", '{"data":{"key":"w"}}')
         assert process.stdout.readline() == f"configmap/a -n {namespace} Ready, drifted\n"
         process.send_signal(signal.SIGINT)
-        assert (process.wait(10), process.stderr.read()) == (130, "")
+        assert (process.wait(HANG), process.stderr.read()) == (130, "")
 
 
 def test_explain_prints_the_decision(plane: Plane, namespace: str, tmp_path: Path) -> None:
@@ -121,10 +123,11 @@ def test_version_prints_all_versions(plane: Plane, tmp_path: Path) -> None:
         client = applyprune("version", *arguments, kubeconfig=os.devnull)
         assert (client.code, client.out, client.err) == (0, own, "")
     config = tmp_path / "config"
-    config.write_text(
-        "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n"
-        "contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
-    )
-    refused = applyprune("version", kubeconfig=config)
+    with silent_port() as port:
+        config.write_text(
+            f"clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:{port}'}}}}]\n"
+            "contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"
+        )
+        refused = applyprune("version", kubeconfig=config)
     assert (refused.code, refused.out) == (7, own)
     assert refused.err.startswith("error: ")

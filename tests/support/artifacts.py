@@ -17,6 +17,7 @@ from applyprune.sources.oci.artifact_manifest import MANIFEST
 from applyprune.sources.oci.registry import PULL_AND_PUSH
 from applyprune.sources.remote.source_credentials import Credentials
 from tests.support.registries import PASSWORD, USER
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from tests.support.registries import Registry
@@ -35,7 +36,7 @@ def source_of(registry: Registry, name: str, ref: OciRef | None = None) -> OciSo
         f"oci://{registry.host}/{name}",
         ref=ref or OciRef(),
         credentials=known(registry.ca.read_bytes()),
-        timeout=20.0,
+        timeout=HANG,
     )
 
 

@@ -69,3 +69,11 @@ def tunnel(to: str) -> Callable[[socket.socket], None]:
             back.join()
 
     return serve
+
+
+@contextlib.contextmanager
+def silent_port() -> Iterator[int]:
+    """Yield a port of this machine at which nobody listens, and that nobody else can take."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]

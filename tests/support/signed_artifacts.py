@@ -20,6 +20,7 @@ from tests.support.signing import (
     simple_payload,
     statement,
 )
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from tests.support import registries
@@ -60,7 +61,7 @@ def check_signatures(registry: registries.Registry, digest: str, *keys: Signer) 
     """Verify as a source does it."""
     login = Credentials(registry.username, registry.password, ca=registry.ca.read_bytes())
     verify = verification({f"{i}.pub": key.public for i, key in enumerate(keys)})
-    with open_web(f"https://{registry.host}/", timeout=30, credentials=login) as web:
+    with open_web(f"https://{registry.host}/", timeout=HANG, credentials=login) as web:
         opened = Registry(web, Reference(registry.host, NAME), login, PULL)
         manifest = fetch_manifest(opened, digest)
         assert manifest is not None

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import trustme
 
+from tests.support.waiting import HANG
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -131,7 +133,7 @@ def passed_on(host: str, ca: Path) -> Answering:
     context = ssl.create_default_context(cafile=str(ca))
 
     def answer(call: Call) -> Answer:
-        connection = HTTPSConnection(host, context=context, timeout=10)
+        connection = HTTPSConnection(host, context=context, timeout=HANG)
         with contextlib.closing(connection):
             headers = {**call.headers, "Host": host}
             connection.request(call.method, call.path, call.body or None, headers)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -92,11 +91,9 @@ COSTLY = [
 @pytest.mark.parametrize("text", COSTLY, ids=range(len(COSTLY)))
 def test_costly_rule_is_not_evaluated(text: str) -> None:
     """The message says why; the object may become smaller, so it is no failure."""
-    began = time.monotonic()
     found = compile_rule(text, where="here").judge(LARGE)
     assert found.status is Status.IN_PROGRESS
     assert "it would cost too much memory or time on an object of this size" in found.message
-    assert time.monotonic() - began < 10
 
 
 def test_rule_that_is_too_long_is_refused() -> None:

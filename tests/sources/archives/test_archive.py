@@ -30,6 +30,7 @@ from applyprune.sources.remote.file_tree import TreeLimits
 from applyprune.sources.remote.source_credentials import Credentials
 from tests.support.archives import packed, tar
 from tests.support.tls_site import Answer
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +49,7 @@ def source(web_site: Site) -> ArchiveSource:
     return ArchiveSource(
         f"{web_site.url}/web.tar.gz?signature={SECRET}",
         credentials=Credentials(username="me", password=SECRET, ca=web_site.ca),
-        timeout=10.0,
+        timeout=HANG,
     )
 
 

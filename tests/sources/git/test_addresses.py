@@ -16,6 +16,7 @@ from applyprune.sources.git.ref_lookup import find_ref
 from applyprune.sources.git.server.git_server import REMOTE, GitServer
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
 from tests.support.git_servers import HttpsSite, SshSite, git_site
+from tests.support.listening import silent_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -137,10 +138,11 @@ def test_proxy_is_used_and_nothing_is_pinned(
     site: HttpsSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Loopback never has one, so the host is another."""
-    monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
     source = replace(site.source(addresses=STRICT), url="https://git.invalid/a.git")
-    with pytest.raises(FetchFailed, match="the server cannot be reached"):
-        find_ref(source)
+    with silent_port() as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://localhost:{port}")
+        with pytest.raises(FetchFailed, match="the server cannot be reached"):
+            find_ref(source)
     site.repository().commit(FILES)
     assert find_ref(site.source()).name
 

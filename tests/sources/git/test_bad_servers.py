@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from applyprune.sources.git.ref_lookup import find_ref
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
 from applyprune.sources.remote.source_credentials import ANONYMOUS
 from tests.support.git_servers import HttpsSite, git_site
+from tests.support.listening import silent_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,16 +88,14 @@ def test_dumb_server_is_not_supported(site: HttpsSite, tmp_path: Path) -> None:
 
 
 def test_slow_server_is_stopped_in_time(site: HttpsSite, store: GitStore) -> None:
-    """A byte per second would be enough for any limit on silence."""
+    """A byte now and then would be enough for any limit on silence."""
     commit = site.repository().commit(FILES)
     source = site.source(timeout=1.5)
     site.is_slow = True
-    began = time.monotonic()
     with pytest.raises(FetchFailed, match="not read in time"):
         find_ref(source)
     with pytest.raises(FetchFailed, match="not read in time"):
         store.fetch(source, FoundRef("refs/heads/main", commit, commit, "main"), ["a"])
-    assert time.monotonic() - began < 10
     assert not store.has(commit)
 
 
@@ -123,9 +121,10 @@ def test_cut_connection_leaves_nothing(site: HttpsSite, tmp_path: Path, path: st
 
 
 def test_unreachable_server_is_reported(site: HttpsSite) -> None:
-    source = replace(site.source(), url="https://localhost:1/a")
-    with pytest.raises(FetchFailed, match="the server cannot be reached"):
-        find_ref(source)
+    with silent_port() as port:
+        source = replace(site.source(), url=f"https://localhost:{port}/a")
+        with pytest.raises(FetchFailed, match="the server cannot be reached"):
+            find_ref(source)
 
 
 def test_unknown_host_is_reported(site: HttpsSite) -> None:

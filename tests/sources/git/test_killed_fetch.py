@@ -9,7 +9,7 @@ import sys
 import tempfile
 import textwrap
 import threading
-import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
 from applyprune.sources.remote.guarded_process import ProcessLimits
 from tests.support.git_servers import HttpsSite
 from tests.support.processes import family, is_running, name_of, working_in
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,16 +121,15 @@ def test_git_killed_at_any_moment_leaves_nothing_partial(
     for number in range(100):
         folder = tmp_path / f"store-{number}"
         with start(site, commit, folder, path) as caller:
-            until = time.monotonic() + number / 100
-            while time.monotonic() < until and caller.poll() is None:
-                time.sleep(0.002)
+            with suppress(subprocess.TimeoutExpired):
+                caller.wait(number / 100)
             for one in working_in(private):
                 try:
                     if "git" in name_of(one).split()[0]:
                         os.kill(one, signal.SIGKILL)
                 except (OSError, IndexError):
                     continue
-            caller.wait(60)
+            caller.wait(HANG)
         assert working_in(private) == []
         assert list(private.iterdir()) == []
         store = GitStore(folder)
@@ -193,7 +192,7 @@ def test_writer_is_waited_for_in_time_only(site: HttpsSite, store: GitStore) -> 
     found = FoundRef("", commit, commit)
     first = threading.Thread(target=store.fetch, args=(site.source(), found, ["a"]))
     first.start()
-    assert site.held.wait(30)
+    assert site.held.wait(HANG)
     with pytest.raises(FetchFailed, match="not read in time"):
         store.fetch(site.source(timeout=0.3), found, ["a"])
     site.hold.set()
@@ -202,7 +201,7 @@ def test_writer_is_waited_for_in_time_only(site: HttpsSite, store: GitStore) -> 
 
 @pytest.fixture
 def program(private: Path) -> Iterator[GitProgram]:
-    with GitProgram("place", Deadline(30.0), 1_000_000) as running:
+    with GitProgram("place", Deadline(HANG), 1_000_000) as running:
         yield running
 
 
@@ -213,7 +212,7 @@ def test_processes_have_limits(program: GitProgram) -> None:
     assert found["Max address space"] == [str(MEMORY)] * 2
     assert found["Max file size"] == ["1000000"] * 2
     assert found["Max core file size"] == ["0"] * 2
-    assert int(found["Max cpu time"][1]) <= 62
+    assert int(found["Max cpu time"][1]) <= 2 * HANG + 2
 
 
 def test_private_folder_is_private(program: GitProgram, private: Path) -> None:
@@ -228,12 +227,18 @@ def test_private_folder_is_private(program: GitProgram, private: Path) -> None:
 @pytest.mark.parametrize("end", ["exception", "deadline", "limit"])
 def test_ended_run_leaves_no_process(private: Path, end: str) -> None:
     """Nor what its process has started."""
-    script = "sleep 300 & sleep 300 & yes" if end == "limit" else "sleep 300 & sleep 300"
-    seconds = 0.5 if end == "deadline" else 30.0
+    script = "sleep 3600 & sleep 3600 & yes" if end == "limit" else "sleep 3600 & sleep 3600"
+    seconds = 0.5 if end == "deadline" else HANG
     expected = {"deadline": FetchFailed, "limit": SourceTooLarge}.get(end, KeyboardInterrupt)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        eventually(lambda: [*map(name_of, working_in(private))].count("sleep 3600 ") == 2)
+        signal.pthread_kill(main, signal.SIGINT)
+
     if end == "exception":
-        main = threading.main_thread().ident
-        threading.Timer(0.3, signal.pthread_kill, [main, signal.SIGINT]).start()
+        threading.Thread(target=interrupt).start()
     with (
         pytest.raises(expected),
         GitProgram("place", Deadline(seconds), 1_000_000) as program,

@@ -13,6 +13,7 @@ from applyprune.sources.git.fetch_git import fetch_git
 from applyprune.sources.git.ref_lookup import find_ref
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
 from tests.support.git_servers import SshSite
+from tests.support.listening import silent_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,10 +100,14 @@ def test_missing_repository_is_reported(ssh: SshSite) -> None:
 
 
 def test_unreachable_server_is_reported(ssh: SshSite) -> None:
-    for host, message in (("localhost:1", "cannot be reached"), ("none.invalid", "resolved")):
-        source = replace(ssh.source(), url=f"ssh://git@{host}/web.git")
-        with pytest.raises(FetchFailed, match=message):
-            find_ref(source)
+    with silent_port() as port:
+        for host, message in (
+            (f"localhost:{port}", "cannot be reached"),
+            ("none.invalid", "resolved"),
+        ):
+            source = replace(ssh.source(), url=f"ssh://git@{host}/web.git")
+            with pytest.raises(FetchFailed, match=message):
+                find_ref(source)
 
 
 def test_own_agent_is_used_by_commands_only(

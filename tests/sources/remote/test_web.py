@@ -19,6 +19,7 @@ from applyprune.sources.remote.fetch_errors import (
 from applyprune.sources.remote.source_credentials import Credentials
 from applyprune.sources.remote.web import MAX_TRIES, open_web
 from tests.support.clocks import ManualClock
+from tests.support.listening import silent_port
 from tests.support.tls_site import Answer, files_of, site
 
 if TYPE_CHECKING:
@@ -289,9 +290,10 @@ def test_proxy_is_not_asked_for_a_refused_address(
 
 def test_proxy_of_the_environment_may_be_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator has chosen it: the rules are for what others name."""
-    monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
-    error = failure(
-        "https://manifests.example/a", b"", credentials=Credentials(), addresses=AddressRules()
-    )
+    with silent_port() as port:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://localhost:{port}")
+        error = failure(
+            "https://manifests.example/a", b"", credentials=Credentials(), addresses=AddressRules()
+        )
     assert "the proxy failed" in error.reason
     assert "HTTPS_PROXY" in error.hint

@@ -101,7 +101,7 @@ class HttpsSite:
 
     def source(self, name: str = "web", ref: GitRef | None = None, **fields: Any) -> GitSource:
         """Return the source that reads a repository, as its owner."""
-        given: dict[str, Any] = {"credentials": self.credentials, "timeout": 30.0, **fields}
+        given: dict[str, Any] = {"credentials": self.credentials, "timeout": HANG, **fields}
         return GitSource(self.url(name), ref or GitRef(branch="main"), **given)
 
     def paths(self) -> list[str]:
