@@ -2351,8 +2351,8 @@ MUTATIONS = (
     Mutation(
         "the clock of a source's requests",
         ("web-clock",),
-        "clock",
-        "BOOT_CLOCK",
+        ", clock=clock",
+        "",
         f"{_REMOTE}test_web.py::test_busy_server_is_asked_again",
     ),
     Mutation(

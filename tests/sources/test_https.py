@@ -273,7 +273,7 @@ def test_dripping_server_times_out(site: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(download, "TIMEOUT", 0.7)
     text = message(f"{site}/a")
     stop.set()
-    assert "sent no complete response in 0.7 s" in text
+    assert "cannot be read" in text
 
 
 def test_endless_reply_is_refused(site: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,8 @@ class Answer:
     """How many bytes of the body are sent before the connection is cut."""
     pause: float = 0.0
     """Seconds before each byte of the body."""
+    before_byte: Callable[[], object] | None = None
+    """What happens before each byte of the body."""
     is_last: bool = False
     """Whether the server is killed when it has sent this."""
 
@@ -274,7 +276,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.site.kill()
 
     def _send_body(self, answer: Answer) -> None:
-        if answer.pause:
+        if answer.before_byte is not None:
+            for at in range(len(answer.body)):
+                answer.before_byte()
+                self.wfile.write(answer.body[at : at + 1])
+        elif answer.pause:
             for at in range(len(answer.body)):
                 if self.server.site.ended.wait(answer.pause):
                     break

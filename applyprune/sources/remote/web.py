@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
     from applyprune.clock import Clock
+    from applyprune.http.connection import Try
     from applyprune.model.addresses import AddressRules
     from applyprune.model.manifest import Origin
     from applyprune.sources.remote.source_credentials import Credentials
@@ -55,17 +56,16 @@ class Web:
     def __init__(
         self,
         url: str,
+        current: Try,
         seconds: float,
-        clock: Clock,
         credentials: Credentials,
         addresses: AddressRules | None,
         on_redirect: Callable[[str], None] | None,
     ) -> None:
-        """Keep the settings; the first request connects. ``seconds`` is the time for all."""
+        """Keep the settings; the first request connects. ``seconds`` is the time of ``current``."""
         self._own = origin_of(url)
+        self._current = current
         self._seconds = seconds
-        self._clock = clock
-        self._ends = clock.now() + seconds
         self._credentials = credentials
         self._addresses = addresses
         self._on_redirect = on_redirect
@@ -74,7 +74,10 @@ class Web:
 
     def check_time(self) -> None:
         """Raise FetchFailed if the time for the source has passed."""
-        self._seconds_left()
+        try:
+            self._current.seconds_left()
+        except TimeoutError:
+            raise FetchFailed(f"not read in {self._seconds:.3g} s") from None
 
     @contextmanager
     def request(
@@ -151,7 +154,7 @@ class Web:
             if wait >= left:
                 return reply
             self._finish(reply)
-            self._clock.wait(Event(), wait)
+            self._current.clock.wait(Event(), wait)
 
     def _sent(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         from urllib3.exceptions import HTTPError
@@ -214,10 +217,8 @@ class Web:
         return self._contexts[shows]
 
     def _seconds_left(self) -> float:
-        left = self._ends - self._clock.now()
-        if left <= 0:
-            raise FetchFailed(f"not read in {self._seconds:.3g} s")
-        return left
+        self.check_time()
+        return self._current.seconds_left()
 
     def _finish(self, reply: Reply) -> None:
         from urllib3.exceptions import HTTPError
@@ -248,9 +249,8 @@ def open_web(
     """
     from applyprune.http.connection import one_try
 
-    with one_try(timeout):
-        # guard: web-clock
-        web = Web(url, timeout, clock, credentials, addresses, on_redirect)
+    with one_try(timeout, clock=clock) as current:  # guard: web-clock
+        web = Web(url, current, timeout, credentials, addresses, on_redirect)
         try:
             yield web
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -214,9 +215,11 @@ def test_server_that_stays_busy_ends_in_time(web_site: Site) -> None:
 
 def test_dripping_server_times_out(web_site: Site) -> None:
     """The time is for all requests: a byte now and then does not restart it."""
-    web_site.answers["/a"] = lambda _: Answer(body=bytes(1000), pause=0.05)
-    error = failure(f"{web_site.url}/a", web_site.ca, timeout=0.5)
-    assert "sent no complete response in 0.5 s" in error.reason
+    clock = ManualClock()
+    drip = partial(clock.advance, 250)
+    web_site.answers["/a"] = lambda _: Answer(body=bytes(1000), before_byte=drip)
+    error = failure(f"{web_site.url}/a", web_site.ca, clock=clock)
+    assert "sent no complete response in 600 s" in error.reason
 
 
 def test_connection_is_kept_for_the_next_request(web_site: Site) -> None:
