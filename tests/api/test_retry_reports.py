@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applyprune.api import retry_reports
 from applyprune.api.retry_reports import with_retries
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import RunFailed
 from applyprune.model.events import Finished, ObjectDone, Outcome, RetryReported
 from applyprune.model.identity import Ref
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
@@ -44,8 +46,9 @@ def test_run_goes_on_only_when_it_is_asked() -> None:
     assert [*events] == [*(done(number, Outcome.UNCHANGED) for number in range(100)), END]
 
 
-def test_reports_come_while_the_run_is_silent() -> None:
+def test_reports_come_while_the_run_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with a higher number of tries than the last; the others are the same news."""
+    monkeypatch.setattr(retry_reports, "_TICK", 0.01)
     answered = Flag()
     tries = iter([4, 4, 5, 6, 6])
 
@@ -57,7 +60,7 @@ def test_reports_come_while_the_run_is_silent() -> None:
         return [RetryReported("the API server", "it does not answer", number, 1.0)]
 
     def run() -> Iterator[Event]:
-        assert answered.wait(20)
+        assert answered.wait(HANG)
         yield END
 
     *reports, end = with_retries(run(), unanswered, Cancellation())

@@ -6,7 +6,6 @@ All files of a folder are one run: nothing that is wrong hides anything else tha
 from __future__ import annotations
 
 import os
-import time
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from applyprune.model.events import ObjectDone, WarningRaised
 from applyprune.model.options import DryRun, Options
 from applyprune.sources import read
 from tests.support.api import Api
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -85,10 +85,7 @@ def _furnish(api: Api) -> None:
     ):
         status, reply = api("POST", path, body)
         assert status == 201, reply
-    deadline = time.monotonic() + 30
-    while not api.exists("/openapi/v3/apis/example.com/v1"):
-        assert time.monotonic() < deadline, "the CRD's schema is not published"
-        time.sleep(0.05)
+    eventually(lambda: api.exists("/openapi/v3/apis/example.com/v1"))
     api.close()
 
 

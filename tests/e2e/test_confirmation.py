@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -155,16 +154,13 @@ def test_answer_is_read_only_after_the_question(desk: Desk, audit: AuditTrail) -
 
 
 def test_run_is_paused_at_the_question(desk: Desk) -> None:
-    """No live line is drawn over it, and the wait does not count as time of the run."""
+    """No live line is drawn over it; that its time does not count, LiveDisplay's test proves."""
     how = {"environment": {"TERM": "xterm"}}
     with desk.on_terminal("apply", "-f", desk.input("a", "b"), **how) as terminal:
         terminal.read_until(QUESTION)
-        time.sleep(3)
         terminal.type("y\n")
         assert terminal.ended() == 0
     assert f"{QUESTION}y\n" in terminal.shown
-    (seconds,) = re.findall(r"1 pruned in (\S+) s", terminal.shown)
-    assert float(seconds) < 3
 
 
 @pytest.mark.parametrize(

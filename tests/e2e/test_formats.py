@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from tests.support.command import applyprune, start
 from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.schemas import complaints
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -255,7 +255,7 @@ def test_closed_reader_is_no_failure(plane: Plane, namespace: str, repository: P
         process.stdout.close()
         assert process.stderr is not None
         said = process.stderr.read()
-        assert process.wait(timeout=30) == 3
+        assert process.wait(timeout=HANG) == 3
     assert "Broken pipe" not in said
     assert [str(one) for one in JUNIT.iter_errors(report.read_text())] == []
     assert "did not finish" not in report.read_text()
@@ -272,13 +272,10 @@ def test_interrupted_run_ends_its_document(
         "apply", "web", "-f", manifest, "-n", namespace, "--wait", *_to_files(repository),
         kubeconfig=plane.kubeconfig,
     ) as process:  # fmt: skip
-        deadline = time.monotonic() + 30
         lines = repository / "jsonl"
-        while not (lines.exists() and '"applied"' in lines.read_text()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: lines.exists() and '"applied"' in lines.read_text())
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=HANG)
     told = _read(repository)
     interrupted = number is signal.SIGINT
     assert told["json"]["finished"] is interrupted

@@ -10,6 +10,7 @@ from tests.support.command import applyprune, start
 from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.kill import Moment, kill_at_first
 from tests.support.objects import config_map, text
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def _run(plane: Plane, *arguments: str | Path, **variables: str) -> tuple[int, s
     """Run a verb in a job with these variables; return the exit code and both outputs."""
     job = ["env", *(f"{name}={value}" for name, value in variables.items())]
     with start(*arguments, kubeconfig=plane.kubeconfig, within=job) as process:
-        out, err = process.communicate("", timeout=120)
+        out, err = process.communicate("", timeout=HANG)
     return process.returncode, out + err
 
 

@@ -15,6 +15,7 @@ from tests.support.input_files import write_input
 from tests.support.interrupt import interrupt_at
 from tests.support.live import config_maps
 from tests.support.objects import config_map
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,7 @@ def test_concurrent_runs_take_turns(plane: Plane, api: Api, namespace: str, tmp_
     ]
     for process in running:
         with process:
-            _, err = process.communicate("", timeout=300)
+            _, err = process.communicate("", timeout=HANG)
             assert process.returncode == 0, err
     assert _there(api, namespace) - {"applyprune-web"} in ({"a", "b"}, {"b", "c"})
 
@@ -87,15 +88,15 @@ def test_live_lock_holder_is_named_and_keeps_its_lock(
         def hook(exchange: Exchange) -> None:
             if exchange.method == "PATCH":
                 holds.set()
-                go_on.wait(300)
+                go_on.wait(HANG)
 
         proxy.before_forward = hook
         target: list[str | Path] = ["apply", "web", "-n", namespace, "-f", source]
         with start(*target, kubeconfig=proxy.kubeconfig(tmp_path)) as first:
-            assert holds.wait(120)
+            assert holds.wait(HANG)
             second = applyprune(*target, "--lock-timeout=2s", kubeconfig=plane.kubeconfig)
             go_on.set()
-            _, err = first.communicate("", timeout=300)
+            _, err = first.communicate("", timeout=HANG)
     assert second.code == 8
     assert "is locked by another run" in second.err
     assert first.returncode == 0, err

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.tmux import PROGRAM, Terminal, is_idle
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,7 +185,7 @@ def test_screen_matches_its_golden_file(
                     for key in scene.press.split():
                         terminal.press(key)
             if piped is not None:
-                out, _ = piped.communicate(timeout=60)
+                out, _ = piped.communicate(timeout=HANG)
                 told = f"$ {line} 2>&1 | cat\n{out}exit code {piped.returncode}\n"
                 seen[f"{scene.name}.pipe"] = seen.get(f"{scene.name}.pipe", "") + told
         for terminal in terminals:

@@ -8,7 +8,6 @@ import os
 import pty
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from tests.support.canaries import (
 )
 from tests.support.command import applyprune
 from tests.support.stage import Stage
+from tests.support.waiting import HANG, eventually
 from tests.support.webhook import Webhook
 
 if TYPE_CHECKING:
@@ -306,10 +306,7 @@ def _against_a_policy(teller: Teller, api: Api, folder: Path) -> str:
     try:
         for path, body in policies.items():
             assert api("POST", path, body)[0] == 201
-        until = time.monotonic() + 30
-        while "never" not in str(api("POST", secrets_path, secret("probe"))[1]):
-            assert time.monotonic() < until, "the policy has no effect"
-            time.sleep(0.1)
+        eventually(lambda: "never" in str(api("POST", secrets_path, secret("probe"))[1]))
         source = _with(folder, secret())
         told = teller.tell("diff web", "-f", source, code={3})
         told += teller.tell("apply web", "-f", source, code={3})
@@ -425,7 +422,7 @@ def _on_a_terminal(teller: Teller, api: Api, folder: Path) -> str:
             while more := os.read(master, 65536):
                 told += more
         os.close(master)
-        assert process.wait(60) == (1 if verb == "diff" else 0)
+        assert process.wait(HANG) == (1 if verb == "diff" else 0)
     assert b"\x1b[" in told
     return told.decode()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tests.support.command import applyprune
 from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.schemas import complaints
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,9 +116,7 @@ def test_server_warning_is_in_every_format_once_with_file_and_line(
         assert ended.code == (1 if verb == "diff" else 0), ended.err
         return ended.out + ended.err
 
-    deadline = time.monotonic() + 30
-    while policy not in run("diff"):
-        assert time.monotonic() < deadline, "the policy never took effect"
+    eventually(lambda: policy in run("diff"), lambda: "an effect of the policy")
     text = run("apply", "--check")
     texts = {form: (tmp_path / form).read_text(encoding="utf-8") for form in FORMATS}
     assert not any(VALUE in told for told in (text, *texts.values()))

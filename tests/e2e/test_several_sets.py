@@ -14,7 +14,7 @@ from tests.support.command import Ended, applyprune, start
 from tests.support.objects import DEPLOYMENT, config_map
 from tests.support.processes import is_connected
 from tests.support.stage import Stage
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> 
     assert late.code == 5
     assert "the set web is not gone" in late.err
     waits = start(
-        *("status", "web", "--wait-for", "deleted", "--timeout", "60s", "-n", stage.namespace),
+        *("status", "web", "--wait-for", "deleted", "--timeout", "1h", "-n", stage.namespace),
         kubeconfig=stage.kubeconfig,
     )
     with waits:
@@ -99,7 +99,7 @@ def test_wait_for_the_end_of_a_set(stage: Stage, api: Api, kubectl: Kubectl) -> 
         remove = '{"metadata":{"finalizers":null}}'
         kubectl("patch", "configmap/held", "-n", stage.namespace, "-p", remove)
         assert _call(stage, "delete", "web", "--yes").code == 0
-        out, err = waits.communicate(timeout=60)
+        out, err = waits.communicate(timeout=HANG)
     assert (waits.returncode, out) == (0, "")
     # On a pipe, a long wait says now and then what it waits for.
     assert all(line.startswith("waiting until ") for line in err.splitlines()), err
@@ -124,7 +124,7 @@ def test_end_of_a_set_that_cannot_be_read_is_unknown(
             removed.append(event)
             kubectl("delete", "configmap/applyprune-web", "configmap/w", "-n", stage.namespace)
 
-    story = Stage(config, stage.namespace, seen=remove).status(deleted=True, timeout=20.0)
+    story = Stage(config, stage.namespace, seen=remove).status(deleted=True, timeout=3600.0)
     (end,) = (one for one in story.events if isinstance(one, Finished))
     assert end.exit_code == 3
     assert "it is unknown whether deployment.apps/web still exists" in str(end.problem)

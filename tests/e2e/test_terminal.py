@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,12 +18,14 @@ from tests.support.fault_proxy import Exchange, FaultProxy
 from tests.support.input_files import write_input
 from tests.support.objects import config_map
 from tests.support.tmux import PROGRAM, Terminal, is_idle
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from applyprune.localplane import Plane
+    from tests.support.api import Api
 
 in_tmux = pytest.mark.skipif(PROGRAM is None, reason="there is no tmux here to look through")
 REQUEST = re.compile(r"[A-Z]+ /[^ ]* (\d{3}|no response .*) in \d+\.\d{3} s(, attempt \d+)?")
@@ -46,7 +47,7 @@ def _held_terminal(
 
         def hook(exchange: Exchange) -> None:
             if exchange.method == "PATCH":
-                go_on.wait(120)
+                go_on.wait(HANG)
 
         proxy.before_forward = hook
         environment = {"KUBECONFIG": str(proxy.kubeconfig(folder))}
@@ -84,9 +85,11 @@ def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_p
         screen = terminal.wait(lambda one: "\nweb: applying ░░░░" in one)
         assert screen.startswith("web in ")
         for columns in (60, 100, 50):
+            (before,) = re.findall(r"applying .* (\d+:\d\d)$", terminal.screen(), re.MULTILINE)
             terminal.resize(columns)
-            time.sleep(0.3)
-            assert terminal.screen().count("applying") == 1, terminal.screen()
+            # A later time is shown by a redraw, and no older line stays.
+            screen = terminal.wait(lambda one, old=before: "applying" in one and old not in one)
+            assert screen.count("applying") == 1, screen
         terminal.press("C-c")
         terminal.wait(lambda one: "\n  interrupted: finishing" in one)
         go_on.set()
@@ -189,7 +192,7 @@ def test_early_closed_reader_ends_no_run(plane: Plane, namespace: str, tmp_path:
     with start(*target, kubeconfig=plane.kubeconfig) as process:
         assert process.stdout is not None
         process.stdout.close()
-        process.wait(120)
+        process.wait(HANG)
         assert process.returncode == 0
     again = applyprune(*target, kubeconfig=plane.kubeconfig)
     assert "web: 12 unchanged in " in again.out
@@ -216,10 +219,11 @@ def test_full_disk_is_reported(plane: Plane, namespace: str, tmp_path: Path, int
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_missing_standard_streams_are_survived(
-    plane: Plane, namespace: str, tmp_path: Path, closed: str
+    plane: Plane, api: Api, namespace: str, tmp_path: Path, closed: str
 ) -> None:
     """Some services start programs so."""
     source = write_input(tmp_path / "a.json", [config_map("a")])
     command = f'"$0" -m applyprune apply web -n {namespace} -f {source} {closed}'
     environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig)}
     subprocess.run(["sh", "-c", command, sys.executable], env=environment, check=True)
+    assert api.exists(f"/api/v1/namespaces/{namespace}/configmaps/a")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +13,7 @@ from tests.support.fault_proxy import FaultProxy, faults, rules
 from tests.support.interrupt import interrupt_at
 from tests.support.kill import Moment, kill_at_first
 from tests.support.live import config_maps
-from tests.support.waiting import eventually
+from tests.support.waiting import next_second
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,10 +36,9 @@ def file(desk: Desk) -> Path:
     managedFields count in seconds: an apply within the second of the one before its plan cannot be
     told from it, and is refused.
     """
-    last = int(time.time())
     path = desk.folder / "web.plan"
     desk.call("plan", "--out", path, **NEXT)
-    eventually(lambda: int(time.time()) > last, lambda: "the next second")
+    next_second()
     return path
 
 

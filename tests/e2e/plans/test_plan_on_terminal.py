@@ -11,6 +11,7 @@ from tests.support.api import writes
 from tests.support.command import start
 from tests.support.desk import NAMES
 from tests.support.pseudo_terminal import ANSWER, on_terminal
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,7 +73,7 @@ def test_two_applies_of_one_plan_file_are_one(
     call = desk.line("apply", "--plan", _planned(desk, **values), **values)
     audit.restart()
     running = [start(*call, kubeconfig=desk.plane.kubeconfig) for _ in range(2)]
-    ends = [one.communicate("", timeout=300) for one in running]
+    ends = [one.communicate("", timeout=HANG) for one in running]
     assert [one.returncode for one in running] == [0, 0], ends
     assert sorted("the plan is already done by " in err for _, err in ends) == [False, True]
     assert desk.there() == values
