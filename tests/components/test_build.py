@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.components import COMPONENTS, COSIGN, ensure_components
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ def test_callers_at_the_same_time_build_once(tmp_path: Path) -> None:
     assert second.stderr is not None
     assert "another process is building the components of tests" in second.stderr.readline()
     (tmp_path / "bin" / "on").touch()
-    results = [process.communicate(timeout=60) for process in (first, second)]
+    results = [process.communicate(timeout=HANG) for process in (first, second)]
     assert results[0][0] == results[1][0] != ""
     assert "built the components of tests" in results[0][1]
     assert (tmp_path / "bin" / "started").read_text() == "x\n"
@@ -84,7 +84,7 @@ def test_callers_at_the_same_time_build_once(tmp_path: Path) -> None:
 
 def test_missing_go_is_one_message_without_advice_about_clusters(tmp_path: Path) -> None:
     process = start(tmp_path / "cache", str(tmp_path / "nothing"))
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=HANG)
     assert process.returncode == 1
     assert "the components of tests cannot be built: it needs Go 1.26" in said
     assert "`go` is not on PATH" in said

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.command import applyprune
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from applyprune.localplane import Binaries
@@ -37,7 +38,7 @@ def test_demo_shows_what_commits_do(binaries: Binaries) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         check=False,
     )
     assert told.returncode == 0, told

@@ -21,7 +21,7 @@ from applyprune.sources import read
 from tests.support.command import Ended, applyprune
 from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, controller
 from tests.support.objects import config_map
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -294,7 +294,7 @@ def test_controller_can_be_limited_to_namespaces(
         assert f"{SYSTEM_NAMESPACE}:{CONTROLLER}" not in running.log.read_text()
     elsewhere = ("--no-lease", "--watch-namespaces", other.namespace)
     with controller(as_itself, tmp_path / "other", *elsewhere) as running:
-        assert running.process.wait(20) == 7
+        assert running.process.wait(HANG) == 7
     assert 'cannot list resource "bundles"' in (tmp_path / "other").read_text()
     assert (
         f"clusterrolebinding.rbac.authorization.k8s.io/{CONTROLLER} created" in install(ground).out

@@ -6,6 +6,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from tests.support.pipelines import MANIFESTS, SHOP, GitHub, Runner, recipe, report
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -55,7 +56,7 @@ def test_gitlab_recipe_works(runner: Runner, api: Api, kubectl: Kubectl) -> None
 
     def job(name: str) -> tuple[str, int]:
         process = runner.sh("\n".join(jobs[name]["script"]), KUBECONFIG=str(runner.kubeconfig))
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=HANG)
         return said, process.returncode
 
     runner.write("blue")
@@ -84,7 +85,7 @@ def test_concurrent_pipelines_take_turns(runner: Runner, api: Api) -> None:
         subprocess.run(["cp", "-r", runner.folder, copy], check=True)
         one = Runner(copy, runner.kubeconfig, runner.variables)
         started.append(one.sh(script, KUBECONFIG=str(runner.kubeconfig)))
-    ended = [(process.communicate(timeout=120)[0], process.returncode) for process in started]
+    ended = [(process.communicate(timeout=HANG)[0], process.returncode) for process in started]
     assert [code for _, code in ended] == [0, 0, 0], ended
     assert api.get(f"{SHOP}/configmaps/settings")["data"]["colour"] in {"one", "two", "three"}
 
@@ -97,7 +98,7 @@ def test_missing_permission_is_named(runner: Runner, api: Api) -> None:
     before = api.get(f"{SHOP}/configmaps")["items"]
     (script,) = recipe("gitlab")["apply"]["script"]
     process = runner.sh(script, KUBECONFIG=str(runner.kubeconfig))
-    said = process.communicate(timeout=120)[0]
+    said = process.communicate(timeout=HANG)[0]
     assert process.returncode == 3, said
     assert "poddisruptionbudget.policy/more" in said
     assert "forbidden" in said.lower()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.pipelines import PIPELINE, SHOP, GitHub, Runner, account_of, recipe
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def no_set(runner: Runner) -> None:
     """Delete what an earlier test has left."""
     delete = "applyprune delete web -n shop --prune-adopted --yes"
     process = runner.sh(delete, KUBECONFIG=str(runner.kubeconfig))
-    said = process.communicate(timeout=120)[0]
+    said = process.communicate(timeout=HANG)[0]
     assert process.returncode == 0, said
 
 
@@ -57,10 +58,10 @@ def gitlab(runner: Runner, name: str, **variables: str) -> tuple[int, str]:
     process = runner.sh(
         "\n".join([*parts, *job["script"]]), KUBECONFIG=str(runner.kubeconfig), **variables
     )
-    said = process.communicate(timeout=120)[0]
+    said = process.communicate(timeout=HANG)[0]
     status = "failed" if process.returncode else "success"
     after = runner.sh("\n".join(job.get("after_script", [])), CI_JOB_STATUS=status)
-    return process.returncode, said + after.communicate(timeout=60)[0]
+    return process.returncode, said + after.communicate(timeout=HANG)[0]
 
 
 def live(api: Api) -> list[Any]:
@@ -203,13 +204,13 @@ def checksums(runner: Runner) -> list[str]:
             if each.get("id") == "name"
         )
         process = runner.sh(step["run"], **run.variables)
-        assert process.communicate(timeout=60)[0] == ""
+        assert process.communicate(timeout=HANG)[0] == ""
     lines = run.written.read_text().splitlines()
     assert len(lines) == 2
     assert len({*lines}) == 1
     store = [*recipe("gitlab-plan")[".store"]["before_script"], "echo $url"]
     process = runner.sh("\n".join(store), CI_API_V4_URL="https://example.com", CI_PROJECT_ID="7")
-    return [lines[0], process.communicate(timeout=60)[0]]
+    return [lines[0], process.communicate(timeout=HANG)[0]]
 
 
 def test_github_plan_recipe_looks_for_the_plan_by_its_name(runner: Runner) -> None:
@@ -256,7 +257,7 @@ def test_gitlab_plan_recipe_keeps_and_fetches_the_plan(runner: Runner, tmp_path:
     store = recipe("gitlab-plan")[".store"]["before_script"]
     folder = 'mkdir -p "$(dirname "${url#file://}")"'
     process = runner.sh("\n".join([*store, folder]), **variables)
-    assert process.communicate(timeout=60)[0] == ""
+    assert process.communicate(timeout=HANG)[0] == ""
     plan = runner.folder / "web.plan"
     plan.write_text("a plan")
     code, said = gitlab(runner, "keep", **variables)
@@ -289,7 +290,7 @@ def test_plan_of_a_new_set_needs_to_read_its_namespace(
     for text, code in ((rights.replace(right, ""), 2), (rights, 0)):
         kubeconfig = account_of(plane, name, text, tmp_path)
         process = runner.sh(plan, KUBECONFIG=str(kubeconfig))
-        said = process.communicate(timeout=120)[0]
+        said = process.communicate(timeout=HANG)[0]
         assert (process.returncode, path.exists()) == (code, not code), said
         assert (f"Allow the account to get the Namespace {name}." in said) is bool(code)
     api("DELETE", f"/api/v1/namespaces/{name}")

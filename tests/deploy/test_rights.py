@@ -18,7 +18,7 @@ import pytest
 from applyprune.sources import read
 from tests.support.controller import CONTROLLER, SYSTEM_NAMESPACE, Tenant, controller
 from tests.support.objects import config_map, custom_resource
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -348,7 +348,7 @@ def test_missing_permission_is_named_at_the_start(
     with without(tenant.api, right), running_alone(as_itself, tenant, log) as running:
         missed(right, tenant, log)
         if (code := AT_START[name]) is not None:
-            assert running.process.wait(20) == code
+            assert running.process.wait(HANG) == code
 
 
 @pytest.mark.parametrize("name", FOR_THE_LEASE)

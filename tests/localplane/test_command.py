@@ -17,7 +17,7 @@ from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.localplane.layout import Layout
 from applyprune.localplane.locks import is_locked
 from tests.support.home import processes_with
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def test_two_planes_start_and_stop(home: Home) -> None:
         home.begin("local", "up") as same,
         home.begin("local", "up", "--name", "two") as second,
     ):
-        results = [process.communicate(timeout=300) for process in (first, same, second)]
+        results = [process.communicate(timeout=HANG) for process in (first, same, second)]
     assert [process.returncode for process in (first, same, second)] == [0, 0, 0], results
     kubeconfig = home.planes / "default" / "kubeconfig"
     assert results[0][0] == results[1][0] == f"export KUBECONFIG={kubeconfig}\n"
@@ -100,7 +100,7 @@ def test_interrupted_start_leaves_nothing(home: Home, number: signal.Signals, co
             lambda: any("kube-apiserver" in command for command in home.processes().values())
         )
         up.send_signal(number)
-        assert up.wait(20) == code
+        assert up.wait(HANG) == code
     eventually(lambda: home.processes() == {})
     assert not home.planes.joinpath("default").exists()
 

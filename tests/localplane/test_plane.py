@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def test_deployment_becomes_ready_and_a_job_completes(namespace: str, kubectl: Kubectl) -> None:
     kubectl("-n", namespace, "create", "deployment", "web", "--image=web", "--replicas=2")
     kubectl("-n", namespace, "create", "job", "once", "--image=once")
-    kubectl("-n", namespace, "rollout", "status", "deployment/web", "--timeout=30s")
-    kubectl("-n", namespace, "wait", "job/once", "--for=condition=Complete", "--timeout=30s")
+    kubectl("-n", namespace, "rollout", "status", "deployment/web", "--timeout=300s")
+    kubectl("-n", namespace, "wait", "job/once", "--for=condition=Complete", "--timeout=300s")
     pods = json.loads(kubectl("-n", namespace, "get", "pods", "-l", "app=web", "-o", "json"))
     assert [pod["spec"]["nodeName"] for pod in pods["items"]] == ["node-0", "node-0"]
 
@@ -45,13 +45,13 @@ def test_pods_get_every_resource_that_published_manifests_request(
         "spec": {"containers": [container]},
     }
     kubectl("-n", namespace, "create", "-f", "-", stdin=json.dumps(pod))
-    kubectl("-n", namespace, "wait", "pod/p", "--for=condition=Ready", "--timeout=30s")
+    kubectl("-n", namespace, "wait", "pod/p", "--for=condition=Ready", "--timeout=300s")
 
 
 def test_namespace_is_deleted_with_its_contents(api: Api, kubectl: Kubectl) -> None:
     kubectl("create", "namespace", "short-lived")
     kubectl("-n", "short-lived", "create", "configmap", "a", "--from-literal=a=b")
-    kubectl("delete", "namespace", "short-lived", "--timeout=30s")
+    kubectl("delete", "namespace", "short-lived", "--timeout=300s")
     assert not api.exists("/api/v1/namespaces/short-lived/configmaps/a")
     assert not api.exists("/api/v1/namespaces/short-lived")
 

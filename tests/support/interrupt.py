@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.output.terminal.progress import INTERRUPTED
 from tests.support.command import Ended, start
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     import signal
@@ -36,11 +37,11 @@ def interrupt_at(
 
     def hook(exchange: Exchange) -> None:
         if is_meant(exchange) and first.acquire(blocking=False):
-            assert started.wait(60)
+            assert started.wait(HANG)
             signalled.set()
             process[0].send_signal(number)
         if signalled.is_set():
-            go_on.wait(60)
+            go_on.wait(HANG)
 
     proxy.before_reply = hook
     said: list[str] = []
@@ -53,6 +54,6 @@ def interrupt_at(
             if line.rstrip() == INTERRUPTED:
                 break
         go_on.set()
-        out, err = running.communicate("", timeout=300)
+        out, err = running.communicate("", timeout=HANG)
     assert signalled.is_set(), "it made no such request"
     return Ended(running.returncode, out, "".join(said) + err)

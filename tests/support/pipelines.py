@@ -12,6 +12,8 @@ from xml.etree import ElementTree as ET
 
 from ruamel.yaml import YAML
 
+from tests.support.waiting import HANG
+
 if TYPE_CHECKING:
     from applyprune.localplane import Plane
 
@@ -139,7 +141,7 @@ class GitHub:
                 continue
             given = {name: self._evaluated(text) for name, text in step.get("env", {}).items()}
             process = self.runner.sh(step["run"], **{**self.variables, **given})
-            self.said += process.communicate(timeout=120)[0]
+            self.said += process.communicate(timeout=HANG)[0]
             self.ran.append(step["name"])
             code = code or process.returncode
             self.variables.update(_pairs(self.exported))

@@ -14,6 +14,8 @@ import time
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from tests.support.waiting import HANG
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -88,11 +90,11 @@ class PseudoTerminal:
             self._process.kill()
             self._process.wait()
 
-    def read_until(self, text: str, seconds: float = 60.0) -> str:
+    def read_until(self, text: str, seconds: float = HANG) -> str:
         """Read until the text is shown, and return everything that was shown so far."""
         return self.read_until_count(text, 1, seconds)
 
-    def read_until_count(self, text: str, count: int, seconds: float = 60.0) -> str:
+    def read_until_count(self, text: str, count: int, seconds: float = HANG) -> str:
         """Read until the text is shown that often, and return everything that was shown so far."""
         deadline = time.monotonic() + seconds
         while self.shown.count(text) < count:
@@ -115,7 +117,7 @@ class PseudoTerminal:
             os.close(self._terminal)
             self._terminal = -1
 
-    def ended(self, seconds: float = 60.0) -> int:
+    def ended(self, seconds: float = HANG) -> int:
         """Read the rest, and return the exit code; that of a signal is negative."""
         assert self._process is not None
         deadline = time.monotonic() + seconds

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
+from tests.support.waiting import HANG
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -75,11 +77,11 @@ class Terminal:
         """Return whether the cursor is hidden."""
         return self._tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
 
-    def wait(self, until: Callable[[str], object], seconds: float = 60.0) -> str:
+    def wait(self, until: Callable[[str], object]) -> str:
         """Wait until the screen is as expected, and return it."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + HANG
         while not until(screen := self.screen()):
-            assert time.monotonic() < deadline, f"not to be seen in {seconds} s:\n{screen}"
+            assert time.monotonic() < deadline, f"not to be seen:\n{screen}"
             time.sleep(0.1)
         return screen
 

@@ -22,6 +22,7 @@ from applyprune.planning.readiness.cel_syntax import (
     Name,
     Select,
 )
+from tests.support.waiting import HANG
 
 NODES = [
     {"name": f"n{number}", "ready": True, "pods": [f"p{pod}" for pod in range(20)]}
@@ -138,7 +139,7 @@ def test_every_rule_stays_within_little_memory() -> None:
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
         check=False,
         preexec_fn=limited,
     )

@@ -17,6 +17,7 @@ from applyprune.sources.load import read_source, text_of
 from applyprune.sources.source import Source
 from applyprune.sources.yaml.allowance import Allowance
 from tests.support.source_text import config_map, write
+from tests.support.waiting import HANG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +131,7 @@ def test_command_line_has_the_same_limit(tmp_path: Path) -> None:
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
         check=False,
         preexec_fn=limited,
     )
