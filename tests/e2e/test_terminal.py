@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +36,10 @@ SECRET = "c4n4ryc4n4ry"
 def _held(source: Path, namespace: str) -> str:
     # Otherwise the check would be held back first.
     return f"applyprune apply web -n {namespace} -f {source} --no-check"
+
+
+def _is_redrawn(since: str, screen: str) -> bool:
+    return "applying" in screen and since not in screen
 
 
 @contextmanager
@@ -88,7 +93,7 @@ def test_narrowed_window_keeps_no_live_lines(plane: Plane, namespace: str, tmp_p
             (before,) = re.findall(r"applying .* (\d+:\d\d)$", terminal.screen(), re.MULTILINE)
             terminal.resize(columns)
             # A later time is shown by a redraw, and no older line stays.
-            screen = terminal.wait(lambda one, old=before: "applying" in one and old not in one)
+            screen = terminal.wait(partial(_is_redrawn, before))
             assert screen.count("applying") == 1, screen
         terminal.press("C-c")
         terminal.wait(lambda one: "\n  interrupted: finishing" in one)

@@ -89,12 +89,12 @@ def deploy(
 )
 def test_reference_means_one_version(deploy: Deploy, query: str, expected: str, name: str) -> None:
     """A ``ref`` is a commit ID, or a branch, or else a tag."""
-    query = query.format(**deploy.commits)
-    assert deploy.named(query) == [expected]
-    address = parse_address(f"{deploy.url}//m{query}")
+    address = parse_address(f"{deploy.url}//m{query.format(**deploy.commits)}")
     assert address is not None
+    found = fetch(address)
+    assert found.files == {"m/a.yaml": config_map(expected).encode()}
     revision = f"sha1:{deploy.commits[expected]}"
-    assert fetch(address).revision == (f"{name}@{revision}" if name else revision)
+    assert found.revision == (f"{name}@{revision}" if name else revision)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Run the command line in a process that looks like one on Windows.
 
-``python -m tests.support.as_windows apply …`` runs a command, ``… import MODULE…`` imports modules.
+``python -m tests.support.as_windows apply …`` runs a command, ``… import MODULE…`` imports modules,
+and ``… each CALLS`` runs commands one after the other and prints how each has ended: all in JSON.
 Modules and names that Windows lacks cannot be imported or used. Libraries and paths stay those of
 this system: what it proves is that our own code needs nothing that Windows does not have.
 """
@@ -8,6 +9,7 @@ this system: what it proves is that our own code needs nothing that Windows does
 from __future__ import annotations
 
 import ctypes
+import json
 import multiprocessing.connection
 import multiprocessing.context
 import os
@@ -17,8 +19,9 @@ import subprocess
 import sys
 import time
 import traceback
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
-from io import TextIOWrapper
+from io import BytesIO, TextIOWrapper
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn, cast
 
@@ -97,11 +100,28 @@ def _ticks() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def _ended(call: Sequence[str]) -> tuple[object, str, str]:
+    """Run a command; return its exit code and what it has written."""
+    out, err = BytesIO(), BytesIO()
+    streams = [TextIOWrapper(one, "cp1252", write_through=True) for one in (out, err)]
+    code: object = None
+    sys.argv[1:] = call
+    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        try:
+            import_module("applyprune.cli.main").main()
+        except SystemExit as end:
+            code = end.code
+    return code, out.getvalue().decode(), err.getvalue().decode()
+
+
 def main(arguments: Sequence[str]) -> NoReturn:
     """Import modules and print those that cannot be imported, or run a command."""
     loaded = {name for name in sys.modules if name.partition(".")[0] == "applyprune"}
     assert not loaded, "it was imported before"
     enter()
+    if arguments[:1] == ["each"]:
+        print(json.dumps([_ended(call) for call in json.loads(arguments[1])]))  # noqa: T201
+        sys.exit(0)
     if arguments[:1] != ["import"]:
         sys.argv[1:] = arguments
         import_module("applyprune.cli.main").main()

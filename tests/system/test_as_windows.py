@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
-
-import pytest
 
 from applyprune import __version__
 from applyprune.cli.main import VERBS
@@ -49,6 +48,13 @@ def as_windows(
         encoding="utf-8",
         check=False,
     )
+
+
+def each(folder: Path, *calls: tuple[str, ...]) -> dict[tuple[str, ...], tuple[int, str, str]]:
+    """Run commands in one process; return the exit code, output and errors of each."""
+    reply = as_windows(folder, "each", json.dumps(calls))
+    assert reply.returncode == 0, reply.stderr
+    return dict(zip(calls, json.loads(reply.stdout), strict=True))
 
 
 def test_import_of_a_module_that_windows_lacks_is_seen(tmp_path: Path) -> None:
@@ -109,26 +115,24 @@ def test_files_are_read_and_written(tmp_path: Path) -> None:
     assert "oci://localhost:1/web:1@sha256:" in reply.stdout
 
 
-@pytest.mark.parametrize("verb", ["apply", "plan", "diff", "status", "delete", "prune", "list"])
-def test_verb_runs_until_it_needs_a_cluster(tmp_path: Path, verb: str) -> None:
-    """All that it imports is there; its error names what is missing, and no module."""
+def test_verbs_run_until_they_need_a_cluster(tmp_path: Path) -> None:
+    """All that they import is there; each error names what is missing, and no module."""
     (tmp_path / "a.yaml").write_text(CONFIG_MAP, encoding="utf-8")
-    name = () if verb == "list" else ("web",)
-    given = () if verb in {"status", "delete", "list"} else ("-f", "a.yaml")
-    yes = ("--yes",) if verb in {"apply", "delete", "prune"} else ()
-    reply = as_windows(tmp_path, verb, *name, *given, *yes)
-    assert (reply.returncode, reply.stdout) == (7, "")
-    assert reply.stderr.startswith("error: no cluster is configured")
+    calls = (
+        *(("plan", "web", "-f", "a.yaml"), ("diff", "web", "-f", "a.yaml"), ("status", "web")),
+        *(("apply", "web", "-f", "a.yaml", "--yes"), ("prune", "web", "-f", "a.yaml", "--yes")),
+        *(("delete", "web", "--yes"), ("list",)),
+    )
+    for call, (code, out, err) in each(tmp_path, *calls).items():
+        assert (code, out) == (7, ""), call
+        assert err.startswith("error: no cluster is configured"), call
 
 
-@pytest.mark.parametrize("call", REFUSED, ids=" ".join)
-def test_command_that_cannot_run_says_why_and_what_to_do(
-    tmp_path: Path, call: tuple[str, ...]
-) -> None:
+def test_command_that_cannot_run_says_why_and_what_to_do(tmp_path: Path) -> None:
     """An error of ours: what, why, and on a line of its own what to do."""
-    reply = as_windows(tmp_path, *call)
-    assert (reply.returncode, reply.stdout) == (2, "")
-    first, hint = reply.stderr.splitlines()
-    assert first.startswith(REFUSED[call])
-    assert hint.startswith("  ")
-    assert hint.endswith(".")
+    for call, (code, out, err) in each(tmp_path, *REFUSED).items():
+        assert (code, out) == (2, ""), call
+        first, hint = err.splitlines()
+        assert first.startswith(REFUSED[call])
+        assert hint.startswith("  ")
+        assert hint.endswith(".")

@@ -119,13 +119,22 @@ def test_many_lists_are_read_quickly() -> None:
     assert lines == list(islice(range(4, 10**6, 5), 8000))
 
 
-def test_command_line_has_the_same_limit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [128, pytest.param(1024, marks=pytest.mark.sweep)])
+def test_command_line_has_the_same_limit(tmp_path: Path, limit: int) -> None:
     """A gigabyte over all files: a process that may have little more reports the place."""
-    write(tmp_path, {"a.yaml": bombs(1500), "b.yaml": bombs(1500)})
-    program = f"from applyprune.sources import read\nread([{str(tmp_path)!r}])"
+    half = limit * 3 // 2
+    write(tmp_path, {"a.yaml": bombs(half), "b.yaml": bombs(half)})
+    smaller = f"load.Allowance = partial(load.Allowance, {limit * MIB})\n"
+    program = (
+        "from functools import partial\n"
+        "from applyprune.sources import load, read\n"
+        f"{smaller if limit < 1024 else ''}"
+        f"read([{str(tmp_path)!r}])"
+    )
+    most = 2 * limit * MIB
 
     def limited() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -137,7 +146,7 @@ def test_command_line_has_the_same_limit(tmp_path: Path) -> None:
     )
     assert "MemoryError" not in done.stderr
     assert "b.yaml:" in done.stderr
-    assert f"{LARGE} 1024 MiB" in done.stderr
+    assert f"{LARGE} {limit} MiB" in done.stderr
 
 
 def test_errors_of_the_command_line_end(tmp_path: Path) -> None:
