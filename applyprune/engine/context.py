@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +10,7 @@ from itertools import islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from applyprune.clock import CLOCK, Clock
 from applyprune.engine.checks.server_warnings import ServerWarnings
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.model.events import Event, Finished, ObjectDone, Outcome, Started
@@ -130,10 +130,15 @@ class RunSummary:
     """Whether an earlier part of the run has ended."""
     server_warnings: ServerWarnings = field(default_factory=ServerWarnings)
     """What the API server has warned about, in all parts of the run."""
-    _began: float = field(default_factory=time.monotonic)
+    clock: Clock = CLOCK
+    _began: float = field(init=False)
     _counts: Counter[Outcome] = field(default_factory=Counter)
     _done: set[Ref] = field(default_factory=set)
     _earlier: frozenset[Ref] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Begin to count the time."""
+        self._began = self.clock.now()
 
     def begin_part(self) -> None:
         """Begin the second part of a run: what it does not change was counted in the first."""
@@ -143,16 +148,16 @@ class RunSummary:
     @property
     def elapsed(self) -> float:
         """Return how many seconds the run has taken."""
-        return time.monotonic() - self._began
+        return self.clock.now() - self._began
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Do not count the time of the block: the consumer may ask somebody before it goes on."""
-        began = time.monotonic()
+        began = self.clock.now()
         try:
             yield
         finally:
-            self._began += time.monotonic() - began
+            self._began += self.clock.now() - began
 
     def counted(self, events: Iterable[Event]) -> Iterator[Event]:
         """Yield the events and count them; give each problem the exit code that it causes."""

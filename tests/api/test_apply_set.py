@@ -39,10 +39,11 @@ from applyprune import (
     load,
 )
 from applyprune.cluster.auth.kubeconfig import connect as choose_access
-from applyprune.model.events import ApplySetListed, Event, Finished
+from applyprune.model.events import ApplySetListed, Event, Finished, Planned
 from applyprune.model.plan import Fate
 from applyprune.output.printers import OutputTarget, discard, printer
 from applyprune.planning.annotations import WAVE
+from tests.support.clocks import ManualClock
 from tests.support.command import applyprune
 from tests.support.objects import DEPLOYMENT, config_map, text
 from tests.support.waiting import HANG
@@ -310,6 +311,18 @@ def test_calls_work_in_any_thread(web: ApplySet) -> None:
     worker.start()
     worker.join(HANG)
     assert [one.exit_code for one in reports] == [0]
+
+
+def test_time_of_a_question_does_not_count(web: ApplySet) -> None:
+    """Whoever gets the plan may ask somebody about it; any other time is the run's."""
+    clock = ManualClock()
+    for event in web.iter_apply(settings("a"), cancellation=Cancellation(clock)):
+        if isinstance(event, Planned):
+            clock.advance(3600)
+        elif isinstance(event, ObjectDone):
+            clock.advance(60)
+    assert isinstance(event, Finished)
+    assert 60 <= event.elapsed < 3600
 
 
 def test_cancellation_ends_a_run_from_another_thread(web: ApplySet) -> None:

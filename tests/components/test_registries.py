@@ -126,12 +126,12 @@ def test_registry_dies_with_the_test_that_started_it(
     components: Components, tmp_path: Path, kind: str
 ) -> None:
     script = (
-        "import pathlib, sys, time\n"
+        "import pathlib, signal, sys\n"
         "from tests.components import Components\n"
         f"from tests.support.registries import {kind}\n"
         f"with {kind}(Components(*map(pathlib.Path, sys.argv[2:])), pathlib.Path(sys.argv[1])):\n"
         "    print('started', flush=True)\n"
-        "    time.sleep(1000)\n"
+        "    signal.pause()\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "r"), *_paths(components)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as starter:

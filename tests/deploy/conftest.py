@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from tests.support.plane import Kubectl
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ground(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
-    """A plane whose nodes run Pods, with nothing on it."""
+    """A plane whose nodes run Pods; what a test installs there stays."""
     with start(binaries, PlaneSpec(), tmp_path_factory.mktemp("planes") / "ground") as plane:
         yield plane
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ground_api(ground: Plane) -> Iterator[Api]:
     """Plain requests to the plane."""
     api = Api(ground)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from applyprune.model.readiness_state import Status
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
 CONTEXT = (ROOT / "deploy/Dockerfile.dockerignore").read_text(encoding="utf-8").split()
@@ -95,8 +97,14 @@ def test_image_runs_without_a_home(prefix: Path, tmp_path: Path) -> None:
 
 def test_image_supports_ready_rules_and_the_controller(prefix: Path) -> None:
     """CEL and metrics are extras of the package and a part of the image."""
-    script = "import cel_expr_python, prometheus_client, kubernetes.config, deepdiff, jsonpatch"
-    subprocess.run([prefix / "bin/python", "-c", script], check=True)
+    script = (
+        "import prometheus_client, kubernetes.config, deepdiff, jsonpatch\n"
+        "from applyprune.planning.readiness.cel import compile_rule\n"
+        "print(compile_rule('self.a == 1', where='here').judge({'a': 1}).status)"
+    )
+    python = prefix / "bin/python"
+    reply = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True)
+    assert reply.stdout == f"{Status.CURRENT}\n"
 
 
 def test_image_is_small(prefix: Path) -> None:

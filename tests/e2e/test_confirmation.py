@@ -154,7 +154,7 @@ def test_answer_is_read_only_after_the_question(desk: Desk, audit: AuditTrail) -
 
 
 def test_run_is_paused_at_the_question(desk: Desk) -> None:
-    """No live line is drawn over it; that its time does not count, LiveDisplay's test proves."""
+    """No live line is drawn over it."""
     how = {"environment": {"TERM": "xterm"}}
     with desk.on_terminal("apply", "-f", desk.input("a", "b"), **how) as terminal:
         terminal.read_until(QUESTION)

@@ -128,11 +128,11 @@ def test_killed_supervisor_takes_its_plane_down_and_the_next_one_starts(
 def test_plane_dies_with_the_process_that_started_it(binaries: Binaries, tmp_path: Path) -> None:
     folder = tmp_path / "plane"
     script = f"""
-import pathlib, time
+import pathlib, signal
 from applyprune.localplane import API_SERVER_ONLY, ensure_built, start
 started = start(ensure_built(), API_SERVER_ONLY, pathlib.Path({str(folder)!r}))
 print("ready", flush=True)
-time.sleep(1000)
+signal.pause()
 """
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as starter:

@@ -46,6 +46,9 @@ def test_pods_get_every_resource_that_published_manifests_request(
     }
     kubectl("-n", namespace, "create", "-f", "-", stdin=json.dumps(pod))
     kubectl("-n", namespace, "wait", "pod/p", "--for=condition=Ready", "--timeout=300s")
+    placed = json.loads(kubectl("-n", namespace, "get", "pod/p", "-o", "json"))["spec"]
+    assert placed["nodeName"] == "node-0"
+    assert placed["containers"][0]["resources"] == container["resources"]
 
 
 def test_namespace_is_deleted_with_its_contents(api: Api, kubectl: Kubectl) -> None:

@@ -1258,6 +1258,13 @@ MUTATIONS = (
         "tests/cluster/inventory/test_codec.py::test_impossible_lease_is_the_longest_one[1e9]",
     ),
     Mutation(
+        "the clock of the time that a run takes",
+        ("summary-clock",),
+        ", clock=[^)]*",
+        "",
+        "tests/api/test_apply_set.py::test_time_of_a_question_does_not_count",
+    ),
+    Mutation(
         "what sees that a run has ended",
         ("seen-to-end",),
         "if .*:",

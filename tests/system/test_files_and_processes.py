@@ -17,13 +17,13 @@ from applyprune.system.processes import GROUP_FLAGS, kill, kill_group, wait_in_s
 from applyprune.system.stop_signals import STOP_SIGNALS
 from applyprune.system.user_name import user_name
 from tests.support.processes import is_running
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG, eventually
 
 PARENT = (
-    "import subprocess, sys, time\n"
-    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+    "import signal, subprocess, sys\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
     "print(child.pid, flush=True)\n"
-    "time.sleep(60)\n"
+    "signal.pause()\n"
 )
 
 
@@ -92,19 +92,19 @@ def test_process_group_ends_with_what_it_has_started() -> None:
 
 def test_process_is_killed() -> None:
     """At once, and by its number."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
         kill(process.pid)
     assert process.returncode == -signal.SIGKILL
 
 
 def test_wait_in_steps_ends_with_the_process_or_the_time() -> None:
     """As one wait does."""
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
         with pytest.raises(subprocess.TimeoutExpired):
             wait_in_steps(process, 0.5)
         assert process.poll() is None
         process.kill()
-        wait_in_steps(process, 60)
+        wait_in_steps(process, HANG)
         assert process.poll() is not None
 
 

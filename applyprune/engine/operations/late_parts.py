@@ -42,7 +42,8 @@ def in_parts(
     whole: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation, part: Part
 ) -> Iterator[Event]:
     """Yield the events of a run by ``part``, in two parts if its options ask for that."""
-    options, summary = whole.options, RunSummary(cluster.run)
+    options = whole.options
+    summary = RunSummary(cluster.run, clock=cancellation.clock)  # guard: summary-clock
     seconds = options.wait.kinds
     if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
         yield from part(whole, summary)

@@ -108,12 +108,12 @@ def test_folder_is_made_once_and_never_half(tmp_path: Path) -> None:
 def test_second_builder_waits_and_outlives_a_killed_one(tmp_path: Path) -> None:
     folder = tmp_path / "thing"
     builder = f"""
-import pathlib, time
+import pathlib, signal
 from applyprune.localplane.program.atomic_folder import make_once
 from applyprune.localplane.program.step_progress import Silence
 def fill(target):
     (target / "half").touch()
-    time.sleep(1000)
+    signal.pause()
 make_once(pathlib.Path({str(folder)!r}), fill, "making it", Silence())
 """
     said: list[str] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from applyprune.errors import UsageError
@@ -83,4 +85,8 @@ def test_other_invalid_references_are_refused(fields: dict[str, str]) -> None:
 
 
 def test_valid_references_are_accepted() -> None:
-    GitRef(branch="feature/a-b_c.d", tag="v1.0.0+x", name="refs/pull/1/head", commit="0" * 40)
+    """As git accepts them."""
+    given = GitRef(branch="feature/a-b_c.d", tag="v1.0.0+x", name="refs/pull/1/head")
+    for name in (f"refs/heads/{given.branch}", f"refs/tags/{given.tag}", given.name):
+        subprocess.run(["git", "check-ref-format", name], check=True)
+    assert GitRef(commit="0" * 40).commit == "0" * 40
