@@ -226,4 +226,5 @@ def test_plan_file_of_ten_thousand_objects_is_small_and_quick() -> None:
     assert len(_decode(data).objects) == 10_000
     read = time.process_time()
     assert len(data) < 5_000_000 < LARGEST
-    assert (written - began < 1, read - written < 1) == (True, True)
+    # Seconds of computing: they take a tenth, and what is quadratic would take minutes.
+    assert (written - began < 10, read - written < 10) == (True, True)

@@ -12,6 +12,7 @@ from applyprune.sources.oci.reference import Reference
 from applyprune.sources.oci.registry_login import HELPER_TIMEOUT, registry_login
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed
 from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
+from tests.support.waiting import HANG
 
 HOST = "registry.example.com:5000"
 WHERE = f"oci://{HOST}/web"
@@ -89,14 +90,14 @@ def test_helper_may_give_a_token(tmp_path: Path) -> None:
         ("echo hunter2", "its answer is invalid"),
         ("echo '[]'", "its answer is invalid"),
         ("""echo '{"Username": 1, "Secret": "hunter2"}'""", "its answer is invalid"),
-        ("sleep 60", "it has not finished after 0.3 s"),
+        ("sleep 3600", "it has not finished after 0.3 s"),
     ],
 )
 def test_helper_that_fails_is_an_error(tmp_path: Path, script: str, expected: str) -> None:
     """Never an anonymous request instead; nothing that the helper prints is repeated."""
     helper(tmp_path, "bad", script)
     with pytest.raises(AuthenticationFailed) as caught:
-        login(tmp_path, {"credsStore": "bad"}, timeout=0.3 if "sleep" in script else 30.0)
+        login(tmp_path, {"credsStore": "bad"}, timeout=0.3 if "sleep" in script else HANG)
     assert str(caught.value).startswith(
         f"{WHERE}: the credential helper docker-credential-bad failed: "
     )
