@@ -116,7 +116,7 @@ def test_only_reading_requests_follow_redirects(web_site: Site) -> None:
     web_site.answers["/a"] = lambda _: moved("/b")
     url = f"{web_site.url}/a"
     with (
-        open_web(url, timeout=10, credentials=Credentials(ca=web_site.ca)) as web,
+        open_web(url, timeout=600, credentials=Credentials(ca=web_site.ca)) as web,
         web.request("PUT", url, body=b"x") as reply,
     ):
         assert reply.status == 302
@@ -232,7 +232,7 @@ def test_connection_is_kept_for_the_next_request(web_site: Site) -> None:
         return Answer(404, bytes(next(sizes)))
 
     web_site.answers["/a"] = answer
-    with open_web(web_site.url, timeout=10, credentials=Credentials(ca=web_site.ca)) as web:
+    with open_web(web_site.url, timeout=600, credentials=Credentials(ca=web_site.ca)) as web:
         for _ in range(4):
             with web.request("GET", f"{web_site.url}/a") as reply:
                 assert reply.status == 404
@@ -245,7 +245,7 @@ def test_full_disk_is_an_error_of_the_source(web_site: Site) -> None:
     """The kernel's own: every write to this device fails so."""
     web_site.answers["/a"] = lambda _: Answer(body=b"x")
     with (
-        open_web(web_site.url, timeout=10, credentials=Credentials(ca=web_site.ca)) as web,
+        open_web(web_site.url, timeout=600, credentials=Credentials(ca=web_site.ca)) as web,
         web.request("GET", f"{web_site.url}/a") as reply,
         Path("/dev/full").open("wb", buffering=0) as full,
         pytest.raises(FetchFailed) as caught,
