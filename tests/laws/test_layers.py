@@ -39,9 +39,9 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "engine": CORE | {"clock", "system"},
     "http": frozenset({"model", "errors", "clock"}),
     # These three sit beside the engine; `api` and the controller put them together with it.
-    "sources": CORE | {"http", "system"},
+    "sources": CORE | {"http", "clock", "system"},
     "cluster": CORE | {"http", "clock", "system"},
-    "output": CORE,
+    "output": CORE | {"clock"},
     "localplane": frozenset({"model", "errors", "system"}),
     "controller": CORE | {"engine", "sources", "cluster", "clock", "system"},
     "api": CORE | {"engine", "sources", "cluster", "output"},
