@@ -175,7 +175,7 @@ def test_prune_without_a_wait_warns_and_deletes(stage: Stage, audit: AuditTrail)
 def test_object_with_the_skip_annotation_does_not_hold_up_the_prune(stage: Stage) -> None:
     """The way out for a single object that is never ready."""
     stage.run(workload("Deployment", "old", pods=NOWHERE))
-    story = stage.run(workload("Deployment", "new", pods=NOWHERE, wait="skip"), timeout=60.0)
+    story = stage.run(workload("Deployment", "new", pods=NOWHERE, wait="skip"), timeout=300.0)
     assert (story.exit_code, story.outcomes["deployment.apps/old"]) == (0, Outcome.PRUNED)
 
 

@@ -307,7 +307,7 @@ def test_first_part_does_not_wait_for_what_may_need_the_second(crd_stage: Stage,
 
     crd_stage.seen = seen
     bodies = (custom_resource("one", "LateNeed"), config_map("operator"), user)
-    story = crd_stage.run(*bodies, kinds=300.0, wait=True, timeout=60.0)
+    story = crd_stage.run(*bodies, kinds=300.0, wait=True, timeout=300.0)
     assert story.exit_code == 0, story.events
     ready = {event.ref.name for event in story.events if isinstance(event, ReadinessReported)}
     assert ready == {"user", "one"}
