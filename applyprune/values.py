@@ -148,12 +148,18 @@ else:
         return __hash__
 
     class _StandardFields:
-        """What the functions of ``dataclasses`` ask a class for, made when one asks."""
+        """What the functions of ``dataclasses`` ask a class for, made when the first one asks."""
 
         def __init__(self, described):
             self.described = described
+            self.made = None
 
         def __get__(self, instance, owner):
+            if self.made is None:
+                self.made = self._standard()
+            return self.made
+
+        def _standard(self):
             import dataclasses  # noqa: PLC0415 - see the module
 
             names = {
