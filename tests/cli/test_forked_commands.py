@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from tests.support.command import Ended, applyprune, start
 from tests.support.preloaded import PRELOADED
-from tests.support.processes import working_in
+from tests.support.processes import is_running, working_in
 from tests.support.waiting import eventually
 
 COMMANDS = (
@@ -56,3 +57,18 @@ def test_command_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     with pytest.raises(subprocess.TimeoutExpired):
         PRELOADED.run(["apply", "web", "-f", str(fifo)], {}, tmp_path, "", 1.0)
     eventually(lambda: working_in(tmp_path) == [], lambda: "the end of the command")
+
+
+def test_process_with_a_session_of_its_own_ends_with_the_tests() -> None:
+    """Also when these are killed: whoever stops a test run by a signal leaves nothing behind."""
+    program = (
+        "import os, signal, subprocess\n"
+        "from tests.support.orphans import end_with_the_tests\n"
+        "process = subprocess.Popen(['sleep', '3600'], start_new_session=True)\n"
+        "end_with_the_tests(process.pid)\n"
+        "print(process.pid, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    process = int(ended.stdout)
+    eventually(lambda: not is_running(process), lambda: "the end of the process")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING
 
+from tests.support.orphans import end_with_the_tests
 from tests.support.preloaded import PRELOADED
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def start(
     ``within`` is the beginning of the command that runs it, and ``more`` is added to its
     environment.
     """
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [*within, sys.executable, "-m", "applyprune", *map(str, arguments)],
         env={**_environment(kubeconfig), **more},
         cwd=cwd,
@@ -74,6 +75,8 @@ def start(
         # kernel wakes up all that are stopped in an orphaned process group.
         start_new_session=True,
     )
+    end_with_the_tests(process.pid)
+    return process
 
 
 def applyprune(
