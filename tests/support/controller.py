@@ -15,7 +15,7 @@ import urllib3
 from tests.support.command import start
 from tests.support.namespaces import kill_inside, terminate_inside
 from tests.support.objects import config_map, text
-from tests.support.processes import children
+from tests.support.processes import children, suspend
 from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Controller:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Let it see and do nothing meanwhile."""
-        self.process.send_signal(signal.SIGSTOP)
+        suspend(self.process.pid)
         try:
             yield
         finally:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.linux import pidfd_open
-from tests.support.processes import family
+from tests.support.processes import family, suspend
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def stop_inside(process: subprocess.Popen[str]) -> None:
     while new := set(all_inside(process)) - stopped:
         # What was stopped starts nothing more, so this ends.
         for pid in new:
-            os.kill(pid, signal.SIGSTOP)
+            suspend(pid)
         stopped |= new
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 from contextlib import suppress
 from pathlib import Path
+
+from tests.support.waiting import eventually
 
 _PROC = Path("/proc")
 
@@ -65,6 +68,12 @@ def is_running(process: int) -> bool:
     return False
 
 
+def suspend(process: int) -> None:
+    """Stop a process, and return when none of its threads runs: a signal alone takes its time."""
+    os.kill(process, signal.SIGSTOP)
+    eventually(lambda: not is_running(process) or _is_stopped(process), lambda: "the stop")
+
+
 def threads_of(process: int) -> int:
     """Return how many threads a process has."""
     return len(list((_PROC / str(process) / "task").iterdir()))
@@ -86,6 +95,14 @@ def proportional_size(process: int) -> int:
     """Return the bytes of a process, each page divided by the processes that share it (PSS)."""
     lines = (_PROC / str(process) / "smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def _is_stopped(process: int) -> bool:
+    with suppress(OSError):
+        threads = list((_PROC / str(process) / "task").iterdir())
+        states = [(one / "stat").read_text().rpartition(")")[2].split()[0] for one in threads]
+        return set(states) == {"T"}
+    return False
 
 
 def _stat(process: int) -> tuple[str, int]:

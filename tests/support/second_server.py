@@ -16,6 +16,7 @@ from applyprune.localplane.components import api_server
 from applyprune.localplane.layout import Layout
 from applyprune.localplane.readiness import ServerProbe
 from tests.support.api import Api
+from tests.support.processes import suspend
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class SecondServer:
     def pause(self) -> None:
         """Stop the process: it accepts connections, and answers nothing."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        suspend(self._process.pid)
 
     def resume(self) -> None:
         """Continue it."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +14,7 @@ from tests.support.replicas import LEASES, Fleet, agent, check_written_once, del
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -319,16 +317,6 @@ def forged(tenant: Tenant, name: str, **spec: Any) -> None:
     assert status == 201, reply
 
 
-@contextmanager
-def suspended(running: Controller) -> Iterator[None]:
-    """Let a controller do nothing meanwhile."""
-    running.process.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        running.process.send_signal(signal.SIGCONT)
-
-
 FROM_THE_FUTURE = {
     "holderIdentity": "x" * 100_000,
     "leaseDurationSeconds": 2**31 - 1,
@@ -355,7 +343,7 @@ def test_forged_leases_end_by_themselves(
         eventually(lambda: fleet.leases() == {one.replica}, lambda: "they are deleted")
 
         # It sees all of them in one look, however long a busy machine needs to create them.
-        with suspended(one):
+        with one.paused():
             for number in range(70):
                 forged(tenant, f"many-{number}", **FROM_THE_FUTURE)
         eventually(lambda: [x for x in one.lines if x["message"] == "too many Leases of replicas"])

@@ -15,6 +15,7 @@ from tests.support.input_files import write_input
 from tests.support.live import config_maps
 from tests.support.objects import config_map
 from tests.support.other_run import wait_for_lock
+from tests.support.processes import suspend
 from tests.support.stage import Stage
 from tests.support.waiting import HANG
 
@@ -61,7 +62,7 @@ class Stopped:
             within=with_clocks_of(slept),
         )
         assert self.reached.wait(HANG)
-        self.process.send_signal(signal.SIGSTOP)
+        suspend(self.process.pid)
         slept.write_text("3600")
         started.set()
 
