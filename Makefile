@@ -38,17 +38,17 @@ plane: $(INSTALLED)
 plane-wheel: $(INSTALLED)
 	$(BIN)/python -m tests.packaging.plane_wheel
 
-# Six files at a time, each process with a control plane of its own. Long files come first, so that
+# Four files at a time, each process with a control plane of its own. Long files come first, so that
 # no process is left alone with one at the end: ARGS=--record-durations writes how long they take.
-SIX_FILES := -n 6 --dist loadfile --no-loadscope-reorder
+FOUR_FILES := -n 4 --dist loadfile --no-loadscope-reorder
 
 # What a change can break. tests/support/targets.py says what the other targets run.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not sweep and not story and not lint" $(SIX_FILES) $(ARGS)
+	$(BIN)/python -m pytest -m "not sweep and not story and not lint" $(FOUR_FILES) $(ARGS)
 
 # Replicas, failover, attacks, bad sources, kills, races, screens, installs, other clusters.
 stories: $(INSTALLED)
-	$(BIN)/python -m pytest -m "story and not sweep" $(SIX_FILES) $(ARGS)
+	$(BIN)/python -m pytest -m "story and not sweep" $(FOUR_FILES) $(ARGS)
 
 # TESTS: files; by default those that differ from main.
 flakes: $(INSTALLED)

@@ -24,7 +24,16 @@ Those of them that need a server are stories: `make lint` builds none.
 STORIES = (
     "tests/components/",
     "tests/controller/clusters/",
+    "tests/controller/drift/test_broken_watches.py",
+    "tests/controller/drift/test_contention_ends.py",
+    "tests/controller/drift/test_contention_stories.py",
     "tests/controller/fetching/faults/",
+    "tests/controller/fetching/test_archive_bundles.py",
+    "tests/controller/fetching/test_encrypted_bundles.py",
+    "tests/controller/fetching/test_git_bundles.py",
+    "tests/controller/fetching/test_oci_bundles.py",
+    "tests/controller/fetching/test_shared_sources.py",
+    "tests/controller/fetching/test_signed_bundles.py",
     "tests/controller/fetching/test_source_attacks.py",
     "tests/controller/replicas/test_killed_replicas.py",
     "tests/controller/replicas/test_replicas.py",
@@ -40,10 +49,13 @@ STORIES = (
     "tests/controller/test_unserved.py",
     "tests/deploy/",
     "tests/e2e/plans/test_interrupted_plan.py",
+    "tests/e2e/sources/",
     "tests/e2e/test_killed.py",
     "tests/e2e/test_screens.py",
     "tests/e2e/test_secrets_untold.py",
+    "tests/e2e/test_terminal.py",
     "tests/engine/failures/test_inventory_and_crash.py",
+    "tests/engine/failures/test_random_changes.py",
     "tests/localplane/",
     "tests/packaging/",
     "tests/sources/git/test_bad_servers.py",
@@ -51,8 +63,8 @@ STORIES = (
     "tests/sources/oci/test_bad_registries.py",
     "tests/sweeps/",
 )
-"""What several processes, clusters or hours do: replicas, attacks, kills, races, bad sources,
-screens, installs, recipes."""
+"""What several processes, hosts or clusters do: replicas, attacks, kills, races, fights, sources of
+Bundles, screens, installs, recipes."""
 
 
 def add_marks(items: list[pytest.Item], needs_a_server: Callable[[pytest.Item], bool]) -> None:
