@@ -12,10 +12,12 @@ from applyprune.model.options import DryRun, Mode
 from applyprune.planning.applyset import PART_OF
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, SECRET, SERVICE, config_map
+from tests.support.renewals import without_renewals
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
     from tests.support.api import Api, AuditTrail
+    from tests.support.fault_proxy import FaultProxy
     from tests.support.plane import Kubectl
 
 
@@ -72,20 +74,19 @@ def test_events_come_in_the_order_of_the_run(stage: Stage) -> None:
 
 
 def test_first_run_writes_the_inventory_twice_and_a_pruning_one_three_times(
-    stage: Stage, audit: AuditTrail
+    spoiled: Stage, proxy: FaultProxy
 ) -> None:
-    """Design §7: two writes a run, three when something is pruned."""
-    name = f"configmaps/{stage.target.inventory.name}"
+    """Design §7: two writes a run, three when something is pruned, and renewals of the lock."""
+    ends = (f"/configmaps/{spoiled.target.inventory.name}", "/configmaps")
 
     def count() -> int:
-        found = [line for line in writes(audit) if name in line or line.endswith("/configmaps")]
-        audit.restart()
-        return len(found)
+        sent = without_renewals(proxy.exchanges)
+        proxy.exchanges.clear()
+        return sum(one.method != "GET" and one.path.endswith(ends) for one in sent)
 
-    audit.restart()
-    stage.run(config_map("a"), config_map("b"))
+    spoiled.run(config_map("a"), config_map("b"))
     assert count() == 2
-    stage.run(config_map("a"))
+    spoiled.run(config_map("a"))
     assert count() == 3
 
 

@@ -160,9 +160,12 @@ def test_longest_name_of_a_file_is_written(tmp_path: Path) -> None:
 def _disk_with_room_for(size: int) -> Iterator[None]:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    # The limit would cut the bytecode of what is imported meanwhile, for every later run.
+    keeps, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
     finally:
+        sys.dont_write_bytecode = keeps
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from tests.support.command import start
 from tests.support.fault_proxy import faults
 from tests.support.namespaces import kill_inside, own_pids
 from tests.support.renewals import Renewals
-from tests.support.waiting import HANG
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     import subprocess
@@ -135,7 +134,4 @@ def _kill(
 
 def _drain(proxy: FaultProxy) -> None:
     """Wait for the end of what the process has sent: its connections end once they are read."""
-    deadline = time.monotonic() + HANG
-    while proxy._open:
-        assert time.monotonic() < deadline, "the proxy still serves a process that has ended"
-        time.sleep(0.002)
+    eventually(lambda: not proxy.open_connections, lambda: "the end of its connections")
