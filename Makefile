@@ -56,7 +56,7 @@ flakes: $(INSTALLED)
 
 # For edits to code that needs no server.
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --fast -m "not sweep and not story and not lint" -n 3 --dist worksteal
+	$(BIN)/python -m pytest --fast -m "not sweep and not story and not lint" -n 4 --dist worksteal
 
 # Each test for itself: some of them take minutes. CORPUS names sets of published manifests.
 sweep: $(INSTALLED)
