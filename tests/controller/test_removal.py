@@ -170,7 +170,7 @@ def any_policy(api: Api) -> Iterator[None]:
     patch = [{"op": "remove", "path": path}]
     assert api("PATCH", CRD_PATH, patch, content_type=kind)[0] == 200
     yield
-    # The next module gets this plane only if its CRD is as it was.
+    # The other stories of the module have the CRD that people install.
     back = [{"op": "add", "path": path, "value": policies}]
     assert api("PATCH", CRD_PATH, back, content_type=kind)[0] == 200
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # The test's own assertion must fail: not the test's code, not an import.
-_DISPROVED = re.compile(r"assert |AssertionError|Failed: DID NOT RAISE")
+DISPROVED = r"assert |AssertionError|Failed: DID NOT RAISE"
+"""How the message of such a failure begins."""
 _SHOWN_LINES = 12
 
 
@@ -39,7 +40,7 @@ class Outcome:
     @property
     def is_disproved(self) -> bool:
         """Whether an assertion of the test failed."""
-        return self.has_failed and self.phase == "call" and bool(_DISPROVED.match(self.message))
+        return self.has_failed and self.phase == "call" and bool(re.match(DISPROVED, self.message))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

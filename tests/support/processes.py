@@ -99,14 +99,13 @@ def proportional_size(process: int) -> int:
 
 def _is_stopped(process: int) -> bool:
     with suppress(OSError):
-        threads = list((_PROC / str(process) / "task").iterdir())
-        states = [(one / "stat").read_text().rpartition(")")[2].split()[0] for one in threads]
-        return set(states) == {"T"}
+        threads = (_PROC / str(process) / "task").iterdir()
+        return {_stat(f"{process}/task/{one.name}")[0] for one in threads} == {"T"}
     return False
 
 
-def _stat(process: int) -> tuple[str, int]:
-    """Return the state of a process and its parent; "" and 0 if there is none."""
+def _stat(process: int | str) -> tuple[str, int]:
+    """Return the state of a process or thread and its parent; "" and 0 if there is none."""
     with suppress(OSError):
         fields = (_PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
         return fields[0], int(fields[1])

@@ -8,11 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Self
 
-from tests.support.waiting import HANG
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,11 +78,13 @@ class Terminal:
 
     def wait(self, until: Callable[[str], object]) -> str:
         """Wait until the screen is as expected, and return it."""
-        deadline = time.monotonic() + HANG
-        while not until(screen := self.screen()):
-            assert time.monotonic() < deadline, f"not to be seen:\n{screen}"
-            time.sleep(0.1)
-        return screen
+
+        def seen() -> list[str]:
+            screen = self.screen()
+            return [screen] if until(screen) else []
+
+        (found,) = eventually(seen, lambda: f"what is wanted on the screen\n{self.screen()}\n")
+        return str(found)
 
     def _tmux(self, *arguments: str) -> str:
         reply = subprocess.run(
