@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
 from applyprune.clock import Instant, Waitable
@@ -104,13 +104,15 @@ class QuickClock:
     last: float = math.inf
     """The time at which it stands still, so that nothing later can be what ends a wait."""
     asks: float = math.inf
-    """How often it may be asked for the time before somebody waits by it."""
+    """How often a thread may ask for the time before it waits: a loop without a wait fails."""
+    _asked: dict[int, float] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def now(self) -> float:
         """Return the time in seconds."""
-        self.asks -= 1
-        assert self.asks > 0, "nothing waits by this clock"
+        asked = self._asked.get(get_ident(), 0) + 1
+        self._asked[get_ident()] = asked
+        assert asked < self.asks, "nothing waits by this clock"
         return self.time
 
     def advance(self, seconds: float) -> None:
@@ -120,7 +122,7 @@ class QuickClock:
 
     def wait(self, event: Waitable, seconds: float) -> bool:
         """Wait for a moment, and let the time pass, unless the event happens; return whether."""
-        self.asks = math.inf
+        self._asked[get_ident()] = -math.inf
         if event.wait(min(seconds, self.moment)):
             return True
         self.advance(seconds)

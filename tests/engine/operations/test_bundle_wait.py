@@ -18,6 +18,6 @@ def test_bundle_is_waited_for_by_the_clock_of_the_run() -> None:
     ref = Ref("applyprune.dev", "Bundle", "shop", "web")
     cluster: Any = ToldCluster([LiveObject.of(ref, "u", "1", {}, {"metadata": {}})])
     wait = BundleWait(ref, "", 3.0)
-    events = list(until_ready(wait, cluster, Cancellation(clock=QuickClock(asks=5))))
+    events = list(until_ready(wait, cluster, Cancellation(clock=QuickClock(asks=40))))
     (end,) = (one for one in events if isinstance(one, Finished))
     assert (end.exit_code, end.elapsed) == (5, 4.0)

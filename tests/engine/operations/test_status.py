@@ -250,7 +250,7 @@ def test_status_wait_ends_when_all_is_ready(stage: Stage) -> None:
     assert states.count(Status.CURRENT) == 2
     assert ended(events).exit_code == 0
     stage.run(config_map("a"), deployment(1, {"applyprune.dev/ready-when": "false"}))
-    stage.stop = Cancellation(clock=QuickClock(asks=5))
+    stage.stop = Cancellation(clock=QuickClock(asks=40))
     late = ended(look(stage, wait=True, timeout=3.0))
     assert late.exit_code == 5
     assert late.elapsed > 3.0
