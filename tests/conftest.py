@@ -43,6 +43,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and current_thread() is mai
 # `kubectl` starts the run's plane by itself when a test gives it none. A test that asks for a
 # registry by its name names `components` too: pytest cannot know what it will ask for.
 NEEDS_A_SERVER = {"binaries", "kubectl", "components"}
+GIT_SERVERS = {"git_server", "site", "ssh"}
+"""Servers of one test or file: `--fast` leaves them out, they cost as much as all that it runs."""
 
 
 # A pause of the machine is no failure of a property, and a run is the same as the one before.
@@ -57,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fast",
         action="store_true",
-        help="run only the tests that need no control plane and install nothing",
+        help="run only the tests that need no server and install nothing",
     )
     parser.addoption(
         "--kubernetes",
@@ -97,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     add_marks(items, _needs_a_server)
     longest_first(items)
     if config.getoption("--fast"):
-        _keep(config, items, lambda one: not (_needs_a_server(one) or _installs(one)))
+        _keep(config, items, _is_fast)
     if config.getoption("--kubernetes"):
         _keep(config, items, _needs_a_server)
 
@@ -149,15 +151,20 @@ def _keep(
 
 
 def _needs_a_server(item: pytest.Item) -> bool:
-    return bool(NEEDS_A_SERVER & set(getattr(item, "fixturenames", ())))
+    return not NEEDS_A_SERVER.isdisjoint(_fixtures(item))
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    installs = item.get_closest_marker("installs") is not None
+    return not installs and (NEEDS_A_SERVER | GIT_SERVERS).isdisjoint(_fixtures(item))
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
 
 
 def _is_not_fast(config: pytest.Config) -> None:
     assert not config.getoption("--fast"), "this test needs a server, and pytest did not know it"
-
-
-def _installs(item: pytest.Item) -> bool:
-    return item.get_closest_marker("installs") is not None
 
 
 @pytest.fixture

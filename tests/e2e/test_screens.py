@@ -12,13 +12,14 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.tmux import PROGRAM, Terminal, is_idle
-from tests.support.waiting import HANG
+from tests.support.waiting import HANG, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
     from tests.support.api import Api
+    from tests.support.plane import Kubectl
 
 SCREENS = Path(__file__).parents[2] / "fixtures" / "screens"
 WIDTHS = (80, 200)
@@ -52,7 +54,8 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no tmux here t
 class Scene:
     """What is typed; ``while_it_runs`` is to be seen before the keys of ``press`` are pressed.
 
-    ``setup`` is what somebody has done with kubectl before.
+    ``setup`` is what somebody has done with kubectl before. Before the last line is typed, kubectl
+    must show the text ``shown_by_pods`` of the Pods in each namespace.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Scene:
     while_it_runs: str = ""
     press: str = ""
     setup: str = ""
+    shown_by_pods: str = ""
 
 
 SCENES = (
@@ -100,8 +104,9 @@ SCENES = (
     ),
     Scene(
         "timeout",
-        ("applyprune apply shop -f stuck/ --wait --timeout=4s",),
+        ("applyprune apply shop -f stuck/", "applyprune apply shop -f stuck/ --wait --timeout=4s"),
         while_it_runs=r"deployment.apps/shop: .*Unsch",
+        shown_by_pods="Unschedulable",
     ),
     Scene(
         "interrupted",
@@ -157,7 +162,11 @@ def desks(
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_screen_matches_its_golden_file(
-    plane: Plane, desks: list[tuple[Path, dict[str, str]]], scene: Scene, golden: SnapshotAssertion
+    plane: Plane,
+    desks: list[tuple[Path, dict[str, str]]],
+    scene: Scene,
+    kubectl: Kubectl,
+    golden: SnapshotAssertion,
 ) -> None:
     """At both widths, while it runs and at its end, and in a file."""
     with ExitStack() as stack:
@@ -174,6 +183,9 @@ def test_screen_matches_its_golden_file(
         ]
         seen: dict[str, str] = {}
         for at, line in enumerate(scene.lines):
+            if scene.shown_by_pods and at == len(scene.lines) - 1:
+                for home in HOMES:
+                    _await_pods(kubectl, home, scene.shown_by_pods)
             piped = None if scene.press else _start(line, *desks[-1])
             for terminal in terminals:
                 terminal.wait(is_idle)
@@ -197,6 +209,12 @@ def test_screen_matches_its_golden_file(
             assert terminal.cursor_is_shown
     for name, screen in seen.items():
         assert f"{passing(screen).rstrip()}\n" == golden(name=f"screens/{name}.txt")
+
+
+def _await_pods(kubectl: Kubectl, home: str, text: str) -> None:
+    """Wait until kubectl shows a text in the Pods of a namespace."""
+    pods = partial(kubectl, "get", "pods", "--namespace", home, "--output=yaml")
+    eventually(lambda: text in pods(), pods)
 
 
 def _start(line: str, folder: Path, environment: dict[str, str]) -> subprocess.Popen[str]:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 class Deploy:
     """A repository with branches and tags, each with a file that has its name."""
 
-    def __init__(self, server: HttpsSite) -> None:
-        self.url = f"git+{server.url('deploy')}"
-        self.repository = server.repository("deploy")
+    def __init__(self, site: HttpsSite) -> None:
+        self.url = f"git+{site.url('deploy')}"
+        self.repository = site.repository("deploy")
         self.commits = {
             name: self.repository.commit({"m/a.yaml": config_map(name)}, name)
             for name in ("main", "dev", "both", "one", "two", "tagged-both")
@@ -45,24 +45,27 @@ class Deploy:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpsSite]:
+def git_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpsSite]:
     with git_site(tmp_path_factory.mktemp("git"), login="me:hunter2") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def repository(server: HttpsSite) -> Deploy:
-    return Deploy(server)
+def repository(git_server: HttpsSite) -> Deploy:
+    return Deploy(git_server)
 
 
 @pytest.fixture
 def deploy(
-    repository: Deploy, server: HttpsSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Deploy,
+    git_server: HttpsSite,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Deploy:
     """The repository, and a user whose credential helper knows its server."""
-    (tmp_path / "ca.pem").write_bytes(server.ca)
+    (tmp_path / "ca.pem").write_bytes(git_server.ca)
     (tmp_path / ".gitconfig").write_text("[credential]\n\thelper = store\n")
-    with_login = server.base.replace("https://", "https://me:hunter2@")
+    with_login = git_server.base.replace("https://", "https://me:hunter2@")
     (tmp_path / ".git-credentials").write_text(f"{with_login}\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))

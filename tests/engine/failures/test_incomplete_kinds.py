@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
 CUT = faults.without_groups("x.example.com")
-_STARTS = 12
 _ROUNDS = 4
 
 
@@ -235,7 +234,8 @@ def test_namespace_is_pruned_just_after_a_start(
     with SecondServer(plane, binaries) as second, FaultProxy(second.plane) as proxy:
         fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
         proxy.before_forward = second.await_answer
-        for _ in range(_STARTS):
+        # Which of the two is first, the run or the whole list, is up to the machine.
+        for _ in itertools.count():
             second.restart()
             before = len(proxy.exchanges)
             story = _prune(fresh, config_map("a"))
@@ -245,7 +245,6 @@ def test_namespace_is_pruned_just_after_a_start(
             assert api.exists(theirs)
             if _was_incomplete(proxy.exchanges[before:]):
                 return
-    raise AssertionError("no run began before the list of kinds was complete")
 
 
 def test_lost_inventory_is_rebuilt_just_after_a_start(
@@ -256,7 +255,8 @@ def test_lost_inventory_is_rebuilt_just_after_a_start(
     with SecondServer(plane, binaries) as second, FaultProxy(second.plane) as proxy:
         fresh = replace(stage, kubeconfig=proxy.kubeconfig(tmp_path), budget=HANG)
         proxy.before_forward = second.await_answer
-        for _ in range(_STARTS):
+        # Which of the two is first, the run or the whole list, is up to the machine.
+        for _ in itertools.count():
             assert api("DELETE", _inventory(stage))[0] == 200
             second.restart()
             before = len(proxy.exchanges)
@@ -264,7 +264,6 @@ def test_lost_inventory_is_rebuilt_just_after_a_start(
             assert stage.listed() == {"configmap/a", "foo.x.example.com/mine"}
             if _was_incomplete(proxy.exchanges[before:]):
                 return
-    raise AssertionError("no run began before the list of kinds was complete")
 
 
 def test_two_servers_one_of_them_just_started(
