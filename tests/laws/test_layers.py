@@ -50,10 +50,39 @@ ALLOWED: Mapping[str, frozenset[str]] = {
 }
 """What each layer may import beside itself and the modules of ``EVERYWHERE``."""
 EVERYWHERE = frozenset({"_version", "fast_json", "packed", "patterns", "values"})
+LIBRARIES = frozenset(
+    {
+        "cel_expr_python",
+        "click",
+        "cryptography",
+        "deepdiff",
+        "h11",
+        "jsonpatch",
+        "jsonschema",
+        "kubernetes",
+        "msgspec",
+        "platformdirs",
+        "prometheus_client",
+        "pydantic",
+        "ruamel",
+        "urllib3",
+    }
+)
 STANDARD_LIBRARY_ONLY = ("_version", "clock", "model", "errors", "system", "planning", "engine")
-DRAWERS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
-LONGEST = 400
-HEAVY = ("kubernetes", "ruamel", "deepdiff", "urllib3")
+
+
+ENTRY = {"applyprune.cli.command", "applyprune.cli.main"}
+_ENTRY_LAYERS = frozenset({"_version", "cli"})
+_OPTION_LAYERS = _ENTRY_LAYERS | {"errors", "model", "output", "patterns", "values"}
+_VALUES = frozenset({"click", "msgspec"})
+LIGHT: Mapping[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {
+    ("--help",): (_ENTRY_LAYERS, frozenset({"click"})),
+    ("--version",): (_ENTRY_LAYERS, frozenset({"click"})),
+    ("apply", "--help"): (_OPTION_LAYERS | {"fast_json", "packed"}, _VALUES),
+    ("status", "--help"): (_OPTION_LAYERS, _VALUES),
+    ("list", "--help"): (_OPTION_LAYERS, _VALUES),
+}
+"""Which layers and which libraries each command loads, if it only prints what it knows itself."""
 
 
 def test_module_belongs_to_a_layer() -> None:
@@ -199,28 +228,34 @@ def _import_alone(names: Sequence[str]) -> None:
     assert (reply.returncode, reply.stdout) == (0, ""), reply.stderr
 
 
-def test_command_line_is_light() -> None:
-    """``--help`` and ``--version`` wait for no library but click."""
-    script = "import sys, applyprune.cli.main\nprint(*sorted(sys.modules))"
-    loaded = {name.split(".")[0] for name in _python(script).stdout.split()}
-    assert loaded & set(HEAVY) == set()
-    assert "click" in loaded
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_command_line_is_light(arguments: tuple[str, ...]) -> None:
+    """What answers without a cluster waits for few modules, and for few libraries."""
+    loaded = _loaded(*arguments)
+    ours, libraries = LIGHT[arguments]
+    assert {layer(one) for one in loaded & modules().keys()} == ours | {"__init__"}
+    assert {one.split(".")[0] for one in loaded} & LIBRARIES == libraries
 
 
-def test_module_names_are_specific() -> None:
-    """A name that says nothing takes in everything."""
-    named = [module for module in modules() if DRAWERS & set(module.split("."))]
-    assert named == []
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_list_of_commands_imports_no_command(argument: str) -> None:
+    """The entry of the command line knows the words of each command, and nothing else."""
+    loaded = _loaded(argument)
+    assert {one for one in loaded if one.startswith("applyprune.cli.")} == ENTRY
 
 
-def test_modules_are_not_too_long() -> None:
-    """A module is read in one sitting."""
-    lengths = {
-        module: len(path.read_text(encoding="utf-8").splitlines())
-        for module, path in modules().items()
-    }
-    too_long = {module: length for module, length in lengths.items() if length > LONGEST}
-    assert too_long == {}
+def _loaded(*arguments: str) -> set[str]:
+    """Return the modules that a command has imported at its end."""
+    script = (
+        "import sys\n"
+        "from applyprune.cli.main import main\n"
+        "sys.stdout = sys.stderr\n"
+        "try:\n"
+        "    main()\n"
+        "finally:\n"
+        "    print(*sys.modules, file=sys.__stdout__)\n"
+    )
+    return set(_python(script, *arguments).stdout.split())
 
 
 def test_public_names_have_docstrings() -> None:
