@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Problem
     from applyprune.model.readiness_state import Readiness, Status
     from applyprune.model.reports.bundle import BundleStatus
-    from applyprune.output.collector import ObjectReport, RunReport
+    from applyprune.output.report import ObjectReport, RunReport
     from applyprune.planning.approval.plan_file import PlanFile
     from applyprune.sources.load import Input
     from applyprune.sources.plan_files import read_plan, write_plan
@@ -178,7 +178,7 @@ _MODULES = {
     "model.problem": ("Problem",),
     "model.readiness_state": ("Readiness", "Status"),
     "model.reports.bundle": ("BundleStatus",),
-    "output.collector": ("ObjectReport", "RunReport"),
+    "output.report": ("ObjectReport", "RunReport"),
     "planning.approval.plan_file": ("PlanFile",),
     "sources.load": ("Input",),
     "sources.plan_files": ("read_plan", "write_plan"),

@@ -32,7 +32,7 @@ from applyprune.model.options import (
     StatusOptions,
     WaitOptions,
 )
-from applyprune.output.collector import RunReport, report_of
+from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.approval.plan_binding import plan_file_of, refuse_validity
 from applyprune.sources import Input

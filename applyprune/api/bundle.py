@@ -25,7 +25,7 @@ from applyprune.model.readiness_state import TreeNode
 from applyprune.model.reports.bundle import BundleStatus
 from applyprune.model.resources import BUNDLES
 from applyprune.model.text.names import is_dns_subdomain
-from applyprune.output.collector import RunReport, report_of
+from applyprune.output.report import RunReport, report_of
 from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
 from applyprune.planning.readiness.bundle import bundle_status
 from applyprune.values import replace

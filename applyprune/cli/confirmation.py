@@ -9,8 +9,8 @@ from applyprune.cli.question import ask, can_ask, unconfirmed
 from applyprune.errors import ApplypruneError, Forbidden
 from applyprune.model.events import Planned, Started
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.terminal.style import Colour, styled
-from applyprune.output.text.plan_table import deletion_summary, plan_table
+from applyprune.output.plan_text import deletion_summary, plan_table
+from applyprune.output.terminal import Colour, styled
 from applyprune.planning.approval.consent import needed_consent
 from applyprune.planning.approval.required import is_held
 from applyprune.planning.suggest import similar_sets

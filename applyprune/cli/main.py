@@ -218,7 +218,7 @@ def _print_problems(error: Exception) -> int:
     from applyprune.errors import ApplypruneError, problems_of
 
     if isinstance(error, ApplypruneError):
-        from applyprune.output.text.problem_text import problem_text
+        from applyprune.output.plan_text import problem_text
 
         for problem in problems_of(error):
             _print_error(problem_text("error", problem))
@@ -240,7 +240,7 @@ def _usage_text(error: click.ClickException) -> str:
         error.show(text)
         return text.getvalue().rstrip("\n")
     from applyprune.model.problem import Problem, ProblemKind
-    from applyprune.output.text.problem_text import problem_text
+    from applyprune.output.plan_text import problem_text
 
     # click puts each choice on a line of its own, with tabs.
     message = " ".join(error.format_message().split())
@@ -251,7 +251,7 @@ def _usage_text(error: click.ClickException) -> str:
 
 
 def _print_error(text: str) -> None:
-    from applyprune.output.terminal.terminal import Terminal
+    from applyprune.output.terminal import Terminal
 
     Terminal().err(text)
 

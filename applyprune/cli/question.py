@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from io import RawIOBase
     from types import FrameType
 
-    from applyprune.output.terminal.terminal import Terminal
+    from applyprune.output.terminal import Terminal
 
 _LONGEST = 1024
 _OFF = frozenset({"", "0", "false"})

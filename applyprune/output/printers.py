@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from applyprune.model.manifest import Origin
 
 PRINTERS = {
-    "text": "applyprune.output.text.printer:TextPrinter",
-    "json": "applyprune.output.formats.json:JsonPrinter",
-    "jsonl": "applyprune.output.formats.json:JsonLinesPrinter",
-    "junit": "applyprune.output.formats.junit:JUnitPrinter",
-    "github": "applyprune.output.formats.github:GitHubPrinter",
-    "gitlab": "applyprune.output.formats.gitlab:GitLabPrinter",
-    "markdown": "applyprune.output.formats.markdown:MarkdownPrinter",
-    "name": "applyprune.output.formats.name:NamePrinter",
+    "text": "applyprune.output.text:TextPrinter",
+    "json": "applyprune.output.json:JsonPrinter",
+    "jsonl": "applyprune.output.json:JsonLinesPrinter",
+    "junit": "applyprune.output.pipelines:JUnitPrinter",
+    "github": "applyprune.output.pipelines:GitHubPrinter",
+    "gitlab": "applyprune.output.pipelines:GitLabPrinter",
+    "markdown": "applyprune.output.markdown:MarkdownPrinter",
+    "name": "applyprune.output.text:NamePrinter",
 }
 """The printer of each format, a class that takes an OutputTarget."""
 TEXTS = {
-    "bundle": "applyprune.output.text.bundle:BundlePrinter",
-    "diff": "applyprune.output.text.diff:DiffPrinter",
-    "plan": "applyprune.output.text.plan:PlanPrinter",
-    "summary": "applyprune.output.text.diff:SummaryPrinter",
+    "bundle": "applyprune.output.text:BundlePrinter",
+    "diff": "applyprune.output.diff_text:DiffPrinter",
+    "plan": "applyprune.output.diff_text:PlanPrinter",
+    "summary": "applyprune.output.diff_text:SummaryPrinter",
 }
 """The printers of verbs with a text of their own; the user cannot request them as formats."""
 

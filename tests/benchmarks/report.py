@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applyprune.output.terminal.table import table
+from applyprune.output.terminal import table
 from tests.benchmarks.rows import Measured, Metric, Outcome, Sample, Subject, failures
 
 if TYPE_CHECKING:

@@ -234,7 +234,7 @@ CALLS = (
     ("applyprune.api.manifests", ("load",)),
     ("applyprune.api.apply_set", ("ApplySet",)),
     ("applyprune.api.bundle", ("Bundle", "list_bundles")),
-    ("applyprune.output.collector", ("RunReport", "ObjectReport")),
+    ("applyprune.output.report", ("RunReport", "ObjectReport")),
     ("applyprune.engine.cancellation", ("Cancellation",)),
 )
 """What has a section of its own in the reference of the Python API, by module."""

@@ -11,7 +11,7 @@ from tests.support.package import layer, modules, tree
 PRINTS = {"print", "click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write"}
 ASKS = {"click.confirm", "click.prompt"}
 MAY = {
-    "print": {"applyprune.output.terminal.terminal"},
+    "print": {"applyprune.output.terminal"},
     # Its lines are about the user's own planes, and what the programs say that it runs.
     "demo": {"applyprune.cli.commands.sandbox.demo", "applyprune.cli.commands.sandbox.local"},
 }

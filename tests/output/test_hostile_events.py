@@ -10,9 +10,8 @@ import pytest
 
 from applyprune.model.events import Finished, Started, Waiting
 from applyprune.output.printers import PRINTERS, OutputTarget, printer
-from applyprune.output.terminal.live_display import LiveDisplay
-from applyprune.output.terminal.progress import Progress
-from applyprune.output.terminal.terminal import Terminal
+from applyprune.output.progress import LiveDisplay, Progress
+from applyprune.output.terminal import Terminal
 from tests.support.output.filled import EVENTS, filled
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from applyprune.model.plan import (
 )
 from applyprune.model.plan_values.consequence import ConsequenceKind
 from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
+from applyprune.output.plan_text import plan_table
 from applyprune.output.printers import PRINTERS, OutputTarget, printer
-from applyprune.output.terminal.style import rendered
-from applyprune.output.text.plan_table import plan_table
+from applyprune.output.terminal import rendered
 from applyprune.planning.applyset import applyset_identity
 from tests.support.golden import FIXTURES
 from tests.support.output.parsers import JUNIT

@@ -11,7 +11,7 @@ import sys
 import tokenize
 from pathlib import Path
 
-from applyprune.output.wire_names import KEYS
+from applyprune.output.json import KEYS
 from tests.support.output.printed import FILES, FOLDER
 
 ROOT = Path(__file__).parents[2]

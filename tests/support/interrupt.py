@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from applyprune.output.terminal.progress import INTERRUPTED
+from applyprune.output.progress import INTERRUPTED
 from tests.support.command import Ended, start
 from tests.support.waiting import HANG
 

@@ -13,7 +13,7 @@ import pytest
 from applyprune.localplane import API_SERVER_ONLY, start
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun
-from applyprune.output.terminal.style import rendered
+from applyprune.output.terminal import rendered
 from tests.support.api import Api
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.output.printed import printed

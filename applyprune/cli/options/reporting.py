@@ -26,7 +26,7 @@ from applyprune.output.printers import (
     discard,
     printer,
 )
-from applyprune.output.terminal.style import rendered
+from applyprune.output.terminal import rendered
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from applyprune.model.events import Event, Outcome
     from applyprune.output.printers import Printer
-    from applyprune.output.terminal.live_display import LiveDisplay
-    from applyprune.output.terminal.terminal import Terminal
+    from applyprune.output.progress import LiveDisplay
+    from applyprune.output.terminal import Terminal
 
 _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 """The formats that print problems themselves; the others need a text printer beside them."""
@@ -58,14 +58,14 @@ class Reporting:
     @cached_property
     def terminal(self) -> Terminal:
         """Return the standard streams of this call."""
-        from applyprune.output.terminal.terminal import Terminal
+        from applyprune.output.terminal import Terminal
 
         return Terminal()
 
     @cached_property
     def live(self) -> LiveDisplay:
         """Return the display of the progress."""
-        from applyprune.output.terminal.live_display import LiveDisplay
+        from applyprune.output.progress import LiveDisplay
 
         return LiveDisplay(self.terminal)
 
@@ -118,7 +118,7 @@ class Reporting:
 
         A closed pipe is not an error: its reader has read enough.
         """
-        from applyprune.output.text.problem_text import problem_text
+        from applyprune.output.plan_text import problem_text
 
         write_errors = {
             "standard output": self.terminal.write_error,

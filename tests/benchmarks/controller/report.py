@@ -7,7 +7,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from applyprune import __version__
-from applyprune.output.terminal.table import table
+from applyprune.output.terminal import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

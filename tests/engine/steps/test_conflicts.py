@@ -12,7 +12,7 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Adopt, DryRun
-from applyprune.output.formats.json import event_data
+from applyprune.output.json import event_data
 from applyprune.planning.applyset import PART_OF
 from tests.support.actors import ALICE, ARGO
 from tests.support.objects import config_map

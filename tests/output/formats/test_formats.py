@@ -32,8 +32,8 @@ from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.readiness_state import Readiness, Status
 from applyprune.model.reports.version import VersionReport
-from applyprune.output.formats.github import GitHubPrinter
-from applyprune.output.formats.markdown import block, code
+from applyprune.output.markdown import block, code
+from applyprune.output.pipelines import GitHubPrinter
 from applyprune.output.printers import OutputTarget, RepositoryPaths, printer
 from tests.support.output.parsers import JUNIT, commands
 from tests.support.output.printed import FILES, SUMMARY, printed

@@ -34,8 +34,7 @@ from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan_values import drifted_field
 from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
-from applyprune.output.formats.json import data, event_data
-from applyprune.output.wire_names import EVENT_NAMES, KEYS
+from applyprune.output.json import EVENT_NAMES, KEYS, data, event_data
 from tests.support.output import stream
 from tests.support.output.printed import FILES, FOLDER, SUMMARY, printed
 from tests.support.output.schemas import NAMES, complaints, schema

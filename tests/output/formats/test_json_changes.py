@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from applyprune.model.events import ObjectDiff
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate
-from applyprune.output.formats.json import changes, json_patch
+from applyprune.output.json import changes, json_patch
 
 BODIES = st.dictionaries(
     st.text(max_size=3),

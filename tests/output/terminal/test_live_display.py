@@ -8,8 +8,8 @@ from applyprune.clock import CLOCK, Clock
 from applyprune.model.events import Finished, Started, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.output.terminal.live_display import HEARTBEAT, LOG_INTERVAL, LiveDisplay
-from applyprune.output.terminal.terminal import Terminal
+from applyprune.output.progress import HEARTBEAT, LOG_INTERVAL, LiveDisplay
+from applyprune.output.terminal import Terminal
 from tests.support.clocks import HeldClock
 from tests.support.waiting import eventually
 

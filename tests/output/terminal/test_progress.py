@@ -23,7 +23,7 @@ from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.readiness_state import current
-from applyprune.output.terminal.progress import INTERRUPTED, Progress, clock
+from applyprune.output.progress import INTERRUPTED, Progress, clock
 from tests.support.planning import DEPLOYMENTS, body, desired
 
 HOME = "home"

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applyprune.model.text.display import visible
-from applyprune.output.terminal.style import Colour, cells, cut, rendered, styled
-from applyprune.output.terminal.table import table
-from applyprune.output.terminal.terminal import Terminal
+from applyprune.output.terminal import Colour, Terminal, cells, cut, rendered, styled, table
 
 
 @pytest.mark.parametrize(

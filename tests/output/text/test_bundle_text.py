@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.output.printers import OutputTarget, discard, printer
-from applyprune.output.terminal.style import rendered
+from applyprune.output.terminal import rendered
 from tests.support.output.bundles import BUNDLE, DIGEST, LINE
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from applyprune.model.plan import (
 )
 from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.output.printers import OutputTarget, printer
-from applyprune.output.terminal.style import rendered
+from applyprune.output.terminal import rendered
 
 WEB = Ref("apps", "Deployment", "shop", "web")
 SERVICE = Ref("", "Service", "home", "web")

@@ -19,7 +19,7 @@ from applyprune.model.plan import Fate
 from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.printers import OutputTarget, printer
-from applyprune.output.terminal.style import rendered
+from applyprune.output.terminal import rendered
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event

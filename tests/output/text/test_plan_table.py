@@ -15,8 +15,8 @@ from applyprune.model.plan import (
 )
 from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.output.terminal.style import rendered
-from applyprune.output.text.plan_table import plan_table
+from applyprune.output.plan_text import plan_table
+from applyprune.output.terminal import rendered
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.prune.removal import ADOPTED
 from tests.support.planning import DEPLOYMENTS, NAMESPACES, body, desired, live, recorded

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.output.terminal.style import rendered
-from applyprune.output.text.problem_text import problem_text
+from applyprune.output.plan_text import problem_text
+from applyprune.output.terminal import rendered
 
 LONG = "the server refuses it because of a reason that takes many words to tell"
 OPTIONS = "To allow exactly this: --max-prune 31 --allow-cascade customresourcedefinition/foos.x.io"

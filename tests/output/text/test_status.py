@@ -20,12 +20,12 @@ from applyprune.model.readiness_state import (
     in_progress,
     stuck,
 )
+from applyprune.output.inspection import InspectionPrinter
 from applyprune.output.printers import OutputTarget
-from applyprune.output.terminal.style import rendered
-from applyprune.output.text.inspection.status import InspectionPrinter
+from applyprune.output.terminal import rendered
 
 if TYPE_CHECKING:
-    from applyprune.output.text.inspection.status import InspectionEvent
+    from applyprune.output.inspection import InspectionEvent
 
 A = ObjectStatus(
     Ref("", "ConfigMap", "shop", "a"), current("fine"), Ownership.OWNED, 90.0, drifted=False

@@ -12,7 +12,7 @@ from applyprune.model.plan import (
 )
 from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
 from applyprune.output.printers import OutputTarget, printer
-from applyprune.output.terminal.style import rendered
+from applyprune.output.terminal import rendered
 
 SAME = ObjectDone(Ref("", "ConfigMap", "shop", "same"), Outcome.UNCHANGED, reason="it is there")
 NEW = ObjectDone(Ref("", "ConfigMap", "shop", "new"), Outcome.CREATED)

@@ -28,7 +28,7 @@ def completion(shell: str) -> None:
     from click.shell_completion import get_completion_class
 
     from applyprune.cli.main import PROGRAM, cli
-    from applyprune.output.terminal.terminal import Terminal
+    from applyprune.output.terminal import Terminal
 
     completion_class = get_completion_class(shell)
     if completion_class is None:

@@ -71,7 +71,7 @@ def _approved(
 def _agreed(status: BundleStatus, reporting: Reporting, *, yes: bool) -> str:
     """Show the plan that waits; return its digest if the user agrees to it. Raises Declined."""
     from applyprune.cli.confirmation import Confirmation
-    from applyprune.output.text.inspection.bundle_lines import plan_lines
+    from applyprune.output.inspection import plan_lines
 
     plan = status.pending
     if plan is None:

@@ -22,7 +22,7 @@ from applyprune.cli.options.reporting import reporting_options, show_unchanged_o
 from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.options import Mode
-from applyprune.output.text.yaml_object import as_yaml
+from applyprune.output.diff_text import as_yaml
 from applyprune.patterns import pattern
 from applyprune.values import replace
 

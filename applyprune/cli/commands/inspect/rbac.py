@@ -57,8 +57,8 @@ def rbac(
       applyprune rbac web -f manifests/ --account shop/applyprune
       applyprune rbac -f manifests/ -n shop
     """
-    from applyprune.output.formats.rbac import rbac_text
-    from applyprune.output.terminal.terminal import Terminal
+    from applyprune.output.diff_text import rbac_text
+    from applyprune.output.terminal import Terminal
     from applyprune.planning.checks.rbac import bindings
 
     subjects = [
@@ -90,8 +90,8 @@ def _roles(
 
 
 def _warn(problem: Problem) -> None:
-    from applyprune.output.terminal.terminal import Terminal
-    from applyprune.output.text.problem_text import problem_text
+    from applyprune.output.plan_text import problem_text
+    from applyprune.output.terminal import Terminal
 
     Terminal().err(problem_text("warning", problem))
 

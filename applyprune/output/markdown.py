@@ -5,8 +5,7 @@ deleted comes first.
 
 Untrusted text is always code, with a fence of more backticks than the text contains: in code
 nothing is a link, a mention, an image or HTML. In a table a bar is replaced with a similar
-character, because a bar ends a cell even in code.
-"""
+character, because a bar ends a cell even in code."""
 
 from __future__ import annotations
 
@@ -26,21 +25,15 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
-from applyprune.model.plan import (
-    ApplyStep,
-    Fate,
-    Plan,
-    RemoveStep,
-)
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.plan_values.consequence import Consequence
 from applyprune.model.plan_values.guard_result import GuardResult, GuardVerdict
 from applyprune.model.problem import Problem
 from applyprune.model.text.display import shown, visible
-from applyprune.output.collector import ObjectReport, RunReport
+from applyprune.output.diff_text import unified
+from applyprune.output.plan_text import plan_counts, step_details
 from applyprune.output.printers import OutputTarget
-from applyprune.output.text.diff import unified
-from applyprune.output.text.plan_counts import plan_counts
-from applyprune.output.text.step_details import step_details
+from applyprune.output.report import ObjectReport, RunReport
 
 ROWS = 200
 """The largest number of objects, and of problems, that the page shows."""

@@ -1,18 +1,30 @@
-"""The wire names: the name of each event and the key of each field in the JSON output.
+"""``-o jsonl``: one line for each event, at once. ``-o json``: one document, at the end.
 
-This is the contract ``applyprune.dev/output/v1``. A class or an attribute may be renamed in the
-code; its wire name, on the right, never changes. A field whose key is None is never shown.
-"""
+Both are ASCII, so that no text of a server or a manifest can move a terminal's cursor.
+
+Both follow the schema ``applyprune.dev/output/v1``. Each event is an object whose ``event`` is its
+name; names and keys come from ``wire_names``. A type or a field is printed only if it has an entry
+there; bodies, digests and live objects have none. Within v1 keys and words are only added; none is
+removed or changes its meaning.
+
+A diff has two more forms for programs: an RFC 6902 patch, and a list of changes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
+from typing import Any
 
+from applyprune._version import __version__
 from applyprune.model.events import (
     ApplySetListed,
     EntryListed,
     ErrorRaised,
+    Event,
     Explanation,
     Finished,
     InventoryWritten,
@@ -21,6 +33,7 @@ from applyprune.model.events import (
     ObjectDone,
     ObjectStatus,
     ObjectStuck,
+    Outcome,
     Pending,
     Planned,
     PruneBlocked,
@@ -34,6 +47,7 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Mismatch, RunRecord
 from applyprune.model.manifest import Origin
+from applyprune.model.plan import ApplyStep, Plan, RemoveStep
 from applyprune.model.plan_values.consequence import Consequence
 from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.model.plan_values.guard_result import GuardResult
@@ -50,6 +64,288 @@ from applyprune.model.reports.bundle import (
 )
 from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
+from applyprune.output.printers import OutputTarget
+from applyprune.output.report import ObjectReport, RunReport
+
+
+class JsonLinesPrinter:
+    """Writes each event as one line, at once; the first line names the schema and the version.
+
+    Each line is valid by itself, so a stream that was cut off after a line is still valid.
+    """
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output; write nothing yet."""
+        self._out = target.out
+        self._begun = False
+
+    def show(self, event: Event) -> None:
+        """Write one event."""
+        self._begin()
+        self._out(to_json(event_data(event)))
+
+    def close(self) -> None:
+        """Write the first line if there was no event."""
+        self._begin()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._out(to_json({"event": "output", "schema": SCHEMA, "version": __version__}))
+
+
+class JsonPrinter:
+    """Writes one document at the end; until then a file contains an unfinished one."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, and write the unfinished document to a file."""
+        self._out = target.out
+        self._report = RunReport()
+        target.draft(self._text())
+
+    def show(self, event: Event) -> None:
+        """Keep one event."""
+        self._report.take(event)
+
+    def close(self) -> None:
+        """Write the document."""
+        self._out(self._text())
+
+    def _text(self) -> str:
+        return to_json(document(self._report), indent=2)
+
+
+def document(report: RunReport) -> dict[str, Any]:
+    """Return the document of ``-o json``; it always has all keys.
+
+    ``finished`` is false and ``exitCode`` is null if the stream was cut off. The verb ``version``
+    has a document of its own.
+    """
+    if report.versions is not None and report.started is None:
+        return version_document(report)
+    started, finished = report.started, report.finished
+    name, namespace = report.name
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "set": {"name": name, "namespace": namespace} if name else None,
+        "run": started.run if started else None,
+        "mode": str(started.mode) if started else None,
+        "dryRun": str(started.dry_run) if started else None,
+        "context": started.context if started else None,
+        "server": started.server if started else None,
+        "plan": plan_data(report.plan) if report.plan else None,
+        "objects": [_object(object_report) for object_report in report.objects],
+        "applySets": [data(applyset) for applyset in report.sets.values()],
+        "runs": [data(listed.run) for listed in report.runs],
+        "bundles": [data(bundle) for bundle in report.bundles],
+        "logs": [data(line) for line in report.logs],
+        "artifact": data(report.artifact),
+        "warnings": data(report.warnings),
+        "mismatches": data(report.mismatches),
+        "pruneBlocked": data(report.prune_blocked),
+        "errors": data(report.errors),
+        "counts": {str(outcome): finished.counts.get(outcome, 0) for outcome in Outcome}
+        if finished
+        else None,
+        "problem": data(finished.problem) if finished else None,
+        "finished": finished is not None,
+        "exitCode": finished.exit_code if finished else None,
+        "elapsed": data(finished.elapsed) if finished else None,
+    }
+
+
+def version_document(report: RunReport) -> dict[str, Any]:
+    """Return the document of ``version``; ``errors`` says why the server did not answer."""
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        **data(report.versions),
+        "errors": data(report.errors),
+    }
+
+
+def to_json(value: object, indent: int | None = None) -> str:
+    """Return JSON in ASCII, with DEL escaped too."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(value, indent=indent, separators=separators).replace("\x7f", "\\u007f")
+
+
+def _object(object_report: ObjectReport) -> dict[str, Any]:
+    result = object_report.result
+    outcome = result.outcome if result else None
+    return {
+        "ref": data(object_report.ref),
+        "origin": data(object_report.origin),
+        "outcome": data(outcome),
+        "reason": result.reason if result else "",
+        "problem": data(object_report.problem),
+        "readiness": data(object_report.readiness),
+        "waited": data(object_report.wait_result.elapsed) if object_report.wait_result else None,
+        "diff": _part(object_report.diff, "ref", "origin"),
+        "objectStatus": _part(object_report.status, "ref", "readiness"),
+        "inventoryEntry": data(object_report.entry.entry) if object_report.entry else None,
+        "explanation": _part(object_report.explanation, "ref", "origin"),
+    }
+
+
+def _part(event: Event | None, *elsewhere: str) -> dict[str, Any] | None:
+    """Return an event as a part of its object, without the keys that are ``elsewhere`` in it."""
+    if event is None:
+        return None
+    return {
+        key: value for key, value in event_data(event).items() if key not in {"event", *elsewhere}
+    }
+
+
+SCHEMA = "applyprune.dev/output/v1"
+
+
+def event_data(event: Event) -> dict[str, Any]:
+    """Return an event as JSON data; a diff also gets its patch and its list of changes."""
+    record = {"event": EVENT_NAMES[type(event)], **_record(event)}
+    return record | differences(event) if isinstance(event, ObjectDiff) else record
+
+
+def differences(diff: ObjectDiff) -> dict[str, Any]:
+    """Return the differences as an RFC 6902 patch, and as a list with the values."""
+    return {"patch": json_patch(diff), "changes": changes(diff)}
+
+
+def data(value: object) -> Any:
+    """Return a value of an event as JSON data; raise TypeError for a type that is never shown."""
+    if isinstance(value, StrEnum):
+        return str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, Mapping):
+        return {str(key): data(part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return [data(part) for part in value]
+    if isinstance(value, Plan):
+        return plan_data(value)
+    return _record(value)
+
+
+def plan_data(plan: Plan) -> dict[str, Any]:
+    """Return the fate of each object of a plan with its reason, the guards and consequences.
+
+    No body of an object is in it.
+    """
+    return {
+        "objects": [_step(step) for step in plan.steps],
+        "pruneSkipReason": plan.no_prune,
+        "pruneWaitReason": plan.waits_before_prune,
+        "guards": data(plan.guards),
+        "pruneBlocked": data(plan.refusal),
+        "recovered": [data(entry.ref) for entry in plan.recovered],
+        "restored": plan.restored,
+        "newSet": plan.new_set,
+        "consequences": data(plan.consequences),
+        "deletions": plan.deletions,
+        "digest": plan.digest,
+    }
+
+
+def _record(value: object) -> dict[str, Any]:
+    kind: type = type(value)
+    record = {key: data(getattr(value, name)) for name, key in _keys(kind)}
+    if isinstance(value, Origin):
+        # Lines and columns start at 1. An unknown one is null.
+        return {key: part or None for key, part in record.items()}
+    return record
+
+
+@cache
+def _keys(kind: type) -> tuple[tuple[str, str], ...]:
+    """Return each shown field of a type and its key; raise TypeError for a field without one."""
+    keys = KEYS.get(kind)
+    if keys is None:
+        raise TypeError(f"a {kind.__name__} is not for output")
+    unnamed = {field.name for field in fields(kind)} - keys.keys()
+    if unnamed:
+        raise TypeError(f"no key on the wire for {kind.__name__}: {', '.join(sorted(unnamed))}")
+    return tuple((name, key) for name, key in keys.items() if key is not None)
+
+
+def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
+    desired = step.desired if isinstance(step, ApplyStep) else None
+    return {
+        "ref": data(step.entry.ref),
+        "fate": str(step.fate),
+        "reason": step.reason,
+        "notChecked": step.not_checked,
+        "takenFrom": list(step.taken_from) if isinstance(step, ApplyStep) else [],
+        "reverts": [{"path": path, "manager": who} for path, who in _reverts(step)],
+        "origin": data(desired.origin) if desired else None,
+        "problem": data(step.problem),
+    }
+
+
+def _reverts(step: ApplyStep | RemoveStep) -> Sequence[tuple[str, str]]:
+    return step.reverts if isinstance(step, ApplyStep) else ()
+
+
+_KINDS = {
+    "dictionary_item_added": "added",
+    "iterable_item_added": "added",
+    "dictionary_item_removed": "removed",
+    "iterable_item_removed": "removed",
+}
+
+
+def json_patch(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
+    """Return the RFC 6902 operations that turn ``before`` of a diff into its ``after``.
+
+    For a Secret they contain the masks, not the values.
+    """
+    before, after = diff.before, diff.after
+    if after is None:
+        return [{"op": "remove", "path": ""}]
+    if before is None:
+        return [{"op": "add", "path": "", "value": after}]
+    # Imported here, like deepdiff below: both imports take longer than most runs.
+    from jsonpatch import make_patch
+
+    patch: Sequence[Mapping[str, Any]] = make_patch(before, after).patch
+    return patch
+
+
+def changes(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
+    """Return each difference: ``path`` (a JSON pointer), ``kind`` and the values.
+
+    The kind is ``added`` (with ``new``), ``removed`` (with ``old``) or ``changed`` (with both). An
+    object that is created or deleted is one change at the path "". deepdiff takes about 12 ms.
+    """
+    before, after = diff.before, diff.after
+    if before is None or after is None:
+        if before is after:
+            return []
+        whole = {"kind": "added", "new": after} if before is None else {"kind": "removed"}
+        return [{"path": "", **whole, **({"old": before} if after is None else {})}]
+    from deepdiff import DeepDiff
+
+    tree = DeepDiff(before, after, view="tree")
+    found = [_change(kind, node) for kind, nodes in tree.items() for node in nodes]
+    return sorted(found, key=lambda change: str(change["path"]))
+
+
+def _change(kind: str, node: Any) -> Mapping[str, Any]:
+    steps = node.path(output_format="list")
+    path = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    word = _KINDS.get(kind, "changed")
+    old = {} if word == "added" else {"old": node.t1}
+    new = {} if word == "removed" else {"new": node.t2}
+    return {"path": path, "kind": word, **old, **new}
+
+
+# The wire names: the name of each event and the key of each field in the JSON output.
+#
+# This is the contract ``applyprune.dev/output/v1``. A class or an attribute may be renamed in the
+# code; its wire name, on the right, never changes. A field whose key is None is never shown.
+
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
     {

@@ -1,10 +1,4 @@
-"""Standard output, standard error, and the live lines at the end of a terminal.
-
-The program writes every line through this module, so no untrusted text reaches a terminal as a
-control sequence. The live lines are below all other lines, and the cursor is on the first of them.
-So one short write, which erases everything from the cursor on, removes exactly the live lines, even
-if the width of the window has changed.
-"""
+"""The terminal: standard output and standard error, colours, and tables in the style of kubectl."""
 
 from __future__ import annotations
 
@@ -14,13 +8,17 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK, Clock
-from applyprune.output.terminal.style import cut, rendered
+from applyprune.model.events import EntryListed
+from applyprune.model.text.display import visible
+from applyprune.patterns import pattern
 
 if TYPE_CHECKING:
     from typing import TextIO
+
 
 _ERASE = "\r\x1b[J"
 _CLEAR = "\x1b[2J\x1b[H"
@@ -154,3 +152,137 @@ class Terminal:
         self._send(self._err, f"{_NO_WRAP}{below}\x1b[J\r{up}{_WRAP}")
         self._drawn = True
         self._when = self.clock.now()
+
+
+# Colours in text, as marks that untrusted text cannot contain.
+#
+# Printed text contains names and messages from the cluster, so ``rendered`` escapes control
+# characters in it. Our own colours are marks with a random number; ``rendered`` turns them into
+# escape sequences if the stream can show colours.
+
+
+_OURS = f"\x1b{os.urandom(8).hex()}"
+_MARK = pattern(f"{_OURS}([0-9;]*)m")
+
+
+class Colour(StrEnum):
+    """The colours in use, as parameters of the ECMA-48 sequence that selects them."""
+
+    RED = "31"
+    GREEN = "32"
+    YELLOW = "33"
+    MAGENTA = "35"
+    CYAN = "36"
+    BOLD = "1"
+    FAINT = "2"
+
+
+def styled(text: str, colour: Colour | None) -> str:
+    """Return the text with marks for a colour."""
+    return f"{_OURS}{colour}m{text}{_OURS}0m" if colour and text else text
+
+
+def rendered(text: str, *, colour: bool) -> str:
+    """Return lines for a terminal: marks become colours or vanish, the rest is escaped."""
+    if text.isprintable():
+        return text
+    return "\n".join(_line(line, colour=colour) for line in text.split("\n"))
+
+
+def cells(text: str) -> int:
+    """Return how many columns of a terminal one line takes."""
+    plain = rendered(text, colour=False)
+    return len(plain) if plain.isascii() else sum(map(_cells, plain))
+
+
+def cut(text: str, columns: int) -> str:
+    """Return the text without marks, cut to ``columns``; a cut text ends in ``…``."""
+    plain = rendered(text, colour=False)
+    if cells(plain) <= columns:
+        return plain
+    kept, left = "", columns - 1
+    for char in plain:
+        left -= _cells(char)
+        if left < 0:
+            break
+        kept += char
+    return f"{kept}…" if columns > 0 else ""
+
+
+def _cells(char: str) -> int:
+    if char.isascii():
+        return 1
+    import unicodedata
+
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+
+
+def _line(line: str, *, colour: bool) -> str:
+    # Every second piece is the content of a mark.
+    pieces = _MARK.split(line)
+    pieces[::2] = map(visible, pieces[::2])
+    pieces[1::2] = (f"\x1b[{code}m" if colour else "" for code in pieces[1::2])
+    return "".join(pieces)
+
+
+# Tables in the style of kubectl.
+
+
+_GAP = "   "
+_NARROW = 24
+_INDENT = "    "
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """Return lines whose columns are as wide as their widest cell, with three spaces between them.
+
+    On a terminal of ``width`` columns wrap the last cell, a message, at spaces: in its own column,
+    or below the line if the column is narrow.
+    """
+    # A cell must not contain a line end.
+    lines = [[cell.replace("\n", "\\n") for cell in line] for line in (head, *rows)]
+    widths = [max(cells(line[column]) for line in lines) for column in range(len(head))]
+    first, *others = (_row(line, widths, width) for line in lines)
+    # If messages are below their lines, drop the heading of their column.
+    return "\n".join((first.split("\n")[0], *others))
+
+
+def _row(line: Sequence[str], widths: Sequence[int], width: int | None) -> str:
+    aligned = [
+        cell + " " * (column - cells(cell)) for cell, column in zip(line, widths, strict=True)
+    ]
+    whole = _GAP.join(aligned).rstrip()
+    if width is None or cells(whole) <= width:
+        return whole
+    *front, message = aligned
+    start = _GAP.join((*front, ""))
+    room = width - cells(start)
+    if room >= _NARROW:
+        return start + f"\n{' ' * cells(start)}".join(wrapped(message, room))
+    above = [start.rstrip()] if start.strip() else []
+    return "\n".join((*above, *wrapped(message, width, _INDENT)))
+
+
+def wrapped(message: str, width: int, indent: str = "") -> list[str]:
+    """Return a message as lines, broken at spaces, never in a name with hyphens that fits."""
+    from textwrap import wrap
+
+    return wrap(
+        message, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+    )
+
+
+def entry_table(events: Sequence[EntryListed]) -> str:
+    """Return the table of an inventory's entries."""
+    rows = [
+        (
+            entry.ref.namespace or "-",
+            entry.ref.short,
+            str(entry.ownership),
+            entry.uid or "not confirmed",
+        )
+        for entry in (event.entry for event in events)
+    ]
+    return table(("NAMESPACE", "OBJECT", "OWNERSHIP", "UID"), rows)

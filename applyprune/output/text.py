@@ -1,12 +1,9 @@
-"""Events as lines: one for each object, in kubectl's words, and a summary at the end.
-
-An object outside the set's own namespace is printed with its namespace. Unchanged objects are only
-counted unless the user asks for them: they would hide the changes.
-"""
+"""Events as lines: one for each object, in kubectl's words, and a summary at the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 
 from applyprune.model.events import (
     ApplySetListed,
@@ -16,6 +13,7 @@ from applyprune.model.events import (
     Explanation,
     Finished,
     MismatchFound,
+    ObjectDiff,
     ObjectDone,
     ObjectStatus,
     ObjectStuck,
@@ -30,22 +28,30 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref, called
 from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.reports.bundle import BundleStatus, LogLine
 from applyprune.model.reports.pushed_artifact import ArtifactPushed
 from applyprune.model.reports.version import VersionReport
-from applyprune.model.text.display import and_more
+from applyprune.model.resources import BUNDLES
+from applyprune.model.text.display import and_more, visible
+from applyprune.output.inspection import (
+    InspectionPrinter,
+    bundle_details,
+    bundle_table,
+    log_text,
+    run_table,
+)
+from applyprune.output.plan_text import (
+    ConsequenceLines,
+    lifted_text,
+    problem_text,
+    unchecked_line,
+    wrapped_line,
+)
 from applyprune.output.printers import OutputTarget
-from applyprune.output.terminal.style import Colour, styled
-from applyprune.output.terminal.table import entry_table
-from applyprune.output.text.consequence_lines import ConsequenceLines
-from applyprune.output.text.guard_lines import lifted_text
-from applyprune.output.text.inspection.bundle_lines import bundle_table, log_text
-from applyprune.output.text.inspection.run_records import run_table
-from applyprune.output.text.inspection.status import InspectionPrinter
-from applyprune.output.text.orphaned_lines import orphaned_lines
-from applyprune.output.text.problem_text import problem_text, wrapped_line
-from applyprune.output.text.step_details import unchecked_line
+from applyprune.output.terminal import Colour, entry_table, styled
+from applyprune.planning.applyset import ApplySetIdentity
 
 _COLOURS = {
     Outcome.CREATED: Colour.GREEN,
@@ -257,3 +263,100 @@ class TextPrinter:
         names = [called(ref, self._namespace) for ref, _ in self._failures]
         hint = "; see the errors above" if len(names) > _REPEATED else ""
         self._target.err(f"  {and_more(names, _REPEATED, _NEXT_LINE)}{hint}")
+
+
+# One Bundle as text: everything about it, and the plan that waits for an approval.
+
+
+class BundlePrinter:
+    """Writes the details of a Bundle, and everything else as every verb does."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output."""
+        self._target = target
+        self._text = TextPrinter(target)
+
+    def show(self, event: Event) -> None:
+        """Write one event."""
+        if isinstance(event, BundleStatus):
+            width = None if self._target.redraw is None else self._target.width
+            self._target.out(bundle_details(event, width))
+        else:
+            self._text.show(event)
+
+    def close(self) -> None:
+        """Close the text printer."""
+        self._text.close()
+
+
+# ``-o name``: one line ``kind.group/name`` for each object, as ``kubectl -o name`` prints it.
+#
+# Print every object the run succeeded on, whether changed, unchanged or deleted, like kubectl does:
+# a script can wait for all of them. Omit an object that failed, was skipped or was not pruned. A
+# diff prints the objects that would change; a verb that only reads prints all that it read, and a
+# set as the ConfigMap of its inventory. As with kubectl there is no namespace.
+
+
+_OMITTED = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
+
+
+class NamePrinter:
+    """Writes the name of each object once, as soon as its result is known."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output."""
+        self._out = target.out
+        self._printed: set[Ref] = set()
+
+    def show(self, event: Event) -> None:
+        """Write a line if the event is the result of an object."""
+        ref = _ref_of(event)
+        if ref is not None and ref not in self._printed:
+            self._printed.add(ref)
+            self._out(visible(ref.short))
+
+    def close(self) -> None:
+        """Do nothing: each line was written with its event."""
+
+
+def _ref_of(event: Event) -> Ref | None:
+    match event:
+        case ObjectDone(outcome=outcome) if outcome in _OMITTED:
+            return None
+        case ObjectDiff(fate=Fate.LEAVE):
+            return None
+        case (
+            ObjectDone(ref=ref) | ObjectDiff(ref=ref) | ObjectStatus(ref=ref) | Explanation(ref=ref)
+        ):
+            return ref
+        case EntryListed(entry=entry):
+            return entry.ref
+        case MismatchFound(mismatch=mismatch):
+            return mismatch.ref
+        case BundleStatus(name=name, namespace=namespace):
+            return Ref(BUNDLES.group, BUNDLES.kind, namespace, name)
+        case ApplySetListed(name=name, namespace=namespace):
+            return ApplySetIdentity(name, namespace).inventory
+        case _:
+            return None
+
+
+# What to do with the objects that stay in the cluster after their set is deleted.
+
+
+_NAMED = 20
+
+
+def orphaned_lines(refs: Sequence[Ref]) -> Iterator[str]:
+    """Yield how to delete orphaned objects: nothing lists them any more."""
+    if not refs:
+        return
+    stays, them = ("object stays", "it") if len(refs) == 1 else ("objects stay", "them")
+    if len(refs) > _NAMED:
+        yield f"{len(refs)} {stays} in the cluster, and no set lists {them}: see the lines above."
+        return
+    yield f"{len(refs)} {stays} in the cluster, and no set lists {them}. To delete {them}:"
+    ordered = sorted(refs, key=lambda ref: (ref.namespace, ref))
+    for namespace, group in groupby(ordered, key=lambda ref: ref.namespace):
+        where = f" -n {namespace}" if namespace else ""
+        yield f"  kubectl delete{where} {' '.join(ref.short for ref in group)}"

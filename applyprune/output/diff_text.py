@@ -1,0 +1,329 @@
+"""The text of what would change: diffs of objects as YAML, the lines of a plan, and roles.
+
+Each printer writes what it gets at once, so a large diff needs no memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.representer import SafeRepresenter
+
+from applyprune.model.events import (
+    ErrorRaised,
+    Event,
+    Finished,
+    ObjectDiff,
+    ObjectDone,
+    Outcome,
+    Planned,
+    Started,
+)
+from applyprune.model.identity import Ref, called
+from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
+from applyprune.model.plan_values.drifted_field import Drift
+from applyprune.output.plan_text import (
+    ORDER,
+    ConsequenceLines,
+    lifted_text,
+    plan_counts,
+    step_details,
+)
+from applyprune.output.printers import OutputTarget, discard
+from applyprune.output.terminal import Colour, styled
+from applyprune.output.text import TextPrinter
+from applyprune.patterns import pattern
+
+if TYPE_CHECKING:
+    from applyprune.planning.checks.rbac import RoleText
+
+
+_COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}
+
+
+class SummaryPrinter:
+    """Writes problems, consequences and the summary; an external program shows the diffs."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output; problems are printed as in every other verb."""
+        self._out = target.out
+        self._note = discard if target.quiet else target.err
+        self._text = TextPrinter(target, forecasts=True)
+        self._name = ""
+        self._namespace = ""
+        self._plan = Plan((), ())
+        self._errors: list[ErrorRaised] = []
+        self._shown: set[object] = set()
+        self._consequences = ConsequenceLines()
+        self._steps: Mapping[Ref, ApplyStep | RemoveStep] = {}
+        self._width = target.error_width
+
+    def show(self, event: Event) -> None:
+        """Write one event."""
+        match event:
+            case ObjectDiff():
+                self._shown.add(event.ref)
+                self._diff(event)
+            case Planned(plan=plan):
+                self._plan = plan
+                self._consequences.take_plan(plan)
+                self._steps = {step.entry.ref: step for step in plan.steps}
+                for text in lifted_text(plan, self._width):
+                    self._note(text)
+            case ObjectDone() if event.ref in self._shown:
+                pass
+            case ErrorRaised():
+                # Below what was planned, where it is seen.
+                self._errors.append(event)
+            case Finished():
+                self._finished(event)
+            case _:
+                if isinstance(event, Started):
+                    self._name, self._namespace = event.name, event.namespace
+                self._text.show(event)
+
+    def close(self) -> None:
+        """Write the errors that ended the run, and close the text printer."""
+        for error in self._errors:
+            self._text.show(error)
+        self._text.close()
+
+    def _diff(self, diff: ObjectDiff) -> None:
+        """Do nothing: the external program shows the diff."""
+
+    def _finished(self, event: Finished) -> None:
+        if self._errors and not event.counts:
+            return
+        for ref, lines in self._consequences.pop_all():
+            self._out("\n".join((called(ref, self._namespace), *lines)))
+        found = plan_counts(event.counts, self._plan)
+        counts = [f"{count} {words}" for words, count in found.items()]
+        self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
+        for line in digest_lines(self._plan):
+            self._out(line)
+        if event.problem is not None:
+            self._text.show(ErrorRaised(event.problem))
+
+
+def digest_lines(plan: Plan) -> Iterator[str]:
+    """Yield the digests of a plan: of its deletions, if there are any, and of all of it."""
+    if plan.deletions:
+        yield f"deletions: {plan.deletions}"
+    if plan.digest:
+        yield f"plan: {plan.digest}"
+
+
+class DiffPrinter(SummaryPrinter):
+    """Also writes the diff of each object, as soon as it is known."""
+
+    def _diff(self, diff: ObjectDiff) -> None:
+        where = f" -n {diff.ref.namespace}" if diff.ref.namespace else ""
+        origin = f" {diff.origin}" if diff.origin else ""
+        head = f"{diff.ref.short}{where} ({diff.fate.forecast}){origin}"
+        self._out(styled(head, Colour.BOLD))
+        for line in self._consequences.pop(diff.ref):
+            self._out(line)
+        step = self._steps.get(diff.ref)
+        notes = list(step_details(step)) if step is not None else []
+        for line in dict.fromkeys((*notes, *([diff.not_checked] if diff.not_checked else []))):
+            self._out(styled(f"# {line}", Colour.FAINT))
+        for line in _drift(diff):
+            self._out(styled(f"# {line}", Colour.FAINT))
+        for line in unified(diff):
+            self._out(styled(line, _COLOURS.get(line[:1])))
+        self._out("")
+
+
+def _drift(diff: ObjectDiff) -> Iterator[str]:
+    if diff.drifted and not diff.drift:
+        what = "removed" if diff.before is None else "changed"
+        yield f"drift: {what} since the last apply of this manifest"
+    for drift in diff.drift:
+        # The masks of two different values of a Secret are equal.
+        is_masked = drift.found == drift.wanted
+        values = "has changed" if is_masked else f"is {drift.found}, was {drift.wanted}"
+        yield f"drift: {drift.path} {values}{_author(drift)}"
+
+
+def _author(drift: Drift) -> str:
+    details = ", ".join(part for part in (drift.operation, drift.time) if part)
+    return f", by {drift.manager} ({details})" if drift.manager else ""
+
+
+_CONTEXT = 3
+_NOWHERE = "/dev/null"
+
+
+def unified(diff: ObjectDiff) -> Iterator[str]:
+    """Yield the lines of the unified diff of one object."""
+    # Imported here: without a change it is not needed.
+
+    before, after = as_yaml(diff.before, diff.after)
+    name = f"{diff.ref.namespace}/{diff.ref.short}".lstrip("/")
+    old, new = (f"live/{name}" if before else _NOWHERE, f"merged/{name}" if after else _NOWHERE)
+    if not (before and after):
+        # The whole object is created or deleted.
+        sign, lines = ("+", after) if after else ("-", before)
+        yield f"--- {old}"
+        yield f"+++ {new}"
+        yield f"@@ -{0 if after else 1},{len(before)} +{1 if after else 0},{len(after)} @@"
+        yield from (sign + line for line in lines)
+    elif before == after:
+        yield "  (no field changes, only field ownership)"
+    else:
+        yield from unified_diff(before, after, old, new, n=_CONTEXT, lineterm="")
+
+
+# Objects as YAML text for diffs: one value per line, in a fixed order, without loss.
+#
+# apiVersion, kind and metadata come first, all other keys in alphabetical order, so that the texts
+# of two states of an object differ only where the states differ.
+
+
+_FIRST = {"apiVersion": 0, "kind": 1, "metadata": 2}
+_FIRST_OF_METADATA = {"name": 0, "namespace": 1}
+# Texts that YAML 1.1, which Kubernetes reads, takes for another type.
+_NO_TEXT = pattern(r"y|n|yes|no|on|off|[-+]?\d[\d_]*(:[0-5]?\d)+(\.\d*)?", re.IGNORECASE)
+# libyaml writes a text of several lines in quotes on one line if it contains any of these.
+_ONLY_PURE = pattern("[\t\U00010000-\U0010ffff]| \n")
+# A text with one of these is written in quotes, with escapes: a block would lose or hide it.
+_UNSAFE = pattern("[^\t\n -~\u00a0-\u1fff\u2030-\u205e\u2070-\ud7ff\ue000-\U0010ffff]")
+
+
+class _Representer(SafeRepresenter):
+    """Texts of several lines as blocks, and no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - ruamel's signature
+        """Write every value in full, without anchors."""
+        return True
+
+    def represent_text(self, data: str) -> Any:
+        """Write a text so that YAML reads it as a text."""
+        style = None
+        if _UNSAFE.search(data):
+            style = '"'
+        elif "\n" in data:
+            style = "|"
+        elif _NO_TEXT.fullmatch(data):
+            style = "'"
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Representer.add_representer(str, _Representer.represent_text)
+
+
+def as_yaml(*bodies: Mapping[str, Any] | None) -> Sequence[list[str]]:
+    """Return the lines of each body, all in the same style; None has no lines."""
+    # libyaml is three times as fast, but it cannot write all texts as blocks.
+    pure = any(_ONLY_PURE.search(text) for body in bodies for text in _blocks(body))
+    yaml = YAML(typ="safe", pure=pure)
+    yaml.Representer = _Representer
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.allow_unicode = True
+    yaml.width = 1_000_000_000
+    return [[] if body is None else _lines(yaml, body) for body in bodies]
+
+
+def _lines(yaml: YAML, body: Mapping[str, Any]) -> list[str]:
+    stream = StringIO()
+    ordered = _ordered(body, _FIRST)
+    if isinstance(ordered.get("metadata"), dict):
+        ordered["metadata"] = _ordered(body["metadata"], _FIRST_OF_METADATA)
+    yaml.dump(ordered, stream)
+    # Not splitlines(): it also splits at characters that do not end a line of YAML.
+    return stream.getvalue().removesuffix("\n").split("\n")
+
+
+def _ordered(value: Any, first: Mapping[str, int]) -> Any:
+    if isinstance(value, dict):
+        names = sorted(value, key=lambda name: (first.get(name, len(first)), name))
+        return {name: _ordered(value[name], {}) for name in names}
+    if isinstance(value, list):
+        return [_ordered(item, {}) for item in value]
+    return value
+
+
+def _blocks(value: Any) -> Iterator[str]:
+    """Yield every text of several lines."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _blocks(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _blocks(item)
+    elif isinstance(value, str) and "\n" in value:
+        yield value
+
+
+# A plan as text: a line for each object that would change, deletions first; then its digest.
+
+
+_LINE_COLOURS = {
+    Fate.PRUNE: Colour.MAGENTA,
+    Fate.RECREATE: Colour.YELLOW,
+    Fate.CREATE: Colour.GREEN,
+    Fate.CHANGE: Colour.YELLOW,
+    Fate.ADOPT: Colour.YELLOW,
+}
+
+
+class PlanPrinter(SummaryPrinter):
+    """Writes the fate of each object with its reason and its consequences, and the digests."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output; problems are printed as in every other verb."""
+        super().__init__(target)
+        self._shows_all = target.show_unchanged
+
+    def show(self, event: Event) -> None:
+        """Write one event."""
+        if isinstance(event, ObjectDone) and event.problem is None:
+            return  # its fate is in the plan
+        super().show(event)
+
+    def _finished(self, event: Finished) -> None:
+        if not (self._errors and not event.counts):
+            for step in sorted(_steps(self._plan), key=lambda step: ORDER.index(step.fate)):
+                self._step(step)
+        super()._finished(event)
+
+    def _step(self, step: ApplyStep | RemoveStep) -> None:
+        ref, fate = step.entry.ref, step.fate
+        consequences = self._consequences.pop(ref)
+        if fate is Fate.LEAVE and not (self._shows_all or consequences or step.reason):
+            return
+        words, reasons = fate.forecast, list(step_details(step))
+        if isinstance(step, ApplyStep):
+            words = Outcome.SKIPPED.forecast if step.is_skipped else words
+        elif fate is Fate.LEAVE or self._plan.no_prune:
+            words = Outcome.NOT_PRUNED.forecast
+            reasons = reasons if fate is Fate.LEAVE else [self._plan.no_prune]
+        origin = f" {step.desired.origin}" if isinstance(step, ApplyStep) else ""
+        why = f" ({'; '.join(reasons)})" if reasons else ""
+        line = (
+            f"{called(ref, self._namespace)} {styled(words, _LINE_COLOURS.get(fate))}{why}{origin}"
+        )
+        self._out("\n".join((line.replace("\n", "\\n"), *(f"  {text}" for text in consequences))))
+
+
+def _steps(plan: Plan) -> Iterator[ApplyStep | RemoveStep]:
+    """Yield each step that is not refused: a problem has told about the others."""
+    yield from (step for step in plan.removals if step.fate is not Fate.REFUSE)
+    yield from (step for step in plan.applies if step.fate is not Fate.REFUSE)
+
+
+# Roles and bindings as YAML, each with its comments.
+
+
+def rbac_text(found: Sequence[RoleText]) -> str:
+    """Return the documents, with the comments of each above it."""
+    documents = []
+    for role, lines in zip(found, as_yaml(*(role.body for role in found)), strict=True):
+        documents.append("\n".join((*(f"# {comment}" for comment in role.comments), *lines)))
+    return "\n---\n".join(documents)

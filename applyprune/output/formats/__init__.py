@@ -1,1 +1,0 @@
-"""Formats for programs: JSON, JUnit, annotations, names."""

@@ -1,0 +1,515 @@
+"""The text of the verbs that only read: sets, statuses, inventories, runs, Bundles and versions.
+
+Tables are written when they are complete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, RunListed
+from applyprune.model.identity import Ref, called
+from applyprune.model.inventory import RunRecord
+from applyprune.model.readiness_state import Status
+from applyprune.model.reports.version import VersionReport
+from applyprune.model.text.display import age, age_of
+from applyprune.output.plan_text import problem_text, wrapped_line
+from applyprune.output.printers import OutputTarget
+from applyprune.output.terminal import Colour, styled, table
+from applyprune.values import dataclass, field
+
+if TYPE_CHECKING:
+    from applyprune.model.readiness_state import ContainerLog, TreeNode, WarningEvent
+    from applyprune.model.reports.bundle import BundleCondition, BundlePlan, BundleStatus, LogLine
+
+
+InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
+
+_DRIFTED = {True: "yes", False: "no", None: "unknown"}
+
+
+@dataclass(slots=True)
+class InspectionPrinter:
+    """Collects events and writes them to ``target.out``; ``began`` says whether there were any.
+
+    The event of a set follows those of its objects, and completes the tables. Later events of the
+    same set are changes: a terminal redraws the tables, any other stream gets a line for each
+    change. Those of another set begin its own tables.
+    """
+
+    target: OutputTarget
+    began: bool = False
+    _objects: dict[Ref, ObjectStatus] = field(default_factory=dict)
+    _sets: list[ApplySetListed] = field(default_factory=list)
+    _drawn: bool = False
+    _set: tuple[str, str] = ("", "")
+    _namespace: str = ""
+
+    def show(self, event: InspectionEvent) -> None:
+        """Take one event; write what it completes."""
+        self.began = True
+        match event:
+            case VersionReport(client, python, platform, server):
+                self.target.out(version_line(*map(_line, (client, python, platform, server))))
+            case Explanation():
+                self._explained(event)
+            case ObjectStatus():
+                self._begin(event)
+                self._objects[event.ref] = event
+                if self._drawn and self.target.redraw is None:
+                    self.target.out(_change(event))
+                    _, *lines = details(event, self._namespace, told=True) or ("",)
+                    for line in lines:
+                        self.target.out(_line(line))
+            case ApplySetListed() if self._objects and self._set in _names(event):
+                self._tables(event)
+            case ApplySetListed():
+                self._sets.append(event)
+
+    def close(self) -> None:
+        """Write the tables that no event has completed."""
+        if self._sets:
+            self.target.out(_list(self._sets))
+            for applyset in self._sets:
+                if applyset.problem is not None:
+                    self.target.err(problem_text("warning", applyset.problem))
+            self._sets.clear()
+        elif self._objects and not self._drawn:
+            self.target.out(_objects(list(self._objects.values()), self._width))
+
+    def _begin(self, event: ObjectStatus) -> None:
+        """Begin the tables of another set."""
+        named = (event.namespace, event.name)
+        if self._objects and named != self._set:
+            if self._drawn:
+                self.target.out("")
+            self._objects, self._drawn = {}, False
+        self._set = named
+
+    @property
+    def _width(self) -> int | None:
+        """Return the columns of the terminal, None if the output is not a terminal."""
+        return None if self.target.redraw is None else self.target.width
+
+    def _tables(self, applyset: ApplySetListed) -> None:
+        redraw, self._namespace = self.target.redraw, applyset.namespace
+        if self._drawn and redraw is None:
+            return
+        objects = list(self._objects.values())
+        with_tree = any(status.tree is not None for status in objects)
+        first = (
+            tree_table(objects, applyset.namespace) if with_tree else _objects(objects, self._width)
+        )
+        explained = (
+            line
+            for status in objects
+            for line in details(status, applyset.namespace, told=not with_tree)
+        )
+        texts = [*explained, *_drifts(objects), *_about(applyset, objects)]
+        lines = [first, *(line for text in texts for line in self._fitted(text))]
+        write = redraw if self._drawn and redraw is not None else self.target.out
+        write("\n".join(lines))
+        self._drawn = True
+
+    def _explained(self, event: Explanation) -> None:
+        place = f" ({event.origin})" if event.origin else ""
+        lines = [f"{event.ref}{place}"]
+        for reason in event.reasons:
+            head, *rest = reason.splitlines() or [""]
+            lines += [f"  - {head}", *(f"    {line.strip()}" for line in rest)]
+        lines.append(f"→ {event.verdict}")
+        self.target.out("\n".join(fitted for line in lines for fitted in self._fitted(line)))
+
+    def _fitted(self, text: str) -> list[str]:
+        """Return a line of text, wrapped on a terminal."""
+        return wrapped_line(_line(text), self._width)
+
+
+def _names(applyset: ApplySetListed) -> tuple[tuple[str, str], ...]:
+    """Return the names by which the objects of a set may name it: a stream may have none."""
+    return (applyset.namespace, applyset.name), ("", "")
+
+
+def _list(sets: list[ApplySetListed]) -> str:
+    has_ready = any(applyset.ready is not None for applyset in sets)
+    head = ["NAMESPACE", "NAME", "OBJECTS", "LAST CHANGE", "BY", "HELD BY"]
+    if has_ready:
+        head.insert(3, "READY")
+    rows = []
+    for applyset in sets:
+        objects = "?" if applyset.objects is None else str(applyset.objects)
+        last = applyset.last
+        run = f"{last.mode}, {age_of(last.at)}{_ended(last)}" if last else "-"
+        who = applyset.owner or (by(last) if last else "-")
+        row = [applyset.namespace, applyset.name, objects, run, who, applyset.holder or "-"]
+        if has_ready:
+            row.insert(3, "?" if applyset.ready is None else f"{applyset.ready}/{objects}")
+        rows.append(row)
+    return table(head, rows)
+
+
+def _ended(last: RunRecord) -> str:
+    return "" if last.exit_code == 0 else f" ({ended(last)})"
+
+
+def _objects(objects: list[ObjectStatus], width: int | None) -> str:
+    rows = [
+        (
+            status.ref.namespace or "-",
+            status.ref.short,
+            status.readiness.status.text,
+            _DRIFTED[status.drifted],
+            age(status.age),
+            _message(status),
+        )
+        for status in objects
+    ]
+    return table(("NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"), rows, width)
+
+
+def _message(status: ObjectStatus) -> str:
+    """Return why an object is not ready, or the warning about a ready one."""
+    if status.readiness.status is Status.CURRENT:
+        return " ".join(status.readiness.warning.split())
+    return " ".join(status.readiness.message.split())
+
+
+def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
+    for status in objects:
+        if not status.drift:
+            continue
+        yield _line(f"{_name(status)} has drifted:")
+        for drift in status.drift:
+            who = " ".join(part for part in (drift.manager, drift.operation, drift.time) if part)
+            wanted = f" (the set's: {drift.wanted})" if drift.wanted else ""
+            yield _line(f"  {drift.path}: {drift.found}{wanted}{f', by {who}' if who else ''}")
+
+
+def _about(applyset: ApplySetListed, objects: list[ObjectStatus]) -> Iterator[str]:
+    drifted = sum(status.drifted is True for status in objects)
+    unknown = sum(status.drifted is None for status in objects)
+    parts = [f"{len(objects)} object{'' if len(objects) == 1 else 's'}", f"{applyset.ready} ready"]
+    if drifted:
+        parts.append(f"{drifted} drifted")
+    if unknown:
+        parts.append(f"{unknown} with unknown drift")
+    yield _line(f"{applyset.name} -n {applyset.namespace}: {', '.join(parts)}")
+    if (last := applyset.last) is not None:
+        yield _line(f"last change: {last.mode} by {by(last)}, {age_of(last.at)} ago, {ended(last)}")
+    if applyset.owner:
+        yield _line(f"owned by {applyset.owner}")
+    if applyset.holder:
+        yield _line(f"held by {applyset.holder}")
+
+
+def _line(text: str) -> str:
+    """Return the text on one line, with its line ends escaped."""
+    return text.replace("\n", "\\n")
+
+
+def _change(status: ObjectStatus) -> str:
+    words = [status.readiness.status.text, *(["drifted"] if status.drifted else [])]
+    message = _message(status)
+    return _line(f"{_name(status)} {', '.join(words)}{f': {message}' if message else ''}")
+
+
+def _name(status: ObjectStatus) -> str:
+    ref = status.ref
+    return f"{ref.short} -n {ref.namespace}" if ref.namespace else ref.short
+
+
+# The text of what explains a status: the tree of a set, warning events and logs.
+
+
+_MOST = 20
+"""How many of the objects that one object owns are shown."""
+
+
+def tree_table(objects: Sequence[ObjectStatus], namespace: str) -> str:
+    """Return the objects by wave, each with what it owns, in the columns of kubectl."""
+    rows: list[Sequence[str]] = []
+    waves = sorted({status.wave for status in objects})
+    for wave in waves:
+        rows.append((f"wave {wave}", "", "", "", ""))
+        members = [status for status in objects if status.wave == wave]
+        for number, status in enumerate(members, 1):
+            last = number == len(members)
+            name = called(status.ref, namespace)
+            node = status.tree
+            rows.append(
+                (
+                    f"{_branch(last=last)}{name}",
+                    node.ready if node and node.ready else "-",
+                    status.readiness.status.text,
+                    _number(node.restarts if node else None),
+                    age(status.age),
+                )
+            )
+            rows += _owned_rows(node, "   " if last else "│  ", namespace)
+    return table(("NAME", "READY", "STATUS", "RESTARTS", "AGE"), rows)
+
+
+def details(status: ObjectStatus, namespace: str, *, told: bool) -> Sequence[str]:
+    """Return a heading, and the lines that say why an object is not ready; empty if none do.
+
+    ``told`` says whether the message was shown.
+    """
+    message = "" if told or status.readiness.status is Status.CURRENT else status.readiness.message
+    lines = [
+        *map(_event_line, status.events),
+        *filter(None, [status.not_read]),
+        *(line for log in status.logs for line in _log_lines(log)),
+    ]
+    if not (lines or message):
+        return ()
+    heading = f"{called(status.ref, namespace)}{f': {message}' if message else ':'}"
+    return (heading, *(f"  {line}" for line in lines))
+
+
+def _owned_rows(node: TreeNode | None, indent: str, namespace: str) -> Iterator[Sequence[str]]:
+    owned = node.owned if node is not None else ()
+    for number, child in enumerate(owned[:_MOST], 1):
+        last = number == len(owned)
+        yield (
+            f"{indent}{_branch(last=last)}{called(child.ref, namespace)}",
+            child.ready or "-",
+            child.state,
+            _number(child.restarts),
+            age(child.age),
+        )
+        yield from _owned_rows(child, f"{indent}{'   ' if last else '│  '}", namespace)
+    if len(owned) > _MOST:
+        yield (f"{indent}{_branch(last=True)}and {len(owned) - _MOST} more", "", "", "", "")
+
+
+def _branch(*, last: bool) -> str:
+    return "└─ " if last else "├─ "
+
+
+def _number(restarts: int | None) -> str:
+    return "-" if restarts is None else str(restarts)
+
+
+def _event_line(event: WarningEvent) -> str:
+    when = f", {age_of(event.last)} ago" if event.last else ""
+    times = f"×{event.count}, " if event.count > 1 else ""
+    return f"{event.reason}: {event.message} ({times}{event.about}{when})"
+
+
+def _log_lines(log: ContainerLog) -> Iterator[str]:
+    instance = ", the instance that crashed" if log.previous else ""
+    head = f"log of {log.pod.short}, container {log.container}{instance}"
+    if log.problem:
+        yield f"{head}: it cannot be read: {log.problem}"
+    elif not log.lines:
+        yield f"{head}: it is empty"
+    else:
+        yield f"{head}:"
+        yield from (f"  {line}" for line in log.lines)
+
+
+# The text of the runs that an inventory records.
+
+
+_RUN_HEAD = ("RUN", "AGE", "COMMAND", "ENDED", "CREATED", "CHANGED", "PRUNED", "BY")
+_OF_PIPELINES = ("COMMIT", "JOB")
+_SHORT_COMMIT = 12
+
+
+def run_table(events: Sequence[RunListed]) -> str:
+    """Return the table of the last runs that changed an object.
+
+    The columns of pipelines are there if one of the runs has a commit or a job.
+    """
+    pipelines = any(event.run.commit or event.run.url for event in events)
+    rows = [
+        (
+            run.run,
+            age_of(run.at),
+            run.mode,
+            ended(run),
+            *(str(count) if run.exit_code is not None else "?" for count in _counts(run)),
+            by(run),
+            *((run.commit[:_SHORT_COMMIT] or "-", run.url or "-") if pipelines else ()),
+        )
+        for run in (event.run for event in events)
+    ]
+    return table((*_RUN_HEAD, *(_OF_PIPELINES if pipelines else ())), rows)
+
+
+def ended(run: RunRecord) -> str:
+    """Return how a run ended; the end of a run that works or was killed is not recorded."""
+    return "unfinished" if run.exit_code is None else f"exit code {run.exit_code}"
+
+
+def by(run: RunRecord) -> str:
+    """Return who ran it, and for whom."""
+    return f"{run.actor} ({run.who})" if run.actor else run.who
+
+
+def _counts(run: RunRecord) -> tuple[int, int, int]:
+    return run.created, run.changed, run.pruned
+
+
+# Bundles as text: the table of a list, the details of one, and lines of the controller's log.
+
+
+_BUNDLE_HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "REVISION", "DRIFT", "OBJECTS", "AGE")
+_CONDITIONS = ("CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")
+_DIGITS = 12
+_CASCADED = "cascaded"
+"""The count of the deletions that follow from others; it is not the count of a fate."""
+_COLOURS = {"True": Colour.GREEN, "False": Colour.RED}
+_LEVELS = {"warning": Colour.YELLOW, "error": Colour.RED}
+
+
+def bundle_table(bundles: Sequence[BundleStatus]) -> str:
+    """Return the table of Bundles, with the columns of ``kubectl get bundles``."""
+    rows = [
+        (
+            bundle.namespace,
+            bundle.name,
+            bundle.ready,
+            _word(bundle) or "-",
+            _short(bundle.revision) or "-",
+            bundle.drifted or "-",
+            "-" if bundle.objects is None else str(bundle.objects),
+            age(bundle.age),
+        )
+        for bundle in bundles
+    ]
+    return table(_BUNDLE_HEAD, rows)
+
+
+def bundle_details(bundle: BundleStatus, width: int | None) -> str:
+    """Return everything about one Bundle; a terminal of ``width`` columns wraps the messages."""
+    lines = [f"{bundle.name} -n {bundle.namespace}: {_state(bundle)}"]
+    if bundle.message:
+        lines += wrapped_line(f"  {bundle.message}", width)
+    lines += _fields(bundle)
+    for failing in bundle.failing:
+        place = f" -n {failing.namespace}" if failing.namespace else ""
+        lines += wrapped_line(f"failing: {failing.name}{place}: {failing.message}", width)
+    if bundle.failing_count > len(bundle.failing):
+        lines.append(f"and {bundle.failing_count - len(bundle.failing)} more")
+    if bundle.pending is not None:
+        lines += plan_lines(bundle, bundle.pending)
+    lines.append(table(_CONDITIONS, [_condition(one, bundle) for one in bundle.conditions], width))
+    return "\n".join(lines)
+
+
+def plan_lines(bundle: BundleStatus, plan: BundlePlan) -> list[str]:
+    """Return the plan that waits for an approval: its objects, its digest, and what approves it."""
+    counts = ", ".join(
+        f"{count} cascaded" if fate == _CASCADED else f"{count} to {_spaced(fate)}"
+        for fate, count in plan.counts.items()
+    )
+    since = f", since {age_of(plan.since)}" if plan.since else ""
+    covers = "the whole plan" if plan.scope == "Plan" else "its deletions"
+    lines = [f"waiting for an approval of {covers}{since}: {counts or 'nothing that is counted'}"]
+    for one in plan.objects:
+        place = f" -n {one.namespace}" if one.namespace not in {"", bundle.namespace} else ""
+        lines.append(f"  {one.name}{place}: {_spaced(one.fate)}")
+    shown = sum(plan.counts.values()) - plan.counts.get(_CASCADED, 0)
+    if shown > len(plan.objects):
+        lines.append(f"  and {shown - len(plan.objects)} more")
+    lines.append(f"  digest: {plan.digest}")
+    if plan.approved:
+        lines.append("  approved; the controller has not applied it yet")
+    else:
+        lines.append(f"  approve it: applyprune bundle approve {bundle.name} -n {bundle.namespace}")
+    return lines
+
+
+def log_text(line: LogLine) -> str:
+    """Return a line of the log: time, level, message, and its fields as ``key=value``."""
+    level = styled(line.level, _LEVELS.get(line.level))
+    parts = [f"{key}={_value(value)}" for key, value in line.fields.items()]
+    return " ".join([line.time, level, line.message, *parts]).replace("\n", "\\n")
+
+
+def _condition(condition: BundleCondition, bundle: BundleStatus) -> tuple[str, ...]:
+    """Return the row of a condition; what the first lines say is not said again."""
+    message = " ".join(condition.message.split())
+    return (
+        condition.type,
+        condition.status,
+        age_of(condition.since) if condition.since else "-",
+        condition.reason or "-",
+        "" if message == " ".join(bundle.message.split()) else message,
+    )
+
+
+def _fields(bundle: BundleStatus) -> Iterator[str]:
+    yield f"source: {', '.join(bundle.source) or '-'}"
+    applied, attempted = bundle.revision, bundle.attempted_revision
+    yield f"revision: {applied or 'none was applied completely'}"
+    if attempted not in {"", applied}:
+        yield f"attempted revision: {attempted}"
+    yield f"account: serviceaccount/{bundle.account}"
+    if bundle.kubeconfig is not None:
+        yield f"cluster: that of {bundle.kubeconfig.short}"
+    inventory = bundle.inventory
+    yield f"inventory: {inventory.short if inventory is not None else '-'}, set {bundle.applyset}"
+    if bundle.objects is not None:
+        failing = f", {bundle.failing_count} failing" if bundle.failing_count else ""
+        yield f"objects: {bundle.objects}{failing}"
+    if (change := bundle.last_change) is not None:
+        counts = {
+            "created": change.created,
+            "configured": change.configured,
+            "removed": change.removed,
+        }
+        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        yield f"last change: {age_of(change.time)} ago, {told} in {change.seconds:.1f} s"
+
+
+def _state(bundle: BundleStatus) -> str:
+    ready = {"True": "ready", "False": "not ready"}.get(bundle.ready, "readiness unknown")
+    words = [styled(ready, _COLOURS.get(bundle.ready))]
+    if bundle.reason:
+        words.append(bundle.reason)
+    if bundle.observed_generation != bundle.generation:
+        words.append(f"generation {bundle.generation} not handled yet")
+    words += ["drifted"] if bundle.drifted == "True" else []
+    words += ["suspended"] if bundle.suspended else []
+    words += ["being deleted"] if bundle.deleting else []
+    return ", ".join(words)
+
+
+def _word(bundle: BundleStatus) -> str:
+    """Return the reason of its readiness, or what keeps the controller from it."""
+    if bundle.deleting:
+        return "Terminating"
+    return "Suspended" if bundle.suspended else bundle.reason
+
+
+def _short(revision: str) -> str:
+    """Return the first digits of a digest, as Git shows a commit."""
+    return revision.rpartition(":")[2][:_DIGITS]
+
+
+def _spaced(fate: str) -> str:
+    """Return ``remove from inventory`` for ``removeFromInventory`` or ``remove-from-inventory``."""
+    words = "".join(f" {char.lower()}" if char.isupper() else char for char in fate)
+    return words.replace("-", " ")
+
+
+def _value(value: object) -> str:
+    """Return a value of a log line; a text with spaces is quoted."""
+    if isinstance(value, str) and value and not any(char.isspace() for char in value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+# The versions as text.
+
+
+def version_line(client: str, python: str, platform: str, server: str) -> str:
+    """Return a line for this program, and one for the server if it has answered."""
+    lines = [f"applyprune {client} (Python {python}, {platform})"]
+    if server:
+        lines.append(f"Kubernetes {server}")
+    return "\n".join(lines)

@@ -1,0 +1,463 @@
+"""Reports for pipelines: annotations of GitHub, a Code Quality report of GitLab, a JUnit report."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+from applyprune.model.events import (
+    ApplySetListed,
+    EntryListed,
+    ErrorRaised,
+    Event,
+    Explanation,
+    Finished,
+    MismatchFound,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
+    Outcome,
+    Planned,
+    PruneBlocked,
+    ReadinessReported,
+    WarningRaised,
+)
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Mismatch
+from applyprune.model.manifest import Origin
+from applyprune.model.options import DryRun
+from applyprune.model.plan import Fate
+from applyprune.model.problem import Problem
+from applyprune.model.reports.pushed_artifact import ArtifactPushed
+from applyprune.model.reports.version import VersionReport
+from applyprune.model.text.display import shown, visible
+from applyprune.output.json import to_json
+from applyprune.output.markdown import conclusion, page
+from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins
+from applyprune.output.printers import OutputTarget, RepositoryPaths
+from applyprune.output.report import UNREADY, ObjectReport, RunReport
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+ROOM = 1024 * 1024
+"""The largest summary that GitHub accepts, in bytes; it drops a larger one."""
+_LONGEST = 16 * 1024
+"""Characters of one message. GitHub cuts an annotation at 64 KiB; people read less."""
+
+
+class GitHubPrinter:
+    """Writes an annotation for each event at once, and the summary at the end."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, the summary's file and the root of the repository from ``target``."""
+        self._out = target.out
+        self._summary = target.summary
+        self._paths = target.repository_paths or RepositoryPaths()
+        self._report = RunReport()
+
+    def show(self, event: Event) -> None:
+        """Write the annotation or the line of one event."""
+        self._report.take(event)
+        match event:
+            case ObjectDone():
+                self._done(event)
+            case ReadinessReported(ref=ref, problem=problem) if problem is not None:
+                self._problem("error", f"{ref.short} is not ready", problem)
+            case ObjectStatus(ref=ref, readiness=found) if found.status in UNREADY:
+                self._command("error", found.status.text, f"{ref}: {found.message}", None)
+            case ApplySetListed(name=name, problem=problem) if problem is not None:
+                self._problem("error", f"the set {name}", problem)
+            case WarningRaised(problem=problem):
+                self._problem("warning", "applyprune", problem)
+            case PruneBlocked(problem=problem):
+                self._problem("error", "the prune was refused", problem)
+            case ErrorRaised(problem=problem):
+                self._problem("error", "applyprune", problem)
+            case MismatchFound(mismatch=mismatch):
+                about = f"{mismatch.ref}: " if mismatch.ref else ""
+                message = f"{about}{mismatch.message} → {mismatch.repair.text}"
+                self._command("warning", mismatch.type.text, message, None)
+            case Finished():
+                if (verdict := self._report.verdict) is not None:
+                    self._problem("error", "applyprune", verdict)
+                self._line(conclusion(self._report))
+            case _:
+                self._forecast(event)
+
+    def close(self) -> None:
+        """Append the summary to its file; only warn if the file cannot be written."""
+        if self._summary is None:
+            return
+        try:
+            self._append(self._summary)
+        except OSError as error:
+            message = f"{self._summary}: {error.strerror}"
+            self._command("warning", "the summary could not be written", message, None)
+
+    def _forecast(self, event: Event) -> None:
+        """Write a notice for what would change, each lifted guard and each consequence."""
+        match event:
+            case Planned(plan=plan):
+                for _, line in lifted_guards(plan):
+                    self._command("notice", "a lifted guard", line, None)
+                for caused, origin in with_origins(plan):
+                    self._command("notice", caused.ref.short, caused.message, origin)
+            case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:
+                self._command("notice", ref.short, f"{ref} {fate.forecast}", event.origin)
+            case _:
+                self._inspected(event)
+
+    def _inspected(self, event: Event) -> None:
+        """Write a result without a problem: a line of the log, no annotation."""
+        match event:
+            case EntryListed(entry=entry):
+                self._line(f"{entry.ref} {entry.ownership!s}")
+            case ObjectStatus(ref=ref, readiness=found):
+                self._line(f"{ref} {found.status.text}: {found.message}")
+            case ApplySetListed(name=name, namespace=namespace, objects=objects):
+                self._line(f"{name} in namespace {namespace}: {objects} objects")
+            case VersionReport(client=client, server=server):
+                self._line(f"applyprune {client}{f', server {server}' if server else ''}")
+            case ArtifactPushed(artifact=artifact):
+                self._line(artifact)
+            case Explanation(ref=ref, verdict=verdict, reasons=reasons):
+                self._line(f"{ref}: {verdict}")
+                for reason in reasons:
+                    self._line(f"  {reason}")
+            case _:
+                pass
+
+    def _append(self, path: Path) -> None:
+        before = path.stat().st_size if path.exists() else 0
+        if text := page(self._report, ROOM - before - 1):
+            with path.open("a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+
+    def _done(self, event: ObjectDone) -> None:
+        if event.problem is not None:
+            title = f"{event.ref.short} {event.outcome.text}"
+            level = "warning" if event.outcome is Outcome.SKIPPED else "error"
+            self._problem(level, title, event.problem, event.origin)
+        elif event.outcome is not Outcome.UNCHANGED:
+            reason = f" ({event.reason})" if event.reason else ""
+            started = self._report.started
+            dry = " (dry run)" if started and started.dry_run is not DryRun.OFF else ""
+            self._line(f"{event.ref} {event.outcome.text}{dry}{reason}")
+
+    def _problem(
+        self, level: str, title: str, problem: Problem, origin: Origin | None = None
+    ) -> None:
+        self._command(level, title, str(problem), problem.origin or origin)
+
+    def _command(self, level: str, title: str, message: str, origin: Origin | None) -> None:
+        path = self._paths.path(origin)
+        properties = {
+            "file": visible(path),
+            "line": str(origin.line) if path and origin and origin.line else "",
+            "col": str(origin.column) if path and origin and origin.column else "",
+            "title": visible(title),
+        }
+        properties_text = ",".join(
+            f"{key}={_property(value)}" for key, value in properties.items() if value
+        )
+        text = shown(message)
+        cut = f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text
+        self._out(f"::{level} {properties_text}::{_data(cut)}")
+
+    def _line(self, text: str) -> None:
+        """Write a line, escaped so that the runner cannot read it as a command."""
+        line = visible(text).replace("##[", "## [")
+        self._out(f"- {line}" if line.lstrip().startswith("::") else line)
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+# ``-o gitlab``: a Code Quality report, which GitLab shows in merge requests and pipelines.
+#
+# A Code Quality report is GitLab's only way to show a finding at a line of a file: its job logs
+# have no annotations, and it has no page for a job's summary (a note on a merge request needs an
+# API token). The report is a list of ``description``, ``check_name``, ``fingerprint``, ``severity``
+# and ``location``: https://docs.gitlab.com/ci/testing/code_quality/. The job keeps it as
+# ``artifacts:reports:codequality``. It contains problems, lifted guards, differences and
+# consequences.
+#
+# GitLab requires a location, so a finding without a file is shown at the root. A fingerprint
+# contains no line number, so that a manifest that has moved by a line keeps its findings.
+
+
+_NO_FILE = "."
+_FAILURES = frozenset({"blocker", "critical", "major"})
+
+
+class GitLabPrinter:
+    """Writes the report at the end; until then a file contains a report of an unfinished run."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, and write the unfinished report to a file."""
+        self._out = target.out
+        self._paths = target.repository_paths or RepositoryPaths()
+        self._findings: list[dict[str, Any]] = []
+        self._seen: set[str] = set()
+        self._finished = False
+        target.draft(self._text())
+
+    def show(self, event: Event) -> None:
+        """Keep the finding of one event, if it has one."""
+        match event:
+            case ObjectDone(outcome=outcome, problem=problem) if problem is not None:
+                severity = "info" if outcome is Outcome.SKIPPED else "critical"
+                self._problem(severity, problem, event.origin, str(event.ref))
+            case ReadinessReported(problem=problem) if problem is not None:
+                self._problem("critical", problem, None, str(event.ref))
+            case ObjectStatus(ref=ref, readiness=found) if found.status in UNREADY:
+                message = f"{ref}: {found.message}"
+                self._add("critical", str(found.status), message, None, str(ref))
+            case ApplySetListed(name=name, problem=problem) if problem is not None:
+                self._problem("critical", problem, None, name)
+            case PruneBlocked(problem=problem):
+                self._problem("critical", problem)
+            case ErrorRaised(problem=problem):
+                self._problem("blocker", problem)
+            case WarningRaised(problem=problem):
+                self._problem("minor", problem)
+            case MismatchFound(mismatch=mismatch):
+                about = str(mismatch.ref or "the inventory")
+                self._add("major", str(mismatch.type), f"{about}: {mismatch.message}", None, about)
+            case Finished(problem=problem):
+                self._finished = True
+                if problem is not None and not self._has_failed:
+                    self._problem("critical", problem)
+            case _:
+                self._forecast(event)
+
+    def close(self) -> None:
+        """Write the report."""
+        self._out(self._text())
+
+    def _forecast(self, event: Event) -> None:
+        """Keep what would change, each lifted guard and each consequence."""
+        match event:
+            case Planned(plan=plan):
+                for guard, line in lifted_guards(plan):
+                    self._add("minor", str(guard), line, None, "")
+                for caused, origin in with_origins(plan):
+                    message = f"{caused.ref}: {caused.message}"
+                    self._add("info", str(caused.kind), message, origin, str(caused.ref))
+            case ObjectDiff(ref=ref, fate=fate) if fate is not Fate.LEAVE:
+                message = f"{ref} {fate.forecast}"
+                self._add("info", str(fate), message, event.origin, str(ref))
+            case _:
+                pass
+
+    @property
+    def _has_failed(self) -> bool:
+        return any(finding["severity"] in _FAILURES for finding in self._findings)
+
+    def _problem(
+        self, severity: str, problem: Problem, origin: Origin | None = None, about: str = ""
+    ) -> None:
+        # Without the line: otherwise a problem that moves to another line is a new finding.
+        message = ": ".join(part for part in (problem.message, problem.reason) if part)
+        message += f" ({problem.hint})" if problem.hint else ""
+        place = problem.origin or origin
+        if place is None and problem.location and problem.location not in message:
+            message = f"{problem.location}: {message}"
+        self._add(severity, problem.kind, message, place, about)
+
+    def _add(
+        self, severity: str, check: str, message: str, origin: Origin | None, about: str
+    ) -> None:
+        path = self._paths.path(origin) or _NO_FILE
+        key = f"{check}\n{path}\n{about}\n{message}"
+        while (digest := hashlib.sha256(key.encode(errors="replace")).hexdigest()) in self._seen:
+            # GitLab shows only one of two findings with the same fingerprint.
+            key += "\n"
+        self._seen.add(digest)
+        self._findings.append(
+            {
+                "description": shown(message),
+                "check_name": f"applyprune/{check}",
+                "fingerprint": digest,
+                "severity": severity,
+                "location": {
+                    "path": path,
+                    "lines": {"begin": origin.line if origin and origin.line else 1},
+                },
+            }
+        )
+
+    def _text(self) -> str:
+        if self._finished:
+            return to_json(self._findings, indent=2)
+        unfinished = {
+            "description": "applyprune did not finish",
+            "check_name": "applyprune/NotFinished",
+            "fingerprint": hashlib.sha256(b"NotFinished").hexdigest(),
+            "severity": "blocker",
+            "location": {"path": _NO_FILE, "lines": {"begin": 1}},
+        }
+        return to_json([*self._findings, unfinished], indent=2)
+
+
+# ``-o junit``: the run as a test report, in the schema of Jenkins' xunit plugin (junit-10).
+#
+# A set is a test suite, an object is a test case. The test case fails if the object failed or did
+# not become ready; it is skipped if the object was skipped or not pruned. A mismatch of an
+# inventory is a failure; a difference in a diff is not. An error that ended the run is a test case
+# of its own, and so is a run that did not finish. The schema has no field for file and line, so the
+# text contains them. Warnings go to ``system-err``.
+
+
+_PROGRAM = "applyprune"
+
+
+class JUnitPrinter:
+    """Writes the report at the end; until then a file contains a report of an unfinished run."""
+
+    def __init__(self, target: OutputTarget) -> None:
+        """Take the output, and write the unfinished report to a file."""
+        self._out = target.out
+        self._report = RunReport()
+        target.draft(junit_xml(self._report))
+
+    def show(self, event: Event) -> None:
+        """Keep one event."""
+        self._report.take(event)
+
+    def close(self) -> None:
+        """Write the report."""
+        self._out(junit_xml(self._report))
+
+
+def junit_xml(report: RunReport) -> str:
+    """Return the report as XML; it has at least one test case."""
+    name, namespace = report.name
+    suite_name = f"{name} in namespace {namespace}" if name else _PROGRAM
+    lines = ConsequenceLines()
+    if report.plan is not None:
+        lines.take_plan(report.plan)
+    cases = [_object(each, lines.pop(each.ref)) for each in report.objects]
+    cases += [
+        _set(applyset.name, applyset.namespace, applyset.problem)
+        for applyset in report.sets.values()
+    ]
+    cases += map(_mismatch, report.mismatches)
+    cases += map(_error, report.errors)
+    if report.prune_blocked is not None:
+        cases.append(_verdict(_case("the prune"), "failure", report.prune_blocked))
+    if report.verdict is not None:
+        cases.append(_verdict(_case("the run"), "failure", report.verdict))
+    if report.finished is None:
+        case = _case("the run")
+        _add(case, "error", "NotFinished", "the run did not finish", "")
+        cases.append(case)
+    elif not cases:
+        cases.append(_case("the run"))
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(_count(cases, "failure")),
+        "errors": str(_count(cases, "error")),
+    }
+    # An unfinished run has no duration.
+    time = {"time": f"{report.finished.elapsed:.3f}"} if report.finished else {}
+    root = ET.Element("testsuites", {"name": _PROGRAM, **counts, **time})
+    skipped = {"skipped": str(_count(cases, "skipped"))}
+    suite = ET.SubElement(
+        root, "testsuite", {"name": shown(suite_name), **counts, **skipped, **time}
+    )
+    if report.started is not None:
+        properties = ET.SubElement(suite, "properties")
+        started = report.started
+        for key, value in (
+            ("run", started.run), ("mode", started.mode), ("dryRun", started.dry_run),
+            ("context", started.context), ("server", started.server),
+        ):  # fmt: skip
+            ET.SubElement(properties, "property", {"name": key, "value": shown(str(value))})
+    suite.extend(cases)
+    if report.warnings:
+        warnings = "\n".join(f"warning: {problem}" for problem in report.warnings)
+        ET.SubElement(suite, "system-err").text = shown(warnings)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+
+
+def _object(object_report: ObjectReport, consequences: Sequence[str]) -> ET.Element:
+    case = _case(str(object_report.ref), object_report.ref)
+    if object_report.wait_result is not None:
+        case.set("time", f"{object_report.wait_result.elapsed:.3f}")
+    result, status = object_report.result, object_report.status
+    if result is not None and result.outcome in {Outcome.SKIPPED, Outcome.NOT_PRUNED}:
+        reason = result.reason or (result.problem.message if result.problem else "")
+        _add(case, "skipped", str(result.outcome), reason, str(result.problem or ""))
+    elif object_report.problem is not None:
+        _verdict(case, "failure", object_report.problem)
+    elif status is not None and object_report.is_unready:
+        found = status.readiness
+        _add(case, "failure", str(found.status), found.message, "")
+    elif lines := [*_lines_of(object_report), *consequences]:
+        ET.SubElement(case, "system-out").text = shown("\n".join(lines))
+    return case
+
+
+def _lines_of(object_report: ObjectReport) -> Sequence[str]:
+    """Return the lines about an object that did not fail."""
+    lines = []
+    if object_report.result is not None:
+        lines.append(
+            ": ".join(
+                part
+                for part in (object_report.result.outcome.text, object_report.result.reason)
+                if part
+            )
+        )
+    if object_report.diff is not None:
+        lines.append(object_report.diff.fate.forecast)
+    if object_report.status is not None:
+        found = object_report.status.readiness
+        lines.append(f"{found.status.text}: {found.message}")
+    if object_report.explanation is not None:
+        lines += [object_report.explanation.verdict, *object_report.explanation.reasons]
+    return lines
+
+
+def _set(name: str, namespace: str, problem: Problem | None) -> ET.Element:
+    case = _case(f"the set {name} in namespace {namespace}")
+    return _verdict(case, "error", problem) if problem else case
+
+
+def _mismatch(mismatch: Mismatch) -> ET.Element:
+    case = _case(str(mismatch.ref or "the inventory"), mismatch.ref)
+    _add(case, "failure", str(mismatch.type), mismatch.message, f"Repair: {mismatch.repair.text}")
+    return case
+
+
+def _error(problem: Problem) -> ET.Element:
+    return _verdict(_case(problem.location or problem.message), "error", problem)
+
+
+def _case(name: str, ref: Ref | None = None) -> ET.Element:
+    kind = _PROGRAM if ref is None else f"{ref.group}/{ref.kind}" if ref.group else ref.kind
+    return ET.Element("testcase", {"classname": shown(kind), "name": shown(name)})
+
+
+def _verdict(case: ET.Element, tag: str, problem: Problem) -> ET.Element:
+    _add(case, tag, problem.kind, problem.message, str(problem))
+    return case
+
+
+def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:
+    ET.SubElement(case, tag, {"type": kind, "message": shown(message)}).text = shown(text)
+
+
+def _count(cases: list[ET.Element], tag: str) -> int:
+    return sum(case.find(tag) is not None for case in cases)

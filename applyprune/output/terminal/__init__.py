@@ -1,1 +1,0 @@
-"""The terminal: streams, colors, columns, the live display."""

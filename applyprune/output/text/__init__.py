@@ -1,1 +1,0 @@
-"""Text for people: events, problems, diffs, tables."""

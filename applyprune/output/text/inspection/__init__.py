@@ -1,1 +1,0 @@
-"""The text of verbs that only read."""
