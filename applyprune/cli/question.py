@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from applyprune.errors import Declined, Interrupted, UsageError
-from applyprune.system.own_terminal import drop_typed, open_standard_input, open_terminal
-from applyprune.system.stop_signals import STOP_SIGNALS
+from applyprune.system.processes import STOP_SIGNALS
+from applyprune.system.terminal import drop_typed, open_standard_input, open_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
 from applyprune.sources.plan_files import read_plan
-from applyprune.system.stop_signals import STOP_SIGNALS
+from applyprune.system.processes import STOP_SIGNALS
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import platformdirs
 
 from applyprune.cluster.object_requests import JSON, for_document
-from applyprune.system.files.replace_file import replace_file
+from applyprune.system.files import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from applyprune.cluster.object_requests import for_log_stream
 from applyprune.cluster.transport.transport import Transport
-from applyprune.http.connection import Stopped
+from applyprune.http import Stopped
 from applyprune.model.identity import Ref
 
 # Nothing tells a log without lines from a dead connection: after so many seconds of silence the

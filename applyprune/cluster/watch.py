@@ -16,7 +16,7 @@ from applyprune.cluster.json_text import json_object
 from applyprune.cluster.object_requests import JSON, for_collection, selection
 from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
 from applyprune.cluster.transport.transport import Transport
-from applyprune.http.connection import Stopped
+from applyprune.http import Stopped
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, WatchEvent, WatchEventType
 from applyprune.model.resources import Resource

@@ -41,7 +41,7 @@ from applyprune.controller.workers.worker import WorkerSettings
 from applyprune.controller.workers.worker_handle import WorkerHandle, worker_context
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import NotServed, UsageError
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.model.resources import BUNDLES
 from applyprune.values import dataclass, field, replace
 

@@ -37,7 +37,7 @@ from applyprune.model.options import Mode, Options
 from applyprune.model.text.display import visible
 from applyprune.planning.inventory.held import held_inventory
 from applyprune.planning.inventory.locked import locked_error
-from applyprune.system.user_name import user_name
+from applyprune.system.terminal import user_name
 from applyprune.values import replace
 
 if TYPE_CHECKING:

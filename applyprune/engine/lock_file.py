@@ -14,13 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from applyprune.patterns import pattern
-from applyprune.system.files.open_files import (
-    NO_LINKS,
-    NO_WAITING,
-    device_number,
-    is_own,
-    try_lock,
-)
+from applyprune.system.files import NO_LINKS, NO_WAITING, device_number, is_own, try_lock
 from applyprune.values import dataclass
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked

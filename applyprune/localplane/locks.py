@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from applyprune.system.files import open_files
+from applyprune.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ def try_lock(path: Path) -> int | None:
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if not open_files.try_lock(descriptor):
+        if not files.try_lock(descriptor):
             os.close(descriptor)
             return None
         # The previous holder may have removed the file in between: that lock would be useless.
@@ -42,7 +42,7 @@ def is_locked(path: Path) -> bool:
         return False
     try:
         # A shared lock: two processes that only check do not see each other.
-        return not open_files.try_lock(descriptor, is_shared=True)
+        return not files.try_lock(descriptor, is_shared=True)
     finally:
         os.close(descriptor)
 

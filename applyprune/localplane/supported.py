@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applyprune.system.posix_only import require_posix
+from applyprune.system.processes import require_posix
 
 
 def require_supported_system() -> None:

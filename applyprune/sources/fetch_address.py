@@ -73,7 +73,7 @@ def _fetch_artifact(address: OciAddress) -> FileTree:
 
 
 def _fetch_git(address: GitAddress) -> FileTree:
-    from applyprune.system.posix_only import require_posix
+    from applyprune.system.processes import require_posix
 
     require_posix(
         "a Git repository cannot be read",
@@ -82,7 +82,7 @@ def _fetch_git(address: GitAddress) -> FileTree:
     )
     from applyprune.sources.git.fetch_git import fetch_git
     from applyprune.sources.git.git_source import GitSource
-    from applyprune.sources.remote.process_guard import ProcessGuard
+    from applyprune.system.processes import ProcessGuard
 
     source = GitSource(address.url, _ref(address), uses_own=True)
     if address.ref:

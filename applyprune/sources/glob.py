@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import translate
 
 from applyprune.patterns import pattern
-from applyprune.system.files.path_parts import IGNORES_CASE, split_path
+from applyprune.system.files import IGNORES_CASE, split_path
 
 _MAGIC = pattern(r"[*?[]")
 _FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG

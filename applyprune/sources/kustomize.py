@@ -148,7 +148,7 @@ def no_kustomization(where: Origin) -> InputError:
 
 
 def _command(folder: str, shown: str) -> Sequence[str]:
-    from applyprune.system.programs import find_program
+    from applyprune.system.processes import find_program
 
     # An absolute path: kustomize treats some relative paths as the address of a repository.
     path = os.path.abspath(folder)  # noqa: PTH100 -- links in it stay as they are

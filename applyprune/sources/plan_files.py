@@ -11,8 +11,7 @@ from pathlib import Path
 from applyprune.errors import UsageError
 from applyprune.planning.approval.plan_file import LARGEST, PlanFile, decode, encode, is_plan_file
 from applyprune.sources.source import shown_path
-from applyprune.system.files.open_files import NO_WAITING
-from applyprune.system.files.replace_file import replace_file
+from applyprune.system.files import NO_WAITING, replace_file
 
 _MIB = 1024 * 1024
 _ENOUGH = 100

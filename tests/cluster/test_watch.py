@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from applyprune import http
 from applyprune.cluster import paged_lists
 from applyprune.cluster import watch as watching
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
-from applyprune.http import connection
 from applyprune.model.live import WatchEvent, WatchEventType
 from applyprune.model.resources import CONFIG_MAPS, NAMESPACES, Resource
 from tests.support.clocks import ManualClock
@@ -549,7 +549,7 @@ def test_events_survive_any_chunking(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half a TLS record, half a chunk's head, half a character: each later than the last look."""
-    monkeypatch.setattr(connection, "TICK", 0.01)
+    monkeypatch.setattr(http, "TICK", 0.01)
     server = KubernetesClient(relayed(), "test")
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     seen: list[WatchEvent] = []

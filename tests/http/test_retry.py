@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.http.retry import backoff, seconds_to_wait
+from applyprune.http import backoff, seconds_to_wait
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.http.connection import TICK, one_try
+from applyprune.http import TICK, one_try
 from tests.support.clocks import ManualClock
 
 

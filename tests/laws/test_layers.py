@@ -34,7 +34,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "model": frozenset(),
     "errors": frozenset({"model"}),
     # What the operating systems have in different ways.
-    "system": frozenset({"errors"}),
+    "system": frozenset({"errors", "clock"}),
     "planning": frozenset({"model", "errors"}),
     "engine": CORE | {"clock", "system"},
     "http": frozenset({"model", "errors", "clock"}),
@@ -43,10 +43,11 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "cluster": CORE | {"http", "clock", "system"},
     "output": CORE | {"clock"},
     "localplane": frozenset({"model", "errors", "system"}),
-    "controller": CORE | {"engine", "sources", "cluster", "clock", "system"},
+    "controller": CORE | {"engine", "sources", "cluster", "http", "clock", "system"},
     "api": CORE | {"engine", "sources", "cluster", "output"},
     "cli": CORE
-    | {"api", "engine", "sources", "cluster", "output", "localplane", "controller", "system"},
+    | {"api", "engine", "sources", "cluster", "output", "localplane", "controller"}
+    | {"http", "system"},
 }
 """What each layer may import beside itself and the modules of ``EVERYWHERE``."""
 EVERYWHERE = frozenset({"_version", "fast_json", "packed", "patterns", "values"})

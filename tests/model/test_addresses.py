@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 
 REFUSED = {
     "127.0.0.1": "loopback",

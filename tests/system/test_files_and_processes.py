@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from applyprune.system.files.open_files import try_lock
-from applyprune.system.files.replace_file import replace_file, until_allowed
-from applyprune.system.processes import GROUP_FLAGS, kill, kill_group, wait_in_steps
-from applyprune.system.stop_signals import STOP_SIGNALS
-from applyprune.system.user_name import user_name
+from applyprune.system.files import replace_file, try_lock, until_allowed
+from applyprune.system.processes import GROUP_FLAGS, STOP_SIGNALS, kill, kill_group, wait_in_steps
+from applyprune.system.terminal import user_name
 from tests.support.processes import is_running
 from tests.support.waiting import HANG, eventually
 

@@ -9,9 +9,14 @@ import pytest
 from applyprune.sources.glob import is_pattern
 from applyprune.sources.https import is_url
 from applyprune.sources.remote.address import is_address
-from applyprune.system.files.home_folders import in_home, windows_homes
-from applyprune.system.files.path_parts import split_path, split_windows_path
-from applyprune.system.files.windows_names import is_windows_name, without_colons
+from applyprune.system.files import (
+    in_home,
+    is_windows_name,
+    split_path,
+    split_windows_path,
+    windows_homes,
+    without_colons,
+)
 
 SPLIT = (
     (r"C:\a\*.yaml", "C:\\", ["a", "*.yaml"]),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from applyprune.system.programs import (
+from applyprune.system.processes import (
     command_line,
     fault_for_batch_file,
     find_program,

@@ -22,8 +22,7 @@ from applyprune.cluster.auth.credentials import (
 from applyprune.cluster.auth.kubeconfig_files import Entry, Kubeconfig, candidate_files, load
 from applyprune.cluster.auth.plugins import AuthProvider, ExecPlugin
 from applyprune.errors import AccessError
-from applyprune.http.pool import proxy_for
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules, proxy_for
 from applyprune.values import dataclass, field
 
 __all__ = ["ClusterAccess", "connect"]

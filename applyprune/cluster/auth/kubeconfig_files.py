@@ -16,7 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scanner import ScannerError
 
 from applyprune.errors import AccessError
-from applyprune.system.files.home_folders import in_home
+from applyprune.system.files import in_home
 from applyprune.values import dataclass, field
 
 T = TypeVar("T")

@@ -53,7 +53,7 @@ class ExecPlugin:
 
     def issue(self) -> Issued:
         """Run the plugin; raises AccessError unless it prints usable credentials."""
-        from applyprune.system.programs import UnsafeArguments, command_line
+        from applyprune.system.processes import UnsafeArguments, command_line
 
         environment, folder = self._environment(), self._plugin.base
         # A person at a terminal gets all the time.
@@ -168,7 +168,7 @@ def _run(
     Raises subprocess.TimeoutExpired then. In a terminal, only the plugin itself is ended: it must
     stay in the group of processes that gets Ctrl-C.
     """
-    from applyprune.system.own_terminal import has_terminal
+    from applyprune.system.terminal import has_terminal
 
     own_group = seconds is not None and not has_terminal()
     with subprocess.Popen(

@@ -20,7 +20,7 @@ from applyprune.cluster.auth.kubeconfig import ClusterAccess, TLSTrust
 from applyprune.cluster.auth.kubeconfig_files import Entry
 from applyprune.cluster.transport.tls import tls_context
 from applyprune.errors import AccessError, InvalidKubeConfig
-from applyprune.model.addresses import AddressRules, is_address
+from applyprune.http import AddressRules, is_address
 from applyprune.patterns import pattern
 
 MOST_BYTES = 64 * 1024

@@ -10,9 +10,7 @@ from applyprune.cluster.transport.message import ClientContext, Request
 from applyprune.cluster.transport.safe_message import safe_text
 from applyprune.cluster.transport.status_errors import RequestFailure
 from applyprune.errors import Unreachable
-from applyprune.http.certificates import refuses_certificate
-from applyprune.http.connection import RefusedAddress
-from applyprune.http.pool import IN_TIME, causes, describe_error
+from applyprune.http import IN_TIME, RefusedAddress, causes, describe_error, refuses_certificate
 
 
 def connection_failure(

@@ -27,7 +27,7 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
-from applyprune.http.retry import seconds_to_wait
+from applyprune.http import seconds_to_wait
 from applyprune.values import dataclass
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.

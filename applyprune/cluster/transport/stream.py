@@ -11,7 +11,7 @@ from applyprune.cluster.transport.connection_errors import connection_failure
 from applyprune.cluster.transport.message import ClientContext, RawResponse, Request
 from applyprune.cluster.transport.status_errors import response_failure
 from applyprune.errors import AccessError
-from applyprune.http.connection import Try, one_try
+from applyprune.http import Try, one_try
 
 if TYPE_CHECKING:
     from urllib3.connectionpool import HTTPConnectionPool

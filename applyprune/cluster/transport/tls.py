@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from applyprune.errors import AccessError
-from applyprune.http.certificates import show_certificate, trust_only
-from applyprune.http.pool import open_pools
+from applyprune.http import open_pools, show_certificate, trust_only
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:

@@ -36,8 +36,7 @@ from applyprune.cluster.transport.tls import ServerPool, open_pool
 from applyprune.cluster.transport.unanswered import OpenRequest, OpenRequests, is_busy
 from applyprune.cluster.transport.warning_header import warning_texts
 from applyprune.errors import ApiError, Unreachable
-from applyprune.http.connection import CONNECT_TIMEOUT, TICK, Stopped, Try, one_try
-from applyprune.http.retry import backoff
+from applyprune.http import CONNECT_TIMEOUT, TICK, Stopped, Try, backoff, one_try
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from applyprune.controller.clusters.kubeconfig_secret import kubeconfig_ref
 from applyprune.controller.constants import RETRY_BUDGET
 from applyprune.controller.runtime.impersonation import ServiceAccountClient
 from applyprune.engine.preflight import namespace_exists
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from applyprune.system.files.open_files import NO_LINKS, try_lock
+from applyprune.system.files import NO_LINKS, try_lock
 
 _PREFIX = "applyprune-controller-"
 _LOCK = "lock"

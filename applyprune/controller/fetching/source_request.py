@@ -34,7 +34,7 @@ from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle
     from applyprune.engine.ports import Cluster
-    from applyprune.model.addresses import AddressRules
+    from applyprune.http import AddressRules
 
 _LIMITS = TreeLimits(files=20_000, size=64 * 2**20)
 _LONGEST = 600.0

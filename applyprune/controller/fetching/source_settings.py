@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.values import dataclass, field
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from applyprune.controller.constants import Limit
-from applyprune.system.resource_limits import Resource, lower_limit
+from applyprune.system.processes import Resource, lower_limit
 from applyprune.values import dataclass
 
 MIB = 1 << 20

@@ -39,7 +39,7 @@ from applyprune.controller.workers.limits import (
     write_no_core,
 )
 from applyprune.errors import ApplypruneError, problems_of
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.values import dataclass, field
 

@@ -27,7 +27,7 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from applyprune.model.addresses import AddressRules
+    from applyprune.http import AddressRules
     from applyprune.sources.remote.web_reply import Reply
 
 _IN_MEMORY = 8 * 2**20

@@ -20,9 +20,9 @@ from applyprune.sources.folder_rules import Found, FoundKustomization, Kind, fin
 from applyprune.sources.kustomize import NAMES, BuildRules, build_folder, no_kustomization
 from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound
 from applyprune.sources.remote.file_tree import FileTree, clean_path
-from applyprune.sources.remote.process_guard import guarding
 from applyprune.sources.source import Source, shown_path, too_much
-from applyprune.system.files.windows_names import can_name_file
+from applyprune.system.files import can_name_file
+from applyprune.system.processes import guarding
 from applyprune.values import replace
 
 _ROOT = PurePosixPath()
@@ -170,7 +170,7 @@ def _built(
             )
             if is_offline:
                 # Windows has no such limits, and no controller.
-                from applyprune.sources.remote.guarded_process import ProcessLimits  # noqa: PLC0415
+                from applyprune.system.processes import ProcessLimits  # noqa: PLC0415
 
                 own = {**_OFFLINE, "HOME": private, "TMPDIR": private}
                 rules = replace(rules, environ=own, within=ProcessLimits().command())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from applyprune.errors import UsageError
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.sources.git.git_ref import GitRef
 from applyprune.sources.git.git_url import GitUrl, parse_git_url
 from applyprune.sources.remote.file_tree import TreeLimits

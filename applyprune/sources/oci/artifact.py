@@ -36,7 +36,7 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from applyprune.model.addresses import AddressRules
+    from applyprune.http import AddressRules
     from applyprune.sources.oci.artifact_manifest import Descriptor
 
 FLUX_CONFIG = "application/vnd.cncf.flux.config.v1+json"

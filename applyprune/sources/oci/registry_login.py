@@ -17,9 +17,8 @@ from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed
 from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
 from applyprune.sources.source import shown_path
-from applyprune.system.files.home_folders import in_home
-from applyprune.system.processes import GROUP_FLAGS, kill_group
-from applyprune.system.programs import command_line
+from applyprune.system.files import in_home
+from applyprune.system.processes import GROUP_FLAGS, command_line, kill_group
 
 HELPER_TIMEOUT = 30.0
 """Seconds for one credential helper."""

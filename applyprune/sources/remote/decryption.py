@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK
 from applyprune.sources.remote.fetch_errors import DecryptionFailed, FetchFailed, SourceTooLarge
-from applyprune.sources.remote.guarded_process import ProcessLimits, TooMuchOutput, run
 from applyprune.sources.sops.sops_file import Undecryptable, is_encrypted, joined, parts_of
 from applyprune.sources.sops.sops_keys import UnusableKeys, sops_keys
+from applyprune.system.processes import ProcessLimits, TooMuchOutput, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError, InputError
-from applyprune.model.addresses import is_address
+from applyprune.http import is_address
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
 from applyprune.sources.remote.source_credentials import ANONYMOUS
 from applyprune.sources.remote.url import host_of, is_https, joined, origin_of, shown_url
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from urllib3.response import BaseHTTPResponse
 
     from applyprune.clock import Clock
-    from applyprune.http.connection import Try
-    from applyprune.model.addresses import AddressRules
+    from applyprune.http import AddressRules, Try
     from applyprune.model.manifest import Origin
     from applyprune.sources.remote.source_credentials import Credentials
 
@@ -134,7 +133,7 @@ class Web:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> Reply:
         """Return the reply of one server, asked again while it is busy and there is time."""
-        from applyprune.http.retry import backoff, seconds_to_wait
+        from applyprune.http import backoff, seconds_to_wait
 
         tries = 0
         while True:
@@ -172,7 +171,7 @@ class Web:
     ) -> BaseHTTPResponse:
         from urllib3.util import Retry, Timeout
 
-        from applyprune.http.connection import CONNECT_TIMEOUT
+        from applyprune.http import CONNECT_TIMEOUT
 
         parts = urlsplit(url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -190,7 +189,7 @@ class Web:
         )
 
     def _pool(self, url: str) -> HTTPConnectionPool:
-        from applyprune.http.pool import open_pools, proxy_for
+        from applyprune.http import open_pools, proxy_for
 
         origin = origin_of(url)
         if (known := self._pools.get(origin)) is not None:
@@ -247,7 +246,7 @@ def open_web(
     With ``addresses``, no connection goes to an address that they forbid. ``on_redirect`` receives
     each URL that a server redirects to.
     """
-    from applyprune.http.connection import one_try
+    from applyprune.http import one_try
 
     with one_try(timeout, clock=clock) as current:  # guard: web-clock
         web = Web(url, current, timeout, credentials, addresses, on_redirect)
@@ -313,7 +312,7 @@ def _check_literal(host: str, rules: AddressRules) -> None:
 
 def _tls(credentials: Credentials, *, shows: bool) -> ssl.SSLContext:
     """Return the rules of TLS; raises AuthenticationFailed for certificates that are not usable."""
-    from applyprune.http.certificates import show_certificate, trust_only
+    from applyprune.http import show_certificate, trust_only
 
     if not credentials.ca:
         context = ssl.create_default_context()

@@ -147,9 +147,7 @@ def connection_failed(error: Exception, server: str, seconds: float) -> InputErr
     """Return the error for a broken connection to a server; ``seconds`` was the time limit."""
     from urllib3.exceptions import ProxyError
 
-    from applyprune.http.certificates import refuses_certificate
-    from applyprune.http.connection import RefusedAddress
-    from applyprune.http.pool import causes, describe_error
+    from applyprune.http import RefusedAddress, causes, describe_error, refuses_certificate
 
     for cause in causes(error):
         if isinstance(cause, RefusedAddress):

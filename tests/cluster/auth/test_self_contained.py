@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.cluster.auth.self_contained import self_contained
 from applyprune.errors import InvalidKubeConfig, problems_of
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from tests.support.canaries import TOKEN, TRACES
 from tests.support.kubeconfigs import (
     COSTLY,

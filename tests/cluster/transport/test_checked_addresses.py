@@ -15,7 +15,7 @@ from applyprune.cluster.auth.kubeconfig import ClusterAccess
 from applyprune.cluster.transport.message import Request
 from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import Unreachable
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from tests.support.canaries import TOKEN, TRACES
 from tests.support.namespaces import PROVED, own_namespaces
 
@@ -111,7 +111,7 @@ from applyprune.cluster.auth.kubeconfig import ClusterAccess
 from applyprune.cluster.transport.message import Request
 from applyprune.cluster.transport.transport import Transport
 from applyprune.errors import Unreachable
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 
 for host in sys.argv[1:]:
     server = f"https://{host}:443"

@@ -21,7 +21,7 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
-from applyprune.http.retry import FIRST_WAIT
+from applyprune.http import FIRST_WAIT
 from tests.support.clocks import HeldClock, ManualClock
 from tests.support.fault_proxy import always, faults, first
 from tests.support.waiting import HANG, eventually

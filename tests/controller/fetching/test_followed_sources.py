@@ -12,7 +12,7 @@ from applyprune.controller.fetching.fetch_task import Fetched, SourceContent, So
 from applyprune.controller.fetching.followed_sources import FollowedSources
 from applyprune.controller.fetching.remote_source import RemoteSource, Verification
 from applyprune.controller.runtime.workqueue import WorkQueue
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.git.git_ref import GitRef
 from applyprune.sources.git.git_source import GitSource

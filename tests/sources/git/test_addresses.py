@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.sources.git.fetch_git import fetch_git
 from applyprune.sources.git.program.deadline import Deadline
 from applyprune.sources.git.program.git_program import GitProgram

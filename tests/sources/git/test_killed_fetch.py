@@ -21,7 +21,7 @@ from applyprune.sources.git.git_store import GitStore
 from applyprune.sources.git.program.deadline import Deadline
 from applyprune.sources.git.program.git_program import MEMORY, GitProgram
 from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
-from applyprune.sources.remote.guarded_process import ProcessLimits
+from applyprune.system.processes import ProcessLimits
 from tests.support.git_servers import HttpsSite
 from tests.support.processes import family, is_running, name_of, working_in
 from tests.support.waiting import HANG, eventually

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.sources.oci.artifact import (
     FoundArtifact,
     OciRef,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.clock import CLOCK
-from applyprune.sources.remote.guarded_process import ProcessLimits, TooMuchOutput, run
+from applyprune.system.processes import ProcessLimits, TooMuchOutput, run
 from tests.support.home import processes_with
 from tests.support.waiting import eventually
 
@@ -107,7 +107,7 @@ def test_program_dies_with_a_caller_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from applyprune.clock import CLOCK\n"
-        "from applyprune.sources.remote.guarded_process import run\n"
+        "from applyprune.system.processes import run\n"
         "run([sys.executable, '-c', 'import signal; signal.pause()', sys.argv[1]],"
         " env={}, deadline=CLOCK.now() + 3600, max_output=10)\n"
     )

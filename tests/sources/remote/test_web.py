@@ -12,7 +12,7 @@ import trustme
 
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import InputError
-from applyprune.model.addresses import AddressRules
+from applyprune.http import AddressRules
 from applyprune.sources.remote.fetch_errors import (
     AuthenticationFailed,
     FetchFailed,

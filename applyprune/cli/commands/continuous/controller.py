@@ -14,11 +14,11 @@ from applyprune.cli.options.cluster_access import namespaces_option
 from applyprune.cli.options.run_options import cluster_options, duration
 from applyprune.errors import UsageError
 from applyprune.patterns import pattern
-from applyprune.system.posix_only import require_posix
+from applyprune.system.processes import require_posix
 
 if TYPE_CHECKING:
     from applyprune.cli.target import ClusterTarget
-    from applyprune.model.addresses import Network
+    from applyprune.http import Network
 
 
 def _networks(
@@ -195,7 +195,7 @@ def controller(
     from applyprune.controller.process import Settings, serve
     from applyprune.controller.runtime.logging import log_to_stderr
     from applyprune.controller.workers.limits import Limits
-    from applyprune.model.addresses import AddressRules
+    from applyprune.http import AddressRules
 
     log_to_stderr(log_level)
     access = connect(

@@ -157,7 +157,7 @@ def with_external_diff(events: Iterable[Event], text: str) -> Iterator[Event]:
 
 
 def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:
-    from applyprune.system.files.windows_names import file_name
+    from applyprune.system.files import file_name
 
     state = diff.after or diff.before or {}
     version = str(state.get("apiVersion", "")).replace("/", ".")
@@ -174,7 +174,7 @@ def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:
 
 
 def _run_program(command: Sequence[str]) -> None:
-    from applyprune.system.programs import UnsafeArguments, command_line
+    from applyprune.system.processes import UnsafeArguments, command_line
 
     sys.stdout.flush()
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import FetchFailed
-from applyprune.system.files.open_files import try_lock
+from applyprune.system.files import try_lock
 
 if TYPE_CHECKING:
     from applyprune.sources.git.program.deadline import Deadline

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from applyprune.sources.git.program.git_messages import failure
 from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
-from applyprune.sources.remote.guarded_process import ProcessLimits, exchange
-from applyprune.sources.remote.process_guard import ProcessGuard
+from applyprune.system.processes import ProcessGuard, ProcessLimits, exchange
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from applyprune.model.addresses import is_address
+from applyprune.http import is_address
 from applyprune.sources.git.program.git_messages import failure, is_redirect
 from applyprune.sources.git.program.git_program import GitProgram, Settings, Surroundings
 from applyprune.sources.git.server.redirects import follow
@@ -75,7 +75,7 @@ class GitServer:
         return self._around.settings if self._around is not None else ()
 
     def _surroundings(self, url: GitUrl) -> Surroundings:
-        from applyprune.http.pool import proxy_for
+        from applyprune.http import proxy_for
 
         source, where = self._source, self._program.where
         proxy = proxy_for(url.place, os.environ) if url.scheme == "https" else ""

@@ -70,8 +70,15 @@ def _ask(
     from urllib3.exceptions import HTTPError
     from urllib3.util import Retry, Timeout
 
-    from applyprune.http.connection import CONNECT_TIMEOUT, RefusedAddress, one_try
-    from applyprune.http.pool import causes, describe_error, open_pools, proxy_for
+    from applyprune.http import (
+        CONNECT_TIMEOUT,
+        RefusedAddress,
+        causes,
+        describe_error,
+        one_try,
+        open_pools,
+        proxy_for,
+    )
 
     where = source.parts.shown
     seconds = deadline.left(where)

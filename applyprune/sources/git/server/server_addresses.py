@@ -12,7 +12,7 @@ from applyprune.sources.remote.fetch_errors import FetchFailed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from applyprune.model.addresses import AddressRules
+    from applyprune.http import AddressRules
     from applyprune.sources.git.program.deadline import Deadline
 
 _CONNECT = 5.0

@@ -1,7 +1,8 @@
-"""The terminal of this process, whatever its standard input is."""
+"""The terminal of this process, whatever its standard input is, and the name of its user."""
 
 from __future__ import annotations
 
+import getpass
 import io
 import os
 import sys
@@ -49,3 +50,26 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+# The name of the user who runs this process.
+
+
+if sys.platform == "win32":
+
+    def _number() -> str:
+        return "?"
+
+else:
+
+    def _number() -> str:
+        return str(os.getuid())
+
+
+def user_name() -> str:
+    """Return it; where the system knows none, the user's number, or a question mark."""
+    try:
+        return getpass.getuser()
+    # A container's user without a name; and Windows without USERNAME has no database to look in.
+    except (ImportError, KeyError, OSError):
+        return _number()

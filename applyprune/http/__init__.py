@@ -1,1 +1,0 @@
-"""HTTP connections with deadlines, shared by the sources and the cluster."""

@@ -1,1 +1,0 @@
-"""Files: their names, their places, their locks, and how one replaces another."""
