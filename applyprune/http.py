@@ -41,8 +41,7 @@ from urllib3.util.connection import create_connection
 
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError
-from applyprune.patterns import pattern
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,19 +1,41 @@
-"""``dataclass``, ``field`` and ``replace`` of the standard library, made by msgspec.
+"""Values: dataclasses made by msgspec, its JSON, data packed as text, patterns compiled when used.
 
-The package has more than three hundred of these classes, and a command for ten objects uses half
-of them. The standard library compiles the methods of each class at every start, 0.6 ms a class;
-msgspec takes 0.02 ms, and makes an object 8 times and a changed copy 19 times as fast.
-
-To a type checker and to a caller they are dataclasses: ``dataclasses.fields``, ``asdict`` and
-``replace`` work. A field with ``init=False`` is ``UNSET`` until it is set. A class with an
-``InitVar`` needs the standard library's own decorator.
+Every module may import this one: all of it keeps a start short, or a run small.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
-__all__ = ["dataclass", "field", "replace"]
+from msgspec import EncodeError, json
+
+__all__ = [
+    "Packed",
+    "dataclass",
+    "decode",
+    "encode",
+    "encode_sorted",
+    "field",
+    "packed",
+    "pattern",
+    "remembered",
+    "replace",
+    "shared",
+]
+
+# ``dataclass``, ``field`` and ``replace`` of the standard library, made by msgspec.
+#
+# The package has more than three hundred of these classes, and a command for ten objects uses half
+# of them. The standard library compiles the methods of each class at every start, 0.6 ms a class;
+# msgspec takes 0.02 ms, and makes an object 8 times and a changed copy 19 times as fast.
+#
+# To a type checker and to a caller they are dataclasses: ``dataclasses.fields``, ``asdict`` and
+# ``replace`` work. A field with ``init=False`` is ``UNSET`` until it is set. A class with an
+# ``InitVar`` needs the standard library's own decorator.
+
 
 if TYPE_CHECKING:
     from dataclasses import dataclass, field, replace
@@ -170,3 +192,144 @@ else:
                 value = vars(self.described)[name]
                 names[name] = value.standard() if isinstance(value, _Field) else value
             return dataclasses.dataclass(type("_", (), names)).__dataclass_fields__
+
+
+# ``pattern`` is ``re.compile``, done when the pattern is first used.
+#
+# The package has 170 patterns. Most are for messages of the server that a run never sees, and to
+# compile them costs a start 10 ms.
+
+
+if TYPE_CHECKING:
+    from re import compile as pattern
+else:
+
+    class pattern:  # noqa: N801 - it stands for a function
+        """A compiled regular expression, once it is asked for something."""
+
+        def __init__(self, text, flags=0):
+            self._described = text, flags
+
+        def __getattr__(self, name):
+            """Return what the compiled pattern has, and keep it: this is called once a name."""
+            value = getattr(re.compile(*self._described), name)
+            setattr(self, name, value)
+            return value
+
+
+# msgspec's JSON, but a lack of memory is a MemoryError: msgspec 0.22 itself ends the process then.
+#
+# A worker of the controller has a limit of memory, and must be able to say that it has reached it.
+
+
+_ENCODER = json.Encoder()
+_SORTED_ENCODER = json.Encoder(order="sorted")
+_DECODER = json.Decoder()
+_LARGE = 64 * 1024
+
+
+def encode(value: object) -> bytes:
+    """Return the JSON text of a value; raises as msgspec's ``encode``, and MemoryError."""
+    return _encoded(_ENCODER, value)
+
+
+def encode_sorted(value: object) -> bytes:
+    """Return the JSON text of a value with sorted keys.
+
+    Where there is no room to sort the keys of one mapping, msgspec still ends the process: that
+    takes a mapping of thousands of keys.
+    """
+    return _encoded(_SORTED_ENCODER, value)
+
+
+def decode(text: bytes) -> Any:
+    """Return the value of a JSON text; raises as msgspec's ``decode``, and MemoryError."""
+    if len(text) > _LARGE:
+        # If there is no room for the strings of a large text, Python says so here.
+        bytearray(2 * len(text))
+    return _DECODER.decode(text)
+
+
+def _encoded(encoder: json.Encoder, value: object) -> bytes:
+    # Not ``encode``: it does not look whether its own buffer could grow.
+    buffer = bytearray()
+    encoder.encode_into(value, buffer)
+    return bytes(buffer)
+
+
+# Plain JSON data in little memory: kept as its text, and parsed again when somebody reads it.
+#
+# A parsed manifest takes ten times the bytes of its text, and a set may have 100,000 of them.
+
+
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+
+# As many as the threads of a run read at the same time.
+_read = lru_cache(64)(decode)
+_read_large = lru_cache(4)(decode)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """JSON data that is kept as text; two are equal if their data is."""
+
+    kept: Any = field(repr=False)
+    """The text as bytes, or the data itself."""
+
+    @property
+    def value(self) -> Any:
+        """Return the data; another read may return the same object, so nobody changes it."""
+        kept = self.kept
+        if type(kept) is not bytes:
+            return kept
+        return _read(kept) if len(kept) < _LARGE else _read_large(kept)
+
+    def mentions(self, key: str) -> bool:
+        """Return False only if no mapping in the data has this key; nothing is parsed for that."""
+        return type(self.kept) is not bytes or b'"%b":' % key.encode() in self.kept
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the data is equal: the order of keys makes no difference."""
+        if not isinstance(other, Packed):
+            return NotImplemented
+        return self.kept == other.kept or bool(self.value == other.value)
+
+    __hash__ = None  # type: ignore[assignment]  # as of the data
+
+
+def packed(value: Any) -> Packed:
+    """Pack JSON data; what no JSON text says exactly stays as it is, as half a surrogate pair."""
+    try:
+        text = encode(value)
+    except (EncodeError, TypeError, ValueError, RecursionError):
+        return Packed(value)
+    # NaN and the infinite numbers become null.
+    is_exact = b"null" not in text or decode(text) == value
+    return Packed(text) if is_exact else Packed(value)
+
+
+_first = lru_cache(1024)(Packed)
+
+
+def shared(one: Packed) -> Packed:
+    """Return the same data; its text exists once, however many have it."""
+    return _first(one.kept) if type(one.kept) is bytes else one
+
+
+def remembered(call: Callable[[Any, *Ts], R]) -> Callable[[Packed, *Ts], R]:
+    """Let a function of JSON data take packed data, and remember its results for many texts.
+
+    It is for data that many objects have in common, and for a pure function.
+    """
+
+    @lru_cache(256)
+    def of_text(text: bytes, *more: *Ts) -> R:
+        return call(decode(text), *more)
+
+    @wraps(call)
+    def of_packed(one: Packed, /, *more: *Ts) -> R:
+        kept = one.kept
+        return of_text(kept, *more) if type(kept) is bytes else call(kept, *more)
+
+    return of_packed

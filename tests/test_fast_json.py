@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from applyprune.fast_json import decode, encode, encode_sorted
+from applyprune.values import decode, encode, encode_sorted
 
 VALUE: dict[str, Any] = {"b": [1, None, "é"], "a": {"d": 1.5, "c": True}}
 
@@ -30,7 +30,7 @@ def test_lack_of_memory_is_an_error(call: str) -> None:
     script = f"""
 import resource, sys
 from pathlib import Path
-from applyprune.fast_json import decode, encode, encode_sorted
+from applyprune.values import decode, encode, encode_sorted
 value = [{{f"key-{{number}}": "x" * 1000 for number in range(100)}} for _ in range(200)]
 text = encode(value)
 used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.packed import Packed, packed, remembered
-from applyprune.values import replace
+from applyprune.values import Packed, packed, remembered, replace
 from tests.support.held import held
 from tests.support.objects import config_map, manifest
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from applyprune.fast_json import decode
+from applyprune.values import decode
 
 
 def _refuse(constant: str) -> None:

@@ -14,8 +14,7 @@ from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import Resource
-from applyprune.patterns import pattern
-from applyprune.values import replace
+from applyprune.values import pattern, replace
 
 METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
 """The Accept header for metadata only; ``list`` is ``List`` for a list, else empty."""

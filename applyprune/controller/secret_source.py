@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from applyprune.cluster.transport.safe_message import without_values
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text.display import and_more
-from applyprune.patterns import pattern
 from applyprune.planning.schema.server_errors import dotted
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, WithJsonSchema, model_validator
 from pydantic.dataclasses import dataclass as checked
 
 from applyprune.controller.spec_types import CAMEL, Name, Seconds
-from applyprune.patterns import pattern
 from applyprune.sources.remote.file_tree import clean_path
+from applyprune.values import pattern
 
 _GIT_URL = pattern(r"(?:https|ssh)://[^\s@/?#]+(?:@[^\s@/?#]+)?/[^\s?#]+")
 _USER = pattern(r"https://[^/]*@")

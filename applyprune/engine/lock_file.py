@@ -13,9 +13,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from applyprune.patterns import pattern
 from applyprune.system.files import NO_LINKS, NO_WAITING, device_number, is_own, try_lock
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked
 _PROC = Path("/proc")

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Problem
 from applyprune.model.text.display import time_of
-from applyprune.packed import Packed, packed, shared
-from applyprune.values import dataclass, field
+from applyprune.values import Packed, dataclass, field, packed, shared
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from applyprune.model.identity import GVK
-from applyprune.packed import Packed
-from applyprune.values import dataclass, field
+from applyprune.values import Packed, dataclass, field
 
 JSONObject: TypeAlias = "dict[str, Any]"
 

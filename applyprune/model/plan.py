@@ -14,8 +14,7 @@ from applyprune.model.plan_values.guard_result import GuardResult
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.request import NO_MIGRATION, Migration
 from applyprune.model.resources import Resource
-from applyprune.packed import Packed
-from applyprune.values import dataclass, field
+from applyprune.values import Packed, dataclass, field
 
 if TYPE_CHECKING:
     from typing import Any

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from applyprune.model.identity import Ref
 from applyprune.model.options import Propagation
 from applyprune.model.resources import Resource
-from applyprune.packed import Packed
-from applyprune.values import dataclass, field
+from applyprune.values import Packed, dataclass, field
 
 if TYPE_CHECKING:
     from typing import Any

@@ -37,7 +37,7 @@ from applyprune.output.plan_text import (
 from applyprune.output.printers import OutputTarget, discard
 from applyprune.output.terminal import Colour, styled
 from applyprune.output.text import TextPrinter
-from applyprune.patterns import pattern
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.planning.checks.rbac import RoleText

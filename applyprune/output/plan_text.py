@@ -16,8 +16,7 @@ from applyprune.model.plan import ApplyStep, Fate, Kept, Plan, RemoveStep
 from applyprune.model.plan_values.guard_result import GuardVerdict
 from applyprune.model.text.display import and_more
 from applyprune.output.terminal import Colour, cells, styled, table, wrapped
-from applyprune.patterns import pattern
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

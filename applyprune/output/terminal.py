@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from applyprune.clock import CLOCK, Clock
 from applyprune.model.events import EntryListed
 from applyprune.model.text.display import visible
-from applyprune.patterns import pattern
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from typing import TextIO

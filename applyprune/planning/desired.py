@@ -17,7 +17,6 @@ from applyprune.model.plan import Desired
 from applyprune.model.plan_values.apply_rules import Recreate
 from applyprune.model.problem import Problem
 from applyprune.model.resources import CRD, Resource, ResourceMap
-from applyprune.packed import packed
 from applyprune.planning.annotations import (
     IGNORED,
     READY_WHEN,
@@ -63,7 +62,7 @@ from applyprune.planning.ownership.ignored_fields import (
 from applyprune.planning.readiness.wait_rules import wait_word
 from applyprune.planning.schema.crd import defined_resources, served_versions
 from applyprune.planning.suggest import advice_for_kind
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field, packed, replace
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Manifest

@@ -20,7 +20,6 @@ from applyprune.model.request import (
     PatchRequest,
     Precondition,
 )
-from applyprune.packed import packed
 from applyprune.planning.applyset import OWNED_BY, PART_OF, WANTED, ApplySetIdentity
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.fields.normalize import sent
@@ -50,7 +49,7 @@ from applyprune.planning.ownership.removed_fields import (
     removals,
     with_contested,
 )
-from applyprune.values import replace
+from applyprune.values import packed, replace
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
-from applyprune.patterns import pattern
+from applyprune.values import pattern
 
 _WIDTH = 88
 """The maximum number of characters to show of a long line."""

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.manifest import Origin
-from applyprune.patterns import pattern
 from applyprune.sources.remote.address import ArchiveAddress, GitAddress, OciAddress
 from applyprune.sources.remote.fetch_errors import PathNotFound
 from applyprune.sources.source import shown_path
-from applyprune.values import replace
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.git.git_ref import GitRef

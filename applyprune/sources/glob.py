@@ -13,8 +13,8 @@ import stat
 from collections.abc import Iterator, Sequence
 from fnmatch import translate
 
-from applyprune.patterns import pattern
 from applyprune.system.files import IGNORES_CASE, split_path
+from applyprune.values import pattern
 
 _MAGIC = pattern(r"[*?[]")
 _FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG

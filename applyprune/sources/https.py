@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from applyprune.errors import ApplypruneError, InputError, UsageError
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.patterns import pattern
 from applyprune.sources.remote.url import login_of, shown_url, url_parts
 from applyprune.sources.source import Source, too_much
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable

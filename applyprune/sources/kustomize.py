@@ -18,10 +18,9 @@ from applyprune.errors import InputError
 from applyprune.model.json_access import one_line
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.patterns import pattern
 from applyprune.sources.source import Source, shown_path, too_much
 from applyprune.system.processes import GROUP_FLAGS, kill_group, wait_for
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
     Warn = Callable[[Problem], None]

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, overload
 from applyprune.errors import InputError, raise_all
 from applyprune.model.manifest import Manifest, Origin
 from applyprune.model.problem import Field, Mark, Problem
-from applyprune.packed import Packed
-from applyprune.patterns import pattern
 from applyprune.sources.excerpt import document_around, excerpt, lines_of
 from applyprune.sources.files import ignore, read_sources, shown_given
 from applyprune.sources.kept_texts import KeptTexts
@@ -27,7 +25,7 @@ from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.locate import item_lines, locate
 from applyprune.sources.yaml.parser import Document
-from applyprune.values import dataclass, field, replace
+from applyprune.values import Packed, dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.kustomize import Overlay

@@ -14,10 +14,8 @@ from typing import Any, TypeGuard
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import JSONObject, Manifest, Origin
 from applyprune.model.text.names import DNS_LABEL, is_dns_label
-from applyprune.packed import packed
-from applyprune.patterns import pattern
 from applyprune.sources.yaml.parser import shown
-from applyprune.values import dataclass
+from applyprune.values import dataclass, packed, pattern
 
 # Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
 # itself: in a file they would make the apply fail as soon as the object changes or is recreated.

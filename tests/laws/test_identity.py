@@ -1,6 +1,6 @@
 """The law of packed fields: each reading may give another dict, so parts are equal, never the same.
 
-See ``applyprune.packed``. An entry of managedFields that ``is not`` itself would count as another
+See ``applyprune.values``. An entry of managedFields that ``is not`` itself would count as another
 manager's.
 """
 

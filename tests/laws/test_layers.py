@@ -22,13 +22,8 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     "__init__": CORE | {"api", "engine", "cluster", "output", "sources"},
     "__main__": frozenset({"cli"}),
     "_version": frozenset(),
-    # The decorator of every frozen value.
+    # The decorator of every frozen value, JSON, and what is done late.
     "values": frozenset(),
-    # Regular expressions that are compiled when they are used.
-    "patterns": frozenset(),
-    "fast_json": frozenset(),
-    # JSON data that is kept as text.
-    "packed": frozenset(),
     # It reads the time, so nothing that decides may import it.
     "clock": frozenset(),
     "model": frozenset(),
@@ -50,7 +45,7 @@ ALLOWED: Mapping[str, frozenset[str]] = {
     | {"http", "system"},
 }
 """What each layer may import beside itself and the modules of ``EVERYWHERE``."""
-EVERYWHERE = frozenset({"_version", "fast_json", "packed", "patterns", "values"})
+EVERYWHERE = frozenset({"_version", "values"})
 LIBRARIES = frozenset(
     {
         "cel_expr_python",
@@ -74,12 +69,12 @@ STANDARD_LIBRARY_ONLY = ("_version", "clock", "model", "errors", "system", "plan
 
 ENTRY = {"applyprune.cli.command", "applyprune.cli.main"}
 _ENTRY_LAYERS = frozenset({"_version", "cli"})
-_OPTION_LAYERS = _ENTRY_LAYERS | {"clock", "errors", "model", "output", "patterns", "values"}
+_OPTION_LAYERS = _ENTRY_LAYERS | {"clock", "errors", "model", "output", "values"}
 _VALUES = frozenset({"click", "msgspec"})
 LIGHT: Mapping[tuple[str, ...], tuple[frozenset[str], frozenset[str]]] = {
     ("--help",): (_ENTRY_LAYERS, frozenset({"click"})),
     ("--version",): (_ENTRY_LAYERS, frozenset({"click"})),
-    ("apply", "--help"): (_OPTION_LAYERS | {"fast_json", "packed"}, _VALUES),
+    ("apply", "--help"): (_OPTION_LAYERS, _VALUES),
     ("status", "--help"): (_OPTION_LAYERS, _VALUES),
     ("list", "--help"): (_OPTION_LAYERS, _VALUES),
 }
@@ -120,8 +115,8 @@ def test_msgspec_is_used_in_few_places() -> None:
     assert users == {f"applyprune.{name}" for name in USERS_OF_MSGSPEC}
 
 
-USERS_OF_MSGSPEC = ("cluster.json_text", "fast_json", "packed", "values")
-"""``json_text`` leaves items as text, ``packed`` needs the name of an error."""
+USERS_OF_MSGSPEC = ("cluster.json_text", "values")
+"""``json_text`` leaves items as text."""
 
 
 @pytest.mark.parametrize("name", STANDARD_LIBRARY_ONLY)

@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from applyprune import patterns
+from applyprune.values import pattern
 from tests.support.package import modules
 
 
 def test_pattern_is_that_of_the_standard_library() -> None:
     """All of its names work, flags included."""
-    number = patterns.pattern(r"(?P<digits>[0-9]+)x", re.IGNORECASE)
+    number = pattern(r"(?P<digits>[0-9]+)x", re.IGNORECASE)
     found = number.fullmatch("42X")
     assert found is not None
     assert found["digits"] == "42"
@@ -25,7 +25,7 @@ def test_pattern_is_that_of_the_standard_library() -> None:
 def test_wrong_name_is_an_attribute_error() -> None:
     """As with any object."""
     with pytest.raises(AttributeError, match="fulmatch"):
-        _ = patterns.pattern("a").fulmatch  # type: ignore[attr-defined]
+        _ = pattern("a").fulmatch  # type: ignore[attr-defined]
 
 
 def test_every_pattern_of_the_package_compiles() -> None:

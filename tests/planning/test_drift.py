@@ -10,10 +10,10 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
-from applyprune.packed import packed
 from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
 from applyprune.planning.fields.normalize import canonical_text
 from applyprune.planning.ownership.owner import fingerprint_of
+from applyprune.values import packed
 
 MANAGER = "applyprune/shop/web"
 REF = Ref("apps", "Deployment", "shop", "web")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from applyprune.packed import Packed
+from applyprune.values import Packed
 
 
 def held(value: object) -> list[type]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GVK
 from applyprune.model.manifest import Manifest, Origin
-from applyprune.packed import packed
+from applyprune.values import packed
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage

@@ -10,11 +10,11 @@ from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Origin
 from applyprune.model.plan import Desired
 from applyprune.model.resources import Resource, ResourceMap
-from applyprune.packed import packed
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity, set_of
 from applyprune.planning.fields.normalize import manifest_digest, normalize
 from applyprune.planning.order import wave_of
 from applyprune.planning.ownership.owner import fingerprint_of
+from applyprune.values import packed
 
 TARGET = applyset_identity("web", "home")
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)

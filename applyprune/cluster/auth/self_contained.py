@@ -21,7 +21,7 @@ from applyprune.cluster.auth.kubeconfig_files import Entry
 from applyprune.cluster.transport.tls import tls_context
 from applyprune.errors import AccessError, InvalidKubeConfig
 from applyprune.http import AddressRules, is_address
-from applyprune.patterns import pattern
+from applyprune.values import pattern
 
 MOST_BYTES = 64 * 1024
 _MOST_VALUES = 5000

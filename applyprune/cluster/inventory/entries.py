@@ -8,7 +8,6 @@ from sys import intern
 from typing import Any, TypeVar
 
 from applyprune.cluster.json_text import json_value
-from applyprune.fast_json import encode
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
@@ -18,7 +17,7 @@ from applyprune.model.inventory import (
     Wave,
 )
 from applyprune.planning.fields.normalize import canonical_text
-from applyprune.values import dataclass
+from applyprune.values import dataclass, encode
 
 T = TypeVar("T")
 

@@ -12,8 +12,7 @@ from urllib.parse import quote, urlencode
 from applyprune.clock import Lease
 from applyprune.cluster.json_text import json_list, json_object
 from applyprune.errors import ReplyTooLarge
-from applyprune.patterns import pattern
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
     from datetime import datetime

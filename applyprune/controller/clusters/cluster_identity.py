@@ -18,9 +18,8 @@ from applyprune.controller.constants import FINALIZER
 from applyprune.errors import AccessError, ApplypruneError, Forbidden, NotFound, Unauthorized
 from applyprune.model.json_access import text
 from applyprune.model.resources import NAMESPACES, namespace_ref
-from applyprune.patterns import pattern
 from applyprune.planning.annotations import ACCEPT_CLUSTER
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster

@@ -20,14 +20,13 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.manifest import Manifest
 from applyprune.model.resources import CONFIG_MAPS, SECRETS, Resource
-from applyprune.packed import packed
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.fields.normalize import digest, manifest_digest
 from applyprune.planning.ownership.ignored_fields import with_ignored_fields
 from applyprune.sources.load import read_source, text_of
 from applyprune.sources.source import Source as Text
 from applyprune.sources.yaml.allowance import Allowance
-from applyprune.values import dataclass, replace
+from applyprune.values import dataclass, packed, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.fetching.fetch_task import SourceState

@@ -23,10 +23,9 @@ from applyprune.controller.task import BundleSample, Measured
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.live import LiveObject
 from applyprune.model.problem import ProblemKind
-from applyprune.patterns import pattern
 from applyprune.planning.annotations import RECONCILE_NOW
 from applyprune.planning.approval.digests import is_digest
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

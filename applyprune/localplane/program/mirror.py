@@ -33,8 +33,7 @@ from applyprune.localplane.program.plane_wheel import (
     this_platform,
 )
 from applyprune.localplane.program.step_progress import clock
-from applyprune.patterns import pattern
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,7 @@ import os
 import platform
 from typing import TYPE_CHECKING, Any
 
-from applyprune.patterns import pattern
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from applyprune.model.text.names import is_dns_subdomain
-from applyprune.patterns import pattern
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 
 class Operator(StrEnum):

@@ -5,7 +5,7 @@ They need no other module: help and completion check names without loading the v
 
 from __future__ import annotations
 
-from applyprune.patterns import pattern
+from applyprune.values import pattern
 
 DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 """The pattern of an RFC 1123 label."""

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from applyprune.model.plan import Fate
-from applyprune.patterns import pattern
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.approval.planned_objects import (
     PlannedObject,
@@ -22,6 +21,7 @@ from applyprune.planning.approval.planned_objects import (
 )
 from applyprune.planning.approval.shaping_options import shaping_options
 from applyprune.planning.fields.normalize import canonical
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.model.options import Options

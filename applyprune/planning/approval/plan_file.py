@@ -16,11 +16,10 @@ from applyprune._version import __version__
 from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded, Fate
-from applyprune.patterns import pattern
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.approval.planned_objects import PlannedObject, names
 from applyprune.planning.approval.shaping_options import OptionValue
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field, pattern, replace
 
 _VERSION = 1
 SCHEMA = f"applyprune.dev/plan/v{_VERSION}"

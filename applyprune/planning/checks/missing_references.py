@@ -16,7 +16,6 @@ from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
 from applyprune.model.plan_values.apply_rules import ApplyRule
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import IN_EACH_NAMESPACE
-from applyprune.patterns import pattern
 from applyprune.planning.checks.references import (
     SECRET,
     STORAGE_CLASS,
@@ -28,7 +27,7 @@ from applyprune.planning.checks.references import (
 from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.order import is_built_in
 from applyprune.planning.suggest import closest, did_you_mean
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Field

@@ -14,11 +14,10 @@ from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.json_access import text
 from applyprune.model.plan import ApplyStep, Desired
 from applyprune.model.resources import CRD, namespace_ref
-from applyprune.patterns import pattern
 from applyprune.planning.checks.references import STORAGE_CLASS, has_references, references
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.schema.server_errors import is_about, said_missing
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, pattern
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import Conflict
-from applyprune.patterns import pattern
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.fields.path import Path, to_server, value_at
 from applyprune.planning.ownership.shared_fields import shared_fields
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,10 +12,9 @@ from functools import lru_cache
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.patterns import pattern
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.fields.path import Path, from_pointer, is_under, to_pointer
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 _ALL = "*"
 # Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, Literal, TypeAlias
 
-from applyprune.patterns import pattern
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.options import seconds_of
 from applyprune.model.text.display import time_of
-from applyprune.patterns import pattern
 from applyprune.planning.fields.path import MISSING
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable

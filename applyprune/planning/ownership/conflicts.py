@@ -14,7 +14,6 @@ from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import Desired, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict
 from applyprune.model.text.display import age, and_more, seconds_since
-from applyprune.patterns import pattern
 from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
 from applyprune.planning.fields.fieldsv1 import owns
@@ -25,7 +24,7 @@ from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.default_rules import targets
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import INVENTED
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from datetime import datetime

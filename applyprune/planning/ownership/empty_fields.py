@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from applyprune.model.live import LiveObject
-    from applyprune.packed import Packed
+    from applyprune.values import Packed
 
 
 def filled_by_others(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.packed import remembered
 from applyprune.planning.applyset import OWNED_BY, PART_OF, set_of, yielded_manager
 from applyprune.planning.fields.fieldsv1 import covers, united
 from applyprune.planning.fields.normalize import digest
+from applyprune.values import remembered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -33,8 +33,8 @@ from applyprune.planning.ownership.managed_fields import (
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
-    from applyprune.packed import Packed
     from applyprune.planning.ownership.managed_fields import Operations
+    from applyprune.values import Packed
 
     Fields = Mapping[str, Any]
 

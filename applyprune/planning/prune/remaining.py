@@ -11,7 +11,6 @@ from applyprune.model.json_access import mapping
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE
-from applyprune.patterns import pattern
 from applyprune.planning.checks.references import (
     SECRET,
     SERVICE,
@@ -24,7 +23,7 @@ from applyprune.planning.prune.dependants import owners_of
 from applyprune.planning.prune.finalizers import has_foreign_finalizer
 from applyprune.planning.prune.readiness_first import is_workload
 from applyprune.planning.schema.served_kinds import service_of
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field, pattern, replace
 
 _RBAC = "rbac.authorization.k8s.io"
 _RIGHTS = frozenset(

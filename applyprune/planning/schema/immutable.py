@@ -18,7 +18,6 @@ from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark, Problem
 from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.model.text.display import and_more
-from applyprune.patterns import pattern
 from applyprune.planning.annotations import RECREATE, not_understood, orphan_mark
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.marks.apply_mark import left_alone
@@ -32,6 +31,7 @@ from applyprune.planning.ownership.owner import (
 )
 from applyprune.planning.schema.changed_fields import ChangedField, changed_fields
 from applyprune.planning.schema.server_errors import clean_message, dotted, error_fields
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject

@@ -20,8 +20,8 @@ from applyprune.errors import (
 from applyprune.model.identity import Ref
 from applyprune.model.json_access import mapping
 from applyprune.model.problem import Field, Mark
-from applyprune.patterns import pattern
 from applyprune.planning.fields.path import bracketed, is_at
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     pass

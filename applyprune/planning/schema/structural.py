@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InputError, UsageError
 from applyprune.model.json_access import mapping, one_line
 from applyprune.model.text.display import and_more
-from applyprune.patterns import pattern
 from applyprune.planning.readiness.cel import compile_rule
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

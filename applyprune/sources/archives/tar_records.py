@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import FetchFailed
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 _START = pattern(rb"([1-9][0-9]{0,7}) ([^=\n\0]+)=")
 _SIZE = pattern(rb"[0-9]{1,18}")

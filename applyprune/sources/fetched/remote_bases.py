@@ -12,11 +12,10 @@ from collections.abc import Set as AbstractSet
 from posixpath import normpath
 from typing import Any
 
-from applyprune.patterns import pattern
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 # Fields whose texts kustomize never loads.
 _HARMLESS = frozenset(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from applyprune.errors import UsageError
-from applyprune.patterns import pattern
 from applyprune.sources.remote.semver import check_range
 from applyprune.sources.source import shown_path
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 # What git itself forbids, and a dash at the beginning, which could be an option.
 _FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")

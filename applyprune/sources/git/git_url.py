@@ -9,9 +9,8 @@ import ipaddress
 from urllib.parse import unquote, urlsplit
 
 from applyprune.errors import UsageError
-from applyprune.patterns import pattern
 from applyprune.sources.source import shown_path
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, pattern
 
 _NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
 _USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")

@@ -11,11 +11,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Protocol
 
-from applyprune.patterns import pattern
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.parser import Document
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 ROOT = ""
 _PLUGINS = frozenset({"generators", "transformers", "validators"})

@@ -11,10 +11,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.model.json_access import one_line
-from applyprune.patterns import pattern
 from applyprune.sources.git.program.git_program import GitProgram, Surroundings
 from applyprune.sources.remote.fetch_errors import FetchFailed, VerificationFailed
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
     from pathlib import Path

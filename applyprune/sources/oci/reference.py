@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from applyprune.errors import UsageError
-from applyprune.patterns import pattern
 from applyprune.sources.source import shown_path
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 SCHEME = "oci://"
 DEFAULT_TAG = "latest"

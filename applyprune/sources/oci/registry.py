@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from applyprune.errors import InputError
 from applyprune.model.json_access import items, mapping, text
-from applyprune.patterns import pattern
 from applyprune.sources.oci.docker_config import login_for
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
 from applyprune.sources.remote.url import is_https, joined, origin_of, shown_url
 from applyprune.sources.remote.web import basic, bearer
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import AuthenticationFailed
 from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
 from applyprune.sources.source import shown_path
 from applyprune.system.files import in_home
 from applyprune.system.processes import GROUP_FLAGS, command_line, kill_group
+from applyprune.values import pattern
 
 HELPER_TIMEOUT = 30.0
 """Seconds for one credential helper."""

@@ -12,12 +12,11 @@ from typing import TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from applyprune.errors import UsageError
-from applyprune.patterns import pattern
 from applyprune.planning.suggest import did_you_mean
 from applyprune.sources.remote.file_tree import clean_path
 from applyprune.sources.remote.url import host_of, login_of
 from applyprune.sources.source import shown_path
-from applyprune.values import dataclass, field, replace
+from applyprune.values import dataclass, field, pattern, replace
 
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
 """How the path of an HTTPS URL ends if it is an archive and not a document."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from applyprune.errors import UsageError
-from applyprune.patterns import pattern
 from applyprune.sources.source import shown_path
+from applyprune.values import pattern
 
 _Key: TypeAlias = tuple[tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]]]
 """What orders versions: the numbers, then whether it is a release, and the prerelease."""

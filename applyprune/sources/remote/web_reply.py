@@ -10,12 +10,12 @@ from typing import IO, TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.text.display import visible
-from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import (
     AuthenticationFailed,
     FetchFailed,
     SourceTooLarge,
 )
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,12 +22,11 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from applyprune.patterns import pattern
 from applyprune.sources.yaml.allowance import Allowance
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import events
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 
 _METADATA = "sops"
 _MINE = frozenset({"age", "pgp"})

@@ -7,8 +7,7 @@ import binascii
 import re
 from typing import TYPE_CHECKING
 
-from applyprune.patterns import pattern
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

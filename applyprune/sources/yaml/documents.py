@@ -17,7 +17,6 @@ from typing import Any
 
 from ruamel.yaml.error import YAMLError
 
-from applyprune.patterns import pattern
 from applyprune.sources.yaml.allowance import Allowance, TooMuch
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import place_in, refusal_of, without_flow_colons
@@ -30,7 +29,7 @@ from applyprune.sources.yaml.parser import (
     shown,
 )
 from applyprune.sources.yaml.scalars import shape, whole_number
-from applyprune.values import dataclass, replace
+from applyprune.values import dataclass, pattern, replace
 
 # Each pattern begins with a line end: searching for a fixed text is ten times as fast.
 _SEPARATOR = pattern(r"\n---")

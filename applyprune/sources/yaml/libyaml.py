@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml.cyaml import CParser  # type: ignore[attr-defined]
 
-from applyprune.patterns import pattern
 from applyprune.sources.yaml.error import YAMLFault
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from ruamel.yaml.error import YAMLError

@@ -22,7 +22,6 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
-from applyprune.packed import Packed, packed
 from applyprune.sources.yaml.allowance import Allowance
 from applyprune.sources.yaml.error import YAMLFault
 from applyprune.sources.yaml.libyaml import events
@@ -34,7 +33,7 @@ from applyprune.sources.yaml.scalars import (
     resolve_scalar,
     resolve_tagged,
 )
-from applyprune.values import dataclass
+from applyprune.values import Packed, dataclass, packed
 
 MAX_DEPTH = 100
 """How deep mappings and sequences may nest; Kubernetes objects stay below 40."""

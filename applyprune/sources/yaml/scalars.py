@@ -12,8 +12,8 @@ import math
 import struct
 from typing import TypeAlias
 
-from applyprune.patterns import pattern
 from applyprune.sources.yaml.error import YAMLFault
+from applyprune.values import pattern
 
 Scalar: TypeAlias = "str | int | float | bool | None"
 

@@ -13,7 +13,7 @@ from applyprune.errors import InventoryLocked
 from applyprune.model.identity import Ref
 from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest, Precondition
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.packed import packed
+from applyprune.values import packed
 from tests.support.fault_proxy import faults, first
 from tests.support.objects import config_map
 

@@ -23,7 +23,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.model.problem import ProblemKind
-from applyprune.packed import packed
+from applyprune.values import packed
 from tests.support.planning import desired, live, recorded
 
 REF = Ref("applyprune.dev", "Bundle", "shop", "web")

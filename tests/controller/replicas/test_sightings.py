@@ -21,7 +21,7 @@ from applyprune.controller.replicas.sightings import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.packed import packed
+from applyprune.values import packed
 
 DURATION = 15.0
 SCOPE = "applyprune.dev/watch-namespaces"

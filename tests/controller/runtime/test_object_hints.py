@@ -19,8 +19,8 @@ from applyprune.controller.runtime.object_hints import (
 from applyprune.controller.runtime.watches import Watches
 from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.controller.task import AppliedObjects
-from applyprune.packed import packed
 from applyprune.planning.applyset import PART_OF
+from applyprune.values import packed
 from tests.support.clocks import ManualClock
 from tests.support.no_server import client_of_no_server
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, live, managed

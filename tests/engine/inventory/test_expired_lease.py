@@ -16,7 +16,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.options import Mode, Options
 from applyprune.model.request import CREATE_ONLY, ApplyRequest
 from applyprune.model.resources import CONFIG_MAPS
-from applyprune.packed import packed
+from applyprune.values import packed
 from tests.support.clocks import HeldClock, MovedClock
 from tests.support.fault_proxy import faults
 from tests.support.live import config_maps

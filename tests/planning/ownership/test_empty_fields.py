@@ -8,10 +8,10 @@ import pytest
 
 from applyprune.cli.options.apply import DEFAULT_RULES
 from applyprune.model.identity import Ref
-from applyprune.packed import packed
 from applyprune.planning.ownership.dead_versions import dead_versions, version_patch
 from applyprune.planning.ownership.default_rules import DefaultRule, without_defaults
 from applyprune.planning.ownership.empty_fields import filled_by_others
+from applyprune.values import packed
 from tests.support.planning import TARGET, body, live, managed
 
 ROLE = Ref("rbac.authorization.k8s.io", "Role", "home", "r")

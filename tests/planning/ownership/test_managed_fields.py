@@ -10,7 +10,6 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.request import Migration
-from applyprune.packed import packed
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
 from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,
@@ -24,6 +23,7 @@ from applyprune.planning.ownership.managed_fields import (
 )
 from applyprune.planning.ownership.migration import migrate_patch
 from applyprune.planning.ownership.owner import has_witness
+from applyprune.values import packed
 from tests.support.planning import TARGET, live, managed
 
 if TYPE_CHECKING:

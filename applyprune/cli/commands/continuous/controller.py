@@ -13,8 +13,8 @@ from applyprune.cli.command import Command
 from applyprune.cli.options.cluster_access import namespaces_option
 from applyprune.cli.options.run_options import cluster_options, duration
 from applyprune.errors import UsageError
-from applyprune.patterns import pattern
 from applyprune.system.processes import require_posix
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.cli.target import ClusterTarget

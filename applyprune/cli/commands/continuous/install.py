@@ -23,10 +23,9 @@ from applyprune.cli.options.run_options import (
 )
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode
-from applyprune.patterns import pattern
 from applyprune.sources.yaml.documents import read_documents
 from applyprune.sources.yaml.parser import Document
-from applyprune.values import replace
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

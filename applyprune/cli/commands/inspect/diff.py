@@ -23,8 +23,7 @@ from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.options import Mode
 from applyprune.output.diff_text import as_yaml
-from applyprune.patterns import pattern
-from applyprune.values import replace
+from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

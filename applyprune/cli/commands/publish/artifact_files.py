@@ -14,9 +14,9 @@ from applyprune.errors import EmptyInput, InputError, raise_all
 from applyprune.model.manifest import Manifest
 from applyprune.model.resources import SECRETS
 from applyprune.output.diff_text import as_yaml
-from applyprune.patterns import pattern
 from applyprune.sources import Input
 from applyprune.sources.excerpt import document_around, lines_of
+from applyprune.values import pattern
 
 MANIFESTS = "manifests.yaml"
 ENCRYPTED = "encrypted"

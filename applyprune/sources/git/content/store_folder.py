@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import FetchFailed
 from applyprune.system.files import try_lock
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.sources.git.program.deadline import Deadline

@@ -7,13 +7,13 @@ import signal
 from typing import TYPE_CHECKING
 
 from applyprune.model.json_access import one_line
-from applyprune.patterns import pattern
 from applyprune.sources.remote.fetch_errors import (
     AuthenticationFailed,
     FetchFailed,
     PathNotFound,
     SourceTooLarge,
 )
+from applyprune.values import pattern
 
 if TYPE_CHECKING:
     from applyprune.errors import InputError
