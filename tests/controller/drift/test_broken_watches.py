@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from functools import partial
 from typing import TYPE_CHECKING
@@ -32,6 +33,11 @@ def of_objects(exchange: Exchange) -> bool:
     return "watch" in exchange.query and "labelSelector" in exchange.query
 
 
+def goes_on(exchange: Exchange) -> bool:
+    """Return whether it is a watch that begins where another one was."""
+    return of_objects(exchange) and "resourceVersion" in exchange.query
+
+
 def is_set_back(tenant: Tenant, name: str = "a") -> bool:
     """Return whether a ConfigMap is as the Bundle has it."""
     return tenant.exists(name) == [True] and tenant.value(name) == "ours"
@@ -49,15 +55,17 @@ def test_drift_is_set_back_although_watches_are_cut(
             objects = [config_map(name, "ours") for name in "ab"]
             tenant.bundle("web", *objects, drift=MANY, **LONG)
             tenant.ready("web")
-            for number in range(4):
+            for number in itertools.count():
                 changed(tenant, f"theirs-{number}")
                 assert tenant.api("DELETE", tenant.path("configmaps", "b"))[0] == 200
                 for name in "ab":
                     eventually(partial(is_set_back, tenant, name), lambda: "the revert")
+                # How many rounds a second has, and what a watch shows in it, is up to the machine.
+                if number >= 3 and any(map(goes_on, proxy.exchanges)):
+                    break
             assert running.ask("/healthz") == (200, "ok\n")
-        watches = [one.query.get("resourceVersion") for one in proxy.exchanges if of_objects(one)]
-    assert len(watches) <= len(cuts) + 1
-    assert watches[-1] is not None
+        watches = sum(map(of_objects, proxy.exchanges))
+    assert watches <= len(cuts) + 1
 
 
 EXPIRED: dict[str, Fault] = {
@@ -114,9 +122,7 @@ def test_deletion_that_no_watch_has_shown_is_found(
             tenant.ready("web")
             # It goes on at a version when it has shown what exists.
             eventually(
-                lambda: any(
-                    of_objects(one) and "resourceVersion" in one.query for one in proxy.exchanges
-                ),
+                lambda: any(map(goes_on, proxy.exchanges)),
                 lambda: "the watch",
             )
             proxy.rule = always(faults.status(410, "old"), where=of_objects)
