@@ -208,6 +208,7 @@ class DeadlineHTTPConnection(HTTPConnection):
         """Keep the rules for the addresses of the host; None if every address may be reached."""
         super().__init__(*arguments, **options)
         self._addresses = addresses
+        self._connects_elsewhere = False
 
     def connect(self) -> None:
         """Connect; in a thread if the try can be stopped, as nothing interrupts a handshake."""
@@ -221,9 +222,28 @@ class DeadlineHTTPConnection(HTTPConnection):
         def work() -> None:
             # A try of its own: reads from a proxy must not call the caller's ``stop``.
             _current.set(Try(limit))
-            connect()
+            try:
+                connect()
+            except BaseException:
+                self._close()
+                raise
+            finally:
+                self._connects_elsewhere = False
 
+        self._connects_elsewhere = True
         _in_thread(work, lambda _: self.close(), limit)
+
+    def close(self) -> None:
+        """Close it, unless a thread still connects, which closes it itself.
+
+        The number of a socket that is closed in the middle of its handshake may be another
+        connection's by then, and the handshake would go on there.
+        """
+        if not self._connects_elsewhere:
+            self._close()
+
+    def _close(self) -> None:
+        super().close()
 
     def _new_conn(self) -> socket.socket:
         rules = self._addresses
