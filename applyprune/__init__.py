@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from applyprune.api.bundle import Bundle, list_bundles
     from applyprune.api.cluster_connection import ClusterConnection, connect
     from applyprune.api.manifests import load
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
     from applyprune.engine.cancellation import Cancellation
     from applyprune.errors import (
         AccessError,
@@ -131,7 +131,7 @@ _MODULES = {
     "api.bundle": ("Bundle", "list_bundles"),
     "api.cluster_connection": ("ClusterConnection", "connect"),
     "api.manifests": ("load",),
-    "cluster.auth.kubeconfig": ("ClusterAccess",),
+    "cluster.access": ("ClusterAccess",),
     "engine.cancellation": ("Cancellation",),
     "errors": (
         "AccessError",

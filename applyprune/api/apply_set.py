@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from applyprune.api.actor import actor_of
 from applyprune.api.retry_reports import with_retries
 from applyprune.api.run_arguments import given_or_new, wait_options
-from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.bound_run import cluster_identity
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.plan_stage import RunRequest

@@ -6,12 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Self
 
-from applyprune.cluster.auth.kubeconfig import ClusterAccess
-from applyprune.cluster.auth.kubeconfig import connect as choose_access
+from applyprune.cluster.access import ClusterAccess
+from applyprune.cluster.access import connect as choose_access
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.cluster.kept_documents import cache_folder
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.discovery import cache_folder
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.cluster.transport import Transport
 from applyprune.errors import UsageError
 from applyprune.planning.applyset import ApplySetIdentity
 

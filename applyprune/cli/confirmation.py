@@ -185,7 +185,7 @@ def _new_set(started: Started, session: Session) -> str:
 
 def _sets(applyset: ApplySetIdentity, session: Session) -> Sequence[ApplySetIdentity]:
     """Return the sets of the cluster, or of the namespace if no more may be listed."""
-    from applyprune.cluster.inventory.listed import list_sets
+    from applyprune.cluster.inventory_store import list_sets
 
     for namespace in ("", applyset.namespace):
         try:

@@ -1,43 +1,70 @@
-"""Read and write objects: every request to the API server goes through the `KubernetesClient`.
+"""The `KubernetesClient`: every request to the API server goes through it.
 
-Every response is checked to be about what was asked for before it is used (safety rule 9).
+With it what a request needs to come back whole: lists by pages, logs by lines, and what many short
+runs remember.
 """
 
 from __future__ import annotations
 
+import hashlib
+import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self
 
-from applyprune.clock import Lease
-from applyprune.cluster.access_reviews import AccessReviews
-from applyprune.cluster.discovery import discover, is_ready, server_version
-from applyprune.cluster.object_requests import (
+from applyprune.clock import CLOCK, Clock, Lease
+from applyprune.cluster.discovery import discover, is_ready, read_schemas, server_version
+from applyprune.cluster.messages import (
+    MAX_REPLY,
+    Request,
+    Response,
+    RetryBudget,
+    http_date,
+    item_of,
+)
+from applyprune.cluster.requests import (
     APPLY_PATCH,
     JSON,
     JSON_PATCH,
     MERGE_PATCH,
+    METADATA,
+    PLAIN,
+    WarningSink,
+    WriteTerms,
     for_collection,
     for_delete,
     for_log,
+    for_log_stream,
     for_object,
+    for_page,
     for_patch,
+    invalid_response,
+    live_object,
+    matches,
+    object_in,
+    selection,
+    tests_hold,
 )
-from applyprune.cluster.objects import METADATA, invalid_response, object_in, tests_hold
-from applyprune.cluster.paged_lists import paged_list
-from applyprune.cluster.pod_logs import log_lines
-from applyprune.cluster.schemas import read_schemas
-from applyprune.cluster.transport.message import Request, Response, http_date
-from applyprune.cluster.transport.transport import Transport
-from applyprune.cluster.transport.unanswered import RetryBudget
+from applyprune.cluster.transport import Transport
 from applyprune.cluster.watch import Selection, watch
-from applyprune.cluster.write_terms import PLAIN, WarningSink, WriteTerms
-from applyprune.errors import AlreadyExists, Conflict, Invalid, NotFound, NotServed
+from applyprune.errors import (
+    AlreadyExists,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotServed,
+    ReplyTooLarge,
+    Unavailable,
+)
+from applyprune.http import Stopped
 from applyprune.model.identity import Ref
+from applyprune.model.json_access import field, items, mapping
 from applyprune.model.live import Absent, LiveObject, WatchEvent
-from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
+from applyprune.model.request import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.model.resources import (
     API_SERVICES,
     DEFINITIONS,
@@ -47,7 +74,9 @@ from applyprune.model.resources import (
     ResourceMap,
     namespace_ref,
 )
-from applyprune.values import replace
+from applyprune.planning.order import is_built_in
+from applyprune.values import dataclass, replace
+from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -398,3 +427,356 @@ class KubernetesClient:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         with suppress(AlreadyExists):
             self.create(NAMESPACES, namespace_ref(name), body)
+
+
+# A client for many short runs: it remembers for a while what rarely changes.
+#
+# Nothing that it remembers proves anything. A list of kinds may be outdated; a right may have been
+# granted since; the schemas are those of the API server's own kinds, which change only with it.
+
+
+KINDS_LAST = 60.0
+"""Seconds for which kinds and schemas are remembered."""
+_REFUSAL_LASTS = 300.0
+"""Seconds for which it is remembered that an account may not list a kind in the whole cluster."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the clients of one process remember of one API server; thread-safe."""
+
+    kinds: tuple[float, ResourceMap] | None = None
+    schemas: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = dataclass_field(
+        default_factory=dict
+    )
+    """The schemas of group versions, each with the time of the read."""
+    clock: Clock = CLOCK
+
+    def is_fresh(self, asked: float) -> bool:
+        """Return whether what was read at that time still counts."""
+        return self.clock.now() - asked < KINDS_LAST
+
+    def forget_kinds(self) -> None:
+        """Forget the kinds and their schemas: something has failed, perhaps for that reason."""
+        self.kinds = None
+        self.schemas.clear()
+
+
+class RememberingClient(KubernetesClient):
+    """A client that shares a memory with others, each for one user; thread-safe."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        server: str,
+        *,
+        cache: Path | None,
+        user: str = "",
+        registry: KubernetesClient | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        """Keep the memory; ``user`` is the one that the transport impersonates."""
+        super().__init__(transport, server, cache=cache, registry=registry)
+        self._user = user
+        self.memory = memory if memory is not None else Memory()
+        """What it shares with other clients."""
+
+    def as_user(self, user: str) -> RememberingClient:
+        """Return a client for another user, over the same connections and with the same memory.
+
+        The CRDs and APIServices are read as the user of this one.
+        """
+        return RememberingClient(
+            self._transport.as_user(user),
+            self.server,
+            cache=self._cache,
+            user=user,
+            registry=self,
+            memory=self.memory,
+        )
+
+    def resource_map(self, *, remembered: bool = False) -> ResourceMap:
+        """Return what the server serves now; if ``remembered``, at most a minute ago."""
+        kept = self.memory.kinds
+        if remembered and kept is not None and self.memory.is_fresh(kept[0]):
+            return kept[1]
+        asked = self.memory.clock.now()
+        found = super().resource_map()
+        self.memory.kinds = asked, replace(found, remembered=True)
+        return found
+
+    def schemas(self, resource: Resource) -> Mapping[str, Any]:
+        """Return the schemas of a group version; those of built-in kinds may be remembered."""
+        if not is_built_in(resource.group):
+            return super().schemas(resource)
+        memory, key = self.memory.schemas, (resource.group, resource.version)
+        kept = memory.get(key)
+        if kept is not None and self.memory.is_fresh(kept[0]):
+            return kept[1]
+        asked = self.memory.clock.now()
+        found = super().schemas(resource)
+        memory[key] = asked, found
+        return found
+
+    def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        selector: str = "",
+        full: bool = False,
+        page: int | None = None,
+        timeout: float | None = None,
+        remembered: bool = False,
+    ) -> Sequence[LiveObject]:
+        """Return what ``KubernetesClient.list`` returns.
+
+        With ``remembered``, a refusal for the whole cluster counts for some minutes.
+        """
+        refusal = None
+        # guard: search-asks-again
+        if remembered and resource.namespaced and not namespace:
+            refusal = self._refusal(resource)
+        if refusal is not None and (message := _text_of(refusal)):
+            raise Forbidden(message, code=403)
+        try:
+            return super().list(
+                resource,
+                namespace=namespace,
+                selector=selector,
+                full=full,
+                page=page,
+                timeout=timeout,
+            )
+        except Forbidden as error:
+            if refusal is not None:
+                _write(refusal, error.message)
+            raise
+
+    def _refusal(self, resource: Resource) -> Path | None:
+        """Return the file with the refusal of a list; all processes that share the cache see it."""
+        if self._cache is None:
+            return None
+        which = f"{self.server}\n{self._user}\n{resource.full_plural}"
+        return self._cache / "refused" / hashlib.sha256(which.encode()).hexdigest()
+
+
+def _text_of(refusal: Path) -> str:
+    """Return why a list was refused; empty if it was not lately."""
+    try:
+        age = time.time() - refusal.stat().st_mtime
+        return refusal.read_text() if 0 <= age < _REFUSAL_LASTS else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _write(refusal: Path, message: str) -> None:
+    # Without it, only a request is lost.
+    with suppress(OSError):
+        refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        refusal.write_text(message)
+
+
+# Read a list page by page; a page that is too large is asked for again with fewer objects.
+
+
+_PAGE = 500
+# Bytes of a page of objects, and of a page of metadata. In memory it may take twenty times as much,
+# and whoever may create objects decides how large they are.
+_PAGE_BYTES = 32 * 1024 * 1024
+_PAGE_BYTES_METADATA = 8 * 1024 * 1024
+_SMALLER = 8
+_RESTARTS = 5
+
+
+def paged_list(
+    transport: Transport,
+    resource: Resource,
+    wanted: Selection,
+    page: int | None = None,
+    keep: Callable[[LiveObject], LiveObject] | None = None,
+    *,
+    timeout: float | None = None,
+) -> tuple[Sequence[LiveObject], str]:
+    """Return all objects of a selection, never an incomplete list, and where to watch from.
+
+    It is read in pages of at most ``page`` objects. ``keep`` reduces each object to what is needed,
+    page by page. Each page must arrive within ``timeout`` seconds.
+    """
+    for _ in range(_RESTARTS):
+        try:
+            pages = [
+                ([keep(live) for live in lives] if keep else lives, version)
+                for lives, version in _pages(transport, resource, wanted, page or _PAGE, timeout)
+            ]
+            return [live for lives, _ in pages for live in lives], pages[0][1]
+        except Expired:
+            continue  # the continue token expired: start again with the first page
+    raise Unavailable(
+        f"the list of {resource.full_plural} could not be completed",
+        code=410,
+        reason="its continue token expired each time",
+    )
+
+
+def _pages(
+    transport: Transport,
+    resource: Resource,
+    wanted: Selection,
+    page: int,
+    timeout: float | None,
+) -> Iterator[tuple[Sequence[LiveObject], str]]:
+    selector, name, full = wanted.selector, wanted.name, wanted.full
+    token = ""
+    while True:
+        query = (("limit", str(page)), *selection(selector, name))
+        request = for_page(
+            resource,
+            wanted.namespace,
+            (*query, ("continue", token)) if token else query,
+            accept=JSON if full else METADATA.format(list="List"),
+            # A single object is taken as it is: some aggregated APIs ignore the limit.
+            most=_most(full=full) if page > 1 else MAX_REPLY,
+            within=timeout,
+        )
+        try:
+            response = transport.send(request)
+        except ReplyTooLarge:
+            if page == 1:
+                raise
+            page = max(1, page // _SMALLER)  # guard: smaller-page
+            continue
+        items = response.body.get("items")
+        kind = str(response.body.get("kind", ""))
+        # An empty list of metadata comes as null.
+        if "items" not in response.body or not isinstance(items, list | None):
+            raise invalid_response(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
+        metadata = response.body.get("metadata") or {}
+        lives = list(_selected(resource, items or (), wanted))
+        yield lives, str(metadata.get("resourceVersion") or "")
+        token = str(metadata.get("continue") or "")
+        if not token:
+            return
+
+
+def _selected(
+    resource: Resource, items: Iterable[object], wanted: Selection
+) -> Iterator[LiveObject]:
+    """Yield what a page has of a selection, one object after the other: a parsed page is large."""
+    for text in items:
+        try:
+            item = item_of(text)
+        except (ValueError, RecursionError):
+            what = f"the list of {resource.full_plural}"
+            raise invalid_response(what, "an item is not JSON") from None
+        labels = mapping(field(item, "metadata", "labels"))
+        if not matches(labels, wanted.selector):
+            continue
+        live = live_object(resource, item, full=wanted.full)
+        if live is not None and wanted.name in {"", live.ref.name}:
+            yield live
+
+
+def _most(*, full: bool) -> int:
+    return _PAGE_BYTES if full else _PAGE_BYTES_METADATA
+
+
+# Read the log of a container line by line, and follow it.
+
+
+# Nothing tells a log without lines from a dead connection: after so many seconds of silence the
+# caller reads it again.
+SILENCE = 60.0
+# Bytes of one line; the rest of a longer one is dropped.
+MAX_LINE = 1024 * 1024
+
+
+def log_lines(
+    transport: Transport,
+    pod: Ref,
+    container: str,
+    *,
+    follow: bool,
+    since: int | None,
+    stop: Callable[[], bool],
+) -> Iterator[str]:
+    """Yield the lines of a container's log, and with ``follow`` those that come, until ``stop``.
+
+    ``since`` limits them to the last seconds. Raises Unreachable after a minute without a line.
+    """
+    request = for_log_stream(pod, container, follow=follow, since=since)
+    try:
+        with closing(transport.stream(request, stop)) as stream:
+            yield from whole_lines(stream.chunks(SILENCE))
+    except Stopped:
+        return
+
+
+def whole_lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Join chunks into lines, each as soon as it is complete; the last one may lack its end."""
+    rest = b""
+    for chunk in chunks:
+        *ends, last = chunk.split(b"\n")
+        for end in ends:
+            yield (rest + end)[:MAX_LINE].decode(errors="replace")
+            rest = b""
+        rest = (rest + last)[:MAX_LINE]
+    if rest:
+        yield rest.decode(errors="replace")
+
+
+# Ask the API server what the account of this connection may do.
+#
+# A review is a POST that stores nothing.
+
+
+_GROUP = "authorization.k8s.io"
+_ACCESS = Resource(
+    _GROUP, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
+)
+_RULES = Resource(
+    _GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessReviews:
+    """Reviews of one account; thread-safe, and nothing is cached."""
+
+    transport: Transport
+
+    def rules(self, namespace: str) -> Sequence[AccessRule]:
+        """Return rules that allow something in a namespace; others may exist.
+
+        The server's list is incomplete by contract: what it lacks may be allowed too. It says
+        nothing of cluster scope: a rule of a Role does not hold there.
+        """
+        status = self._review(_RULES, {"namespace": namespace})
+        return [
+            AccessRule(*(_texts(rule, key) for key in ("verbs", "apiGroups", "resources", _NAMES)))
+            for rule in items(status, "resourceRules")
+        ]
+
+    def is_allowed(self, access: Access) -> bool:
+        """Return whether the server would authorize a request."""
+        attributes = {
+            "verb": access.verb,
+            "group": access.group,
+            "resource": access.plural,
+            "namespace": access.namespace,
+            "name": access.name,
+        }
+        return self._review(_ACCESS, {"resourceAttributes": attributes}).get("allowed") is True
+
+    def _review(self, resource: Resource, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        body = {"apiVersion": resource.gvk.api_version, "kind": resource.kind, "spec": spec}
+        response = self.transport.send(for_collection("POST", resource, body=body))
+        return mapping(response.body.get("status"))
+
+
+_NAMES = "resourceNames"
+
+
+def _texts(rule: Mapping[str, Any], key: str) -> frozenset[str]:
+    values = rule.get(key)
+    return frozenset(map(str, values)) if isinstance(values, list) else frozenset()

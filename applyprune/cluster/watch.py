@@ -12,10 +12,17 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK, Clock
-from applyprune.cluster.json_text import json_object
-from applyprune.cluster.object_requests import JSON, for_collection, selection
-from applyprune.cluster.objects import METADATA, invalid_response, live_object, matches
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.messages import json_object
+from applyprune.cluster.requests import (
+    JSON,
+    METADATA,
+    for_collection,
+    invalid_response,
+    live_object,
+    matches,
+    selection,
+)
+from applyprune.cluster.transport import Transport
 from applyprune.http import Stopped
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, WatchEvent, WatchEventType

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.transport import Transport
 from applyprune.controller.bundle_client import BundleObjects
 from applyprune.controller.constants import RETRY_BUDGET
 from applyprune.controller.dispatcher import Dispatcher
@@ -46,7 +46,7 @@ from applyprune.model.resources import BUNDLES
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
 
 _LONG = 3600.0
 _LONGEST_LOOK = 660.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.transport.safe_message import without_values
+from applyprune.cluster.failures import without_values
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text.display import and_more
 from applyprune.planning.schema.server_errors import dotted

@@ -38,7 +38,7 @@ from applyprune import (
     connect,
     load,
 )
-from applyprune.cluster.auth.kubeconfig import connect as choose_access
+from applyprune.cluster.access import connect as choose_access
 from applyprune.model.events import ApplySetListed, Event, Finished, Planned
 from applyprune.model.plan import Fate
 from applyprune.output.printers import OutputTarget, discard, printer

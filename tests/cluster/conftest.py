@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.auth.kubeconfig import connect
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.access import connect
+from applyprune.cluster.transport import Transport
 from tests.support.fault_proxy import FaultProxy
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.transport.message import Request
+from applyprune.cluster.messages import Request
 from applyprune.errors import Unreachable
 from tests.support.fault_proxy import FaultProxy, faults, first, number
 from tests.support.waiting import HANG

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.cluster.json_text import item_of, json_list, json_object
+from applyprune.cluster.messages import item_of, json_list, json_object
 
 LISTED = '{"kind": "List", "metadata": {"continue": "é"}, "items": [%s]}'
 

@@ -12,16 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.auth.credentials import Identity, Issued, RenewableCredentials
-from applyprune.cluster.auth.kubeconfig import connect
-from applyprune.cluster.watching.many_watches import (
-    AllSeen,
-    Blind,
-    ManyWatches,
-    News,
-    Seen,
-    Watched,
-)
+from applyprune.cluster.access import connect
+from applyprune.cluster.credentials import Identity, Issued, RenewableCredentials
+from applyprune.cluster.many_watches import AllSeen, Blind, ManyWatches, News, Seen, Watched
 from applyprune.model.resources import CONFIG_MAPS, SECRETS
 from tests.support.fault_proxy import always, faults, first
 from tests.support.fault_proxy.faults import head
@@ -32,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
     from applyprune.localplane import Plane
     from tests.support.api import Api
     from tests.support.fault_proxy import Fault, FaultProxy

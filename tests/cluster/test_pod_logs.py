@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.cluster.pod_logs import MAX_LINE, whole_lines
+from applyprune.cluster.client import MAX_LINE, whole_lines
 
 
 @pytest.mark.parametrize(

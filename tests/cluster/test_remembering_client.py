@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.auth.kubeconfig import connect
-from applyprune.cluster.remembering_client import RememberingClient
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.access import connect
+from applyprune.cluster.client import RememberingClient
+from applyprune.cluster.transport import Transport
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import KindProofs

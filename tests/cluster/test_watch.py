@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from applyprune import http
-from applyprune.cluster import paged_lists
+from applyprune.cluster import client
 from applyprune.cluster import watch as watching
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from applyprune.cluster.transport.transport import Transport
+    from applyprune.cluster.transport import Transport
     from applyprune.localplane import Plane
     from tests.support.api import Api
     from tests.support.fault_proxy import Fault, FaultProxy
@@ -370,7 +370,7 @@ def test_watch_starts_at_the_first_page_of_a_list(
     namespace: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(paged_lists, "_PAGE", 2)
+    monkeypatch.setattr(client, "_PAGE", 2)
     for name in "abcde":
         maps("POST", name)
 

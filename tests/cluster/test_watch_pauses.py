@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.cluster.watching.pauses import failures_in_a_row, seconds_between
+from applyprune.cluster.many_watches import failures_in_a_row, seconds_between
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.cluster.transport.message import Request
-from applyprune.cluster.write_terms import WriteTerms
+from applyprune.cluster.messages import Request
+from applyprune.cluster.requests import WriteTerms
 from applyprune.model.identity import Ref
 
 REF = Ref("", "Secret", "home", "s")

@@ -115,7 +115,7 @@ def test_msgspec_is_used_in_few_places() -> None:
     assert users == {f"applyprune.{name}" for name in USERS_OF_MSGSPEC}
 
 
-USERS_OF_MSGSPEC = ("cluster.json_text", "values")
+USERS_OF_MSGSPEC = ("cluster.messages", "values")
 """``json_text`` leaves items as text."""
 
 

@@ -8,15 +8,11 @@ import pytest
 
 from tests.support.package import modules, tree
 
-BUILDER = "applyprune.cluster.object_requests"
+BUILDER = "applyprune.cluster.requests"
 """The only module that makes a request."""
 CLIENT = {
-    "applyprune.cluster.access_reviews",
     "applyprune.cluster.client",
     "applyprune.cluster.discovery",
-    "applyprune.cluster.kept_documents",
-    "applyprune.cluster.paged_lists",
-    "applyprune.cluster.pod_logs",
     "applyprune.cluster.watch",
 }
 """The modules of the `KubernetesClient`: they hand a request to the transport."""
@@ -122,7 +118,7 @@ def test_everything_but_a_read_is_sent_under_the_leases() -> None:
 
 def test_only_the_client_builds_a_path() -> None:
     """A name is checked before it becomes part of a path, and only there is it made."""
-    paths = "applyprune.cluster.objects"
+    paths = "applyprune.cluster.requests"
     found = {
         module: lines
         for module in outside(BUILDER, paths, *CLIENT)
@@ -170,7 +166,7 @@ def test_absence_is_proved_by_a_get() -> None:
 
 DECIDERS = {"applyprune.planning.requests", "applyprune.model.request"}
 """The modules that make the request of a plan."""
-OF_THE_INVENTORY = {"applyprune.cluster.inventory.store"}
+OF_THE_INVENTORY = {"applyprune.cluster.inventory_store"}
 """It deletes its own ConfigMap, which no plan is about."""
 PLANNED = {"ApplyRequest", "PatchRequest", "DeleteRequest"}
 EXECUTORS = (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from applyprune import values
-from applyprune.cluster.auth.credentials import Identity
+from applyprune.cluster.credentials import Identity
 from applyprune.sources.remote.source_credentials import Credentials
 
 

@@ -6,15 +6,15 @@ import socket
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.access import connect
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
 
 
 @contextmanager

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from applyprune.cluster.transport.transport import Transport
+    from applyprune.cluster.transport import Transport
     from applyprune.localplane import Binaries, Progress
 
 

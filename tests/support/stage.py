@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune import ApplySet, Input, connect
-from applyprune.cluster.auth.kubeconfig import connect as choose_access
+from applyprune.cluster.access import connect as choose_access
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.cluster.transport import Transport
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.operations.move import Side, move
 from applyprune.engine.operations.own import own

@@ -99,7 +99,7 @@ class _File(_Text):
 
 
 def _sets(line: CommandLine) -> Iterable[str]:
-    from applyprune.cluster.inventory.listed import list_sets
+    from applyprune.cluster.inventory_store import list_sets
 
     with line.connection() as cluster:
         other = line.text("to_namespace") if line.parameter == "to" else ""
@@ -149,7 +149,7 @@ def _namespaces(line: CommandLine) -> Iterable[str]:
 
 
 def _contexts(line: CommandLine) -> Iterable[str]:
-    from applyprune.cluster.auth.kubeconfig_files import candidate_files, load
+    from applyprune.cluster.credentials import candidate_files, load
 
     return load(candidate_files(line.text("kubeconfig"), os.environ)).contexts
 

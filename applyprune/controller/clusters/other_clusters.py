@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from applyprune.cluster.auth.self_contained import self_contained
+from applyprune.cluster.access import self_contained
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.transport import Transport
 from applyprune.controller.bundle_client import status_of
 from applyprune.controller.clusters.cluster_identity import (
     ClusterIdentity,
@@ -27,7 +27,7 @@ from applyprune.http import AddressRules
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
     from applyprune.controller.bundle import Bundle
     from applyprune.controller.task import Past
     from applyprune.model.live import LiveObject

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from applyprune.clock import BOOT_CLOCK, CLOCK
-from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.controller.bundle import Bundle, InvalidSpec, read_bundle
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.controller.clusters.other_clusters import OtherClusters, Target

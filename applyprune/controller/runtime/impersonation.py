@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.cluster.remembering_client import RememberingClient
+from applyprune.cluster.client import KubernetesClient, RememberingClient
+from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.controller.known_bundle import OnlyLooks
 from applyprune.errors import AccessError, ApplypruneError, NotFound
 from applyprune.model.identity import Ref
@@ -31,7 +30,7 @@ from applyprune.values import dataclass
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
 
 
 class AccountMissing(ApplypruneError):

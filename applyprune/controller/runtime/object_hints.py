@@ -20,7 +20,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.cluster.watching.many_watches import AllSeen, Watched
+    from applyprune.cluster.many_watches import AllSeen, Watched
     from applyprune.model.live import LiveObject
 
 GATHER = 0.2

@@ -8,13 +8,13 @@ from collections.abc import Callable, Container, Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.cluster.watching.many_watches import AllSeen, Blind, News, Seen, Watched
+from applyprune.cluster.many_watches import AllSeen, Blind, News, Seen, Watched
 from applyprune.controller.constants import Key
 from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
-    from applyprune.cluster.watching.many_watches import ManyWatches
+    from applyprune.cluster.many_watches import ManyWatches
     from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
 

@@ -12,7 +12,7 @@ from queue import SimpleQueue
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.watching.many_watches import AllSeen, ManyWatches, Watched
+from applyprune.cluster.many_watches import AllSeen, ManyWatches, Watched
 from applyprune.controller.constants import Key
 from applyprune.controller.known_bundle import KnownBundle
 from applyprune.controller.runtime.impersonation import account_user
@@ -31,7 +31,7 @@ from applyprune.planning.applyset import PART_OF
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
     from applyprune.engine.ports import Cluster
 
 _TICK = 0.5

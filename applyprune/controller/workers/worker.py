@@ -16,8 +16,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from applyprune.cluster.remembering_client import RememberingClient
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.client import RememberingClient
+from applyprune.cluster.transport import Transport
 from applyprune.controller.bundle_client import BundleObjects
 from applyprune.controller.constants import RETRY_BUDGET, Key
 from applyprune.controller.fetching.fetch_task import Fetched, FetchTask
@@ -46,7 +46,7 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
     from applyprune.controller.reconcile.reconciler import Reconciler
 
 OUT_OF_MEMORY = 86

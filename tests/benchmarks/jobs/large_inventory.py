@@ -12,11 +12,11 @@ import time
 import uuid
 from dataclasses import replace
 
-from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.access import connect
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory.packing import MOST
-from applyprune.cluster.inventory.store import ConfigMapStore
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.inventory_format import MOST
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.cluster.transport import Transport
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry
 from applyprune.planning.applyset import applyset_identity

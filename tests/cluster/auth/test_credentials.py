@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.auth.credentials import (
-    CredentialFiles,
-    Identity,
-    Issued,
-    RenewableCredentials,
-)
-from applyprune.cluster.auth.kubeconfig import connect
-from applyprune.cluster.transport.message import Request
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.access import connect
+from applyprune.cluster.credentials import CredentialFiles, Identity, Issued, RenewableCredentials
+from applyprune.cluster.messages import Request
+from applyprune.cluster.transport import Transport
 from applyprune.errors import AccessError, Forbidden, Unauthorized
 from tests.support.actors import ALICE
 from tests.support.clocks import ManualClock
@@ -368,9 +363,9 @@ time.sleep(600)
 ASKS = """
 import sys
 from pathlib import Path
-from applyprune.cluster.auth.credentials import CredentialFiles
-from applyprune.cluster.auth.kubeconfig_files import Entry
-from applyprune.cluster.auth.plugins import ExecPlugin
+from applyprune.cluster.credentials import CredentialFiles
+from applyprune.cluster.credentials import Entry
+from applyprune.cluster.credentials import ExecPlugin
 from applyprune.errors import AccessError
 settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable}
 plugin = Entry("me", {**settings, "args": ["plugin.py"]}, Path.cwd())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.auth.kubeconfig import ClusterAccess, connect, pod_access
+from applyprune.cluster.access import ClusterAccess, connect, pod_access
 from applyprune.errors import AccessError
 
 if TYPE_CHECKING:

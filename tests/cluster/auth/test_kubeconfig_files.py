@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.auth.kubeconfig import connect
-from applyprune.cluster.auth.kubeconfig_files import candidate_files, load
+from applyprune.cluster.access import connect
+from applyprune.cluster.credentials import candidate_files, load
 from applyprune.errors import AccessError
 
 if TYPE_CHECKING:

@@ -11,16 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applyprune.cluster.inventory import packing
-from applyprune.cluster.inventory.codec import (
+from applyprune.cluster import inventory_format
+from applyprune.cluster.inventory_format import (
+    LIMIT,
+    READABLE,
     decode,
     decode_shard,
     encode,
     encode_shard,
     entries_in,
+    entries_of,
+    pack,
 )
-from applyprune.cluster.inventory.entries import entries_of
-from applyprune.cluster.inventory.packing import LIMIT, READABLE, pack
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
@@ -218,7 +220,7 @@ def test_small_inventory_is_readable_and_large_one_is_packed(count: int) -> None
 @pytest.fixture
 def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sixteenth of the entries in each shard."""
-    monkeypatch.setattr(packing, "_PER_SHARD", 128)
+    monkeypatch.setattr(inventory_format, "_PER_SHARD", 128)
 
 
 @pytest.mark.usefixtures("_small_shards")
@@ -300,7 +302,7 @@ def test_incompressible_entries_still_fit(monkeypatch: pytest.MonkeyPatch) -> No
     names = [hashlib.sha512(str(number).encode()).hexdigest() * 2 for number in range(600)]
     many = [replace(_entry(0), ref=Ref("", "ConfigMap", "home", name[:253])) for name in names]
     usual = max(len(shard.packed) for shard in pack(many).shards)
-    monkeypatch.setattr(packing, "LIMIT", usual // 3)
+    monkeypatch.setattr(inventory_format, "LIMIT", usual // 3)
     packed = pack(many)
     assert max(len(shard.packed) for shard in packed.shards) <= usual // 3
     assert sum(shard.count for shard in packed.shards) == len(many)
@@ -318,7 +320,7 @@ def test_corrupt_shard_is_not_taken_for_the_named_one() -> None:
 
 def test_too_many_entries_are_refused_before_any_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is one of objects: shards hold any size."""
-    monkeypatch.setattr(packing, "MOST", 100)
+    monkeypatch.setattr(inventory_format, "MOST", 100)
     pack(_entry(number) for number in range(100))
     with pytest.raises(InventoryError, match="is too large"):
         pack(_entry(number) for number in range(101))

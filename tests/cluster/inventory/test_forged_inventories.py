@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.inventory.codec import add_lines, decode, encode
-from applyprune.cluster.inventory.entries import entries_of
-from applyprune.cluster.inventory.packing import MOST, MOST_SHARDS, UnpackedLines, pack
+from applyprune.cluster.inventory_format import (
+    MOST,
+    MOST_SHARDS,
+    UnpackedLines,
+    add_lines,
+    decode,
+    encode,
+    entries_of,
+    pack,
+)
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.auth.credentials import FixedCredentials, Identity
-from applyprune.cluster.auth.kubeconfig import ClusterAccess
-from applyprune.cluster.transport.message import Request
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.access import ClusterAccess
+from applyprune.cluster.credentials import FixedCredentials, Identity
+from applyprune.cluster.messages import Request
+from applyprune.cluster.transport import Transport
 from applyprune.errors import Unreachable
 from applyprune.http import AddressRules
 from tests.support.canaries import TOKEN, TRACES
@@ -106,10 +106,10 @@ HOSTS = """127.0.0.1 localhost
 """
 ASK = """
 import sys
-from applyprune.cluster.auth.credentials import FixedCredentials
-from applyprune.cluster.auth.kubeconfig import ClusterAccess
-from applyprune.cluster.transport.message import Request
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.credentials import FixedCredentials
+from applyprune.cluster.access import ClusterAccess
+from applyprune.cluster.messages import Request
+from applyprune.cluster.transport import Transport
 from applyprune.errors import Unreachable
 from applyprune.http import AddressRules
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.cluster.transport.message import Request
+from applyprune.cluster.messages import Request
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.cluster.transport.safe_message import MAX_SHOWN, safe_text, without_values
+from applyprune.cluster.failures import MAX_SHOWN, safe_text, without_values
 
 CANARY = "c4n4ryc4n4ry"
 FORBIDDEN = 'secrets "s" is forbidden:'

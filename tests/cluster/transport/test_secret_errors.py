@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.transport.message import Request
+from applyprune.cluster.messages import Request
 from applyprune.errors import ApiError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.cluster.transport.message import ClientContext, RawResponse, Request
-from applyprune.cluster.transport.status_errors import response_failure
+from applyprune.cluster.failures import response_failure
+from applyprune.cluster.messages import ClientContext, RawResponse, Request
 from applyprune.errors import (
     AlreadyExists,
     ApiError,

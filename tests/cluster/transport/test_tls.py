@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.auth.credentials import FixedCredentials, Identity
-from applyprune.cluster.auth.kubeconfig import ClusterAccess, TLSTrust, connect
-from applyprune.cluster.transport.message import Request
-from applyprune.cluster.transport.tls import tls_context
-from applyprune.cluster.transport.transport import FIRST_CONTACT_BUDGET, Transport
+from applyprune.cluster.access import ClusterAccess, TLSTrust, connect, tls_context
+from applyprune.cluster.credentials import FixedCredentials, Identity
+from applyprune.cluster.messages import Request
+from applyprune.cluster.transport import FIRST_CONTACT_BUDGET, Transport
 from applyprune.errors import AccessError, ApiError, Unreachable
 from tests.support.clocks import ManualClock
 from tests.support.listening import listening, tunnel

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from applyprune.cluster.transport.message import Request
+from applyprune.cluster.messages import Request
 from applyprune.errors import (
     ApplypruneError,
     Expired,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.cluster.transport.unanswered import OpenRequest, OpenRequests, RetryBudget
+from applyprune.cluster.messages import OpenRequest, OpenRequests, RetryBudget
 from applyprune.errors import AccessError, ApiError, Unavailable, Unreachable
 
 WEBHOOK = 'Internal error occurred: failed calling webhook "w.example.com": connection refused'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.cluster.transport.safe_message import without_values
-from applyprune.cluster.transport.warning_header import warning_texts
+from applyprune.cluster.failures import without_values
+from applyprune.cluster.transport import warning_texts
 
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "none": ([], []),

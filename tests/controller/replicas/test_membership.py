@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.access import connect
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.transport import Transport
 from applyprune.controller.replicas.membership import Membership
 from applyprune.controller.replicas.own_lease import OwnLease
 from applyprune.controller.replicas.rendezvous import Replica

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.access import connect
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.transport.transport import Transport
+from applyprune.cluster.transport import Transport
 from applyprune.controller.bundle_client import BundleObjects, status_of
 from applyprune.errors import Interrupted
 from tests.support.objects import config_map

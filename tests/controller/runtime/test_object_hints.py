@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.watching.many_watches import AllSeen, Seen, Watched
+from applyprune.cluster.many_watches import AllSeen, Seen, Watched
 from applyprune.controller.drift.drift_hint import Mark
 from applyprune.controller.runtime.impersonation import account_user
 from applyprune.controller.runtime.object_hints import (

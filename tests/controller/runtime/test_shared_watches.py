@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.watching.many_watches import AllSeen, Blind, Seen, Watched
+from applyprune.cluster.many_watches import AllSeen, Blind, Seen, Watched
 from applyprune.controller.constants import Key
 from applyprune.controller.runtime.shared_watches import SharedWatches
 from applyprune.model.identity import Ref

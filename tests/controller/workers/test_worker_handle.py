@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.auth.kubeconfig import connect
+from applyprune.cluster.access import connect
 from applyprune.controller.constants import Limit
 from applyprune.controller.task import Task
 from applyprune.controller.workers.limits import MIB, Limits

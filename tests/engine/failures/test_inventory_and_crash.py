@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.inventory.packing import digest_of
+from applyprune.cluster.inventory_format import digest_of
 from applyprune.errors import InventoryError, InventoryLocked
 from applyprune.model.events import Outcome, Waiting
 from applyprune.model.identity import Ref

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import Interrupted

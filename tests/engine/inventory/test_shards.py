@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.inventory import packing
-from applyprune.cluster.inventory.packing import MOST, pack
+from applyprune.cluster import inventory_format
+from applyprune.cluster.inventory_format import MOST, pack
 from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
@@ -43,8 +43,8 @@ def _small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Few entries need shards, or a stream; in a sweep, as many as for users."""
     if request.node.get_closest_marker("sweep") is not None:
         return
-    monkeypatch.setattr(packing, "_PER_SHARD", PER_SHARD)
-    monkeypatch.setattr(packing, "READABLE", 4 * 1024)
+    monkeypatch.setattr(inventory_format, "_PER_SHARD", PER_SHARD)
+    monkeypatch.setattr(inventory_format, "READABLE", 4 * 1024)
 
 
 def _entry(ref: Ref) -> InventoryEntry:

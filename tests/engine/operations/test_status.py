@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory.store import ConfigMapStore
+from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.operations.status import status
 from applyprune.errors import UsageError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.objects import live_object
+from applyprune.cluster.requests import live_object
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import Adopt, DryRun
 from applyprune.model.plan import Fate

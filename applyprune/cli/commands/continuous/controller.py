@@ -191,7 +191,7 @@ def controller(
             hint="pip install 'applyprune[controller]'",
         )
     from applyprune.cli.session import cancel_on_signals
-    from applyprune.cluster.auth.kubeconfig import connect
+    from applyprune.cluster.access import connect
     from applyprune.controller.process import Settings, serve
     from applyprune.controller.runtime.logging import log_to_stderr
     from applyprune.controller.workers.limits import Limits

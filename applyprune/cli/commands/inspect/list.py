@@ -49,7 +49,7 @@ def _applysets(
     cluster_target: ClusterTarget, *, everywhere: bool, count_ready: bool
 ) -> Iterator[Event]:
     from applyprune.cli.session import open_session
-    from applyprune.cluster.inventory.listed import list_inventories
+    from applyprune.cluster.inventory_store import list_inventories
     from applyprune.engine.operations.status import applyset_listed
 
     with open_session(cluster_target) as session:

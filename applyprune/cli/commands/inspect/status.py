@@ -148,7 +148,7 @@ def _events(
 ) -> Iterator[Event]:
     """Yield the events of each set; ``names`` is empty for all sets of all namespaces."""
     from applyprune.cli.session import open_session
-    from applyprune.cluster.inventory.listed import list_sets
+    from applyprune.cluster.inventory_store import list_sets
 
     with open_session(cluster_target) as session:
         if len(names) == 1:

@@ -1,51 +1,39 @@
 """Watch the metadata of many collections at a time, all on one thread.
 
-A watch on a thread of its own costs a thread and a poll. Here one event loop reads all connections,
-so hundreds of watches that see nothing cost nothing. What comes is a hint: whoever acts on it
-reads again.
+It needs h11, which only the controller installs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import socket
 import ssl
 import threading
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import h11
 
-from applyprune.cluster.object_requests import for_collection, selection
-from applyprune.cluster.objects import METADATA
-from applyprune.cluster.transport.message import Request
-from applyprune.cluster.transport.tls import tls_context
-from applyprune.cluster.transport.transport import request_headers, user_agent
+from applyprune.cluster.access import tls_context
+from applyprune.cluster.messages import Request
+from applyprune.cluster.requests import METADATA, for_collection, selection
+from applyprune.cluster.transport import request_headers, user_agent
 from applyprune.cluster.watch import parse_event
-from applyprune.cluster.watching.pauses import (
-    UNAUTHORIZED,
-    failures_in_a_row,
-    seconds_between,
-)
-from applyprune.cluster.watching.tls_stream import TLSStream
-from applyprune.cluster.watching.watch_stream import (
-    BrokenReply,
-    RefusedReply,
-    parsed_line,
-    reply_lines,
-)
 from applyprune.model.live import LiveObject, WatchEventType
 from applyprune.model.resources import Resource
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.cluster.auth.credentials import Identity
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
+    from applyprune.cluster.access import ClusterAccess
+    from applyprune.cluster.credentials import Identity
     from applyprune.model.identity import Ref
+
 
 # Seconds after which the server ends a watch. A little randomness spreads the new connections.
 _SESSION = (300, 600)
@@ -378,3 +366,170 @@ def _keep_alive(raw: socket.socket) -> None:
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if (option := getattr(socket, name, None)) is not None:
             raw.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+# Read the streamed reply to a watch, line by line.
+
+
+_MAX_EVENT = 2 * 1024 * 1024
+
+
+class BrokenReply(Exception):
+    """A reply that is not complete, or not what a watch sends."""
+
+
+class RefusedReply(Exception):
+    """A reply that is not a watch."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the server replied {code}")
+        self.code = code
+
+
+async def reply_lines(
+    connection: h11.Connection, reader: asyncio.StreamReader
+) -> AsyncGenerator[bytes, None]:
+    """Yield an empty line when the reply begins, and each of its lines.
+
+    Raises RefusedReply for a reply that is not streamed.
+    """
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(_READ))
+        elif isinstance(event, h11.Response):
+            if event.status_code != 200:
+                raise RefusedReply(event.status_code)
+            yield b""
+        elif isinstance(event, h11.Data):
+            *ends, rest = bytes(event.data).split(b"\n")
+            for end in ends:
+                line = b"".join((*parts, end))
+                # Of a huge object there is no hint; those of the others are not lost by it.
+                if line.strip() and size <= _MAX_EVENT:
+                    yield line
+                parts, size = [], 0
+            size += len(rest)
+            parts = [*parts, rest] if size <= _MAX_EVENT else []
+        elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+            return
+
+
+def parsed_line(line: bytes) -> dict[str, Any]:
+    """Return an event; raises BrokenReply for anything else."""
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError):
+        item = None
+    if not isinstance(item, dict):
+        raise BrokenReply("it sent an invalid event")
+    return item
+
+
+# TLS over an asyncio stream, with little memory for each connection.
+#
+# asyncio's own TLS keeps a buffer of 256 KiB for each connection, which is most of what a watch
+# that sees nothing would cost.
+
+
+_CHUNK = 16 * 1024
+
+T = TypeVar("T")
+
+
+class TLSStream(asyncio.StreamReader):
+    """A connection to a server over TLS; only ``read`` of the reader's methods is for use."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        context: ssl.SSLContext,
+        server_hostname: str,
+    ) -> None:
+        """Keep the plain connection; ``handshake`` comes first."""
+        super().__init__()
+        self._plain, self._writer = reader, writer
+        self._received, self._sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._sent, server_hostname=server_hostname)
+
+    async def handshake(self) -> None:
+        """Agree with the server; raises OSError if it cannot be trusted."""
+        await self._exchange(self._tls.do_handshake)
+
+    async def read(self, n: int = -1) -> bytes:
+        """Return at most ``n`` bytes as soon as there are any; none at the end."""
+        try:
+            return await self._exchange(partial(self._tls.read, n if n > 0 else _CHUNK))
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return b""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, after the handshake."""
+        self._tls.write(data)
+        self._writer.write(self._sent.read())
+
+    @property
+    def transport(self) -> asyncio.WriteTransport:
+        """Return the transport of the plain connection."""
+        return self._writer.transport
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._writer.close()
+
+    async def _exchange(self, call: Callable[[], T]) -> T:
+        """Call it until what it needs has come."""
+        while True:
+            try:
+                result = call()
+            except ssl.SSLWantReadError:
+                self._flush()
+            else:
+                self._flush()
+                return result
+            if data := await self._plain.read(_CHUNK):
+                self._received.write(data)
+            else:
+                self._received.write_eof()
+
+    def _flush(self) -> None:
+        if self._sent.pending:
+            self._writer.write(self._sent.read())
+
+
+# The pauses between two sessions of one of many watches.
+
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_FORBIDDEN_PAUSE = 300.0
+"""Seconds until the next try where the account may not watch."""
+_LASTS = 5.0
+"""Seconds after which a session that is cut off counts as one that has worked."""
+_BETWEEN = 0.2
+_RENEWALS = 2
+"""How often new credentials are tried soon."""
+UNAUTHORIZED = 401
+_FORBIDDEN = frozenset({401, 403, 404, 405})
+
+
+def failures_in_a_row(before: int, lasted: float, *, goes_on: bool) -> int:
+    """Return how many sessions in a row have failed, with one that lasted so many seconds.
+
+    Where every session is cut off after a while, these failures do not add up.
+    """
+    if lasted > _LASTS:
+        return 0
+    return 1 if goes_on else before + 1
+
+
+def seconds_between(code: int, failures: int) -> float:
+    """Return the seconds until the next session after so many that have failed in a row."""
+    if not failures:
+        return _BETWEEN
+    if code in _FORBIDDEN and (code != UNAUTHORIZED or failures > _RENEWALS):
+        return _FORBIDDEN_PAUSE
+    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)

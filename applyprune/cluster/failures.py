@@ -1,18 +1,14 @@
-"""Turn an error response into one exception, chosen by its code and its Status."""
+"""A bad reply or a broken connection as one error of ours, without secrets."""
 
 from __future__ import annotations
 
 import re
+import ssl
 from typing import Any
 
-from applyprune.cluster.json_text import json_object
-from applyprune.cluster.transport.message import (
-    ClientContext,
-    RawResponse,
-    Request,
-    StatusBody,
-)
-from applyprune.cluster.transport.safe_message import safe_text, without_values
+from urllib3.exceptions import HTTPError, ProxyError
+
+from applyprune.cluster.messages import ClientContext, RawResponse, Request, StatusBody, json_object
 from applyprune.errors import (
     AccessError,
     AlreadyExists,
@@ -27,7 +23,15 @@ from applyprune.errors import (
     Unavailable,
     Unreachable,
 )
-from applyprune.http import seconds_to_wait
+from applyprune.http import (
+    IN_TIME,
+    RefusedAddress,
+    causes,
+    describe_error,
+    refuses_certificate,
+    seconds_to_wait,
+)
+from applyprune.model.text.display import visible
 from applyprune.values import dataclass
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.
@@ -315,3 +319,164 @@ def _class_of_500(request: Request, status: StatusBody) -> type[ApiError]:
 
 def _says(status: StatusBody, phrases: tuple[str, ...]) -> bool:
     return any(phrase in status.message for phrase in phrases)
+
+
+# Turn a connection error into one exception, and decide whether a retry may help.
+
+
+def connection_failure(
+    request: Request,
+    error: HTTPError | OSError,
+    *,
+    sent: bool,
+    seconds: float,
+    client: ClientContext,
+) -> RequestFailure:
+    """Return the failure of a try without a response; ``sent``: the server may have seen it."""
+    what, hint, passing = _explained(error, client)
+    lasting = f"{request.method} {request.path} got no response"
+    # What is left of a deadline is another number in each try.
+    reason = f"{lasting} in {seconds:.3g} s" if what.endswith(IN_TIME) else lasting
+    return RequestFailure(
+        Unreachable(what, reason=reason, lasting_reason=lasting, hint=hint),
+        passing=passing,
+        refused_unseen=not sent,
+    )
+
+
+def _explained(error: HTTPError | OSError, client: ClientContext) -> tuple[str, str, bool]:
+    """Return what happened, what to do, and whether a retry may help."""
+    for cause in causes(error):
+        if isinstance(cause, RefusedAddress):
+            return f"the name of {client.server} means {cause}; nothing was sent", "", False
+        if isinstance(cause, ProxyError):
+            return _proxy(cause)
+        if isinstance(cause, ssl.SSLError) and (found := _tls(cause, client)):
+            return found
+    what, unreachable = describe_error(error, server=client.server)
+    return what, _reach(client) if unreachable else "", True
+
+
+def _proxy(error: ProxyError) -> tuple[str, str, bool]:
+    text = safe_text(str(error.original_error), 200)
+    refused = "Tunnel connection failed: 4" in text
+    return (
+        f"the proxy failed: {text}",
+        "Check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY.",
+        not refused,
+    )
+
+
+def _tls(error: ssl.SSLError, client: ClientContext) -> tuple[str, str, bool] | None:
+    """Explain a TLS error; None if it is only a broken connection."""
+    reason = error.reason or ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = error.verify_message
+        if client.secret:  # guard: quoted-name
+            why = why.partition(", certificate is not valid for")[0]
+        return (
+            f"the certificate of {client.server} cannot be trusted: {why}",
+            "Check server and certificate-authority-data in the kubeconfig: is the cluster new?",
+            False,
+        )
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return None
+    if refuses_certificate(error):
+        who = f"user {client.user!r} of context {client.context!r}"
+        return (
+            f"{client.server} refused the client certificate ({reason.lower()})",
+            f"The certificate of {who} may have expired: log in again.",
+            False,
+        )
+    if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}:
+        return f"{client.server} does not speak TLS", "Is the server's URL right?", False
+    return f"TLS with {client.server} failed ({reason or error.strerror})", "", True
+
+
+def _reach(client: ClientContext) -> str:
+    context = f" (context {client.context!r})" if client.context else ""
+    return (
+        f"Check that the cluster is running and reachable{context}."
+        " Without a cluster, `applyprune local up` starts one here."
+    )
+
+
+# Make foreign text safe to show: no control sequences, no secrets, not too long.
+
+
+MAX_SHOWN = 1024
+
+# Patterns are compiled when an error comes: that takes longer than a whole request.
+# Messages of the API server that can hold names and paths, but no values. A message must match as
+# a whole: otherwise a value could follow the known part.
+_WORD = r"[A-Za-z0-9_.:/-]+"
+_QUOTED = r"\"[^\"\n]{0,300}\""
+_OBJECT = rf"{_WORD}[ ]{_QUOTED}"
+_AMOUNTS = r"[\w./=,-]+"
+_WITHOUT_VALUES = rf"""
+      {_OBJECT}[ ]not[ ]found
+    | (?:object[ ]is[ ]being[ ]deleted:[ ])?{_OBJECT}[ ]already[ ]exists
+    | {_OBJECT}[ ]is[ ]forbidden:[ ](?:
+        User[ ]{_QUOTED}[ ]cannot[ ]\w+[ ]resource[ ]{_QUOTED}[ ]in[ ]API[ ]group[ ]{_QUOTED}
+        (?:[ ]in[ ]the[ ]namespace[ ]{_QUOTED}|[ ]at[ ]the[ ]cluster[ ]scope)
+      | unable[ ]to[ ]create[ ]new[ ]content[ ]in[ ]namespace[ ]{_WORD}
+        [ ]because[ ]it[ ]is[ ]being[ ]terminated
+      | exceeded[ ]quota:[ ]{_WORD},[ ]requested:[ ]{_AMOUNTS},[ ]used:[ ]{_AMOUNTS}
+        ,[ ]limited:[ ]{_AMOUNTS}
+      )
+    | Operation[ ]cannot[ ]be[ ]fulfilled[ ]on[ ]{_OBJECT}:[ ](?:
+        the[ ]object[ ]has[ ]been[ ]modified;[ ]please[ ]apply[ ]your[ ]changes[ ]to[ ]the
+        [ ]latest[ ]version[ ]and[ ]try[ ]again
+      | (?:Precondition[ ]failed:[ ])?
+        (?:UID|ResourceVersion)[ ]in[ ]precondition:[ ][\w-]*,
+        [ ](?:UID|ResourceVersion)[ ]in[ ]object[ ]meta:[ ][\w-]*
+      )
+    | \w+[ ]in[ ]version[ ]{_QUOTED}[ ]cannot[ ]be[ ]handled[ ]as[ ]a[ ]\w+:
+        [ ]illegal[ ]base64[ ]data[ ]at[ ]input[ ]byte[ ]\d+
+    | failed[ ]to[ ]convert[ ]new[ ]object[ ]\([\w./-]*;[ ][\w./-]*,[ ]Kind=\w+\)[ ]to[ ]proper
+        [ ]version:[ ]unable[ ]to[ ]convert[ ]unstructured[ ]object[ ]to[ ][\w./-]*,[ ]Kind=\w+:
+        [ ](?:error[ ]decoding[ ]from[ ]json:[ ])?
+        illegal[ ]base64[ ]data[ ]at[ ]input[ ]byte[ ]\d+
+    | unknown[ ]field[ ]{_QUOTED}
+    | {_WORD}[ ]\w+[ ]is[ ]deprecated(?:[ ]in[ ]v[\d.]+\+)?(?:,[ ]unavailable[ ]in[ ]v[\d.]+\+)?
+        (?:;[ ]use[ ]{_WORD}[ ]\w+)?
+    | etcdserver:[ ][a-z ]{{1,80}}
+    | Request[ ]entity[ ]too[ ]large:[ ]limit[ ]is[ ]\d+
+    | Unauthorized
+"""
+# The known beginnings of messages whose end may quote a value.
+_BEGINNINGS = (
+    rf"admission webhook {_QUOTED} denied the request",
+    rf"Internal error occurred: failed calling webhook {_QUOTED}",
+    (
+        r"failed to create typed patch object \([\w./-]*; [\w./-]*, Kind=\w+\): "
+        r"(?:errors:\s+)?\.[\w.\[\]-]{1,300}: "
+        r"(?:field not declared in schema|expected \w+|duplicate entries for key)"
+    ),
+    r"Apply failed with \d+ conflicts?",
+    r"Validation failed for ValidatingAdmissionPolicy '[\w.-]{1,253}' with binding '[\w.-]{1,253}'",
+)
+
+
+def safe_text(text: str, limit: int = MAX_SHOWN) -> str:
+    """Return the text on one line, with invisible characters escaped, cut to ``limit``."""
+    # Cut first: the text may be a hundred megabytes.
+    cut = len(text) > limit
+    line = " ".join(text[:limit].split())
+    clean = visible(line)
+    return f"{clean[:limit]}…" if cut or len(clean) > limit else clean
+
+
+def without_values(message: str) -> str:
+    """Return the part of an API server's message that cannot hold a value of the object's fields.
+
+    This is for errors about a Secret: server-side apply quotes values in its schema errors, and a
+    webhook's message can hold anything. Empty when no part of the message is known to be safe.
+    """
+    message = message.strip()
+    if len(message) <= 4 * MAX_SHOWN and re.fullmatch(_WITHOUT_VALUES, message, re.VERBOSE):
+        return safe_text(message)
+    for beginning in _BEGINNINGS:
+        if found := re.match(beginning, message):
+            return safe_text(found.group())
+    return ""

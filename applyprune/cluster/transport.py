@@ -1,15 +1,16 @@
-"""Send requests to the API server: pooled connections, deadlines and bounded retries."""
+"""Send requests to the API server: pooled connections, deadlines and bounded retries; streams."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import platform
+import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from urllib3 import HTTPHeaderDict
 from urllib3.exceptions import HTTPError
@@ -17,35 +18,114 @@ from urllib3.util import Retry, Timeout
 
 from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK, Clock
-from applyprune.cluster.transport.connection_errors import connection_failure
-from applyprune.cluster.transport.message import (
+from applyprune.cluster.access import ServerPool, open_pool
+from applyprune.cluster.failures import RequestFailure, connection_failure, response_failure
+from applyprune.cluster.messages import (
     ClientContext,
+    OpenRequest,
+    OpenRequests,
     RawResponse,
     Request,
     Response,
+    is_busy,
     parsed,
     read_body,
     validated,
 )
-from applyprune.cluster.transport.status_errors import (
-    RequestFailure,
-    response_failure,
-)
-from applyprune.cluster.transport.stream import Stream, is_stream
-from applyprune.cluster.transport.tls import ServerPool, open_pool
-from applyprune.cluster.transport.unanswered import OpenRequest, OpenRequests, is_busy
-from applyprune.cluster.transport.warning_header import warning_texts
-from applyprune.errors import ApiError, Unreachable
+from applyprune.errors import AccessError, ApiError, Unreachable
 from applyprune.http import CONNECT_TIMEOUT, TICK, Stopped, Try, backoff, one_try
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
+    from urllib3.connectionpool import HTTPConnectionPool
     from urllib3.response import BaseHTTPResponse
 
-    from applyprune.cluster.auth.credentials import Identity
-    from applyprune.cluster.auth.kubeconfig import ClusterAccess
-    from applyprune.cluster.transport.unanswered import RetryBudget
+    from applyprune.cluster.access import ClusterAccess
+    from applyprune.cluster.credentials import Identity
+    from applyprune.cluster.messages import RetryBudget
     from applyprune.model.events import RetryReported
+
+
+# A streamed response, on its own connection: it continues until the server ends it.
+
+
+# A chunk's declared length is untrusted and would be allocated up front; cap it.
+_MAX_READ = 64 * 1024
+
+
+def is_stream(response: BaseHTTPResponse, *, is_text: bool) -> bool:
+    """Return whether the headers are those of an unencoded stream of JSON, or of text."""
+    wanted = "text/plain" if is_text else "application/json"
+    content_type = response.headers.get("Content-Type", "").lower()
+    encoding = response.headers.get("Content-Encoding", "identity")
+    return (
+        response.status == 200
+        and content_type.partition(";")[0].strip() == wanted
+        and encoding == "identity"
+    )
+
+
+class Stream:
+    """The bytes of a streamed response as they come; for one thread at a time."""
+
+    def __init__(
+        self,
+        request: Request,
+        response: BaseHTTPResponse,
+        pool: HTTPConnectionPool,
+        client: ClientContext,
+        first: Try,
+    ) -> None:
+        """Keep a response whose headers were read, and its pool, which nothing else uses.
+
+        ``first`` is the try that has read them: what stops it stops the stream.
+        """
+        self.status = response.status
+        self._request = request
+        self._response = response
+        self._pool = pool
+        self._client = client
+        self._first = first
+
+    def chunks(self, silence: float) -> Iterator[bytes]:
+        """Yield the bytes as they come, never an empty chunk, until the server ends the response.
+
+        Raises Unreachable when the connection breaks or is silent for ``silence`` seconds, and
+        Stopped when the stream's ``stop`` returns true.
+        """
+        while chunk := self._read(silence):
+            yield chunk
+
+    def _read(self, silence: float) -> bytes:
+        # One try per read: the time that the caller spends on a chunk does not count.
+        with one_try(silence, self._first.stop, clock=self._first.clock):  # guard: stream-clock
+            try:
+                return self._response.read1(_MAX_READ, decode_content=False)
+            except (HTTPError, OSError) as fault:
+                failure = connection_failure(
+                    self._request, fault, sent=True, seconds=silence, client=self._client
+                )
+                error, reason = failure.error, f"GET {self._request.path} was cut off"
+                error.reason = error.lasting_reason = reason
+                raise error from fault
+
+    def error(self, status: dict[str, Any]) -> AccessError:
+        """Return the error for a Status that came inside the stream."""
+        code = status.get("code")
+        if not isinstance(code, int) or not 400 <= code < 600:
+            code = 500
+        # The bytes are left out: the Status holds everything.
+        error = response_failure(
+            self._request, RawResponse(code, {}, b"", status), self._client
+        ).error
+        error.reason = f"GET {self._request.path} ended with {code}"
+        return error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._response.close()
+        self._pool.close()
+
 
 __all__ = ["Request", "Response", "Stream", "Transport"]
 
@@ -387,3 +467,38 @@ def request_headers(
     for name, value in more:
         several.add(name, value)
     return several
+
+
+# Read the warnings of a server from the Warning headers of a reply (RFC 7234, section 5.5).
+#
+# A header is a list of ``CODE AGENT "TEXT" ["DATE"]``; in a text, a backslash precedes a quote and
+# a backslash. Kubernetes uses the code 299 only.
+
+
+_MOST = 100
+_CODE = "299"
+
+
+def warning_texts(headers: Iterable[str]) -> list[str]:
+    """Return the texts of all warnings; an invalid header ends with its last valid warning."""
+    found = [text for header in headers for text in _texts_in(header)]
+    return found[:_MOST]
+
+
+def _texts_in(header: str) -> Iterator[str]:
+    # Compiled when a warning comes: most runs have none.
+    quoted = r'"((?:[^"\\]|\\.)*)"'
+    one = re.compile(rf"\s*(\d{{3}}) (\S+) {quoted}(?: {quoted})?\s*(?:,|$)", re.DOTALL)
+    at = 0
+    while at < len(header) and (found := one.match(header, at)) is not None:
+        at = found.end()
+        if found[1] == _CODE:
+            yield _decoded(re.sub(r"\\(.)", r"\1", found[3], flags=re.DOTALL))
+
+
+def _decoded(text: str) -> str:
+    """Return a text that http.client has read as Latin-1; the server sends UTF-8."""
+    try:
+        return text.encode("latin-1").decode()
+    except ValueError:
+        return text

@@ -1,1 +1,0 @@
-"""Credentials: kubeconfig files, plugins, a pod's own account."""

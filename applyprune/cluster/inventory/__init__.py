@@ -1,1 +1,0 @@
-"""The inventory ConfigMap: format, compression, shards, compare-and-swap."""

@@ -1,0 +1,851 @@
+"""The format of an inventory: entries and runs as text, in one ConfigMap or in shards.
+
+It is decoded strictly: what cannot be read is an error, and never an empty inventory.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import lru_cache
+from io import BytesIO
+from sys import intern
+from typing import Any, TypeVar
+
+from applyprune._version import __version__
+from applyprune.cluster.messages import json_value
+from applyprune.errors import InventoryError, InventoryTooNew
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import (
+    MOST_RUNS,
+    AppliedPlan,
+    ApplyFingerprint,
+    Inventory,
+    InventoryEntry,
+    JobRecord,
+    LockHolder,
+    Ownership,
+    RunRecord,
+    StoredRoot,
+    Wave,
+    valid_lease,
+)
+from applyprune.model.json_access import items, mapping, text
+from applyprune.model.text.display import time_of
+from applyprune.planning.applyset import (
+    OWN_ANNOTATIONS,
+    OWN_LABELS,
+    SET_ID,
+    SHARD_OF,
+    TOOL,
+    ApplySetIdentity,
+    applyset_annotations,
+    applyset_identity,
+    hinted_kinds,
+    hinted_namespaces,
+    set_name,
+    shard_ref,
+)
+from applyprune.planning.fields.normalize import canonical_text
+from applyprune.planning.inventory.parent import foreign_parent, parent_faults
+from applyprune.values import dataclass, field
+from applyprune.values import encode as json_text
+
+SCHEMA = 2
+
+# The server takes it from our User-Agent.
+_MANAGER = "applyprune"
+# Both times are the server's; webhooks may run between them, each for at most 30 seconds.
+_ONE_REQUEST = timedelta(minutes=1)
+_HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A root ConfigMap as it was read: an inventory without the entries that are in shards."""
+
+    inventory: Inventory
+    """The inventory, without any entry."""
+    write: str
+    """The id of the last write."""
+    count: int
+    """The number of entries."""
+    digest: str
+    """The digest of all lines."""
+    inline: bytes | None
+    """The lines in the ConfigMap; None if they are in ``shards``."""
+    shards: tuple[Shard, ...]
+    """The shards that the header names."""
+    faults: tuple[str, ...]
+    """What is wrong with the annotations of the ConfigMap."""
+
+
+def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any]:
+    """Return the root ConfigMap; ``packed`` are its entries, ``write`` is the id of the write."""
+    applyset = applyset_identity(inventory.name, inventory.namespace)
+    header = {
+        "schema": SCHEMA,
+        "generation": inventory.generation,
+        "uid": inventory.uid,
+        "copied": inventory.copied,
+        "write": write,
+        "count": packed.count,
+        "digest": packed.digest,
+        "shards": [[shard.digest, shard.count] for shard in packed.shards],
+        "holder": _holder_out(inventory.holder),
+        "last": run_out(inventory.last),
+        "earlier": earlier_out(inventory.earlier),
+        "owner": inventory.owner,
+    }
+    if inventory.plan is not None:
+        header["plan"] = {"checksum": inventory.plan.checksum, "done": inventory.plan.done}
+    metadata: dict[str, Any] = {
+        "name": applyset.inventory.name,
+        "namespace": inventory.namespace,
+        "labels": {SET_ID: applyset.id},
+        "annotations": dict(
+            applyset_annotations(
+                inventory.entries,
+                inventory.hidden_kinds,  # guard: hidden-kinds-kept
+                namespace=inventory.namespace,
+                tooling=f"{TOOL}/v{__version__}",
+            )
+        ),
+    }
+    if inventory.uid:
+        metadata["uid"] = inventory.uid  # guard: inventory-uid
+        metadata["resourceVersion"] = inventory.resource_version  # guard: inventory-version
+    body: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {_HEADER: json.dumps(header, sort_keys=True)},
+    }
+    if packed.stream:
+        body["binaryData"] = {_STREAM: packed.stream}
+    elif not packed.shards:
+        body["data"][_ENTRIES] = packed.readable
+    return with_foreign_metadata(body, inventory.root)  # guard: foreign-metadata-kept
+
+
+def decode(body: Mapping[str, Any]) -> Root:
+    """Return the root that a ConfigMap contains; raise InventoryError if it is unreadable.
+
+    Raises ForeignParent if it is not the inventory that its name says.
+    """
+    metadata = body["metadata"]
+    applyset = ApplySetIdentity(set_name(metadata["name"]), metadata["namespace"])
+    annotations = metadata.get("annotations") or {}
+    labels, has_header = metadata.get("labels") or {}, _HEADER in (body.get("data") or {})
+    foreign = foreign_parent(labels, annotations, applyset, has_header=has_header)
+    if foreign is not None:
+        raise foreign
+    try:
+        header = json.loads((body.get("data") or {})[_HEADER])
+        if (schema := typed(int, header["schema"])) != SCHEMA:
+            raise _other_format(applyset, schema)
+        shards = _shards_in(header["shards"])
+        inventory = Inventory(
+            name=applyset.name,
+            namespace=applyset.namespace,
+            uid=metadata["uid"],
+            resource_version=metadata["resourceVersion"],
+            generation=typed(int, header["generation"]),
+            holder=_holder_in(header["holder"]),
+            copied=typed(bool, header["copied"]) or _is_copy(header["uid"], metadata),
+            last=run_in(header["last"]),
+            earlier=earlier_in(header.get("earlier")),
+            owner=typed(str, header["owner"]),
+            plan=_plan_in(header.get("plan")),
+            hidden_kinds=hinted_kinds(annotations),
+            hinted_namespaces=hinted_namespaces(annotations),
+            root=stored_root(body),
+        )
+        return Root(
+            inventory=inventory,
+            write=typed(str, header["write"]),
+            count=_count_in(header["count"]),
+            digest=typed(str, header["digest"]),
+            inline=None if shards else _inline(body),
+            shards=shards,
+            faults=parent_faults(annotations),
+        )
+    except _UNREADABLE as error:
+        raise _unreadable(applyset, error) from error
+
+
+def _is_copy(recorded: object, metadata: Mapping[str, Any]) -> bool:
+    """Return whether the header was written into another ConfigMap than this one.
+
+    The first write cannot know the UID; every later one has it. Until then, the server's own record
+    must show that our create wrote the header, when the ConfigMap was created: somebody else's
+    create has another manager, and a restored record has an older time.
+    """
+    if recorded:
+        return bool(recorded != metadata["uid"])
+    created = time_of(str(metadata.get("creationTimestamp") or ""))
+    is_ours = any(
+        (entry.get("manager"), entry.get("operation")) == (_MANAGER, "Update")
+        and f"f:{_HEADER}" in ((entry.get("fieldsV1") or {}).get("f:data") or {})
+        and created is not None
+        and (written := time_of(str(entry.get("time") or ""))) is not None
+        and abs(written - created) <= _ONE_REQUEST
+        for entry in metadata.get("managedFields") or ()
+    )
+    return not is_ours  # guard: first-write-copied
+
+
+def add_lines(root: Root, lines: UnpackedLines, part: bytes) -> None:
+    """Add the lines of a shard to those of a root; raise InventoryError if they are too many."""
+    try:
+        lines.add(part)
+    except ValueError as error:
+        raise _unreadable(_applyset_of(root), error) from error
+
+
+def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
+    """Return the entries of a root from the lines in ``parts``; raise InventoryError."""
+    try:
+        if digest_of(*parts) != root.digest:
+            raise ValueError("its digest does not match its entries")
+        # One part after the other: all lines at once would need twice the memory.
+        entries = [entry for part in parts for entry in entries_of(part)]
+        found = {entry.ref: entry for entry in entries}
+        if not len(found) == len(entries) == root.count:
+            raise ValueError(f"it should list {root.count} objects")
+    except _UNREADABLE as error:
+        raise _unreadable(_applyset_of(root), error) from error
+    return found
+
+
+def entries_left(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
+    """Return the entries in the remaining shards; never the whole inventory."""
+    try:
+        return {entry.ref: entry for part in parts for entry in entries_of(part)}
+    except _UNREADABLE as error:
+        raise _unreadable(_applyset_of(root), error) from error
+
+
+def encode_shard(inventory: Inventory, shard: Shard) -> dict[str, Any]:
+    """Return the immutable ConfigMap of one shard."""
+    ref = shard_ref(inventory.name, inventory.namespace, shard.digest)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": ref.name,
+            "namespace": ref.namespace,
+            "labels": {SHARD_OF: inventory.name},
+        },
+        "immutable": True,
+        "binaryData": {_STREAM: shard.packed},
+    }
+
+
+def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
+    """Return the lines of a shard; raise ValueError if they do not match its digest."""
+    stream = (body.get("binaryData") or {}).get(_STREAM)
+    if not isinstance(stream, str):
+        raise ValueError("it has no entries")  # noqa: TRY004 - what is stored, not a call
+    lines = unpack(stream)
+    if digest_of(lines) != shard.digest:
+        raise ValueError("its contents do not match its name")
+    return lines
+
+
+def _applyset_of(root: Root) -> ApplySetIdentity:
+    return ApplySetIdentity(root.inventory.name, root.inventory.namespace)
+
+
+def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
+    if schema > SCHEMA:
+        return InventoryTooNew(
+            "the inventory was written by a newer applyprune",
+            location=str(applyset.inventory),
+            reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
+            hint="Use the version of applyprune that wrote it, or a newer one.",
+        )
+    # No class of its own: like a damaged inventory, a repair may overwrite it.
+    return InventoryError(
+        "the inventory was written by a development version of applyprune",
+        location=str(applyset.inventory),
+        reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
+        hint=f"Nothing was applied or pruned. Rebuild it{_by_repair(applyset)}",
+    )
+
+
+def _unreadable(applyset: ApplySetIdentity, error: Exception) -> InventoryError:
+    return InventoryError(
+        "the inventory cannot be read",
+        location=str(applyset.inventory),
+        reason=f"it has no {error}" if isinstance(error, KeyError) else str(error),
+        hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or rebuild "
+        f"it{_by_repair(applyset)}",
+    )
+
+
+def _by_repair(applyset: ApplySetIdentity) -> str:
+    """Return how to rebuild an inventory, with what a later prune or delete does then."""
+    return (
+        " from the objects that have the set's label: applyprune inventory repair "
+        f"{applyset.arguments}. They are recorded as adopted, and no prune deletes them; if the "
+        "set created all of them, add --record-as owned."
+    )
+
+
+_UNREADABLE = (KeyError, TypeError, ValueError, EOFError, OSError, RecursionError)
+
+
+def _shards_in(raw: Sequence[tuple[object, object]]) -> tuple[Shard, ...]:
+    """Return the shards that a header names; a forged one must not be read many times."""
+    shards = tuple(Shard(_hexadecimal(digest), typed(int, count)) for digest, count in raw)
+    seen: set[str] = set()
+    for shard in shards:
+        if shard.digest in seen:  # guard: shard-named-twice
+            raise ValueError(f"it names the shard {shard.digest[:32]} twice")
+        seen.add(shard.digest)
+    if len(shards) > MOST_SHARDS:  # guard: most-shards
+        raise ValueError(f"it names {len(shards)} shards, and {MOST_SHARDS} are allowed")
+    return shards
+
+
+def _count_in(raw: object) -> int:
+    count = typed(int, raw)
+    if not 0 <= count <= MOST:
+        raise ValueError(f"it says that it lists {count} objects, and {MOST} are allowed")
+    return count
+
+
+def _hexadecimal(digest: object) -> str:
+    # It becomes part of a name, and so of a URL path.
+    if not re.fullmatch(r"[0-9a-f]{64}", text := typed(str, digest)):
+        raise ValueError("the name of a shard is not a digest")
+    return text
+
+
+def _inline(body: Mapping[str, Any]) -> bytes:
+    data, binary = body.get("data") or {}, body.get("binaryData") or {}
+    if (_ENTRIES in data) == (_STREAM in binary):
+        raise ValueError("it must have either entries or entries.gz")
+    if _ENTRIES in data:
+        return typed(str, data[_ENTRIES]).encode()
+    return unpack(typed(str, binary[_STREAM]))
+
+
+def _holder_out(holder: LockHolder | None) -> dict[str, Any] | None:
+    if holder is None:
+        return None
+    return {
+        "run": holder.run,
+        "who": holder.who,
+        "host": holder.host,
+        "process": holder.process,
+        "leaseSeconds": holder.lease,
+        "renewals": holder.renewals,
+    }
+
+
+def _holder_in(raw: Mapping[str, Any] | None) -> LockHolder | None:
+    if raw is None:
+        return None
+    lease = raw["leaseSeconds"]
+    if not isinstance(lease, int | float) or isinstance(lease, bool):
+        raise TypeError(f"not a number of seconds: {lease!r}")
+    return LockHolder(
+        run=typed(str, raw["run"]),
+        who=typed(str, raw["who"]),
+        host=typed(str, raw["host"]),
+        process=typed(str, raw["process"]),
+        # A holder that does not renew blocks nobody for longer.
+        lease=valid_lease(lease),  # guard: longest-lease
+        renewals=typed(int, raw["renewals"]),
+    )
+
+
+def _plan_in(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
+    if raw is None:
+        return None
+    return AppliedPlan(checksum=typed(str, raw["checksum"]), done=typed(bool, raw["done"]))
+
+
+# Encode entries as lines of JSON, one for each object, and decode them strictly.
+
+
+T = TypeVar("T")
+
+_LONGEST_SHOWN = 100
+# In memory, a line may take twenty times its bytes. The server's limit for an object is 1.5 MiB.
+_LONGEST_LINE = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The line of one entry, without the number of its field set."""
+
+    ref: Ref
+    text: str
+    """The JSON text of the entry, without its closing brace."""
+    owned_fields: str
+    """The JSON text of its field set; empty if there is none."""
+
+
+def lines_of(entries: Iterable[InventoryEntry]) -> list[Line]:
+    """Return a line for each entry, in the order of the refs."""
+    # A tuple compares many times faster than a dataclass, and a set may have 100,000 entries.
+    ordered = sorted(
+        entries,
+        key=lambda entry: (entry.ref.group, entry.ref.kind, entry.ref.namespace, entry.ref.name),
+    )
+    return [
+        Line(
+            entry.ref,
+            json_text(_entry_out(entry)).decode()[:-1],
+            entry.owned_fields,
+        )
+        for entry in ordered
+    ]
+
+
+def block_of(lines: Sequence[Line]) -> bytes:
+    """Return lines as they are stored, after the distinct field sets that their entries own.
+
+    Most objects of a kind own the same fields. So each set is stored once, and an entry has its
+    number in the block.
+    """
+    numbers: dict[str, int] = {}
+    texts = []
+    for line in lines:
+        number = ""
+        if line.owned_fields:
+            index = numbers.setdefault(line.owned_fields, len(numbers))
+            number = f',"ownedFields":{index}'
+        texts.append(f"{line.text}{number}}}\n")
+    sets = (f'{{"fieldSet":{fields},"number":{index}}}\n' for fields, index in numbers.items())
+    return "".join([*sets, *texts]).encode()
+
+
+def entries_of(lines: bytes) -> list[InventoryEntry]:
+    """Return the entries in one or more blocks.
+
+    Raises ValueError, TypeError or KeyError for anything else.
+    """
+    field_sets: dict[int, str] = {}
+    found = []
+    # Only a newline ends a line: splitlines would also split at other characters in names.
+    for line in lines.split(b"\n"):
+        if not line:
+            continue
+        if len(line) > _LONGEST_LINE:  # guard: longest-line
+            raise ValueError(f"an entry is larger than {_LONGEST_LINE >> 20} MiB")
+        raw = json_value(line)
+        if "fieldSet" in raw:
+            # Each block has its own numbers.
+            field_sets[typed(int, raw["number"])] = canonical_text(typed(dict, raw["fieldSet"]))
+        else:
+            found.append(_entry_in(raw, field_sets))
+    return found
+
+
+def typed(kind: type[T], value: object) -> T:
+    """Return the value if it has exactly that type; raise TypeError otherwise."""
+    if type(value) is not kind:
+        raise TypeError(f"{repr(value)[:_LONGEST_SHOWN]} is not of type {kind.__name__}")
+    return value
+
+
+def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        **_ref_out(entry.ref),
+        "plural": entry.plural,
+        "version": entry.version,
+        "uidBeforeApply": entry.uid_before_apply,
+        "uid": entry.uid,
+        "ownership": str(entry.ownership),
+        "digest": entry.digest,
+        "fingerprint": None,
+        "wave": list(entry.wave),
+        "dependsOn": [_ref_out(ref) for ref in entry.depends_on],
+        "orphanReason": entry.orphan_reason,
+        "deleting": entry.deleting,
+        "orphaning": entry.orphaning,
+    }
+    if entry.marks:
+        out["marks"] = list(entry.marks)
+    if entry.stored:
+        out["stored"] = entry.stored
+    if entry.crd:
+        out["crd"] = entry.crd
+    if (fingerprint := entry.fingerprint) is not None:
+        out["fingerprint"] = {
+            "resourceVersion": fingerprint.resource_version,
+            "generation": fingerprint.generation,
+            "managedFields": fingerprint.managed_fields,
+            "time": fingerprint.time,
+            "schema": fingerprint.schema,
+        }
+    if (job := entry.job) is not None:
+        out["job"] = {"created": job.created, "ttl": job.ttl, "completed": job.completed}
+    return out
+
+
+def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> InventoryEntry:
+    number = raw.get("ownedFields")
+    stored = raw["fingerprint"]
+    fingerprint = (
+        None
+        if stored is None
+        else ApplyFingerprint(
+            resource_version=typed(str, stored["resourceVersion"]),
+            generation=_maybe_int(stored["generation"]),
+            managed_fields=_common(stored["managedFields"]),
+            time=_common(stored["time"]),
+            schema=_maybe_int(stored["schema"]),
+        )
+    )
+    return InventoryEntry(
+        ref=_ref_in(raw),
+        plural=_common(raw["plural"]),
+        version=_common(raw["version"]),
+        uid_before_apply=_maybe_str(raw["uidBeforeApply"]),
+        uid=typed(str, raw["uid"]),
+        ownership=Ownership(raw["ownership"]),
+        digest=typed(str, raw["digest"]),
+        stored=typed(str, raw.get("stored", "")),
+        fingerprint=fingerprint,
+        owned_fields="" if number is None else field_sets[typed(int, number)],
+        marks=tuple(typed(str, mark) for mark in typed(list, raw.get("marks", []))),
+        wave=_wave_in(raw["wave"]),
+        depends_on=tuple(_ref_in(ref) for ref in raw["dependsOn"]),
+        orphan_reason=typed(str, raw["orphanReason"]),
+        deleting=typed(bool, raw["deleting"]),
+        orphaning=typed(bool, raw["orphaning"]),
+        job=_job_in(raw.get("job")),
+        crd=typed(str, raw.get("crd", "")),
+    )
+
+
+def _job_in(raw: Mapping[str, Any] | None) -> JobRecord | None:
+    if raw is None:
+        return None
+    return JobRecord(
+        typed(str, raw["created"]), typed(int, raw["ttl"]), completed=typed(bool, raw["completed"])
+    )
+
+
+def _ref_out(ref: Ref) -> dict[str, str]:
+    return {"group": ref.group, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+
+
+def _ref_in(raw: Mapping[str, Any]) -> Ref:
+    group, kind, namespace = (_common(raw[key]) for key in ("group", "kind", "namespace"))
+    ref = Ref(group, kind, namespace, typed(str, raw["name"]))
+    if not ref.kind or not ref.name:
+        raise ValueError("an entry does not name an object")
+    return ref
+
+
+def _wave_in(raw: object) -> Wave:
+    wave, rank, depth = (typed(int, part) for part in typed(list, raw))
+    return _wave(wave, rank, depth)
+
+
+_wave = lru_cache(64)(Wave)
+
+
+def _common(value: object) -> str:
+    """Return a text that many entries have: they share it."""
+    return intern(typed(str, value))
+
+
+def _maybe_str(value: object) -> str | None:
+    return None if value is None else typed(str, value)
+
+
+def _maybe_int(value: object) -> int | None:
+    return None if value is None else typed(int, value)
+
+
+# Encode the records of a set's runs for the header of its inventory, and decode them.
+
+
+_MOST_BYTES_OF_RUNS = 16 * 1024
+_OPTIONAL: Mapping[str, type] = {
+    "actor": str,
+    "commit": str,
+    "url": str,
+    "created": int,
+    "changed": int,
+    "pruned": int,
+}
+"""The fields of a run that are stored unless they are empty."""
+
+
+def run_out(record: RunRecord | None) -> dict[str, Any] | None:
+    """Return a record as it is stored."""
+    if record is None:
+        return None
+    return {
+        "run": record.run,
+        "mode": record.mode,
+        "who": record.who,
+        "at": record.at,
+        "exitCode": record.exit_code,
+        **{key: value for key in _OPTIONAL if (value := getattr(record, key))},
+    }
+
+
+def run_in(raw: Mapping[str, Any] | None) -> RunRecord | None:
+    """Return a stored record; raise KeyError, TypeError or ValueError if it is unreadable."""
+    if raw is None:
+        return None
+    code = raw["exitCode"]
+    return RunRecord(
+        run=typed(str, raw["run"]),
+        mode=typed(str, raw["mode"]),
+        who=typed(str, raw["who"]),
+        at=typed(str, raw["at"]),
+        exit_code=None if code is None else typed(int, code),
+        **{key: typed(kind, raw[key]) for key, kind in _OPTIONAL.items() if key in raw},
+    )
+
+
+def earlier_out(records: Sequence[RunRecord]) -> list[dict[str, Any] | None]:
+    """Return the newest records, as many as fit: they must not use the room of the entries."""
+    found: list[dict[str, Any] | None] = []
+    size = 0
+    for record in records[:MOST_RUNS]:
+        found.append(run_out(record))
+        size += len(json.dumps(found[-1]))
+        if size > _MOST_BYTES_OF_RUNS:
+            return found[:-1]
+    return found
+
+
+def earlier_in(raw: object) -> tuple[RunRecord, ...]:
+    """Return the readable records: nothing depends on them, so none makes an inventory unreadable.
+
+    An older version has written none.
+    """
+    found: list[RunRecord] = []
+    for part in raw if isinstance(raw, list) else ():
+        with suppress(KeyError, TypeError, ValueError):
+            if (record := run_in(part)) is not None:
+                found.append(record)
+    return tuple(found[:MOST_RUNS])
+
+
+# Pack the entries of an inventory: as text, as a gzip stream, or in shards.
+#
+# The root ConfigMap stores few entries as text and more entries as one gzip stream. Many entries
+# are stored in shards: immutable ConfigMaps that are named by the digest of their contents, so that
+# a shard cannot be half written, changed, or taken for another. Each cut between two shards depends
+# only on the entry before it: adding or removing an entry creates one new shard and keeps the
+# others.
+
+
+READABLE = 64 * 1024
+"""Bytes of entries that the root stores as text; about 150 objects."""
+PACKED = 256 * 1024
+"""Bytes of a gzip stream that the root stores; every renewal of the lock writes it again."""
+LIMIT = 1_000_000
+"""Bytes that a shard may have; the server's own limit for one ConfigMap is 1,048,576."""
+MOST = 100_000
+"""Objects that one set may have."""
+MOST_SHARDS = 1000
+"""Shards that one set may have; 100,000 objects have about 50."""
+_MOST_UNPACKED = 128 * 1024 * 1024
+"""Bytes that the lines of all shards may have; those of 100,000 objects are about 50 MB."""
+_MOST_VALUES = 8_000_000
+"""Values that all lines may have: in memory, the shortest one takes ten times its bytes."""
+
+_UNPACKED_LIMIT = 16 * 1024 * 1024
+# A shard has this many entries on average, and at most four times as many.
+_PER_SHARD = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of the entries: the digest of its lines, their number, and their gzip stream."""
+
+    digest: str
+    count: int
+    packed: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The entries in one of the three forms; ``digest`` is the digest of all lines."""
+
+    count: int
+    digest: str
+    readable: str = field(default="", repr=False)
+    stream: str = field(default="", repr=False)
+    shards: tuple[Shard, ...] = ()
+
+
+@dataclass(slots=True)
+class UnpackedLines:
+    """The lines of one inventory, no more than fit into memory.
+
+    A small stream may unpack to a thousand times its size, and many shards to many times that.
+    """
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    values: int = 0
+
+    def add(self, part: bytes) -> None:
+        """Add the lines of one shard; raise ValueError if there are too many."""
+        self.size += len(part)
+        self.values += part.count(b",")
+        if self.size > _MOST_UNPACKED:  # guard: unpacked-in-total
+            raise ValueError(f"its unpacked entries are larger than {_MOST_UNPACKED >> 20} MiB")
+        if self.values > _MOST_VALUES:  # guard: values-in-total
+            raise ValueError(f"its entries have more than {_MOST_VALUES} values")
+        self.parts.append(part)
+
+
+def pack(entries: Iterable[InventoryEntry]) -> Packed:
+    """Return entries in the form to store; raise InventoryError if they are too many."""
+    lines = lines_of(entries)
+    if len(lines) > MOST:
+        raise _too_large(len(lines), f"a set may have at most {MOST} objects")
+    # Only if it may fit: compressing all of a large inventory would be wasted.
+    if len(lines) <= 2 * _PER_SHARD:
+        whole = block_of(lines)
+        if len(whole) <= READABLE:
+            return Packed(len(lines), digest_of(whole), readable=whole.decode())
+        if len(whole) <= _UNPACKED_LIMIT and len(stream := _packed(whole)) <= PACKED:
+            return Packed(len(lines), digest_of(whole), stream=stream)
+    blocks = [block for part in _cut(lines) for block in _blocks(part)]
+    if len(blocks) > MOST_SHARDS:
+        raise _too_large(len(lines), f"it would take {len(blocks)} shards of {MOST_SHARDS}")
+    # What no run could read again is not written.
+    unpacked = UnpackedLines()
+    try:
+        for block, _ in blocks:
+            unpacked.add(block)
+    except ValueError as error:
+        raise _too_large(len(lines), str(error)) from error
+    return Packed(
+        len(lines),
+        digest_of(*(block for block, _ in blocks)),
+        shards=tuple(shard for _, shard in blocks),
+    )
+
+
+def _too_large(count: int, reason: str) -> InventoryError:
+    return InventoryError(
+        f"an inventory of {count} objects is too large",
+        reason=reason,
+        hint="Split the set in two.",
+    )
+
+
+def unpack(stream: str) -> bytes:
+    """Return the lines in a stream; raise ValueError if it is invalid or unpacks to too much."""
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(base64.b64decode(stream, validate=True))) as opened:
+            lines = opened.read(_UNPACKED_LIMIT + 1)
+    except binascii.Error as error:
+        raise ValueError("its entries are not base64") from error
+    except (zlib.error, EOFError, OSError) as error:
+        raise ValueError("its entries cannot be unpacked") from error
+    if len(lines) > _UNPACKED_LIMIT:
+        raise ValueError("its unpacked entries are too large")
+    return lines
+
+
+def digest_of(*blocks: bytes) -> str:
+    """Return the digest of all lines in some blocks."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _cut(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
+    part: list[Line] = []
+    for line in lines:
+        part.append(line)
+        ref = line.ref
+        name = f"{ref.group}\0{ref.kind}\0{ref.namespace}\0{ref.name}"
+        if zlib.crc32(name.encode()) % _PER_SHARD == 0 or len(part) == 4 * _PER_SHARD:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _blocks(part: Sequence[Line]) -> Iterator[tuple[bytes, Shard]]:
+    """Yield the block and the shard of a part; more if it does not compress well enough."""
+    block = block_of(part)
+    stream = _packed(block) if len(block) <= _UNPACKED_LIMIT else ""
+    if stream and len(stream) <= LIMIT:
+        yield block, Shard(digest_of(block), len(part), stream)
+        return
+    if len(part) == 1:
+        raise InventoryError("one entry of the inventory is larger than a ConfigMap")
+    half = len(part) // 2
+    yield from _blocks(part[:half])
+    yield from _blocks(part[half:])
+
+
+def _packed(lines: bytes) -> str:
+    return base64.b64encode(gzip.compress(lines, compresslevel=6, mtime=0)).decode()
+
+
+# Tell apart what applyprune and other tools have written into the inventory's ConfigMap.
+#
+# Other tools may write to its metadata: a label for a backup, a finalizer. That is not another run.
+
+
+_OWN_FIELDS = ("data", "binaryData", "immutable")
+
+
+def stored_root(body: Mapping[str, Any]) -> StoredRoot:
+    """Return the part of a root ConfigMap that is not in the inventory itself."""
+    metadata = mapping(body.get("metadata"))
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    own = {
+        **{name: body[name] for name in _OWN_FIELDS if name in body},
+        "labels": {key: labels[key] for key in OWN_LABELS & labels.keys()},
+        "annotations": {key: annotations[key] for key in OWN_ANNOTATIONS & annotations.keys()},
+    }
+    canonical = json.dumps(own, sort_keys=True, separators=(",", ":"))
+    return StoredRoot(
+        own=hashlib.sha256(canonical.encode()).hexdigest(),
+        labels={key: value for key, value in labels.items() if key not in OWN_LABELS},
+        annotations={
+            key: value for key, value in annotations.items() if key not in OWN_ANNOTATIONS
+        },
+        owner_references=tuple(items(metadata, "ownerReferences")),
+        finalizers=tuple(map(str, items(metadata, "finalizers"))),
+        is_terminating=bool(text(metadata, "deletionTimestamp")),
+    )
+
+
+def with_foreign_metadata(body: dict[str, Any], root: StoredRoot) -> dict[str, Any]:
+    """Return a root to write, with what other tools have added to the stored one."""
+    metadata: dict[str, Any] = dict(body["metadata"])
+    metadata["labels"] = {**root.labels, **metadata["labels"]}
+    metadata["annotations"] = {**root.annotations, **metadata["annotations"]}
+    if root.owner_references:
+        metadata["ownerReferences"] = list(root.owner_references)
+    if root.finalizers:
+        metadata["finalizers"] = list(root.finalizers)
+    return {**body, "metadata": metadata}
+
+
+def changed_by_others_only(inventory: Inventory, body: Mapping[str, Any]) -> bool:
+    """Return whether the stored root has applyprune's own data as they were read or written."""
+    uid = text(mapping(body.get("metadata")), "uid")
+    return inventory.exists and uid == inventory.uid and stored_root(body).own == inventory.root.own

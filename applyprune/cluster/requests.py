@@ -1,0 +1,370 @@
+"""Build the requests of the `KubernetesClient`: the only module that makes a request.
+
+With them go the paths of objects, and what holds for every write.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from sys import intern
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from applyprune.clock import Lease
+from applyprune.cluster.failures import without_values
+from applyprune.cluster.messages import Request, RetryBudget
+from applyprune.errors import Unavailable, UsageError
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.resources import PODS, Resource
+from applyprune.planning.fields.normalize import may_be_secret
+from applyprune.values import dataclass, pattern, replace
+
+if TYPE_CHECKING:
+    from applyprune.model.request import DeleteRequest
+
+    Query = tuple[tuple[str, str], ...]
+
+JSON = "application/json"
+APPLY_PATCH = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+TIMEOUT = 30.0
+"""Seconds for one try, where the caller sets no limit."""
+_LOG_WITHIN = 10.0
+"""Seconds: the API server asks the node, which may be gone."""
+
+
+def for_object(
+    method: str,
+    resource: Resource,
+    ref: Ref,
+    *,
+    subresource: str = "",
+    query: Query = (),
+    body: object = None,
+    accept: str = JSON,
+    within: float | None = None,
+) -> Request:
+    """Return a request about one object; raises UsageError for a name that cannot be in a path.
+
+    ``within`` is in seconds and limits all tries together.
+    """
+    return Request(
+        method,
+        object_path(resource, ref) + (f"/{subresource}" if subresource else ""),
+        query=query,
+        body=_encoded(body),
+        accept=accept,
+        about=(resource.group, resource.plural, ref.name),
+        secret=is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
+        timeout=within or TIMEOUT,
+        within=within or None,
+    )
+
+
+def for_patch(
+    resource: Resource,
+    ref: Ref,
+    content_type: str,
+    patch: object,
+    *,
+    query: Query = (),
+    within: float | None = None,
+) -> Request:
+    """Return a PATCH of one object; its content type says which kind of patch it is."""
+    request = for_object("PATCH", resource, ref, query=query, body=patch, within=within)
+    return replace(request, content_type=content_type)
+
+
+def for_delete(request: DeleteRequest, *, dry_run: bool, within: float | None) -> Request:
+    """Return a DELETE of exactly this object in exactly this state.
+
+    Its options are in the body and in the query. HTTP lets a gateway drop the body of a DELETE, and
+    without a body kube-apiserver reads the query (``Convert_url_Values_To_v1_DeleteOptions``).
+    """
+    state = request.precondition
+    options: dict[str, object] = {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "propagationPolicy": str(request.propagation),
+        "preconditions": {
+            "uid": state.uid,  # guard: delete-uid
+            "resourceVersion": state.resource_version,  # guard: delete-version
+        },
+    }
+    query = [
+        ("propagationPolicy", str(request.propagation)),  # guard: query-propagation
+        ("uid", state.uid),  # guard: query-uid
+        ("resourceVersion", state.resource_version),  # guard: query-version
+    ]
+    if dry_run:
+        options["dryRun"] = ["All"]
+        query.append(("dryRun", "All"))  # guard: query-dry-run
+    return for_object(
+        "DELETE", request.resource, request.ref, query=tuple(query), body=options, within=within
+    )
+
+
+def for_collection(
+    method: str,
+    resource: Resource,
+    namespace: str = "",
+    *,
+    query: Query = (),
+    body: object = None,
+    accept: str = JSON,
+    retry: bool = True,
+    within: float | None = None,
+) -> Request:
+    """Return a request about a resource, in one namespace or, if ``namespace`` is empty, in all.
+
+    With ``retry`` off, it is sent again only when it is certain that the server has not seen it.
+    """
+    return Request(
+        method,
+        collection_path(resource, namespace),
+        query=query,
+        body=_encoded(body),
+        accept=accept,
+        secret=is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
+        retry=retry,
+        timeout=within or TIMEOUT,
+        within=within or None,
+    )
+
+
+def for_page(
+    resource: Resource,
+    namespace: str,
+    query: Query,
+    *,
+    accept: str,
+    most: int,
+    within: float | None = None,
+) -> Request:
+    """Return a request for a page of a list, which may have ``most`` bytes."""
+    page = for_collection("GET", resource, namespace, query=query, accept=accept, within=within)
+    return replace(page, most=most, lists=True)
+
+
+def for_log(
+    method: str, pod: Ref, container: str, previous: bool, lines: int, size: int
+) -> Request:
+    """Return a request for the last lines of a container's log."""
+    query = (
+        ("container", container),
+        ("previous", "true" if previous else "false"),
+        ("tailLines", str(lines)),
+        ("limitBytes", str(size)),
+    )
+    request = for_object(method, PODS, pod, subresource="log", query=query, within=_LOG_WITHIN)
+    return replace(request, accept="*/*", retry=False, is_text=True)
+
+
+def for_log_stream(pod: Ref, container: str, *, follow: bool, since: int | None) -> Request:
+    """Return a request for a container's log, at most of the last ``since`` seconds."""
+    query = (
+        ("container", container),
+        ("follow", "true" if follow else "false"),
+        *((("sinceSeconds", str(since)),) if since is not None else ()),
+    )
+    request = for_object("GET", PODS, pod, subresource="log", query=query)
+    return replace(request, accept="*/*", retry=False, is_text=True)
+
+
+def for_document(
+    path: str,
+    *,
+    accept: str = JSON,
+    headers: tuple[tuple[str, str], ...] = (),
+    whole: bytes = b"",
+    within: float | None = None,
+) -> Request:
+    """Return a GET of a document that the server publishes: version, discovery, OpenAPI, health.
+
+    ``whole`` is the text that is a valid reply, if that is not JSON.
+    """
+    return Request(
+        "GET",
+        path,
+        accept=accept,
+        headers=headers,
+        whole=whole,
+        timeout=within or TIMEOUT,
+        within=within or None,
+    )
+
+
+def selection(selector: str, name: str = "") -> Query:
+    """Return the parameters that select objects by label or by name; RBAC understands the name."""
+    query: list[tuple[str, str]] = []
+    if selector:
+        query.append(("labelSelector", selector))
+    if name:
+        query.append(("fieldSelector", f"metadata.name={name}"))
+    return tuple(query)
+
+
+# json.dumps would make a new encoder for each call.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def _encoded(body: object) -> bytes | None:
+    if body is None:
+        return None
+    return _ENCODER.encode(body).encode()
+
+
+# Objects in URLs and in responses: build their paths, and read them from items of responses.
+#
+# Each name is checked before it becomes part of a path (safety rule 10).
+
+
+METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
+"""The Accept header for metadata only; ``list`` is ``List`` for a list, else empty."""
+
+
+def is_secret(resource: Resource) -> bool:
+    """Return whether responses about the resource hold values that are never shown."""
+    return (resource.group, resource.kind) == ("", "Secret")
+
+
+def matches(labels: Mapping[str, str], selector: str) -> bool:
+    """Return whether labels are selected by ``key`` or ``key=value``, separated by commas."""
+    for part in filter(None, selector.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in labels or (equals and labels[key] != value):
+            return False
+    return True
+
+
+def live_object(resource: Resource, item: object, *, full: bool) -> LiveObject | None:
+    """Return an item as an object; None if it cannot be in a set (it has no name or no UID)."""
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    if not isinstance(metadata, dict) or not metadata.get("name") or not metadata.get("uid"):
+        return None
+    namespace = intern(str(metadata.get("namespace") or ""))
+    ref = Ref(resource.group, resource.kind, namespace, metadata["name"])
+    # Items of a list have no apiVersion and kind.
+    type_ = {"apiVersion": resource.gvk.api_version, "kind": resource.kind}
+    return LiveObject.of(
+        ref=ref,
+        uid=str(metadata["uid"]),
+        resource_version=str(metadata.get("resourceVersion", "")),
+        metadata=metadata,
+        body={**type_, **item} if full and isinstance(item, dict) else None,
+    )
+
+
+def object_in(
+    resource: Resource,
+    ref: Ref,
+    body: Mapping[str, Any],
+    *,
+    full: bool = False,
+    partial: bool = False,
+    any_name: bool = False,
+) -> LiveObject:
+    """Return the object of a reply; raises Unavailable when it is not the requested one.
+
+    With ``any_name``, its metadata may have another name: see ``LiveObject.other_name``.
+    """
+    kind = "PartialObjectMetadata" if partial else resource.kind
+    live = live_object(resource, body, full=full)
+    if live is not None and any_name:
+        live = replace(live, ref=replace(live.ref, name=ref.name))
+    if live is None or live.ref != ref or body.get("kind") != kind:
+        raise invalid_response(str(ref), "it is about something else")
+    return live
+
+
+def tests_hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> bool:
+    """Return whether the tests of a patch hold for an object's present state."""
+    # Imported here: few runs ever patch, and fewer are refused.
+    from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
+
+    tests = [operation for operation in operations if operation["op"] == "test"]
+    try:
+        apply_patch({"metadata": live.whole_metadata}, tests)
+    except (JsonPatchException, JsonPointerException):
+        return False
+    return True
+
+
+def invalid_response(what: str, why: str) -> Unavailable:
+    """Return the error for a success whose body is not what was asked for."""
+    return Unavailable(f"{what}: invalid response from the server", code=200, reason=why)
+
+
+# Characters that would end or leave a path segment (apimachinery's IsValidPathSegmentName), and
+# control characters.
+_UNSAFE = pattern(r"[/%\x00-\x20\x7f]")
+
+
+def collection_path(resource: Resource, namespace: str = "") -> str:
+    """Return the path of a resource; all namespaces when ``namespace`` is empty."""
+    base = f"/{_version_path(resource)}"
+    inside = f"/namespaces/{segment(namespace)}" if namespace and resource.namespaced else ""
+    return f"{base}{inside}/{segment(resource.plural)}"
+
+
+def schemas_path(resource: Resource) -> str:
+    """Return the path of the OpenAPI document of a resource's group version."""
+    return f"/openapi/v3/{_version_path(resource)}"
+
+
+def _version_path(resource: Resource) -> str:
+    group = f"apis/{segment(resource.group)}" if resource.group else "api"
+    return f"{group}/{segment(resource.version)}"
+
+
+def object_path(resource: Resource, ref: Ref) -> str:
+    """Return the path of one object; raises UsageError for an invalid name."""
+    if resource.namespaced and not ref.namespace:
+        raise UsageError(f"{ref} needs a namespace: its kind is namespaced")
+    return f"{collection_path(resource, ref.namespace)}/{segment(ref.name)}"
+
+
+def segment(name: str) -> str:
+    """Return a name quoted as one path segment; raises UsageError for an invalid name."""
+    if not name or name in {".", ".."} or _UNSAFE.search(name):
+        raise UsageError(f"{name!r} is not a valid Kubernetes name")
+    return quote(name, safe="")
+
+
+# What holds for every write of a client: its leases, its retries, and who gets its warnings.
+
+
+WarningSink = Callable[[Ref, str], None]
+"""Gets an object and a warning of the server about it; thread-safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTerms:
+    """The terms of the writes of one client."""
+
+    leases: tuple[Lease, ...] = ()
+    """What must last while a write is sent."""
+    budget: RetryBudget | None = None
+    """The time for retries that all of them share; None if each has its own."""
+    sink: WarningSink | None = None
+    """Gets what the server warns about; the text of a Secret is empty if it may hold a value."""
+
+    def on(self, write: Request, ref: Ref) -> Request:
+        """Return a write of an object under these terms."""
+        warned = None if self.sink is None else _taker(self.sink, ref, is_secret=write.secret)
+        own = replace(write, warned=warned, budget=self.budget)
+        return replace(own, leases=self.leases)  # guard: write-lease
+
+
+PLAIN = WriteTerms()
+
+
+def _taker(sink: WarningSink, ref: Ref, *, is_secret: bool) -> Callable[[Sequence[str]], None]:
+    def take(texts: Sequence[str]) -> None:
+        for text in texts:
+            sink(ref, without_values(text) if is_secret else text)  # guard: secret-in-warning
+
+    return take

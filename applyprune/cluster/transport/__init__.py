@@ -1,1 +1,0 @@
-"""One request and its response: connections, retries, errors."""

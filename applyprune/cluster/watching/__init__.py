@@ -1,1 +1,0 @@
-"""Many watches of one API server on one thread."""
