@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from applyprune.model.reports.bundle import BundleStatus
     from applyprune.output.report import ObjectReport, RunReport
     from applyprune.planning.approval.plan_file import PlanFile
+    from applyprune.sources.inputs import read_plan, write_plan
     from applyprune.sources.load import Input
-    from applyprune.sources.plan_files import read_plan, write_plan
 
 __all__ = [
     "AccessError",
@@ -181,7 +181,7 @@ _MODULES = {
     "output.report": ("ObjectReport", "RunReport"),
     "planning.approval.plan_file": ("PlanFile",),
     "sources.load": ("Input",),
-    "sources.plan_files": ("read_plan", "write_plan"),
+    "sources.inputs": ("read_plan", "write_plan"),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each public name."""

@@ -36,7 +36,7 @@ from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import applyset_identity
 from applyprune.planning.approval.plan_binding import plan_file_of, refuse_validity
 from applyprune.sources import Input
-from applyprune.sources.event_locations import with_excerpt
+from applyprune.sources.load import with_excerpt
 from applyprune.values import replace
 
 if TYPE_CHECKING:

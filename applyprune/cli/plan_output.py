@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Finished, Outcome, Planned
-from applyprune.sources.plan_files import refuse_unwritable, write_plan
-from applyprune.sources.source import shown_path
+from applyprune.sources.inputs import refuse_unwritable, write_plan
+from applyprune.sources.tree import shown_path
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:

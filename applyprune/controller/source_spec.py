@@ -11,7 +11,7 @@ from pydantic import AfterValidator, WithJsonSchema, model_validator
 from pydantic.dataclasses import dataclass as checked
 
 from applyprune.controller.spec_types import CAMEL, Name, Seconds
-from applyprune.sources.remote.file_tree import clean_path
+from applyprune.sources.tree import clean_path
 from applyprune.values import pattern
 
 _GIT_URL = pattern(r"(?:https|ssh)://[^\s@/?#]+(?:@[^\s@/?#]+)?/[^\s?#]+")

@@ -1,24 +1,26 @@
-"""Build a folder with a kustomization by the ``kustomize`` program.
-
-This module parses no kustomize file: only kustomize itself, or kubectl's copy, reads them.
-"""
+"""Build a folder with a kustomization by the ``kustomize`` program; what such a folder names."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import posixpath
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from posixpath import normpath
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from applyprune.errors import InputError
 from applyprune.model.json_access import one_line
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.sources.source import Source, shown_path, too_much
+from applyprune.sources.documents import read_documents
+from applyprune.sources.tree import Source, shown_path, too_much
+from applyprune.sources.yaml import Document, YAMLFault
 from applyprune.system.processes import GROUP_FLAGS, kill_group, wait_for
 from applyprune.values import dataclass, field, pattern
 
@@ -223,3 +225,365 @@ def _message(err: str) -> str:
     """Return the program's error text without the input that it quotes."""
     text = _PREFIX.sub("", err.strip())
     return one_line(_QUOTED.sub("…", text).strip('"'))
+
+
+# Which paths a folder consists of for kustomize: the folder, and every path that its files name.
+#
+# Any string that could be a path counts as one. Too many paths cost a reconcile more than is
+# needed; one too few would miss a change.
+
+
+ROOT = ""
+_PLUGINS = frozenset({"generators", "transformers", "validators"})
+_LOADED = frozenset({"resources", "bases", "components", "crds", "configurations"}) | _PLUGINS
+_FILES = frozenset({"path", "files", "envs", "env", "patchesStrategicMerge", "schema"})
+_HELM = frozenset({"helmCharts", "helmChartInflationGenerator", "helmGlobals"})
+_REMOTE = pattern(
+    r"\w[\w+.-]*://|git::|[\w.-]+@[\w.-]+:|github\.com[/:]|.*\?(?:.*&)?(?:ref|version)="
+    r"|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?::\d+)?/\S*//",
+    re.IGNORECASE,
+)
+_WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
+_LONGEST = 4096
+_MOST_PATHS = 5_000
+
+
+class Tree(Protocol):
+    """The files and folders of a commit."""
+
+    def kind(self, path: str) -> str | None:
+        """Return ``blob`` for a regular file, ``tree`` for a folder; None if neither exists."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a regular file; None if it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Included:
+    """What a folder consists of."""
+
+    paths: tuple[str, ...]
+    """Sorted, with the folder itself; only the root if it cannot be determined."""
+    remote: tuple[str, ...] = ()
+    """The kustomization files that name something on another host, each with what it names."""
+    is_build: bool = False
+    """Whether the folder has a kustomization."""
+
+
+def included(folder: str, tree: Tree) -> Included:
+    """Return what a folder of a commit consists of, and whether it names something remote."""
+    if not _kustomizations(folder, tree):
+        return Included((folder,))
+    finder = _Finder(tree)
+    finder.enter(folder)
+    while finder.waiting and not finder.is_unknown:
+        finder.scan(finder.waiting.pop())
+    paths = {ROOT} if finder.is_unknown else finder.paths
+    outer = tuple(sorted(path for path in paths if not _is_inside(path, paths)))
+    return Included(outer, tuple(sorted(set(finder.remote))), is_build=True)
+
+
+class _Finder:
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self.paths: set[str] = set()
+        self.waiting: list[str] = []
+        self.remote: list[str] = []
+        self.is_unknown = False
+
+    def enter(self, folder: str) -> None:
+        """Include a folder, and scan its kustomization later."""
+        if folder in self.paths:
+            return
+        self.paths.add(folder)
+        self.waiting.append(folder)
+        self.is_unknown = self.is_unknown or len(self.paths) > _MOST_PATHS
+
+    def scan(self, folder: str) -> None:
+        """Include what the kustomization of a folder names."""
+        for file in _kustomizations(folder, self._tree):
+            body = _parse(self._tree.read(file))
+            if body is None:
+                self.is_unknown = True
+                return
+            if _HELM & body.keys():
+                # Charts lie below a folder that another option may name, or on another host.
+                self.is_unknown = True
+            for key, text in _strings(body):
+                self._name(folder, file, key, text)
+
+    def _name(self, folder: str, file: str, key: str, text: str) -> None:
+        found = False
+        for candidate in _candidates(text):
+            found = self._include(folder, candidate, is_plugin=key in _PLUGINS) or found
+        is_loaded = key in _LOADED | _FILES and "\n" not in text.strip()
+        value = text.strip()
+        if is_loaded and not found and any(map(_REMOTE.match, (value, value.partition("=")[2]))):
+            self.remote.append(f"{file}: {_without_login(value)}")
+
+    def _include(self, folder: str, name: str, *, is_plugin: bool) -> bool:
+        """Include what a name means in a folder; return whether it exists."""
+        if len(name) > _LONGEST or name.startswith("/") or not name.isprintable():
+            return False
+        path = posixpath.normpath(posixpath.join(folder, name))
+        if path == ".." or path.startswith("../"):
+            self.is_unknown = True
+            return False
+        path = ROOT if path == "." else path
+        kind = self._tree.kind(path)
+        if kind == "tree":
+            # An ancestor cannot be built from here, and a name such as . says nothing.
+            if path != folder:
+                self.enter(path)
+        elif kind == "blob":
+            self.paths.add(path)
+            if is_plugin:
+                self._plugin(folder, path)
+        return kind is not None
+
+    def _plugin(self, folder: str, path: str) -> None:
+        """Include what the file of a generator or transformer names, from the folder's view."""
+        data = self._tree.read(path)
+        if data is None:
+            self.is_unknown = True
+            return
+        for word in _WORDS.findall(data.decode("utf-8", "replace")):
+            self._include(folder, word, is_plugin=False)
+
+
+def _is_inside(path: str, folders: Collection[str]) -> bool:
+    """Return whether a path is inside one of the folders, and not that folder itself."""
+    while path:
+        path = posixpath.dirname(path)
+        if path in folders:
+            return True
+    return False
+
+
+def _kustomizations(folder: str, tree: Tree) -> list[str]:
+    paths = [posixpath.join(folder, name) for name in NAMES]
+    return [path for path in paths if tree.kind(path) == "blob"]
+
+
+def _candidates(text: str) -> Iterator[str]:
+    """Yield what of a string could be a path: all of it, a value after a key, each word."""
+    text = text.strip()
+    if "\n" in text:
+        # A patch or a generator in the text, or a list in one string.
+        for line in text.splitlines():
+            yield line.strip().removeprefix("- ").strip()
+        yield from _WORDS.findall(text)
+    elif text:
+        yield text
+        key, equals, value = text.partition("=")
+        if equals:
+            yield from (part for part in (key.strip(), value.strip()) if part)
+
+
+def _strings(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every string in a value, with the nearest key above it."""
+    waiting: list[tuple[str, Any]] = [(key, value)]
+    while waiting:
+        above, one = waiting.pop()
+        if isinstance(one, str):
+            yield above, one
+        elif isinstance(one, Mapping):
+            waiting += [
+                (above if above in _PLUGINS else str(name), inner) for name, inner in one.items()
+            ]
+        elif isinstance(one, list):
+            waiting += [(above, inner) for inner in one]
+
+
+def _parse(data: bytes | None) -> Mapping[str, Any] | None:
+    """Return the mapping in a kustomization file; None if it cannot be read."""
+    if data is None:
+        return None
+    found: dict[str, Any] = {}
+    for document in read_documents(data):
+        value = document.content.value if isinstance(document.content, Document) else None
+        if not isinstance(value, Mapping):
+            return None
+        # kustomize reads the first document only; its names in the others are too many, not wrong.
+        found[f"{document.number}"] = value
+        found.update(dict.fromkeys(_HELM & value.keys(), True))
+    return found or None
+
+
+def _without_login(text: str) -> str:
+    """Return a remote base without what may be a credential."""
+    bare = text.partition("?")[0]
+    scheme, separator, rest = bare.rpartition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"[:200]
+
+
+# Find what a kustomization names outside of its source, before kustomize fetches it.
+#
+# This is an over-approximation: what is not certainly a file or folder of the source is refused. A
+# field that this module does not know counts as one that is loaded.
+
+
+# Fields whose texts kustomize never loads.
+_HARMLESS = frozenset(
+    {
+        *("apiVersion", "kind", "metadata", "namePrefix", "nameSuffix", "namespace"),
+        *("commonLabels", "commonAnnotations", "labels", "images", "replicas", "vars"),
+        *("buildMetadata", "sortOptions", "generatorOptions"),
+    }
+)
+_HARMLESS_IN: Mapping[str, frozenset[str]] = {
+    "configMapGenerator": frozenset({"name", "namespace", "literals", "options"}),
+    "secretGenerator": frozenset({"name", "namespace", "literals", "options", "type"}),
+    "patches": frozenset({"patch", "target", "options"}),
+    "patchesJson6902": frozenset({"patch", "target", "options"}),
+    "replacements": frozenset({"source", "targets"}),
+}
+# Fields whose texts are files, or folders that are built.
+_BASES = frozenset({"resources", "bases", "components"})
+# Fields whose texts are the configuration of a plugin, or the file that holds it.
+# Fields in which a text of several lines is a patch: no address has a line end.
+_INLINE = frozenset({"patchesStrategicMerge"})
+_ADDRESS = pattern(r"://|https?:|\bgit::|\bgh:|^[^/]*[@:]|^\s*github\.com", re.IGNORECASE)
+_ADDRESS = pattern(r"://|https?:", re.IGNORECASE)
+_HINT = "Copy it into the source, and name it by a relative path."
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBase:
+    """The first thing that a kustomization names outside of its source."""
+
+    file: str
+    """The kustomization file, or a file that it names."""
+    what: str
+    reason: str = ""
+    hint: str = _HINT
+
+
+def remote_base(files: Mapping[str, bytes], folder: str) -> RemoteBase | None:
+    """Return what the kustomization in a folder, or one that it includes, names outside of a tree.
+
+    ``files`` are all files of the tree; ``folder`` is empty for its root. A kustomization that this
+    program cannot read is such a fault, too. Return None if there is none.
+    """
+    folders = {parent for name in files for parent in _parents(name)}
+    waiting, entered = [folder], {folder}
+    while waiting:
+        here = waiting.pop()
+        for name in NAMES:
+            file = f"{here}/{name}" if here else name
+            if file not in files:
+                continue
+            for found in _named(files, folders, file, here):
+                if isinstance(found, RemoteBase):
+                    return found
+                if found not in entered:
+                    entered.add(found)
+                    waiting.append(found)
+    return None
+
+
+def _parents(name: str) -> Iterator[str]:
+    """Yield every folder that a file is in; the root is empty."""
+    while name:
+        name = name.rpartition("/")[0]
+        yield name
+
+
+def _named(
+    files: Mapping[str, bytes], folders: AbstractSet[str], file: str, here: str
+) -> Iterator[str | RemoteBase]:
+    """Yield the folders that a kustomization file includes, and what it names elsewhere."""
+    for document in _values(files[file]):
+        if not isinstance(document, dict):
+            yield RemoteBase(file, "the kustomization cannot be checked for remote bases", _NO_MAP)
+            return
+        for key, value in document.items():
+            if key in _HARMLESS:
+                continue
+            for text in _texts(value, _HARMLESS_IN.get(key, frozenset())):
+                if key in _BASES:
+                    yield from _base(files, folders, file, here, text)
+                elif key in _PLUGINS:
+                    yield from _plugin(files, file, here, text)
+                elif _ADDRESS.search(text) and not (key in _INLINE and "\n" in text):
+                    yield _remote(file, key)
+
+
+_NO_MAP = "it is not valid YAML, or not a mapping"
+
+
+def _base(
+    files: Mapping[str, bytes], folders: AbstractSet[str], file: str, here: str, text: str
+) -> Iterator[str | RemoteBase]:
+    path = _inside(here, text)
+    if _ADDRESS.search(text) or path is None:
+        yield _remote(file, "a base")
+    elif path in folders:
+        yield path
+    elif path not in files:
+        yield RemoteBase(
+            file,
+            "the kustomization names what the source does not have",
+            "remote bases are not fetched",
+            "Check the paths in its resources, bases and components.",
+        )
+
+
+def _plugin(
+    files: Mapping[str, bytes], file: str, here: str, text: str
+) -> Iterator[str | RemoteBase]:
+    """Yield the fault of a plugin's configuration: a field of it may be loaded, too."""
+    if "\n" in text:
+        if _ADDRESS.search(text):
+            yield _remote(file, "a plugin")
+        return
+    path = _inside(here, text)
+    if _ADDRESS.search(text) or path is None:
+        yield _remote(file, "a plugin")
+    elif path not in files:
+        yield RemoteBase(
+            file,
+            "a generator, transformer or validator must be a file of the source",
+            "what a folder builds cannot be checked for remote bases",
+            "Name the file itself.",
+        )
+    elif any(not isinstance(one, dict) for one in _values(files[path])):
+        yield RemoteBase(path, "the file cannot be checked for remote bases", _NO_MAP)
+    elif any(_ADDRESS.search(one) for one in _texts([*_values(files[path])], frozenset())):
+        yield _remote(path, "a plugin")
+
+
+def _remote(file: str, where: str) -> RemoteBase:
+    return RemoteBase(file, "the kustomization names a URL or a remote base", f"it is in {where}")
+
+
+def _values(data: bytes) -> Iterator[Any]:
+    """Yield the value of each document; None for one that cannot be read."""
+    for numbered in read_documents(data):
+        content = numbered.content
+        yield None if isinstance(content, YAMLFault) else content.value
+
+
+def _texts(value: Any, harmless: frozenset[str]) -> Iterator[str]:
+    """Yield every text in a value, keys too, but none of ``harmless`` fields of it or its items."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item, harmless)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key not in harmless:
+                yield str(key)
+                yield from _texts(item, frozenset())
+
+
+def _inside(folder: str, text: str) -> str | None:
+    """Return the path in the tree that a text means, seen from a folder; None if it leads out."""
+    if text.startswith("/") or "\\" in text:
+        return None
+    path = normpath(f"{folder}/{text}" if folder else text)
+    if path == ".." or path.startswith("../"):
+        return None
+    return "" if path == "." else path

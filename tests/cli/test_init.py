@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from applyprune.cli.commands.configure.init import SCHEMA_FILE
 from applyprune.sources import read
-from applyprune.sources.config_file import read_configuration
+from applyprune.sources.folders import read_configuration
 from tests.support.command import Ended, applyprune
 from tests.support.source_text import config_map, write
 

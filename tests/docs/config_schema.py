@@ -9,7 +9,7 @@ import click
 
 from applyprune.cli.main import cli
 from applyprune.cli.options.config_defaults import KEYS, Form
-from applyprune.sources.config_file import API_VERSION, KIND, SCHEMA_ID
+from applyprune.sources.folders import API_VERSION, KIND, SCHEMA_ID
 from tests.docs.pages import ROOT
 
 FILE = ROOT / "applyprune/output/schemas/config.json"

@@ -10,7 +10,7 @@ import pytest
 
 from applyprune import values
 from applyprune.cluster.credentials import Identity
-from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.tree import Credentials
 
 
 class _Login:

@@ -10,9 +10,9 @@ import pytest
 
 from applyprune.errors import InputError, InputErrors
 from applyprune.sources import Overlay, read
-from applyprune.sources.fetch_address import fetch
-from applyprune.sources.remote.address import parse_address
-from applyprune.sources.remote.fetch_errors import AuthenticationFailed, PathNotFound
+from applyprune.sources.address import parse_address
+from applyprune.sources.fetch import fetch
+from applyprune.sources.tree import AuthenticationFailed, PathNotFound
 from tests.support.archives import tar
 from tests.support.git_servers.https_site import git_site
 from tests.support.git_servers.ssh_site import ssh_site

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from applyprune.errors import InputError, UsageError
-from applyprune.sources import files, read
+from applyprune.sources import inputs, read
 from tests.support.source_text import config_map, write
 
 
@@ -152,7 +152,7 @@ def test_empty_path_is_not_the_current_directory(folder: Path) -> None:
 
 def test_total_input_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, {"a.yaml": config_map("a"), "b.yaml": config_map("b")})
-    monkeypatch.setattr(files, "MAX_BYTES", len(config_map("a")) + 5)
+    monkeypatch.setattr(inputs, "MAX_BYTES", len(config_map("a")) + 5)
     assert names("a.yaml") == ["a"]
     assert "b.yaml: the input is larger than" in message("a.yaml", "b.yaml")
     assert "/dev/zero: the input is larger than" in message("/dev/zero")

@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.sources import read
-from applyprune.sources.glob import expand, is_pattern
+from applyprune.sources.folders import expand, is_pattern
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def test_glob_without_a_match_is_an_error(folder: Path, pattern: str) -> None:
 
 AS_NOBODY = """
 import os
-from applyprune.sources.glob import expand
+from applyprune.sources.folders import expand
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:

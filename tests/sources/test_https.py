@@ -12,8 +12,8 @@ import pytest
 import trustme
 
 from applyprune.errors import InputError, UsageError
-from applyprune.sources import files, read
-from applyprune.sources import https as download
+from applyprune.sources import inputs, read
+from applyprune.sources import web as download
 from tests.support.listening import silent_port
 from tests.support.source_text import config_map
 
@@ -278,7 +278,7 @@ def test_dripping_server_times_out(site: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_endless_reply_is_refused(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
     serve("/a", lambda one: one.reply(200, b"#" * 10_000_000))
-    monkeypatch.setattr(files, "MAX_BYTES", 1000)
+    monkeypatch.setattr(inputs, "MAX_BYTES", 1000)
     assert "the input is larger than" in message(f"{site}/a")
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.sources.kept_texts import KeptTexts
-from applyprune.sources.load import read
+from applyprune.sources.load import KeptTexts, read
 from tests.benchmarks.workload import write_manifests
 
 if TYPE_CHECKING:

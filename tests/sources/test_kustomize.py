@@ -220,11 +220,11 @@ def test_endless_build_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_endless_output_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its size."""
-    from applyprune.sources import files  # noqa: PLC0415
+    from applyprune.sources import inputs  # noqa: PLC0415
 
     write(folder, OVERLAY)
     program(folder, "kustomize", "exec yes")
-    monkeypatch.setattr(files, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(inputs, "MAX_BYTES", 100_000)
     assert "the input is larger than" in message("base")
 
 

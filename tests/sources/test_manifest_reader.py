@@ -12,7 +12,7 @@ from applyprune.model.identity import GVK
 from applyprune.model.manifest import Origin
 from applyprune.model.text.names import is_dns_label
 from applyprune.sources import read
-from applyprune.sources.manifest_reader import is_api_version, is_kind, name_problem
+from applyprune.sources.load import is_api_version, is_kind, name_problem
 
 if TYPE_CHECKING:
     from applyprune.model.manifest import Manifest

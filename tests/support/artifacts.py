@@ -6,16 +6,16 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from applyprune.sources.oci.artifact import (
+from applyprune.sources.oci_artifact import (
     FLUX_CONFIG,
     FLUX_LAYER,
+    MANIFEST,
     OciRef,
     OciSource,
     open_registry,
 )
-from applyprune.sources.oci.artifact_manifest import MANIFEST
-from applyprune.sources.oci.registry import PULL_AND_PUSH
-from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.oci_registry import PULL_AND_PUSH
+from applyprune.sources.tree import Credentials
 from tests.support.registries import PASSWORD, USER
 from tests.support.waiting import HANG
 

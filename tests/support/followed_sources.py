@@ -11,9 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from applyprune.sources.oci.artifact import OciSource
-from applyprune.sources.oci.push import push
-from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.oci_artifact import OciSource, push
+from applyprune.sources.tree import Credentials
 from tests.support.archives import tar
 from tests.support.git_servers.https_site import git_site
 from tests.support.registries import password_registry

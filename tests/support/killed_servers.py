@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import trustme
 
-from applyprune.sources.oci.push import push
+from applyprune.sources.oci_artifact import push
 from tests.support.archives import packed
 from tests.support.artifacts import source_of
 from tests.support.git_servers import git_site

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.sources.oci.artifact_manifest import fetch_manifest
-from applyprune.sources.oci.artifact_signatures import verification
-from applyprune.sources.oci.reference import Reference
-from applyprune.sources.oci.registry import PULL, Registry
-from applyprune.sources.remote.source_credentials import Credentials
-from applyprune.sources.remote.web import open_web
+from applyprune.sources.address import Reference
+from applyprune.sources.oci_artifact import fetch_manifest
+from applyprune.sources.oci_cosign import verification
+from applyprune.sources.oci_registry import PULL, Registry
+from applyprune.sources.tree import Credentials
+from applyprune.sources.web import open_web
 from tests.support.cosign import INDEX_TYPE, NAME, SIGNATURE
 from tests.support.registry_client import BASIC, MANIFEST_TYPE, Client, manifest_of
 from tests.support.signing import (

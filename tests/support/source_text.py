@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.sources.yaml.documents import read_documents
-from applyprune.sources.yaml.error import YAMLFault
+from applyprune.sources.documents import read_documents
+from applyprune.sources.yaml import YAMLFault
 
 if TYPE_CHECKING:
     from pathlib import Path

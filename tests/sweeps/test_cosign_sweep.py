@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.localplane import progress_on
-from applyprune.sources.remote.fetch_errors import VerificationFailed
+from applyprune.sources.tree import VerificationFailed
 from tests.components import ensure_cosign
 from tests.support import registries
 from tests.support.cosign import FORMS, Cosign, push_artifact

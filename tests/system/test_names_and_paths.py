@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from applyprune.sources.glob import is_pattern
-from applyprune.sources.https import is_url
-from applyprune.sources.remote.address import is_address
+from applyprune.sources.address import is_address
+from applyprune.sources.folders import is_pattern
+from applyprune.sources.web import is_url
 from applyprune.system.files import (
     in_home,
     is_windows_name,

@@ -21,7 +21,7 @@ from applyprune.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from applyprune.sources.config_file import Configuration
+    from applyprune.sources.folders import Configuration
 
 
 class Form(Enum):
@@ -183,8 +183,8 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
         return ConfigInUse()
     if config == "":
         raise UsageError("empty path for --config", hint="Is a variable of the script not set?")
-    from applyprune.sources.config_file import FILE as HERE
-    from applyprune.sources.config_file import read_configuration
+    from applyprune.sources.folders import FILE as HERE
+    from applyprune.sources.folders import read_configuration
 
     configuration = read_configuration(HERE if config is None else config)
     settings = {key: _checked(configuration, key) for key in configuration.settings}

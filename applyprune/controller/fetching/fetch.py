@@ -17,32 +17,22 @@ from applyprune.controller.fetching.source_cache import SourceCache, refused_dis
 from applyprune.errors import InputError, UsageError, as_problem
 from applyprune.model.problem import Problem
 from applyprune.planning.fields.normalize import digest
-from applyprune.sources.archives.archive import (
+from applyprune.sources.address import FoundRef, GitSource
+from applyprune.sources.archive import (
     ArchiveSource,
     ArchiveVersion,
     Unchanged,
     check_archive,
     fetch_archive,
 )
-from applyprune.sources.git.content.path_reader import Read
-from applyprune.sources.git.git_ref import FoundRef
-from applyprune.sources.git.git_source import GitSource
-from applyprune.sources.git.git_store import GitStore
-from applyprune.sources.git.kustomize_files import included
-from applyprune.sources.git.program.deadline import Deadline
-from applyprune.sources.git.ref_lookup import find_ref
-from applyprune.sources.git.signatures import Mode, verify
-from applyprune.sources.git.signatures import Verification as SignedBy
-from applyprune.sources.oci.artifact import (
-    FoundArtifact,
-    OciSource,
-    fetch_artifact,
-    find_artifact,
-)
-from applyprune.sources.oci.artifact_signatures import verification
-from applyprune.sources.remote.fetch_errors import PathNotFound, SourceTooLarge
-from applyprune.sources.remote.file_tree import FileTree
-from applyprune.sources.source import shown_path
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_signatures import Mode, verify
+from applyprune.sources.git_signatures import Verification as SignedBy
+from applyprune.sources.git_store import GitStore, Read
+from applyprune.sources.kustomize import included
+from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
+from applyprune.sources.oci_cosign import verification
+from applyprune.sources.tree import Deadline, FileTree, PathNotFound, SourceTooLarge, shown_path
 from applyprune.values import replace
 
 _Contents: TypeAlias = dict[str, SourceContent | Problem]

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError, raise_all
 from applyprune.model.problem import Problem
-from applyprune.sources.fetched.tree_input import tree_sources
-from applyprune.sources.remote.decryption import decrypt, encrypted_files
-from applyprune.sources.remote.fetch_errors import DecryptionFailed, error_of
-from applyprune.sources.remote.file_tree import FileTree
-from applyprune.sources.source import Source
+from applyprune.sources.inputs import tree_sources
+from applyprune.sources.sops import decrypt, encrypted_files
+from applyprune.sources.tree import DecryptionFailed, FileTree, Source, error_of
 
 if TYPE_CHECKING:
     from applyprune.controller.fetching.fetch_task import (

@@ -8,9 +8,9 @@ from dataclasses import astuple
 from types import MappingProxyType
 from typing import TypeAlias
 
-from applyprune.sources.archives.archive import ArchiveSource
-from applyprune.sources.git.git_source import GitSource
-from applyprune.sources.oci.artifact import OciSource
+from applyprune.sources.address import GitSource
+from applyprune.sources.archive import ArchiveSource
+from applyprune.sources.oci_artifact import OciSource
 from applyprune.values import dataclass, field
 
 Transport: TypeAlias = GitSource | OciSource | ArchiveSource

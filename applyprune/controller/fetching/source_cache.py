@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from applyprune.sources.remote.fetch_errors import FetchFailed
+from applyprune.sources.tree import FetchFailed
 from applyprune.values import dataclass
 
 _LARGEST_HEAD = 16 * 2**20

@@ -24,12 +24,10 @@ from applyprune.errors import ApplypruneError, InputError, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.problem import ProblemKind
 from applyprune.model.resources import SECRETS
-from applyprune.sources.archives.archive import ArchiveSource
-from applyprune.sources.git.git_ref import GitRef
-from applyprune.sources.git.git_source import GitSource
-from applyprune.sources.oci.artifact import OciRef, OciSource
-from applyprune.sources.remote.file_tree import TreeLimits
-from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
+from applyprune.sources.address import GitRef, GitSource
+from applyprune.sources.archive import ArchiveSource
+from applyprune.sources.oci_artifact import OciRef, OciSource
+from applyprune.sources.tree import ANONYMOUS, Credentials, TreeLimits
 
 if TYPE_CHECKING:
     from applyprune.controller.bundle import Bundle

@@ -24,8 +24,8 @@ from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.fields.normalize import digest, manifest_digest
 from applyprune.planning.ownership.ignored_fields import with_ignored_fields
 from applyprune.sources.load import read_source, text_of
-from applyprune.sources.source import Source as Text
-from applyprune.sources.yaml.allowance import Allowance
+from applyprune.sources.tree import Source as Text
+from applyprune.sources.yaml import Allowance
 from applyprune.values import dataclass, packed, replace
 
 if TYPE_CHECKING:

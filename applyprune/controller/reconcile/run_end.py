@@ -13,7 +13,7 @@ from applyprune.controller.result import (
 )
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.errors import problems_of
-from applyprune.sources.remote.fetch_errors import error_of
+from applyprune.sources.tree import error_of
 from applyprune.values import replace
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from applyprune.controller.runtime.logging import LOG, fields
 from applyprune.controller.task import SourceObjects
 from applyprune.errors import AccessError, Forbidden, InputError, problems_of
 from applyprune.model.problem import Problem
-from applyprune.sources.remote.fetch_errors import FetchFailed
+from applyprune.sources.tree import FetchFailed
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from applyprune.sources.git.fetch_git import fetch_git
-from applyprune.sources.git.git_store import GitStore
-from applyprune.sources.git.ref_lookup import find_ref
+from applyprune.sources.fetch import fetch_git
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_store import GitStore
 from tests.benchmarks.controller.jobs import Figure
 from tests.benchmarks.workload import write_manifests
 from tests.support.followed_sources import login
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from applyprune.sources.git.git_source import GitSource
+    from applyprune.sources.address import GitSource
     from tests.components import Components
 
 _FOLDERS = 1000

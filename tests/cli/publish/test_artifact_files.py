@@ -9,7 +9,7 @@ import pytest
 from applyprune.cli.commands.publish.artifact_files import artifact_files
 from applyprune.errors import EmptyInput, InputError, InputErrors
 from applyprune.sources import Input, read
-from applyprune.sources.oci.push import pack
+from applyprune.sources.oci_artifact import pack
 from tests.support.source_text import config_map, values, write
 
 if TYPE_CHECKING:

@@ -14,11 +14,9 @@ from applyprune.controller.fetching.fetch_task import Fetched, FetchTask, Source
 from applyprune.controller.fetching.remote_source import RemoteSource, Verification
 from applyprune.controller.fetching.source_cache import SourceCache
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.sources.archives.archive import ArchiveSource
-from applyprune.sources.oci.artifact import OciRef, OciSource
-from applyprune.sources.oci.push import push
-from applyprune.sources.remote.file_tree import TreeLimits
-from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.archive import ArchiveSource
+from applyprune.sources.oci_artifact import OciRef, OciSource, push
+from applyprune.sources.tree import Credentials, TreeLimits
 from tests.support import tls_site
 from tests.support.archives import packed
 from tests.support.git_servers import HttpsSite, git_site

@@ -14,9 +14,8 @@ from applyprune.controller.fetching.remote_source import RemoteSource, Verificat
 from applyprune.controller.runtime.workqueue import WorkQueue
 from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.sources.git.git_ref import GitRef
-from applyprune.sources.git.git_source import GitSource
-from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.address import GitRef, GitSource
+from applyprune.sources.tree import Credentials
 from tests.support.clocks import ManualClock
 
 URL = "https://git.example.com/shop/deploy.git"

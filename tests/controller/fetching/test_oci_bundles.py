@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.sources.oci.push import push
+from applyprune.sources.oci_artifact import push
 from tests.support.artifacts import source_of
 from tests.support.registries import Registry, token_registry
 from tests.support.registry_client import BASIC, Client

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from applyprune.controller.fetching.source_cache import SourceCache
-from applyprune.sources.remote.fetch_errors import FetchFailed
+from applyprune.sources.tree import FetchFailed
 
 FILES = {"web/a.yaml": b"a: 1\n", "web/b.yaml": b"", "c.yaml": b"\xff\x00"}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InputError, UsageError
-from applyprune.sources.archives.archive import (
+from applyprune.sources.archive import (
     ArchiveSource,
     ArchiveVersion,
     Unchanged,
@@ -19,15 +19,15 @@ from applyprune.sources.archives.archive import (
     fetch_archive,
     subtree,
 )
-from applyprune.sources.remote.fetch_errors import (
+from applyprune.sources.tree import (
     AuthenticationFailed,
+    Credentials,
     FetchFailed,
     PathNotFound,
     SourceTooLarge,
+    TreeLimits,
     VerificationFailed,
 )
-from applyprune.sources.remote.file_tree import TreeLimits
-from applyprune.sources.remote.source_credentials import Credentials
 from tests.support.archives import packed, tar
 from tests.support.tls_site import Answer
 from tests.support.waiting import HANG

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.sources.archives.tar_files import read_tar
-from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
-from applyprune.sources.remote.file_tree import TreeLimits
+from applyprune.sources.archive import read_tar
+from applyprune.sources.tree import FetchFailed, SourceTooLarge, TreeLimits
 from tests.support.archives import BLOCK, END, archive, member, packed, tar, zeros
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.sources.fetched.remote_bases import remote_base
+from applyprune.sources.kustomize import remote_base
 
 FILES = {
     "base/kustomization.yaml": b"resources: [a.yaml]\n",

@@ -14,10 +14,8 @@ import pytest
 from applyprune.errors import InputError
 from applyprune.model.problem import ProblemKind
 from applyprune.sources import Overlay, read
-from applyprune.sources.fetched.tree_input import tree_sources
-from applyprune.sources.files import read_sources
-from applyprune.sources.remote.file_tree import FileTree
-from applyprune.sources.source import MAX_BYTES, Source
+from applyprune.sources.inputs import read_sources, tree_sources
+from applyprune.sources.tree import MAX_BYTES, FileTree, Source
 from tests.support.source_text import config_map, write
 from tests.support.waiting import eventually
 
@@ -298,8 +296,8 @@ def test_killed_build_leaves_no_process_and_no_folder(folder: Path) -> None:
     program.write_text(f"#!/bin/sh\nPATH=/bin:/usr/bin\necho $$ > {folder}/pid\nsleep 600\n")
     program.chmod(0o755)
     tree = (
-        "from applyprune.sources.remote.file_tree import FileTree\n"
-        "from applyprune.sources.fetched.tree_input import tree_sources\n"
+        "from applyprune.sources.tree import FileTree\n"
+        "from applyprune.sources.inputs import tree_sources\n"
         "tree = FileTree({'kustomization.yaml': b'resources: []'})\n"
         "rules = {'limit': 99, 'warn': print, 'refuses_remote_bases': False}\n"
         "list(tree_sources(tree, '', shown='x', **rules))\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.git.git_store import GitStore
+from applyprune.sources.git_store import GitStore
 from tests.support.git_servers import HttpsSite, SshSite, git_site, ssh_site
 
 if TYPE_CHECKING:

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.http import AddressRules
-from applyprune.sources.git.fetch_git import fetch_git
-from applyprune.sources.git.program.deadline import Deadline
-from applyprune.sources.git.program.git_program import GitProgram
-from applyprune.sources.git.ref_lookup import find_ref
-from applyprune.sources.git.server.git_server import REMOTE, GitServer
-from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
+from applyprune.sources.fetch import fetch_git
+from applyprune.sources.git_program import GitProgram
+from applyprune.sources.git_server import REMOTE, GitServer, find_ref
+from applyprune.sources.tree import AuthenticationFailed, Deadline, FetchFailed
 from tests.support.git_servers import HttpsSite, SshSite, git_site
 from tests.support.listening import silent_port
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.git.fetch_git import fetch_git
-from applyprune.sources.git.git_ref import GitRef
-from applyprune.sources.git.git_store import GitStore
-from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound, SourceTooLarge
-from applyprune.sources.remote.file_tree import TreeLimits
+from applyprune.sources.address import GitRef
+from applyprune.sources.fetch import fetch_git
+from applyprune.sources.git_store import GitStore
+from applyprune.sources.tree import FetchFailed, PathNotFound, SourceTooLarge, TreeLimits
 from tests.support.git_servers import LFS_POINTER, LINK, SUBMODULE, HttpsSite
 
 if TYPE_CHECKING:

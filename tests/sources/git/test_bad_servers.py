@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.git.fetch_git import fetch_git
-from applyprune.sources.git.git_ref import FoundRef
-from applyprune.sources.git.git_store import GitStore
-from applyprune.sources.git.ref_lookup import find_ref
-from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
-from applyprune.sources.remote.source_credentials import ANONYMOUS
+from applyprune.sources.address import FoundRef
+from applyprune.sources.fetch import fetch_git
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_store import GitStore
+from applyprune.sources.tree import ANONYMOUS, AuthenticationFailed, FetchFailed
 from tests.support.git_servers import HttpsSite, git_site
 from tests.support.listening import silent_port
 

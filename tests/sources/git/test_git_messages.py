@@ -7,13 +7,8 @@ import signal
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.sources.git.program.git_messages import failure
-from applyprune.sources.remote.fetch_errors import (
-    AuthenticationFailed,
-    FetchFailed,
-    PathNotFound,
-    SourceTooLarge,
-)
+from applyprune.sources.git_program import failure
+from applyprune.sources.tree import AuthenticationFailed, FetchFailed, PathNotFound, SourceTooLarge
 
 URL = "https://h.example/tls-certificate.git/"
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.sources.git.content import store_fetch
-from applyprune.sources.git.fetch_git import fetch_git
-from applyprune.sources.git.git_ref import FoundRef, GitRef
-from applyprune.sources.git.git_store import GitStore
-from applyprune.sources.git.ref_lookup import find_ref
-from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound
+from applyprune.sources import git_store
+from applyprune.sources.address import FoundRef, GitRef
+from applyprune.sources.fetch import fetch_git
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_store import GitStore
+from applyprune.sources.tree import FetchFailed, PathNotFound
 from tests.support.git_servers import HttpsSite
 
 if TYPE_CHECKING:
@@ -119,8 +119,8 @@ def test_many_commits_stay_complete(
     commits: int,
 ) -> None:
     """Whichever paths were read at which commit, and after the packs became one."""
-    monkeypatch.setattr(store_fetch, "_MOST_PACKS", 8)
-    monkeypatch.setattr(store_fetch, "_KEPT", 3)
+    monkeypatch.setattr(git_store, "_MOST_PACKS", 8)
+    monkeypatch.setattr(git_store, "_KEPT", 3)
     repository = site.repository()
     repository.set("uploadpack.allowFilter", filters)
     repository.commit(FILES)

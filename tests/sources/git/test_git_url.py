@@ -7,9 +7,7 @@ import subprocess
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.sources.git.git_ref import GitRef
-from applyprune.sources.git.git_source import GitSource
-from applyprune.sources.git.git_url import parse_git_url
+from applyprune.sources.address import GitRef, GitSource, parse_git_url
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.git.git_ref import FoundRef
-from applyprune.sources.git.git_store import GitStore
-from applyprune.sources.git.program.deadline import Deadline
-from applyprune.sources.git.program.git_program import MEMORY, GitProgram
-from applyprune.sources.remote.fetch_errors import FetchFailed, SourceTooLarge
+from applyprune.sources.address import FoundRef
+from applyprune.sources.git_program import MEMORY, GitProgram
+from applyprune.sources.git_store import GitStore
+from applyprune.sources.tree import Deadline, FetchFailed, SourceTooLarge
 from applyprune.system.processes import ProcessLimits
 from tests.support.git_servers import HttpsSite
 from tests.support.processes import family, is_running, name_of, working_in
@@ -35,10 +34,10 @@ CALLER = textwrap.dedent(
     """
     import sys
     from pathlib import Path
-    from applyprune.sources.git.git_ref import FoundRef, GitRef
-    from applyprune.sources.git.git_source import GitSource
-    from applyprune.sources.git.git_store import GitStore
-    from applyprune.sources.remote.source_credentials import Credentials
+    from applyprune.sources.address import FoundRef, GitRef
+    from applyprune.sources.address import GitSource
+    from applyprune.sources.git_store import GitStore
+    from applyprune.sources.tree import Credentials
     url, commit, store, path, ca = sys.argv[1:]
     credentials = Credentials(ca=Path(ca).read_bytes(), username="me", password="hunter2")
     source = GitSource(url, GitRef(commit=commit), credentials)

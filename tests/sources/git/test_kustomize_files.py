@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.git.kustomize_files import Included, included
+from applyprune.sources.kustomize import Included, included
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

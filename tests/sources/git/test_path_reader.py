@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.git.git_store import GitStore
-from applyprune.sources.git.ref_lookup import find_ref
-from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound, SourceTooLarge
-from applyprune.sources.remote.file_tree import TreeLimits
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_store import GitStore
+from applyprune.sources.tree import FetchFailed, PathNotFound, SourceTooLarge, TreeLimits
 from tests.support.git_servers import LINK, HttpsSite
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from applyprune.sources.git.content.path_reader import Read
+    from applyprune.sources.git_store import Read
 
 GOOD = {"web": {"web/a.yaml": b"a"}, "web-2": {"web-2/a.yaml": b"b", "web-2/more/c.yaml": b"c"}}
 SMALL = TreeLimits(files=3, size=1000)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.sources.git.git_ref import FoundRef, GitRef
-from applyprune.sources.git.ref_lookup import MOST_REFS, find_ref
-from applyprune.sources.remote.fetch_errors import FetchFailed, PathNotFound, SourceTooLarge
+from applyprune.sources.address import FoundRef, GitRef
+from applyprune.sources.git_server import MOST_REFS, find_ref
+from applyprune.sources.tree import FetchFailed, PathNotFound, SourceTooLarge
 from tests.support.git_servers import HttpsSite
 
 FILES = {"a.yaml": "a: 1\n"}

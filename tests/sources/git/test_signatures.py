@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.git.fetch_git import fetch_git
-from applyprune.sources.git.git_ref import GitRef
-from applyprune.sources.git.signatures import Mode, Verification
-from applyprune.sources.remote.fetch_errors import VerificationFailed
+from applyprune.sources.address import GitRef
+from applyprune.sources.fetch import fetch_git
+from applyprune.sources.git_signatures import Mode, Verification
+from applyprune.sources.tree import VerificationFailed
 from tests.support.git_servers import HttpsSite
 from tests.support.signers import GpgSigner, SshSigner, gpg_home
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 import pytest
 
-from applyprune.sources.git.fetch_git import fetch_git
-from applyprune.sources.git.ref_lookup import find_ref
-from applyprune.sources.remote.fetch_errors import AuthenticationFailed, FetchFailed
+from applyprune.sources.fetch import fetch_git
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.tree import AuthenticationFailed, FetchFailed
 from tests.support.git_servers import SshSite
 from tests.support.listening import silent_port
 

@@ -13,24 +13,24 @@ import pytest
 
 from applyprune.errors import InputError, UsageError
 from applyprune.http import AddressRules
-from applyprune.sources.oci.artifact import (
+from applyprune.sources.oci_artifact import (
+    INDEX,
     FoundArtifact,
     OciRef,
     OciSource,
     fetch_artifact,
     find_artifact,
+    push,
 )
-from applyprune.sources.oci.artifact_manifest import INDEX
-from applyprune.sources.oci.push import push
-from applyprune.sources.remote.fetch_errors import (
+from applyprune.sources.tree import (
     AuthenticationFailed,
+    Credentials,
     FetchFailed,
     PathNotFound,
     SourceTooLarge,
+    TreeLimits,
     VerificationFailed,
 )
-from applyprune.sources.remote.file_tree import TreeLimits
-from applyprune.sources.remote.source_credentials import Credentials
 from tests.support.archives import packed, tar
 from tests.support.artifacts import FILES, described, known, manifest_of, put, source_of
 from tests.support.registries import PASSWORD, password_registry
@@ -39,8 +39,8 @@ from tests.support.tls_site import files_of, site
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from applyprune.sources.oci.artifact_manifest import Manifest
-    from applyprune.sources.oci.registry import Registry as Session
+    from applyprune.sources.oci_artifact import Manifest
+    from applyprune.sources.oci_registry import Registry as Session
     from tests.components import Components
     from tests.support.registries import Registry
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.remote.fetch_errors import VerificationFailed
+from applyprune.sources.tree import VerificationFailed
 from tests.support import registries
 from tests.support.cosign import FORMS, NAME, push_artifact
 from tests.support.registry_client import BASIC, MANIFEST_TYPE, Client, manifest_of

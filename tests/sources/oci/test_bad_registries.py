@@ -10,16 +10,15 @@ from urllib.parse import parse_qsl
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.sources.oci.artifact import OciRef, OciSource, fetch_artifact, find_artifact
-from applyprune.sources.oci.push import push
-from applyprune.sources.oci.registry import challenges
-from applyprune.sources.remote.fetch_errors import (
+from applyprune.sources.oci_artifact import OciRef, OciSource, fetch_artifact, find_artifact, push
+from applyprune.sources.oci_registry import challenges
+from applyprune.sources.tree import (
     AuthenticationFailed,
+    Credentials,
     FetchFailed,
     SourceTooLarge,
     VerificationFailed,
 )
-from applyprune.sources.remote.source_credentials import Credentials
 from tests.support.artifacts import FILES, known, source_of
 from tests.support.registries import PASSWORD
 from tests.support.tls_site import Answer, passed_on, site

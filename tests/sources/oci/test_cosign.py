@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.oci.cosign import SimpleSignature, verify
-from applyprune.sources.oci.public_keys import public_keys
-from applyprune.sources.remote.fetch_errors import VerificationFailed
+from applyprune.sources.oci_cosign import SimpleSignature, public_keys, verify
+from applyprune.sources.tree import VerificationFailed
 from tests.support.cosign import KINDS, RECORDED
 from tests.support.signing import (
     Signer,
@@ -27,7 +26,7 @@ from tests.support.signing import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.sources.oci.public_keys import PublicKey
+    from applyprune.sources.oci_cosign import PublicKey
 
 ARTIFACT = b'{"schemaVersion": 2}'
 DIGEST = f"sha256:{hashlib.sha256(ARTIFACT).hexdigest()}"

@@ -7,10 +7,9 @@ import json
 
 import pytest
 
-from applyprune.sources.oci.docker_config import Login, login_for
-from applyprune.sources.oci.reference import parse_reference
-from applyprune.sources.remote.fetch_errors import AuthenticationFailed
-from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.address import parse_reference
+from applyprune.sources.oci_registry import Login, login_for
+from applyprune.sources.tree import AuthenticationFailed, Credentials
 
 AUTH = {"auth": base64.b64encode(b"me:pa:ss").decode()}
 ME = Login("me", "pa:ss")

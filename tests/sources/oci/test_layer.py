@@ -10,10 +10,9 @@ import tarfile
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.sources.archives.tar_files import read_tar
-from applyprune.sources.oci.layer import stored_gzip, write_layer
-from applyprune.sources.remote.fetch_errors import SourceTooLarge
-from applyprune.sources.remote.file_tree import TreeLimits
+from applyprune.sources.archive import read_tar
+from applyprune.sources.oci_artifact import stored_gzip, write_layer
+from applyprune.sources.tree import SourceTooLarge, TreeLimits
 
 FILES = {
     "b/c.yaml": b"c" * 100_000,

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InputError, UsageError
-from applyprune.sources.oci.artifact import OciRef, fetch_artifact, find_artifact
-from applyprune.sources.oci.layer import write_layer
-from applyprune.sources.oci.push import push
-from applyprune.sources.remote.fetch_errors import AuthenticationFailed, SourceTooLarge
-from applyprune.sources.remote.file_tree import TreeLimits
-from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.oci_artifact import OciRef, fetch_artifact, find_artifact, push, write_layer
+from applyprune.sources.tree import AuthenticationFailed, Credentials, SourceTooLarge, TreeLimits
 from tests.support.artifacts import FILES, digest_of, source_of
 
 if TYPE_CHECKING:

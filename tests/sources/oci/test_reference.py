@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.sources.oci.reference import Reference, parse_reference
+from applyprune.sources.address import Reference, parse_reference
 
 DIGEST = f"sha256:{'0a' * 32}"
 

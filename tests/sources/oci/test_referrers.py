@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.oci.artifact import open_registry
-from applyprune.sources.oci.artifact_manifest import INDEX, MANIFEST
-from applyprune.sources.oci.push import push
-from applyprune.sources.oci.referrers import (
+from applyprune.sources.oci_artifact import (
+    INDEX,
+    MANIFEST,
     MOST_BLOB,
     MOST_REFERRERS,
+    open_registry,
+    push,
     referrers,
     signature_manifest,
     small_blob,
 )
-from applyprune.sources.remote.fetch_errors import SourceTooLarge, VerificationFailed
+from applyprune.sources.tree import SourceTooLarge, VerificationFailed
 from tests.support.artifacts import FILES, described, manifest_of, put, source_of
 
 if TYPE_CHECKING:

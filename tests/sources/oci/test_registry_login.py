@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from applyprune.sources.oci.docker_config import Login, login_for
-from applyprune.sources.oci.reference import Reference
-from applyprune.sources.oci.registry_login import HELPER_TIMEOUT, registry_login
-from applyprune.sources.remote.fetch_errors import AuthenticationFailed
-from applyprune.sources.remote.source_credentials import ANONYMOUS, Credentials
+from applyprune.sources.address import Reference
+from applyprune.sources.oci_registry import HELPER_TIMEOUT, Login, login_for, registry_login
+from applyprune.sources.tree import ANONYMOUS, AuthenticationFailed, Credentials
 from tests.support.waiting import HANG
 
 HOST = "registry.example.com:5000"

@@ -7,7 +7,7 @@ from dataclasses import astuple
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.sources.remote.address import (
+from applyprune.sources.address import (
     Address,
     ArchiveAddress,
     GitAddress,

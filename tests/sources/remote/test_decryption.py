@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.remote.decryption import decrypt, encrypted_files
-from applyprune.sources.remote.fetch_errors import DecryptionFailed, SourceTooLarge
-from applyprune.sources.yaml.documents import read_documents
+from applyprune.sources.documents import read_documents
+from applyprune.sources.sops import decrypt, encrypted_files
+from applyprune.sources.tree import DecryptionFailed, SourceTooLarge
 from tests.support.encryption import Key, age_key, encrypt, gnupg_home, openpgp_key
 from tests.support.listening import listening
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.sources.remote.semver import best_version
+from applyprune.sources.address import best_version
 
 TAGS = (
     *("0.0.3", "0.1.0", "0.2.0", "0.2.5", "1.0.0-alpha.1", "1.0.0-rc.1", "1.0.0", "v1.2.0"),

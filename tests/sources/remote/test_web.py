@@ -13,12 +13,8 @@ import trustme
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import InputError
 from applyprune.http import AddressRules
-from applyprune.sources.remote.fetch_errors import (
-    AuthenticationFailed,
-    FetchFailed,
-)
-from applyprune.sources.remote.source_credentials import Credentials
-from applyprune.sources.remote.web import MAX_TRIES, open_web
+from applyprune.sources.tree import AuthenticationFailed, Credentials, FetchFailed
+from applyprune.sources.web import MAX_TRIES, open_web
 from tests.support.clocks import ManualClock
 from tests.support.listening import silent_port
 from tests.support.tls_site import Answer, files_of, site

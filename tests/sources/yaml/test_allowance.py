@@ -14,8 +14,8 @@ from applyprune.errors import InputError, InputErrors
 from applyprune.model.manifest import Manifest
 from applyprune.sources import read
 from applyprune.sources.load import read_source, text_of
-from applyprune.sources.source import Source
-from applyprune.sources.yaml.allowance import Allowance
+from applyprune.sources.tree import Source
+from applyprune.sources.yaml import Allowance
 from tests.support.source_text import config_map, write
 from tests.support.waiting import HANG
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from applyprune.sources import locate
-from applyprune.sources.yaml.locate import item_lines
+from applyprune.sources.excerpt import item_lines
 
 TEXT = """\
 apiVersion: v1

@@ -6,8 +6,7 @@ from time import process_time
 
 import pytest
 
-from applyprune.sources.yaml.error import YAMLFault
-from applyprune.sources.yaml.parser import read_stream
+from applyprune.sources.yaml import YAMLFault, read_stream
 from tests.support.source_text import refusals, value, values
 
 STREAMS = {

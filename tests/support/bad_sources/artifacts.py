@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.sources.oci.artifact_manifest import INDEX, MANIFEST
-from applyprune.sources.oci.push import push
+from applyprune.sources.oci_artifact import INDEX, MANIFEST, push
 from tests.support.artifacts import put, source_of
 from tests.support.bad_sources.bad_source import BadSource, Body, both, one
 from tests.support.bad_sources.servers import INTERVAL, LOGIN

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import trustme
 
-from applyprune.sources.git.git_ref import GitRef
-from applyprune.sources.git.git_source import GitSource
-from applyprune.sources.remote.source_credentials import Credentials
+from applyprune.sources.address import GitRef, GitSource
+from applyprune.sources.tree import Credentials
 from tests.support.git_servers.repository import Repository, author
 from tests.support.waiting import HANG
 

@@ -116,7 +116,7 @@ def init(
 
 
 def _text(settings: Mapping[str, object]) -> str:
-    from applyprune.sources.config_file import API_VERSION, KIND
+    from applyprune.sources.folders import API_VERSION, KIND
 
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",

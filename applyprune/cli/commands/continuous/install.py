@@ -23,8 +23,8 @@ from applyprune.cli.options.run_options import (
 )
 from applyprune.errors import UsageError
 from applyprune.model.options import Mode, WaitMode
-from applyprune.sources.yaml.documents import read_documents
-from applyprune.sources.yaml.parser import Document
+from applyprune.sources.documents import read_documents
+from applyprune.sources.yaml import Document
 from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:

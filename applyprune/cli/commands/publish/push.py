@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from applyprune.cli.options.reporting import Reporting
     from applyprune.model.events import Event
     from applyprune.sources import Overlay
-    from applyprune.sources.remote.address import OciAddress
+    from applyprune.sources.address import OciAddress
 
 
 @click.command(cls=Command)
@@ -57,7 +57,7 @@ def push(
 
 
 def _address(text: str) -> OciAddress:
-    from applyprune.sources.remote.address import OciAddress, parse_address, shown_address
+    from applyprune.sources.address import OciAddress, parse_address, shown_address
 
     address = parse_address(text)
     if not isinstance(address, OciAddress):
@@ -83,11 +83,10 @@ def _events(
     from applyprune.cli.commands.publish.artifact_files import artifact_files
     from applyprune.cli.session import input_reader, read_input
     from applyprune.model.reports.pushed_artifact import ArtifactPushed
-    from applyprune.sources.fetch_address import artifact_source
-    from applyprune.sources.oci.artifact import OciRef
-    from applyprune.sources.oci.push import pack
-    from applyprune.sources.oci.push import push as send
-    from applyprune.sources.remote.fetch_errors import VerificationFailed
+    from applyprune.sources.fetch import artifact_source
+    from applyprune.sources.oci_artifact import OciRef, pack
+    from applyprune.sources.oci_artifact import push as send
+    from applyprune.sources.tree import VerificationFailed
 
     given = yield from read_input(input_reader(paths))
     files = artifact_files(given, with_secrets=with_secrets)

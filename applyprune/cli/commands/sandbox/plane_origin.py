@@ -39,8 +39,8 @@ def download(url: str, file: IO[bytes], limit: int) -> None:
     """
     from urllib.parse import urlsplit
 
-    from applyprune.sources.remote.url import login_of, shown_url, url_parts
-    from applyprune.sources.remote.web import basic, open_web
+    from applyprune.sources.address import login_of, shown_url, url_parts
+    from applyprune.sources.web import basic, open_web
 
     if url_parts(url) is None:
         raise _failure("", "the URL is invalid", "")

@@ -1,0 +1,791 @@
+"""The address of a source on another host, and the version that it names: parsed and checked.
+
+No request is sent.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
+
+from applyprune.errors import UsageError
+from applyprune.http import AddressRules
+from applyprune.planning.suggest import did_you_mean
+from applyprune.sources.tree import ANONYMOUS, Credentials, TreeLimits, clean_path, shown_path
+from applyprune.values import dataclass, field, pattern, replace
+
+ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
+"""How the path of an HTTPS URL ends if it is an archive and not a document."""
+
+_REF_KEYS = ("ref", "branch", "tag", "semver", "commit")
+_COMMIT = pattern(r"[0-9a-f]{40}")
+_SCHEME = pattern(r"(git\+https|git\+ssh|oci|https)://", re.IGNORECASE)
+_HOST = pattern(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::\d+)?")
+_USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
+_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+_REPOSITORY = pattern(f"{_PART}(?:/{_PART})*")
+_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
+_PERCENT = pattern(r"%(?![0-9A-Fa-f]{2})")
+_GIT_FORM = "git+https://HOST/REPO.git//PATH?ref=BRANCH"
+_OCI_FORM = "oci://HOST/REPO:TAG"
+
+
+@dataclass(frozen=True, slots=True)
+class GitAddress:
+    """A repository, which commit of it, and a path in it."""
+
+    url: str = field(repr=False)
+    """``https://…``, which may have a user and a password, or ``ssh://…``."""
+    path: str = ""
+    """The folder or file, as a FileTree has it; empty for the root."""
+    ref: str = ""
+    """A branch, a tag or a full commit ID; at most one of the following is not empty then."""
+    branch: str = ""
+    tag: str = ""
+    semver: str = ""
+    commit: str = ""
+    """Without any of them, the default branch of the repository."""
+
+    @property
+    def shown(self) -> str:
+        """Return the repository, safe to print: without user, password and query."""
+        return shown_address(f"git+{self.url}")
+
+
+@dataclass(frozen=True, slots=True)
+class OciAddress:
+    """A repository of a registry, which artifact of it, and a path in it."""
+
+    host: str
+    """With its port, if it is not 443."""
+    repository: str
+    tag: str = ""
+    digest: str = ""
+    semver: str = ""
+    """A range of versions; only without a tag and a digest."""
+    path: str = ""
+
+    @property
+    def shown(self) -> str:
+        """Return the artifact, safe to print."""
+        tag = f":{self.tag}" if self.tag else ""
+        return f"{self.name}{tag}" if self.tag or not self.digest else f"{self.name}@{self.digest}"
+
+    @property
+    def name(self) -> str:
+        """Return the repository without a tag: ``oci://HOST/REPO``."""
+        return f"oci://{self.host}/{self.repository}"
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveAddress:
+    """An archive on a web server, and a path in it."""
+
+    url: str = field(repr=False)
+    """``https://…`` without a fragment; its user, password and query may be credentials."""
+    path: str = ""
+    digest: str = ""
+    """``sha256:…`` of the archive, if it is given: nothing else is accepted."""
+
+    @property
+    def shown(self) -> str:
+        """Return the archive, safe to print: without user, password, query and fragment."""
+        return shown_address(self.url)
+
+
+Address: TypeAlias = GitAddress | OciAddress | ArchiveAddress
+
+
+def parse_address(text: str) -> Address | None:
+    """Return the source and the path that ``text`` names; None if it names none.
+
+    Raises UsageError for an address that is one of these, and is invalid.
+    """
+    found = _SCHEME.match(text)
+    if found is None:
+        return None
+    scheme = found[1].lower()
+    if scheme == "https" and not is_address(text):
+        _refuse_document(text)
+        return None
+    parts = _split(text, scheme)
+    match scheme:
+        case "oci":
+            return _oci(parts)
+        case "https":
+            return _archive(parts)
+    return _git(parts, scheme.removeprefix("git+"))
+
+
+def source_key(address: Address) -> Address:
+    """Return the address of the whole source: equal for two addresses that differ in the path."""
+    return replace(address, path="")
+
+
+def is_address(text: str) -> bool:
+    """Return whether ``parse_address`` takes a text for an address, a valid one or not."""
+    found = _SCHEME.match(text)
+    if found is None or found[1].lower() != "https":
+        return found is not None
+    path = re.split(r"[?#]", text, maxsplit=1)[0].lower()
+    return path.endswith(ARCHIVE_SUFFIXES)
+
+
+def shown_address(text: str) -> str:
+    """Return an address, also an invalid one, safe to print: without user, password and query."""
+    scheme, _, rest = text.partition("://")
+    authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    host = authority.rpartition("@")[2]
+    if _HOST.fullmatch(host) is None:
+        # It may be a part of a password that has a slash.
+        return f"{scheme.lower()}://…"
+    return shown_path(f"{scheme.lower()}://{host}{slash}{path}")
+
+
+def _split(text: str, scheme: str) -> SplitResult:
+    form = {"oci": _OCI_FORM, "https": "https://HOST/NAME.tar.gz"}.get(scheme, _GIT_FORM)
+    if any(char.isspace() or not char.isprintable() for char in text) or "\\" in text:
+        raise _invalid(text, "it has a space, a backslash or a control character", _ESCAPE)
+    if _PERCENT.search(text):
+        raise _invalid(text, "a % is not followed by two hexadecimal digits", _ESCAPE)
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        raise _invalid(text, "its host or port is invalid", f"Write {form}.") from None
+    if not parts.hostname:
+        raise _invalid(text, "it has no host", f"Write {form}.")
+    if _HOST.fullmatch(host_of(parts)) is None:
+        raise _invalid(text, "its host or port is invalid", f"Write {form}.")
+    return parts
+
+
+_ESCAPE = "Write such characters as %20 and the like."
+
+
+def _git(parts: SplitResult, transport: str) -> GitAddress:
+    text = urlunsplit(parts)
+    if parts.fragment:
+        raise _invalid(text, "it has a fragment", f"Write a path after //: {_GIT_FORM}")
+    repository, path = _repository_and_path(text, parts.path)
+    if not repository.strip("/"):
+        raise _invalid(text, "it names no repository", f"Write {_GIT_FORM}.")
+    user, password = login_of(parts)
+    if transport == "ssh" and password:
+        raise _invalid(
+            text, "a password in it would be shown to every process", "Use a key, or ssh-agent."
+        )
+    if user and _USER.fullmatch(user) is None:
+        raise _invalid(text, "its user is invalid", f"Write {_GIT_FORM}.")
+    found = GitAddress(f"{transport}://{parts.netloc}{repository}", path)
+    values = _pairs(text, parts.query, _REF_KEYS, "query")
+    if len(values) > 1 and values.keys() != {"branch", "commit"}:
+        raise _invalid(
+            text,
+            f"{' and '.join(values)} exclude each other",
+            "Give one of them; only a commit may have a branch beside it.",
+        )
+    if (commit := values.get("commit", "")) and _COMMIT.fullmatch(commit.lower()) is None:
+        raise _invalid(
+            text, "commit is not a full commit ID", "Give all 40 digits: git rev-parse NAME"
+        )
+    for key, value in values.items():
+        if key != "semver" and not _is_ref_name(value):
+            raise _invalid(text, f"{key} is not a name of Git", "Write it as in `git ls-remote`.")
+    return replace(found, **{**values, **({"commit": commit.lower()} if commit else {})})
+
+
+def _is_ref_name(name: str) -> bool:
+    """Return whether Git may have a reference of this name; never an option of git."""
+    if any(char.isspace() or not char.isprintable() or char in "~^:?*[\\" for char in name):
+        return False
+    if name.startswith("-") or name == "@" or ".." in name or "@{" in name:
+        return False
+    return not any(
+        part in {"", "."} or part.startswith(".") or part.endswith((".", ".lock"))
+        for part in name.split("/")
+    )
+
+
+def _oci(parts: SplitResult) -> OciAddress:
+    text = urlunsplit(parts)
+    if "@" in parts.netloc:
+        raise _invalid(
+            text, "it has a user", "Credentials are those of `docker login`: leave them out."
+        )
+    if parts.fragment:
+        raise _invalid(text, "it has a fragment", f"Write a path after //: {_OCI_FORM}//PATH")
+    named, path = _repository_and_path(text, parts.path)
+    named, at, digest = named.lstrip("/").partition("@")
+    repository, colon, tag = named.partition(":")
+    if _REPOSITORY.fullmatch(repository) is None:
+        raise _invalid(
+            text,
+            "its repository is invalid" if repository else "it names no repository",
+            f"Write {_OCI_FORM}, in lower case.",
+        )
+    if colon and _TAG.fullmatch(tag) is None:
+        raise _invalid(text, "its tag is invalid" if tag else "its tag is empty", _TAG_HINT)
+    if at and _DIGEST.fullmatch(digest) is None:
+        raise _invalid(
+            text, "its digest is invalid", "Write @sha256: and 64 digits, or leave it out."
+        )
+    semver = _pairs(text, parts.query, ("semver",), "query").get("semver", "")
+    if semver and (tag or digest):
+        raise _invalid(
+            text, "semver and a tag or digest exclude each other", "Give only one of them."
+        )
+    return OciAddress(parts.netloc, repository, tag, digest, semver, path)
+
+
+_TAG_HINT = "Check for an unset variable in the script."
+
+
+def _refuse_document(text: str) -> None:
+    """Raise UsageError for the URL of a document if something else is meant."""
+    fragment = text.partition("#")[2]
+    if {pair.partition("=")[0] for pair in fragment.split("&")} & {"digest", "path"}:
+        # Otherwise the digest would not be checked, and nobody would know.
+        raise _invalid(
+            text,
+            "only an archive has a path and a digest",
+            f"The path of its URL must end in {', '.join(ARCHIVE_SUFFIXES)}.",
+        )
+    path = re.split(r"[?#]", text, maxsplit=1)[0].lower()
+    if path.endswith(".git") or ".git//" in path:
+        raise _invalid(text, "a repository is not a document", f"Write {_GIT_FORM}.")
+
+
+def _archive(parts: SplitResult) -> ArchiveAddress:
+    text = urlunsplit(parts)
+    values = _pairs(text, parts.fragment, ("path", "digest"), "fragment")
+    digest = values.get("digest", "")
+    if digest and _DIGEST.fullmatch(digest) is None:
+        raise _invalid(text, "its digest is invalid", "Write digest=sha256: and 64 digits.")
+    url = urlunsplit(("https", parts.netloc, parts.path, parts.query, ""))
+    return ArchiveAddress(url, _clean(text, values.get("path", "")), digest)
+
+
+def _repository_and_path(text: str, path: str) -> tuple[str, str]:
+    """Return what is before and after the first ``//`` of a URL's path, the latter decoded."""
+    repository, _, inner = path.partition("//")
+    return repository, _clean(text, unquote(inner, errors="surrogateescape"))
+
+
+def _clean(text: str, path: str) -> str:
+    found = clean_path(path)
+    if found is None:
+        raise _invalid(
+            text, "its path is not inside the source", "Write a path without .. and empty parts."
+        )
+    return found
+
+
+def _pairs(text: str, query: str, keys: Sequence[str], place: str) -> Mapping[str, str]:
+    """Return the values of a query or a fragment; raise UsageError for what is not in ``keys``."""
+    values: dict[str, str] = {}
+    for pair in query.split("&") if query else ():
+        key, _, value = pair.partition("=")
+        if key not in keys:
+            hint = did_you_mean(key, keys) or f"Its {place} may have {', '.join(keys)}."
+            # The key may be a credential too: it is not repeated.
+            raise _invalid(text, f"its {place} has an unknown key", hint)
+        if key in values:
+            raise _invalid(text, f"its {place} has {key} twice", "Give it once.")
+        if not value:
+            raise _invalid(text, f"its {key} is empty", _TAG_HINT)
+        values[key] = unquote(value, errors="surrogateescape")
+    return values
+
+
+def _invalid(text: str, reason: str, hint: str) -> UsageError:
+    return UsageError(f"invalid address {shown_address(text)}", reason=reason, hint=hint)
+
+
+# The parts of a URL: the host that credentials are for, and what of it is safe to print.
+
+
+def url_parts(url: str) -> SplitResult | None:
+    """Return the parts of a URL; None when it is invalid."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def is_https(url: str) -> bool:
+    """Return whether a URL is valid, has a host, and is ``https://``."""
+    parts = url_parts(url)
+    return parts is not None and parts.scheme == "https" and bool(parts.hostname)
+
+
+def joined(url: str, target: str) -> str:
+    """Return where a reference in a reply from ``url`` leads; empty if it is invalid."""
+    try:
+        return urljoin(url, target)
+    except ValueError:
+        return ""
+
+
+def host_of(parts: SplitResult) -> str:
+    """Return the host and port as in the URL, without user and password."""
+    return parts.netloc.rpartition("@")[2]
+
+
+def origin_of(url: str) -> tuple[str, int]:
+    """Return the host and port of a valid HTTPS URL: what credentials are for."""
+    parts = urlsplit(url)
+    return (parts.hostname or "").rstrip("."), parts.port or 443
+
+
+def login_of(parts: SplitResult) -> tuple[str, str]:
+    """Return the user and the password in a URL; empty for none."""
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    return unquote(user), unquote(password)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL that is safe to print: without user, password, query and fragment."""
+    parts = url_parts(url)
+    if parts is None:
+        return f"{url.partition(':')[0]}://…"
+    query = "?…" if parts.query else ""
+    return shown_path(f"{parts.scheme}://{host_of(parts)}{parts.path}{query}")
+
+
+# The URL of a repository: only https:// and ssh://, and nothing that git could read as an option.
+#
+# The host is written in one way only, so that the address that was checked is the one that git
+# uses.
+
+
+_NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
+# git@host:path, as scp writes it; a scheme has // after its colon.
+_SCP = pattern(r"(?P<user>[^@/:]+)@(?P<host>[^/:@\[\]]+):(?!//)(?P<path>.+)")
+_PORTS = {"https": 443, "ssh": 22}
+
+
+@dataclass(frozen=True, slots=True)
+class GitUrl:
+    """The parts of a URL that was checked."""
+
+    scheme: str
+    """https or ssh."""
+    host: str
+    """In lower case; an IPv6 address without brackets."""
+    port: int
+    path: str
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    is_scp: bool = False
+    """Whether it is written as ``git@host:path``: the path is relative to the user's home."""
+
+    @property
+    def place(self) -> str:
+        """The scheme, host and port, as in the settings of git: ``https://host:8443``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}"
+
+    @property
+    def shown(self) -> str:
+        """The URL, safe to print: without user and password."""
+        if self.is_scp:
+            return shown_path(f"{self.host}:{self.path}")
+        return shown_path(f"{self.place}{self.path}")
+
+    def given(self, user: str) -> str:
+        """Return the URL as git gets it: for SSH with a user, and never with a password."""
+        if self.is_scp:
+            return f"{user}@{self.host}:{self.path}"
+        if self.scheme == "ssh":
+            return f"ssh://{user}@{self.place.removeprefix('ssh://')}{self.path}"
+        return f"{self.place}{self.path}"
+
+
+def parse_git_url(url: str) -> GitUrl:
+    """Return the parts of a URL; raise UsageError for one that is not supported.
+
+    The error shows no more of the URL than its scheme.
+    """
+    if not url.isprintable() or "\\" in url:
+        raise UsageError("the URL of the repository contains control characters or a backslash")
+    if (found := _SCP.fullmatch(url)) is not None:
+        if found["path"].startswith("-"):
+            raise UsageError("the path in the URL of the repository begins with a dash")
+        host = _host(found["host"])
+        return GitUrl("ssh", host, 22, found["path"], _user(found["user"]), is_scp=True)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise UsageError("the URL of the repository is invalid") from None
+    if parts.scheme not in _PORTS:
+        raise UsageError(
+            f"unsupported URL of a repository: {shown_path(parts.scheme[:20])}:…",
+            hint="Use https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH.",
+        )
+    if "?" in url or "#" in url:
+        raise UsageError("the URL of a repository has no query and no fragment")
+    if parts.path in {"", "/"}:
+        raise UsageError("the URL of the repository has no path")
+    if port == 0:
+        raise UsageError("the URL of the repository has no valid port")
+    return GitUrl(
+        parts.scheme,
+        _host(parts.hostname or ""),
+        port or _PORTS[parts.scheme],
+        parts.path,
+        _user(unquote(parts.username)) if parts.username else "",
+        unquote(parts.password or ""),
+    )
+
+
+def _host(host: str) -> str:
+    host = host.lower()
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        pass
+    last = host.rpartition(".")[2]
+    # To some programs other names that end with a number are addresses: 127.1, 0x7f000001.
+    if not _NAME.fullmatch(host) or last.isdigit() or last.startswith("0x") or ".." in host:
+        raise UsageError(
+            "the URL of the repository has no valid host",
+            hint="Write an international name in its ASCII form.",
+        )
+    return host
+
+
+def _user(user: str) -> str:
+    if not _USER.fullmatch(user):
+        raise UsageError("the URL of the repository has an unsupported user")
+    return user
+
+
+# What a source follows: a branch, a tag, a range of versions, a reference or a commit.
+
+
+# What git itself forbids, and a dash at the beginning, which could be an option.
+_FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")
+
+
+@dataclass(frozen=True, slots=True)
+class GitRef:
+    """The reference of a source; each field is empty if it is not given, as in Flux.
+
+    The first of commit, name, semver, tag and branch decides; without any it is the remote's HEAD.
+    Raises UsageError for a value that git does not allow.
+    """
+
+    branch: str = ""
+    tag: str = ""
+    semver: str = ""
+    """A range of versions, matched against the tags."""
+    name: str = ""
+    """A whole name, such as refs/pull/1/head."""
+    commit: str = ""
+    """An object ID in full; ``branch`` may name the branch that it is on."""
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for what, value in (("branch", self.branch), ("tag", self.tag), ("name", self.name)):
+            if value and (_FORBIDDEN.search(value) or not value.isprintable()):
+                raise UsageError(f"invalid {what} of the source: {shown_path(value[:100])}")
+        if self.name and not self.name.startswith("refs/"):
+            raise UsageError(
+                "invalid name of the source's reference: it does not begin with refs/",
+                hint="For example: refs/heads/main",
+            )
+        if self.commit and not _COMMIT.fullmatch(self.commit):
+            raise UsageError(
+                "invalid commit of the source", hint="Give all 40 digits, in lower case."
+            )
+        if self.semver:
+            check_range(self.semver)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRef:
+    """What a reference meant on the server at one moment."""
+
+    name: str
+    """The whole name, such as refs/heads/main; empty for a commit that was given alone."""
+    oid: str
+    """The object that it names: a commit or an annotated tag."""
+    commit: str
+    shown: str = ""
+    """The name in a revision, such as main; as Flux writes it."""
+
+    @property
+    def revision(self) -> str:
+        """The revision, as ``status.lastAppliedRevision`` shows it: ``main@sha1:…``."""
+        at = f"{self.shown}@" if self.shown else ""
+        return f"{at}sha1:{self.commit}"
+
+
+# A Git repository as the source of manifests.
+
+
+HEAD = GitRef()
+"""What the server itself checks out."""
+LIMITS = TreeLimits()
+TIMEOUT = 60.0
+"""Seconds for one check of a reference, and for one fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitSource:
+    """A repository, what is followed in it, and how it may be reached.
+
+    Raises UsageError for a URL that is not supported.
+    """
+
+    url: str = field(repr=False)
+    ref: GitRef = HEAD
+    credentials: Credentials = ANONYMOUS
+    timeout: float = TIMEOUT
+    addresses: AddressRules | None = None
+    """Which addresses the URL may lead to; None for all: then the caller has chosen the URL."""
+    uses_own: bool = False
+    """Whether the user's own ssh settings, keys and credential helpers are used where
+    ``credentials`` are empty. Only a command of that user may do so."""
+    limits: TreeLimits = LIMITS
+
+    def __post_init__(self) -> None:
+        """Check the URL."""
+        found = parse_git_url(self.url)
+        has_login = bool(found.password) or (found.scheme == "https" and bool(found.user))
+        if has_login and not self.uses_own:
+            raise UsageError(
+                "the URL of the repository contains credentials",
+                hint="Put username and password into the Secret of the source.",
+            )
+
+    @property
+    def parts(self) -> GitUrl:
+        """The parts of the URL."""
+        return parse_git_url(self.url)
+
+
+# The name of an artifact: ``oci://HOST[:PORT]/NAME[:TAG][@sha256:…]``.
+
+
+SCHEME = "oci://"
+DEFAULT_TAG = "latest"
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_REGISTRY_HOST = (
+    rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-9]{{1,5}}))?"
+)
+_NAME_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_TAG_TEXT = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+_DIGEST_TEXT = r"sha256:[0-9a-f]{64}"
+_REFERENCE = pattern(
+    rf"oci://(?P<host>{_REGISTRY_HOST})"
+    rf"/(?P<name>{_NAME_PART}(?:/{_NAME_PART})*)(?::(?P<tag>{_TAG_TEXT}))?"
+    rf"(?:@(?P<digest>{_DIGEST_TEXT}))?"
+)
+_LONGEST_NAME = 255
+_LONGEST_REFERENCE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An artifact, or all versions of one if it has neither tag nor digest."""
+
+    host: str
+    """The host of the registry, with its port if it is not 443."""
+    repository: str
+    tag: str = ""
+    digest: str = ""
+    """``sha256:…`` of the manifest."""
+
+    def __str__(self) -> str:
+        """Return the reference as it is written."""
+        tag = f":{self.tag}" if self.tag else ""
+        digest = f"@{self.digest}" if self.digest else ""
+        return f"{SCHEME}{self.host}/{self.repository}{tag}{digest}"
+
+
+def parse_reference(text: str) -> Reference:
+    """Return what a text names; raise UsageError if it is not such a name.
+
+    There is no place in it for a user, a password, a query or a path with dots.
+    """
+    found = _REFERENCE.fullmatch(text) if len(text) <= _LONGEST_REFERENCE else None
+    if found is None or len(found["name"]) > _LONGEST_NAME or not _is_port(found["port"]):
+        # What comes before an @ may be a password, and what comes after a ? as well.
+        shown = shown_path(text.rpartition("@")[2].partition("?")[0][:200])
+        raise UsageError(
+            f"invalid name of an OCI artifact: {'…' if '@' in text else ''}{shown}",
+            hint="Write oci://HOST/NAME, oci://HOST/NAME:TAG or oci://HOST/NAME@sha256:DIGEST; "
+            "names are in lower case, and credentials are given elsewhere.",
+        )
+    return Reference(found["host"], found["name"], found["tag"] or "", found["digest"] or "")
+
+
+def is_tag(text: str) -> bool:
+    """Return whether a text can be a tag."""
+    return re.fullmatch(_TAG_TEXT, text) is not None
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a text is a digest that is checked here: ``sha256:`` and 64 digits."""
+    return re.fullmatch(_DIGEST_TEXT, text) is not None
+
+
+def _is_port(text: str | None) -> bool:
+    return text is None or 0 < int(text) <= 65535
+
+
+# Ranges of versions, as Flux reads them (the constraints of Masterminds/semver).
+#
+# No library fits: those for npm's ranges accept a prerelease only beside one of the same version.
+
+
+_Key: TypeAlias = tuple[tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]]]
+"""What orders versions: the numbers, then whether it is a release, and the prerelease."""
+_Check: TypeAlias = Callable[[_Key], bool]
+
+_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_NUMBER = r"(?:0|[1-9]\d{0,17})"
+_VERSION = pattern(
+    rf"v?({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
+    re.ASCII,
+)
+_PLACE = rf"(?:{_NUMBER}|[xX*])"
+_ANY = rf"v?({_PLACE})(?:\.({_PLACE}))?(?:\.({_PLACE}))?(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?"
+_COMPARATOR = pattern(rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^|)\s*{_ANY}(?=[\s,]|$)", re.ASCII)
+_HYPHEN = pattern(rf"\s*(?P<low>{_ANY})\s+-\s+(?P<high>{_ANY})\s*", re.ASCII)
+_LONGEST_VERSION = 256
+
+
+def best_version(wanted: str, tags: Iterable[str]) -> str | None:
+    """Return the tag with the highest version in a range; None if none is in it.
+
+    A tag is a whole version, which may begin with v. A prerelease counts only if the range names
+    one. Raises UsageError for an invalid range.
+    """
+    alternatives = _parse(wanted)
+    found = []
+    for tag in tags:
+        key = _key(tag)
+        if key is not None and any(_fits(key, one) for one in alternatives):
+            found.append((key, tag))
+    return max(found)[1] if found else None
+
+
+def check_range(wanted: str) -> None:
+    """Raise UsageError for an invalid range of versions."""
+    _parse(wanted)
+
+
+def _key(text: str) -> _Key | None:
+    if len(text) > _LONGEST_VERSION or (found := _VERSION.fullmatch(text)) is None:
+        return None
+    major, minor, patch, prerelease = found.groups()
+    return (int(major), int(minor), int(patch)), _order(prerelease)
+
+
+def _order(prerelease: str | None) -> tuple[int, tuple[tuple[int, int, str], ...]]:
+    """Return what orders prereleases: before the release, numbers first and by their value."""
+    if not prerelease:
+        return 1, ()
+    parts = prerelease.split(".")
+    return 0, tuple((0, int(one), "") if one.isdigit() else (1, 0, one) for one in parts)
+
+
+def _fits(key: _Key, alternative: tuple[Sequence[_Check], bool]) -> bool:
+    checks, names_prerelease = alternative
+    is_release = bool(key[1][0])
+    return (is_release or names_prerelease) and all(check(key) for check in checks)
+
+
+def _parse(wanted: str) -> list[tuple[Sequence[_Check], bool]]:
+    if len(wanted) > _LONGEST_VERSION:
+        raise UsageError("the range of versions is too long")
+    return [_alternative(one, wanted) for one in wanted.split("||")]
+
+
+def _alternative(text: str, wanted: str) -> tuple[Sequence[_Check], bool]:
+    """Return the checks that all must hold, and whether one of them names a prerelease."""
+    if (found := _HYPHEN.fullmatch(text)) is not None:
+        text = f">={found['low']} <={found['high']}"
+    checks, at, names_prerelease = [], 0, False
+    text = text.strip()
+    while at < len(text):
+        comparator = _COMPARATOR.match(text, at)
+        if comparator is None:
+            break
+        operator, *numbers, prerelease = comparator.groups()
+        checks.append(_check(operator, numbers, prerelease))
+        names_prerelease = names_prerelease or bool(prerelease)
+        at = comparator.end()
+        at += len(text[at:]) - len(text[at:].lstrip().removeprefix(",").lstrip())
+    if at < len(text) or not checks or text.endswith(","):
+        raise UsageError(
+            f"invalid range of versions: {shown_path(wanted)}",
+            hint="For example: >=1.0.0 <2.0.0, ~1.2, ^1 or 1.x",
+        )
+    return checks, names_prerelease
+
+
+def _check(operator: str, parts: Sequence[str | None], prerelease: str | None) -> _Check:
+    numbers = []
+    for part in parts:
+        if part is None or part in "xX*":
+            break
+        numbers.append(int(part))
+    known = len(numbers)
+    low = _three(numbers)
+    first: _Key = (low, _order(prerelease))
+    # What follows all versions that begin with these numbers.
+    after = _after(numbers)
+    if operator in {"~", "~>"}:
+        after = _after(numbers[:2])
+    elif operator == "^":
+        # Up to the first number that is not zero.
+        zeros = next((at for at, number in enumerate(numbers) if number), known - 1)
+        after = _after(numbers[: zeros + 1])
+    is_whole = known == 3
+    checks: dict[str, _Check] = {
+        ">": (lambda key: key > first) if is_whole else (lambda key: _not_before(key, after)),
+        ">=": lambda key: key >= first,
+        "<": lambda key: key < first,
+        "<=": (lambda key: key <= first) if is_whole else (lambda key: _before(key, after)),
+        "!=": (lambda key: key != first)
+        if is_whole
+        else (lambda key: not (key >= first and _before(key, after))),
+        "=": (lambda key: key == first)
+        if is_whole
+        else (lambda key: key >= first and _before(key, after)),
+        "^": lambda key: key >= first and _before(key, after),
+    }
+    same = {"=>": ">=", "=<": "<=", "==": "=", "": "=", "~": "^", "~>": "^"}
+    return checks[same.get(operator, operator)]
+
+
+def _three(numbers: Sequence[int]) -> tuple[int, int, int]:
+    major, minor, patch = (*numbers, 0, 0, 0)[:3]
+    return major, minor, patch
+
+
+def _after(numbers: Sequence[int]) -> tuple[int, int, int] | None:
+    """Return the first version behind all that begin with these numbers; None if none is."""
+    return _three((*numbers[:-1], numbers[-1] + 1)) if numbers else None
+
+
+def _before(key: _Key, after: tuple[int, int, int] | None) -> bool:
+    # By the numbers alone: a prerelease of the next version is not in the range.
+    return after is None or key[0] < after
+
+
+def _not_before(key: _Key, after: tuple[int, int, int] | None) -> bool:
+    return after is not None and key[0] >= after

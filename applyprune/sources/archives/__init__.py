@@ -1,1 +1,0 @@
-"""Archives of manifests: where they are, and what is in them."""

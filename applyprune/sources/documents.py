@@ -1,0 +1,301 @@
+"""Split bytes into documents: JSON or YAML, with the faults of each document.
+
+kubectl splits a stream at the lines that begin with ``---`` and reads the first document of each
+piece. It silently ignores the rest of a piece; here that is an error.
+
+JSON is parsed as strictly as the YAML dialect: no duplicate keys, no lost digits or half
+characters. Most JSON is YAML too, but not surrogate pairs, keys beyond 1024 characters, or
+documents without a separator between them."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from itertools import pairwise
+from typing import Any
+
+from ruamel.yaml.error import YAMLError
+
+from applyprune.sources.yaml import (
+    MAX_DEPTH,
+    TOO_DEEP,
+    Allowance,
+    Document,
+    TooMuch,
+    YAMLFault,
+    document_of,
+    place_in,
+    read_stream,
+    refusal_of,
+    shape,
+    shown,
+    whole_number,
+    without_flow_colons,
+)
+from applyprune.values import dataclass, pattern, replace
+
+# Each pattern begins with a line end: searching for a fixed text is ten times as fast.
+_SEPARATOR = pattern(r"\n---")
+_NO_SEPARATOR = pattern("\n---(?![ \t]*(?:#[^\r\n\x85\u2028\u2029]*)?\n)|\n---#")
+_HIDDEN_SEPARATOR = pattern("[\r\x85\u2028\u2029]---")
+# Possessive: the engine would keep a way back for each of a million comments.
+_DIRECTIVE = pattern(r"(?:[ \t]*+(?:#[^\n]*+)?+\n)*+%")
+# libyaml skips a byte order mark at the start of any line, Go only at the start of the stream.
+_INNER_MARK = pattern("(?:\\A|[\n\r\x85\u2028\u2029])\ufeff")
+_OTHER_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+_YAML_FOLLOWS = pattern(r"[ \t\r]*[\n#]")
+_DROPPED = "kubectl would silently ignore what follows it; end each line with a line feed."
+_ONLY = "Only a comment may follow ---; kubectl rejects it too."
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A document of a stream, or its fault, with its number."""
+
+    number: int
+    """The number of the document, from 1; documents without content (comments) do not count."""
+    content: Document | YAMLFault
+
+
+def read_documents(data: bytes, allowance: Allowance | None = None) -> list[Numbered]:
+    """Return every document of a stream in order; a broken document as its fault.
+
+    ``allowance`` is what is left for this load; when it is spent, the rest is not read.
+    """
+    found: list[Document | YAMLFault]
+    allowance = allowance or Allowance()
+    try:
+        allowance.take(0, len(data))
+        text = _decode(data)
+    except TooMuch as refused:
+        found = [refused.at(1, 1)]
+    except YAMLFault as refused:
+        found = [refused]
+    else:
+        is_json = text.lstrip().startswith("{")
+        found = _read_json(text, allowance) if is_json else _read_yaml(text, 0, allowance)
+    return [Numbered(number, content) for number, content in enumerate(found, 1)]
+
+
+def _decode(data: bytes) -> str:
+    for mark, name in _OTHER_ENCODINGS:
+        if data.startswith(mark):
+            raise YAMLFault(
+                f"the text is {name}, not UTF-8", hint="Save it as UTF-8; kubectl rejects it too."
+            )
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        raise YAMLFault("the text is not UTF-8", *place_in(before, len(before))) from None
+    text = text.removeprefix("\ufeff")
+    if "\ufeff" in text and (inner := _INNER_MARK.search(text)):
+        place = place_in(text, inner.end() - 1)
+        raise YAMLFault("a byte order mark (U+FEFF) inside the text", *place, hint="Remove it.")
+    # kubectl reads lines: it turns CR LF into LF before YAML sees it (CR CR LF then has a line end
+    # less). It also adds a missing line end to the last line, which becomes part of a block scalar.
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
+    """Read JSON documents, one after the other, or with YAML from the second on, as kubectl does.
+
+    A text that only looks like JSON (``{a: b}``) is YAML.
+    """
+    found: list[Document | YAMLFault] = []
+    end, above, faults = 0, 0, 0
+    while (place := skip_space(text, end)) < len(text) and faults < allowance.errors:
+        above += text.count("\n", end, place)
+        try:
+            value, after, values = read_value(text, place)
+        except json.JSONDecodeError as error:
+            # After two JSON documents, kubectl also reads the rest of the stream as JSON.
+            if len(found) > 1 or (found and not _YAML_FOLLOWS.match(text, end)):
+                problem = f"not valid JSON: {error.msg}"
+                return [*found, YAMLFault(problem, *place_in(text, min(error.pos, _end(text))))]
+            return found + _read_yaml(text[place:], above, allowance, _before(text, place))
+        except YAMLFault as refused:
+            after = end_of_value(text, place)
+            # The YAML reader fails at the same place, and knows its line.
+            again = _read_yaml(text[place:after], above, Allowance(), _before(text, place))
+            places = [(item.line, item.column) for item in again if isinstance(item, YAMLFault)]
+            faults += 1
+            found.append(refused.at(*places[0]) if places else refused.at(above + 1))
+        else:
+            try:
+                allowance.take(values)
+            except TooMuch as refused:
+                return [*found, refused.at(above + 1, _before(text, place) + 1)]
+            # kubectl skips a null, as it skips an empty YAML document.
+            found += [document_of(value, above + 1, text)] if value is not None else []
+        above += text.count("\n", place, after)
+        end = after
+    return found
+
+
+def _before(text: str, place: int) -> int:
+    """Return how many characters precede an index in its line."""
+    return place - text.rfind("\n", 0, place) - 1
+
+
+def _end(text: str) -> int:
+    return len(text.rstrip())
+
+
+def _read_yaml(
+    text: str, above: int, allowance: Allowance, before: int = 0
+) -> list[Document | YAMLFault]:
+    """Read YAML that begins ``above`` lines down in the stream, at column ``before`` from 0.
+
+    Read everything in a single pass if there is no fault; else piece by piece, so that a fault
+    hides only its own document.
+    """
+    left, found = allowance.memory, list[Document | YAMLFault]()
+    try:
+        return [replace(each, line=each.line + above) for each in _read_piece(text, allowance)]
+    except TooMuch as refused:
+        return [refused.moved(above, before)]
+    except (YAMLFault, YAMLError):
+        allowance.memory = left
+    faults = 0
+    cuts = [0, *(match.start() + 1 for match in _SEPARATOR.finditer(text)), len(text)]
+    for start, end in pairwise(cuts):
+        piece = text[start:end]
+        try:
+            documents = _read_mended(piece, allowance)
+        except YAMLFault as refused:
+            found.append(refused.moved(above, before))
+            if isinstance(refused, TooMuch) or (faults := faults + 1) >= allowance.errors:
+                break
+        else:
+            found += [replace(each, line=each.line + above) for each in documents]
+        above += piece.count("\n")
+        before = 0
+    return found
+
+
+def _read_mended(text: str, allowance: Allowance) -> list[Document]:
+    """Read one piece; accept the colons that only libyaml rejects; raise YAMLFault for a fault."""
+    left = allowance.memory
+    try:
+        return _read_piece(text, allowance)
+    except YAMLError as error:
+        allowance.memory = left
+        mended = without_flow_colons(text, error)
+        if mended is None:
+            raise refusal_of(error, text) from None
+    try:
+        return _read_piece(mended[0], allowance, mended[1])
+    except YAMLError as error:
+        raise refusal_of(error, text) from None
+
+
+def _read_piece(text: str, allowance: Allowance, stand_in: str = "") -> list[Document]:
+    """Read a text; raises YAMLError where libyaml does, and YAMLFault for any other fault."""
+    if false := _NO_SEPARATOR.search(f"\n{text}" if text.startswith("---") else text):
+        line = text.count("\n", 0, false.start() + 1) + 1
+        problem = "a line that begins with --- contains more than the separator"
+        raise YAMLFault(problem, line, 1, hint=_ONLY)
+    if _DIRECTIVE.match(text):
+        raise YAMLFault(
+            "YAML directives (%YAML, %TAG) are not supported",
+            1,
+            1,
+            hint="Remove it; kubectl rejects it too.",
+        )
+    documents, marked = read_stream(text, stand_in, allowance)
+    # libyaml also treats a lone carriage return and U+2028 as line ends; kubectl sees no --- there.
+    if marked != text.count("\n---") + text.startswith("---"):
+        hidden = _HIDDEN_SEPARATOR.search(text)
+        place = place_in(text, hidden.start() + 1) if hidden else (0, 0)
+        raise YAMLFault("kubectl does not see this --- as a separator", *place, hint=_DROPPED)
+    return documents
+
+
+_SPACE = pattern(r"[ \t\r\n]*")
+_SURROGATE = pattern("[\ud800-\udfff]")
+_TWICE = "kubectl would silently use the last value; remove the duplicate."
+
+
+def skip_space(text: str, start: int) -> int:
+    """Return the index of the next character that is not JSON white space, or the text's end."""
+    space = _SPACE.match(text, start)
+    return space.end() if space else start
+
+
+def read_value(text: str, start: int) -> tuple[Any, int, int]:
+    """Return the JSON value at ``start``, the index after it, and how many values it holds.
+
+    Raises ``json.JSONDecodeError`` where the text is not JSON, and YAMLFault, without a line, for
+    unsupported JSON.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except RecursionError:
+        raise YAMLFault(TOO_DEEP) from None
+    values = _values(value)
+    # Half of a surrogate pair is not a character: Go silently replaces it with U+FFFD.
+    if "\\u" in text[start:end] and _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        raise YAMLFault("unpaired surrogate escape (\\uD800 to \\uDFFF)")
+    return value, end, values
+
+
+def end_of_value(text: str, start: int) -> int:
+    """Return the index after a value that ``read_value`` rejected; the text's end if unknown."""
+    try:
+        return json.JSONDecoder().raw_decode(text, start)[1]
+    except (ValueError, RecursionError):
+        return len(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) == len(pairs):
+        return result
+    seen: set[str] = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise YAMLFault(f"duplicate key {shown(key)}", hint=_TWICE)
+        seen.add(key)
+    return result
+
+
+def _float(literal: str) -> int | float:
+    return shape(float(literal))
+
+
+def _constant(_name: str) -> Any:
+    raise YAMLFault("JSON cannot represent infinity or NaN")
+
+
+def _values(value: Any) -> int:
+    """Return how many values there are; raise YAMLFault where they nest deeper than allowed."""
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    found = 1
+    for _ in range(MAX_DEPTH):
+        found += sum(map(len, level))
+        level = [
+            inner
+            for collection in level
+            if isinstance(collection, dict | list)
+            for inner in (collection.values() if isinstance(collection, dict) else collection)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return found
+    raise YAMLFault(TOO_DEEP)
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique,
+    parse_float=_float,
+    parse_int=whole_number,
+    parse_constant=_constant,
+)

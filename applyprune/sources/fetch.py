@@ -1,0 +1,140 @@
+"""Fetch what an address names, as the user who runs the command: with that user's credentials."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from applyprune.errors import InputError
+from applyprune.model.manifest import Origin
+from applyprune.sources.address import ArchiveAddress, GitAddress, OciAddress
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_signatures import Verification, verify
+from applyprune.sources.git_store import GitStore
+from applyprune.sources.tree import Deadline, FileTree, PathNotFound, shown_path
+from applyprune.values import pattern, replace
+
+if TYPE_CHECKING:
+    from applyprune.sources.address import Address, GitRef, GitSource
+    from applyprune.sources.oci_artifact import OciSource
+
+
+_COMMIT = pattern(r"[0-9a-fA-F]{40}")
+
+
+def fetch(address: Address) -> FileTree:
+    """Return the files of a source, by their paths from its root.
+
+    Of a Git repository, these are the files of the address's path, and for a kustomization all
+    files that it names. Raises InputError, which names the address, if the source was not
+    completely read, and UsageError for a range of versions that is invalid.
+    """
+    try:
+        match address:
+            case GitAddress():
+                return _fetch_git(address)
+            case OciAddress():
+                return _fetch_artifact(address)
+            case ArchiveAddress():
+                return _fetch_archive(address)
+    except InputError as error:
+        error.origin = Origin(address.shown)
+        error.location = str(error.origin)
+        raise
+
+
+def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSource:
+    """Return an artifact, with the user's credentials for its registry.
+
+    Raises AuthenticationFailed if the credentials cannot be read.
+    """
+    from applyprune.sources.oci_artifact import OciRef, OciSource
+    from applyprune.sources.oci_registry import registry_login
+
+    ref = OciRef(address.tag, address.semver, address.digest)
+    return OciSource(address.name, ref, registry_login(address.host, environ, address.shown))
+
+
+def _fetch_archive(address: ArchiveAddress) -> FileTree:
+    from applyprune.sources.archive import ArchiveSource, fetch_archive
+
+    return fetch_archive(ArchiveSource(address.url, address.digest))
+
+
+def _fetch_artifact(address: OciAddress) -> FileTree:
+    from applyprune.sources.oci_artifact import fetch_artifact
+
+    return fetch_artifact(artifact_source(address, os.environ))
+
+
+def _fetch_git(address: GitAddress) -> FileTree:
+    from applyprune.system.processes import require_posix
+
+    require_posix(
+        "a Git repository cannot be read",
+        reason="git is run with limits that Windows does not have",
+        hint="Clone it and give -f the folder, publish it with `applyprune push`, or use WSL.",
+    )
+    from applyprune.sources.address import GitSource
+    from applyprune.system.processes import ProcessGuard
+
+    source = GitSource(address.url, _ref(address), uses_own=True)
+    if address.ref:
+        source = _with_named(source, address.ref)
+    # A store of its own: another command may fetch the same at this moment.
+    with TemporaryDirectory(prefix="applyprune-") as folder, ProcessGuard(Path(folder)):
+        return fetch_git(source, address.path, Path(folder) / "store")
+
+
+def _ref(address: GitAddress) -> GitRef:
+    from applyprune.sources.address import GitRef
+
+    return GitRef(
+        branch=address.branch, tag=address.tag, semver=address.semver, commit=address.commit
+    )
+
+
+def _with_named(source: GitSource, name: str) -> GitSource:
+    """Return a source with what a name means: a commit ID, a branch, or else a tag."""
+    from applyprune.sources.address import GitRef
+    from applyprune.sources.git_server import find_ref
+
+    if _COMMIT.fullmatch(name):
+        return replace(source, ref=GitRef(commit=name.lower()))
+    if name.startswith("refs/"):
+        return replace(source, ref=GitRef(name=name))
+    for ref in (GitRef(branch=name), GitRef(tag=name)):
+        named = replace(source, ref=ref)
+        with suppress(PathNotFound):
+            find_ref(named)
+            return named
+    raise PathNotFound(
+        f"the repository has no branch and no tag {shown_path(name)}",
+        hint="It may have been deleted or renamed, or the repository is empty.",
+    )
+
+
+# Read a path of a repository once, for a command.
+
+
+def fetch_git(
+    source: GitSource, path: str, folder: Path, *, verification: Verification | None = None
+) -> FileTree:
+    """Return the files of a path, by their paths from the root, with ``main@sha1:…``.
+
+    With a kustomization in it, they are all files that it names. ``folder`` is that of a store; it
+    may be new. Raises the errors of a source, within its timeout.
+    """
+    deadline = Deadline(source.timeout)
+    store = GitStore(folder)
+    found = find_ref(source, deadline)
+    store.fetch(source, found, [path], deadline)
+    where = source.parts.shown
+    if verification is not None:
+        verify(store, found, verification, where, deadline)
+    files = store.read(found.commit, path, source.limits, deadline, where)
+    return FileTree(files, found.revision)

@@ -1,0 +1,364 @@
+"""Which files of a folder are manifests, how a pattern expands, and our own configuration file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from fnmatch import translate
+from pathlib import Path, PurePath
+from typing import Any, Generic, Protocol, TypeVar
+
+from applyprune.errors import InputError
+from applyprune.model.manifest import Origin
+from applyprune.sources.documents import read_documents
+from applyprune.sources.excerpt import locate
+from applyprune.sources.kustomize import NAMES
+from applyprune.sources.tree import Source, shown_path
+from applyprune.sources.yaml import YAMLFault
+from applyprune.system.files import IGNORES_CASE, split_path
+from applyprune.values import dataclass, field, pattern
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""
+
+P = TypeVar("P", bound=PurePath)
+
+
+class Kind(Enum):
+    """What a path leads to."""
+
+    FOLDER = auto()
+    FILE = auto()
+    OTHER = auto()
+    """A pipe, a device: reading it may never end."""
+
+
+class Folders(Protocol[P]):
+    """What this module needs of a file system, or of the files of a fetched source."""
+
+    def kind(self, path: P) -> Kind:
+        """Return what a path leads to; raise OSError or ValueError."""
+
+    def children(self, folder: P) -> Iterable[P]:
+        """Return the paths in a folder, in any order; raise OSError."""
+
+    def kustomization(self, folder: P) -> P | None:
+        """Return the kustomization file of a folder, None if it has none; raise OSError."""
+
+    def identity(self, folder: P) -> str:
+        """Return a text that is equal for two paths to the same folder."""
+
+    def shown(self, path: P) -> str:
+        """Return a path, safe to print."""
+
+    def build_hint(self, folder: P) -> str:
+        """Return what to do to have the kustomization in a folder built."""
+
+    def nested_hint(self, folder: P) -> str:
+        """Return what to do about a kustomization further down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[P]):
+    """A file to read."""
+
+    path: P
+    is_named: bool
+    """Whether the user named it; otherwise it was found in a folder or by a pattern."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundKustomization(Generic[P]):
+    """A folder to build."""
+
+    folder: P
+
+
+def find(
+    folders: Folders[P], top: P, *, is_named: bool = True
+) -> Iterator[Found[P] | FoundKustomization[P] | InputError]:
+    """Yield what is to be read or built at a path and below it, in order, and the errors.
+
+    ``is_named`` is false for a path that a pattern has found.
+    """
+    try:
+        kind = folders.kind(top)
+        if kind is Kind.FOLDER and folders.kustomization(top) is not None:
+            yield FoundKustomization(top)
+            return
+    except (OSError, ValueError) as error:
+        yield unreadable(folders.shown(top), error)
+        return
+    if kind is Kind.FOLDER:
+        yield from _walk(folders, top)
+    elif top.name in NAMES:
+        yield InputError(
+            "a kustomization is not a manifest",
+            location=Origin(folders.shown(top)),
+            hint=folders.build_hint(_parent(top)),
+        )
+    elif is_named or kind is Kind.FILE:
+        yield Found(top, is_named)
+    else:
+        yield _irregular(folders.shown(top))
+
+
+def manifests_in(
+    shown: str, data: bytes, *, is_named: bool, config_hint: str = ""
+) -> Source | InputError | None:
+    """Return the content of a file as input; None for our own configuration or its schema.
+
+    ``shown`` is the file's path, safe to print. A file that the user named is never skipped.
+    """
+    if is_schema(data) and not is_named:
+        return None
+    if not is_configuration(data):
+        return Source(shown, data)
+    if not is_named:
+        return None
+    return InputError(
+        "an applyprune configuration is not a manifest", location=Origin(shown), hint=config_hint
+    )
+
+
+def unreadable(shown: str, error: OSError | ValueError) -> InputError:
+    """Return the error for a path that the system cannot read; ``shown`` is safe to print."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return InputError("cannot be read", location=Origin(shown), reason=reason or "")
+
+
+def _walk(folders: Folders[P], top: P) -> Iterator[Found[P] | InputError]:
+    """Yield the manifests in a folder and below it, sorted by name within each folder."""
+    entered: set[str] = set()
+    waiting = [top]
+    while waiting:
+        path = waiting.pop()
+        try:
+            kind = folders.kind(path)
+            if kind is Kind.FOLDER:
+                if (identity := folders.identity(path)) in entered:
+                    continue
+                entered.add(identity)
+                if (kustomization := folders.kustomization(path)) is not None:
+                    yield _nested(folders, kustomization, top)
+                    continue
+                waiting += sorted(
+                    folders.children(path), key=lambda child: child.name, reverse=True
+                )
+                continue
+        except OSError as error:
+            # A broken link may have led to a manifest, or to a folder of manifests.
+            yield unreadable(folders.shown(path), error)
+            continue
+        if not path.name.endswith(SUFFIXES):
+            continue
+        if kind is Kind.FILE:
+            yield Found(path, is_named=False)
+        else:
+            yield _irregular(folders.shown(path))
+
+
+def _irregular(shown: str) -> InputError:
+    # Reading a pipe without a writer would never end.
+    return InputError("not a regular file", location=Origin(shown))
+
+
+def _nested(folders: Folders[P], kustomization: P, top: P) -> InputError:
+    return InputError(
+        f"found a kustomization in a subfolder of {folders.shown(top)}",
+        location=Origin(folders.shown(kustomization)),
+        reason="it may be meant to be built, or to be the base of another build",
+        hint=folders.nested_hint(_parent(kustomization)),
+    )
+
+
+def _parent(path: P) -> P:
+    return path.parent
+
+
+# Expand a pattern into paths, as a shell does.
+#
+# As in a shell, only a pattern that begins with a dot matches a name that begins with a dot, and
+# ``**`` matches any number of folders. Python's ``glob`` treats a folder that cannot be read as
+# empty, so the objects in it would be pruned; here that is an error.
+
+
+_MAGIC = pattern(r"[*?[]")
+_FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
+_ANY_DEPTH = "**"
+
+
+def is_pattern(path: str) -> bool:
+    """Return whether a path has ``*``, ``?`` or ``[``, and no file has exactly that name."""
+    _, parts = split_path(path)
+    return any(map(_MAGIC.search, parts)) and not os.path.lexists(path)
+
+
+def expand(pattern: str) -> list[str]:
+    """Return the paths that match, sorted; raises OSError for a folder that cannot be read."""
+    root, parts = split_path(pattern)
+    return sorted(dict.fromkeys(_matches(root, parts, frozenset())))
+
+
+def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
+    """Yield the paths in a folder that match ``parts``; ``above`` are the folders ``**`` is in."""
+    if not parts:
+        yield folder
+        return
+    part, rest = parts[0], parts[1:]
+    if part == _ANY_DEPTH:
+        yield from _at_any_depth(folder, parts, above)
+    elif not _MAGIC.search(part):
+        path = _join(folder, part)
+        if _is_there(folder, path):
+            yield from _matches(path, rest, above)
+    else:
+        fits = re.compile(translate(part), _FLAGS).match
+        for name in _names(folder):
+            if fits(name) and (part.startswith(".") or not name.startswith(".")):
+                yield from _matches(_join(folder, name), rest, above)
+
+
+def _at_any_depth(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
+    """Yield the paths that match ``parts``, which begins with ``**``; follow links, not cycles."""
+    rest = parts[1:]
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    if rest:
+        yield from _matches(folder, rest, above)
+    for name in _names(folder):
+        path = _join(folder, name)
+        if name.startswith("."):
+            continue
+        if _is_folder(path):
+            yield from _at_any_depth(path, parts, above | {real})
+        elif not rest:
+            yield path
+
+
+def _is_there(folder: str, path: str) -> bool:
+    """Return whether a folder has a path; raises OSError if unknown."""
+    try:
+        os.lstat(path)
+    except NotADirectoryError:
+        return False
+    except FileNotFoundError:
+        # A broken link to a folder has no entries either: then the answer is unknown.
+        os.stat(folder or ".")  # noqa: PTH116
+        return False
+    return True
+
+
+def _is_folder(path: str) -> bool:
+    """Return whether a path is a folder; raises OSError if unknown.
+
+    A broken link may have led to a folder.
+    """
+    return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
+
+
+def _join(folder: str, name: str) -> str:
+    # Not a Path: the pattern's own ./ and ../ stay as the user wrote them.
+    return os.path.join(folder, name)  # noqa: PTH118
+
+
+def _names(folder: str) -> Sequence[str]:
+    try:
+        return os.listdir(folder or ".")  # noqa: PTH208
+    except NotADirectoryError:
+        return ()
+
+
+# Read ``applyprune.yaml``: the name, input and options of a set, in a file beside its manifests.
+#
+# The file looks like an object, but no API server serves its kind. So it may be in a folder of
+# manifests: reading the folder skips it.
+
+
+FILE = "applyprune.yaml"
+API_VERSION = "applyprune.dev/v1alpha1"
+KIND = "Config"
+SCHEMA_ID = "https://applyprune.dev/schemas/v1alpha1/config.json"
+"""The ``$id`` of the file's JSON Schema; a name, which no editor has to fetch."""
+
+_MAX_BYTES = 2**20
+_HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The content of one configuration file."""
+
+    path: str
+    """The path, safe to print."""
+    settings: Mapping[str, Any] = field(hash=False)
+    """The settings, without apiVersion and kind."""
+    text: str = field(repr=False)
+    """The text of the file."""
+    line: int = 1
+    """The line in which the document begins, from 1."""
+
+    def origin(self, key: str) -> Origin:
+        """Return the place of a setting in the file."""
+        line, column = locate(self.text, self.line, [key]) or (self.line, 0)
+        return Origin(self.path, 0, line, column)
+
+
+def is_schema(data: bytes) -> bool:
+    """Return whether ``data`` is the JSON Schema that ``applyprune init`` writes beside a file."""
+    if SCHEMA_ID.encode() not in data:
+        return False
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and value.get("$id") == SCHEMA_ID and "kind" not in value
+
+
+def is_configuration(data: bytes) -> bool:
+    """Return whether ``data`` is a configuration: one document with this apiVersion and kind."""
+    if API_VERSION.encode() not in data:
+        return False
+    documents = read_documents(data)
+    return len(documents) == 1 and _is_ours(getattr(documents[0].content, "value", None))
+
+
+def read_configuration(path: str) -> Configuration:
+    """Return the configuration in a file.
+
+    Raises InputError when the file cannot be read or is not a configuration.
+    """
+    shown = shown_path(path)
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else ""
+        raise InputError("cannot be read", location=Origin(shown), reason=reason or "") from None
+    documents = read_documents(data) if len(data) <= _MAX_BYTES else []
+    if len(documents) != 1:
+        raise InputError("expected a single YAML document", location=Origin(shown), hint=_HINT)
+    content = documents[0].content
+    if isinstance(content, YAMLFault):
+        where = Origin(shown, 0, content.line)
+        raise InputError(content.problem, location=where, hint=content.hint)
+    if not _is_ours(content.value):
+        where = Origin(shown, 0, content.line)
+        raise InputError("not an applyprune configuration", location=where, hint=_HINT)
+    settings = {
+        key: value for key, value in content.value.items() if key not in {"apiVersion", "kind"}
+    }
+    return Configuration(shown, settings, data.decode().removeprefix("\ufeff"), content.line)
+
+
+def _is_ours(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.get("apiVersion") == API_VERSION
+        and value.get("kind") == KIND
+    )

@@ -1,1 +1,0 @@
-"""The content of a repository: what is fetched and stored, and which of it may be read."""

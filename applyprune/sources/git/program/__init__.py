@@ -1,1 +1,0 @@
-"""The ``git`` program: how it is run, until when, and what its messages mean."""

@@ -1,1 +1,0 @@
-"""The server of a repository: its addresses, redirects and credentials."""

@@ -1,0 +1,548 @@
+"""The server of one repository: only it is spoken to, at checked addresses, as one user."""
+
+from __future__ import annotations
+
+import base64
+import os
+import queue
+import socket
+import ssl
+import subprocess
+import threading
+from contextlib import suppress
+from http.client import HTTPException
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from applyprune._version import __version__
+from applyprune.errors import AccessError, UsageError
+from applyprune.http import is_address
+from applyprune.sources.address import FoundRef, GitUrl, best_version, parse_git_url
+from applyprune.sources.git_program import (
+    GitProgram,
+    Settings,
+    Surroundings,
+    dying_with_git,
+    failure,
+    is_redirect,
+)
+from applyprune.sources.tree import AuthenticationFailed, Deadline, FetchFailed, PathNotFound
+from applyprune.values import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from applyprune.http import AddressRules
+    from applyprune.sources.address import GitSource
+
+
+REMOTE = "origin"
+"""The name of the server for git; its URL is a setting."""
+_HELPERS = ("git", "config", "--null", "--get-regexp", r"^credential\.")
+_OWN_SECONDS = 10
+
+
+class GitServer:
+    """The server of a source, for one program."""
+
+    def __init__(self, program: GitProgram, source: GitSource) -> None:
+        """Connect to nothing."""
+        self.where = program.where
+        self._program = program
+        self._source = source
+        self._around: Surroundings | None = None
+
+    def run(
+        self,
+        *arguments: str,
+        repository: Path | None = None,
+        settings: Settings = (),
+        stdin: bytes = b"",
+        records: tuple[bytes, int] | None = None,
+    ) -> tuple[bytes, str]:
+        """Return the output of a git that speaks to REMOTE, and what it wrote to standard error.
+
+        Raises the errors of a source. A redirect is followed once for all later calls.
+        """
+        for is_last in (False, True):
+            if self._around is None:
+                self._around = self._surroundings(self._source.parts)
+            code, out, err = self._program.try_run(
+                *arguments,
+                repository=repository,
+                around=_more(self._around, settings),
+                stdin=stdin,
+                records=records,
+            )
+            if not code:
+                return out, err
+            if is_last or self._source.parts.scheme != "https" or not is_redirect(err):
+                raise failure(err, code, self._program.where)
+            url = follow(self._source, self._headers(), self._program.deadline)
+            self._around = self._surroundings(url)
+        raise AssertionError
+
+    @property
+    def settings(self) -> Settings:
+        """The settings with which the server was asked the last time."""
+        return self._around.settings if self._around is not None else ()
+
+    def _surroundings(self, url: GitUrl) -> Surroundings:
+        from applyprune.http import proxy_for
+
+        source, where = self._source, self._program.where
+        proxy = proxy_for(url.place, os.environ) if url.scheme == "https" else ""
+        addresses = None
+        # Behind a proxy only an address in the URL can be checked: the proxy resolves names.
+        if source.addresses is not None and (not proxy or is_address(url.host)):
+            addresses = checked_addresses(
+                source.addresses, url.host, url.port, where, self._program.deadline
+            )
+        credentials = source.credentials
+        user = url.user or credentials.username or "git"
+        settings: Settings = (
+            (f"remote.{REMOTE}.url", url.given(user)),
+            (f"remote.{REMOTE}.tagOpt", "--no-tags"),
+        )
+        if url.scheme == "ssh":
+            address = ""
+            if addresses is not None:
+                address = reachable(addresses, url.port, where, self._program.deadline)
+            return _more(ssh_surroundings(self._program, source, address), settings)
+        if addresses is not None and not is_address(url.host):
+            pinned = ",".join(f"[{one}]" if ":" in one else one for one in addresses)
+            settings = (*settings, *(("http.curloptResolve", f"{url.host}:{url.port}:{pinned}"),))
+        return _more(self._https(proxy), settings)
+
+    def _https(self, proxy: str) -> Surroundings:
+        source = self._source
+        place = source.parts.place
+        settings: Settings = (
+            ("protocol.https.allow", "always"),
+            ("http.proxy", proxy),
+            ("http.followRedirects", "false"),
+            ("http.sslVerify", "true"),
+            ("http.postBuffer", "1m"),
+            # The settings of a URL are those of this host and port, and no redirect changes them.
+            *(
+                (f"http.{place}.extraHeader", f"{key}: {value}")
+                for key, value in self._headers().items()
+            ),
+            *self._certificates(place),
+        )
+        environ: Mapping[str, str] = {}
+        if source.uses_own and not self._headers():
+            settings = (*settings, *own_helpers())
+            environ = {
+                name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+            }
+        return Surroundings(settings, environ)
+
+    def _certificates(self, place: str) -> Settings:
+        credentials = self._source.credentials
+        settings: Settings = ()
+        if credentials.ca:
+            (self._program.folder / "no-cas").mkdir(exist_ok=True)
+            settings = (
+                *settings,
+                ("http.sslCAInfo", str(self._program.write("ca.crt", credentials.ca))),
+                ("http.sslCAPath", str(self._program.folder / "no-cas")),
+            )
+        elif file := os.environ.get("SSL_CERT_FILE"):
+            settings = (*settings, *(("http.sslCAInfo", file),))
+        if credentials.certificate:
+            certificate = self._program.write("tls.crt", credentials.certificate)
+            key = self._program.write("tls.key", credentials.key or credentials.certificate)
+            settings = (
+                *settings,
+                (f"http.{place}.sslCert", str(certificate)),
+                (f"http.{place}.sslKey", str(key)),
+            )
+        return settings
+
+    def _headers(self) -> Mapping[str, str]:
+        """Return the headers that authenticate this source to its host."""
+        credentials, url = self._source.credentials, self._source.parts
+        if token := credentials.bearer_token.strip():
+            if not token.isascii() or not token.isprintable():
+                raise AuthenticationFailed(
+                    "the bearer token contains invalid characters", location=self._program.where
+                )
+            return {"Authorization": f"Bearer {token}"}
+        user = credentials.username or url.user
+        password = credentials.password or url.password
+        if not user and not password:
+            return {}
+        login = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
+        return {"Authorization": f"Basic {login}"}
+
+
+def own_helpers() -> Settings:
+    """Return the credential helpers in the user's own configuration of git."""
+    settings = []
+    with suppress(OSError, subprocess.SubprocessError):
+        found = subprocess.run(
+            _HELPERS, capture_output=True, timeout=_OWN_SECONDS, check=False, cwd="/"
+        )
+        for entry in found.stdout.decode("utf-8", "replace").split("\0"):
+            key, line, value = entry.partition("\n")
+            if line:
+                settings.append((key, value))
+    return tuple(settings)
+
+
+def _more(around: Surroundings, settings: Settings) -> Surroundings:
+    return Surroundings((*around.settings, *settings), around.environ)
+
+
+# Ask a server what a reference means now, in one request.
+
+
+MOST_REFS = 50_000
+"""How many references a server may name in one answer."""
+_HEADS, _TAGS = "refs/heads/", "refs/tags/"
+_PEELED = "^{}"
+_OID = 40
+
+
+def find_ref(source: GitSource, deadline: Deadline | None = None) -> FoundRef:
+    """Return what the reference of a source means now; a commit needs no request.
+
+    Raises PathNotFound if the server has no such reference, SourceTooLarge for more than MOST_REFS
+    references, FetchFailed and AuthenticationFailed.
+    """
+    ref, where = source.ref, source.parts.shown
+    if ref.commit:
+        name = f"{_HEADS}{ref.branch}" if ref.branch else ""
+        return FoundRef(name, ref.commit, ref.commit, ref.branch)
+    deadline = deadline or Deadline(source.timeout)
+    with GitProgram(where, deadline, source.limits.size) as program:
+        out, _ = GitServer(program, source).run(
+            *("ls-remote", "--quiet", "--symref"),
+            *_asked(source),
+            records=(b"\n", MOST_REFS),
+        )
+    refs, targets = _parse(out, where)
+    if ref.semver and not ref.name:
+        tags = [name.removeprefix(_TAGS) for name in refs if name.startswith(_TAGS)]
+        best = best_version(ref.semver, (tag for tag in tags if not tag.endswith(_PEELED)))
+        if best is None:
+            raise PathNotFound(
+                f"no tag of the repository is in the range {ref.semver}",
+                location=where,
+                hint="A tag must be a whole version, such as v1.2.3.",
+            )
+        name = f"{_TAGS}{best}"
+    else:
+        name = _name(source)
+    oid = refs.get(name, "")
+    if not oid:
+        raise _absent(name, where, is_empty=not refs)
+    found = targets.get(name, name)
+    return FoundRef(
+        "" if found == "HEAD" else found,
+        oid,
+        refs.get(f"{name}{_PEELED}", oid),
+        ref.name or found.removeprefix(_HEADS).removeprefix(_TAGS),
+    )
+
+
+def _name(source: GitSource) -> str:
+    ref = source.ref
+    if ref.name:
+        return ref.name
+    if ref.tag:
+        return f"{_TAGS}{ref.tag}"
+    return f"{_HEADS}{ref.branch}" if ref.branch else "HEAD"
+
+
+def _asked(source: GitSource) -> Sequence[str]:
+    """Return the options and patterns that limit the answer: the server sends no other folder."""
+    ref, name = source.ref, _name(source)
+    if ref.semver and not ref.name:
+        return ("--tags", REMOTE)
+    for option, folder in (("--heads", _HEADS), ("--tags", _TAGS)):
+        if name.startswith(folder):
+            return (option, REMOTE, name, f"{name}{_PEELED}")
+    return (REMOTE, name, f"{name}{_PEELED}")
+
+
+def _parse(out: bytes, where: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the objects of the references, and what symbolic ones lead to, by name."""
+    refs, targets = {}, {}
+    for line in out.decode("utf-8", "surrogateescape").splitlines():
+        value, _, name = line.partition("\t")
+        if value.startswith("ref: "):
+            targets[name] = value.removeprefix("ref: ")
+        elif len(value) == _OID:
+            refs[name] = value
+        else:
+            raise FetchFailed(
+                "the repository cannot be read",
+                location=where,
+                reason="it uses SHA-256, and only SHA-1 is supported",
+            )
+    return refs, targets
+
+
+def _absent(name: str, where: str, *, is_empty: bool) -> PathNotFound:
+    kinds = {_HEADS: "branch", _TAGS: "tag"}
+    for folder, kind in kinds.items():
+        if name.startswith(folder):
+            return PathNotFound(
+                f"the repository has no {kind} {name.removeprefix(folder)}",
+                location=where,
+                hint="It may have been deleted or renamed, or the repository is empty.",
+            )
+    if name == "HEAD" and is_empty:
+        return PathNotFound(
+            "the repository has no HEAD",
+            location=where,
+            hint="It is empty, or its default branch does not exist: name a branch.",
+        )
+    return PathNotFound(f"the repository has no {name}", location=where)
+
+
+# Follow the redirects of a repository's URL: git itself follows none, and checks no address.
+
+
+MAX_REDIRECTS = 5
+_SERVICE = "/info/refs"
+_QUERY = "?service=git-upload-pack"
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+def follow(source: GitSource, headers: Mapping[str, str], deadline: Deadline) -> GitUrl:
+    """Return the URL at which the repository of a source is, after at most 5 redirects.
+
+    ``headers`` are sent to the host and port of the source only. Raises FetchFailed.
+    """
+    url = first = source.parts
+    for _ in range(MAX_REDIRECTS + 1):
+        # guard: git-credentials-of-one-host
+        own = headers if url.place == first.place else {}
+        target = _ask(source, url, own, deadline)
+        if target is None:
+            return url
+        url = _target(url, target, first.shown)
+    raise FetchFailed(f"more than {MAX_REDIRECTS} redirects", location=first.shown)
+
+
+def _target(url: GitUrl, location: str, where: str) -> GitUrl:
+    target = None
+    with suppress(ValueError, UsageError):
+        whole = urljoin(f"{url.place}{url.path}{_SERVICE}{_QUERY}", location)
+        bare, question, query = whole.partition("?")
+        if bare.endswith(_SERVICE) and question + query == _QUERY:
+            target = parse_git_url(bare.removesuffix(_SERVICE))
+    if target is None or target.scheme != "https":
+        raise FetchFailed(
+            "the server redirects to something that is not a repository over https://",
+            location=where,
+            hint="Use the URL of the repository itself.",
+        )
+    if target == url:
+        raise FetchFailed("redirect loop", location=where)
+    # Credentials that a server puts into a URL are not ours.
+    return replace(target, user="", password="")
+
+
+def _ask(
+    source: GitSource, url: GitUrl, headers: Mapping[str, str], deadline: Deadline
+) -> str | None:
+    """Return where the server redirects to; None if it does not."""
+    from urllib3.exceptions import HTTPError
+    from urllib3.util import Retry, Timeout
+
+    from applyprune.http import (
+        CONNECT_TIMEOUT,
+        RefusedAddress,
+        causes,
+        describe_error,
+        one_try,
+        open_pools,
+        proxy_for,
+    )
+
+    where = source.parts.shown
+    seconds = deadline.left(where)
+    proxy = proxy_for(url.place, os.environ)
+    try:
+        pool = open_pools(proxy, ssl_context=_trust(source)).connection_from_url(url.place)
+        if source.addresses is not None and not proxy:
+            pool.conn_kw["addresses"] = source.addresses
+        with one_try(seconds):
+            reply = pool.urlopen(
+                "GET",
+                f"{url.path}{_SERVICE}{_QUERY}",
+                headers={"User-Agent": f"applyprune/{__version__}", **headers},
+                retries=Retry(False),  # noqa: FBT003 -- urllib3's word for "raise what happened"
+                redirect=False,
+                timeout=Timeout(connect=CONNECT_TIMEOUT),
+                preload_content=False,
+            )
+            reply.close()
+        pool.close()
+    except (HTTPError, HTTPException, AccessError, OSError, ValueError) as error:
+        for cause in causes(error):
+            if isinstance(cause, RefusedAddress):
+                raise refused(str(cause), where) from None
+        reason, _ = describe_error(error, server=url.host, seconds=seconds)
+        raise FetchFailed("the repository cannot be read", location=where, reason=reason) from None
+    return reply.headers.get("Location", "") if reply.status in _REDIRECTS else None
+
+
+def _trust(source: GitSource) -> ssl.SSLContext:
+    """Return the rules of TLS: the CAs of the source, or those of the system.
+
+    A server that wants a client certificate gets it from git, which then reports the redirect.
+    """
+    ca = source.credentials.ca
+    if not ca:
+        return ssl.create_default_context()
+    return ssl.create_default_context(cadata=ca.decode("ascii", "replace"))
+
+
+# The addresses of a server that somebody else has named: resolved once, checked, then pinned.
+
+
+_CONNECT = 5.0
+
+
+def checked_addresses(
+    rules: AddressRules, host: str, port: int, where: str, deadline: Deadline
+) -> Sequence[str]:
+    """Return every address of a host; raise FetchFailed if one of them is refused, or none is."""
+    addresses = _resolve(host, port, where, deadline)
+    for address in addresses:
+        fault = rules.fault(address)
+        if fault:  # guard: refused-git-address
+            raise refused(fault, where)
+    return addresses
+
+
+def refused(fault: str, where: str) -> FetchFailed:
+    """Return the error for an address that the controller does not connect to."""
+    return FetchFailed(
+        f"the URL leads to {fault}",
+        location=where,
+        hint="If this is intended, allow its network: --allow-source-cidr of the controller.",
+    )
+
+
+def reachable(addresses: Sequence[str], port: int, where: str, deadline: Deadline) -> str:
+    """Return the first address that accepts a connection, or the first one if none does."""
+    for address in addresses if len(addresses) > 1 else ():
+        wait = min(_CONNECT, deadline.left(where))
+        try:
+            with socket.create_connection((address, port), wait):
+                return address
+        except OSError:
+            continue
+    return addresses[0]
+
+
+def _resolve(host: str, port: int, where: str, deadline: Deadline) -> Sequence[str]:
+    answer: queue.SimpleQueue[Sequence[str]] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            found = []
+        answer.put(tuple(dict.fromkeys(str(one[4][0]) for one in found)))
+
+    # In a thread: nothing else can limit the resolver.
+    threading.Thread(target=ask, name="resolve", daemon=True).start()
+    try:
+        addresses = answer.get(timeout=deadline.left(where))
+    except queue.Empty:
+        raise deadline.passed(where) from None
+    if not addresses:
+        raise FetchFailed(
+            "the repository cannot be read",
+            location=where,
+            reason="the name of the server cannot be resolved",
+            hint="Check the URL.",
+        )
+    return addresses
+
+
+# The settings of one OpenSSH client: which key it shows, and which host keys it trusts.
+
+
+_KNOWN_HOSTS = "Get the keys with `ssh-keyscan HOST`, check them, and give them as known_hosts."
+
+
+def ssh_surroundings(program: GitProgram, source: GitSource, address: str) -> Surroundings:
+    """Return what git has for SSH; ``address`` is that of the host, if it was checked.
+
+    Raises AuthenticationFailed without the credentials that SSH needs.
+    """
+    credentials, url = source.credentials, source.parts
+    lines = ["BatchMode yes", "StrictHostKeyChecking yes", "UpdateHostKeys no"]
+    lines += ["ConnectTimeout 10", "ServerAliveInterval 15", "PermitLocalCommand no"]
+    if address:
+        alias = url.host if url.port == 22 else f"[{url.host}]:{url.port}"
+        lines += [f"HostName {address}", f"HostKeyAlias {alias}", "CheckHostIP no"]
+    if credentials.known_hosts:
+        known = program.write("known_hosts", credentials.known_hosts)
+        lines += [f'UserKnownHostsFile "{known}"', "GlobalKnownHostsFile none"]
+    elif not source.uses_own:
+        raise AuthenticationFailed(
+            "SSH needs known_hosts", location=program.where, hint=_KNOWN_HOSTS
+        )
+    if credentials.identity:
+        identity = program.write("identity", _private_key(source, program.where))
+        lines += [f'IdentityFile "{identity}"', "IdentitiesOnly yes", "IdentityAgent none"]
+        lines += ["PreferredAuthentications publickey"]
+    elif not source.uses_own:
+        raise AuthenticationFailed(
+            "SSH needs a private key",
+            location=program.where,
+            hint="Give it as identity; a password alone is not supported.",
+        )
+    if source.uses_own:
+        # The user's own settings follow: the first value of an option counts.
+        options = [word for line in lines for word in ("-o", line.replace(" ", "=", 1))]
+        return _around(("ssh", *options), dict(os.environ))
+    lines += ["ForwardAgent no", "ClearAllForwardings yes", "ControlMaster no", "ControlPath none"]
+    file = program.write("ssh_config", "\n".join(["Host *", *lines, ""]).encode())
+    return _around(("ssh", "-F", str(file)), {})
+
+
+def _around(command: Sequence[str], environ: dict[str, str]) -> Surroundings:
+    own = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
+    ssh = {"GIT_SSH_COMMAND": dying_with_git(*command), "GIT_SSH_VARIANT": "ssh"}
+    return Surroundings((("protocol.ssh.allow", "always"),), {**own, **ssh})
+
+
+def _private_key(source: GitSource, where: str) -> bytes:
+    """Return the private key of a source, without a passphrase if the source has it."""
+    credentials = source.credentials
+    data = credentials.identity.strip() + b"\n"
+    if not credentials.password:
+        return data
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+        load_ssh_private_key,
+    )
+
+    passphrase = credentials.password.encode()
+    is_openssh = b"BEGIN OPENSSH PRIVATE KEY" in data
+    try:
+        key = (load_ssh_private_key if is_openssh else load_pem_private_key)(data, passphrase)
+    except TypeError:
+        return data  # it has no passphrase
+    except (ValueError, UnsupportedAlgorithm):
+        raise AuthenticationFailed(
+            "the private key cannot be decrypted",
+            location=where,
+            hint="Check identity, and password, which is its passphrase.",
+        ) from None
+    return key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())

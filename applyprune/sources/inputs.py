@@ -1,0 +1,647 @@
+"""The input that the command line names: files, folders, patterns, URLs, builds, addresses.
+
+The files of a fetched source follow the same rules. With them go the files of plans.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+from typing import BinaryIO, TypeAlias
+
+from applyprune.errors import InputError, UsageError
+from applyprune.model.manifest import Origin
+from applyprune.model.problem import Problem
+from applyprune.planning.approval.plan_file import LARGEST, PlanFile, decode, encode, is_plan_file
+from applyprune.sources.address import (
+    Address,
+    is_address,
+    parse_address,
+    shown_address,
+    shown_url,
+    source_key,
+)
+from applyprune.sources.folders import (
+    Found,
+    FoundKustomization,
+    Kind,
+    expand,
+    find,
+    is_pattern,
+    manifests_in,
+    unreadable,
+)
+from applyprune.sources.kustomize import (
+    NAMES,
+    BuildRules,
+    Overlay,
+    build,
+    build_folder,
+    kustomization_in,
+    no_kustomization,
+    remote_base,
+)
+from applyprune.sources.tree import (
+    MAX_BYTES,
+    FetchFailed,
+    FileTree,
+    PathNotFound,
+    Source,
+    clean_path,
+    shown_path,
+    too_much,
+)
+from applyprune.sources.web import check_url, download, is_url
+from applyprune.system.files import NO_WAITING, can_name_file, replace_file
+from applyprune.system.processes import guarding
+from applyprune.values import dataclass, field, replace
+
+STDIN = "-"
+_STDIN_SHOWN = "<stdin>"
+
+
+@dataclass(frozen=True, slots=True)
+class _Url:
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Remote:
+    """A source on another host."""
+
+    address: Address
+    must_build: bool
+    """Whether ``-k`` names it."""
+
+
+_Place: TypeAlias = "Found[Path] | _Url | Overlay | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One source that a path leads to."""
+
+    path: str | Overlay
+    """The path on the command line."""
+    place: str = field(repr=False)
+    """The identity of the source: two sources with the same place are the same. It may have a
+    credential."""
+    source: Source | InputError | None
+    """The content or the error; None for a repeated source, and for our own configuration file."""
+    revision: str = ""
+    """What was read of a source on another host: ``main@sha1:…``; empty for other sources."""
+
+
+def ignore(problem: Problem) -> None:
+    """Discard a warning."""
+    del problem
+
+
+def read_sources(
+    paths: Sequence[str | Overlay],
+    stdin: BinaryIO | None = None,
+    warn: Callable[[Problem], None] = ignore,
+) -> Iterator[Given]:
+    """Yield every source once, in the order of ``paths``; a source that cannot be read as an error.
+
+    Raises UsageError for ``-`` twice or without a ``stdin``, for an empty path and for an
+    unsupported URL. ``warn`` receives the warnings about sources that could be read.
+    """
+    _check(paths, stdin)
+    reader = _Reader(stdin, warn)
+    for path in paths:
+        yield from reader.read(path)
+
+
+def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
+    if "" in paths or Overlay("") in paths:
+        # Path("") is the current directory; an unset variable in a script does not mean that.
+        raise UsageError("empty path", hint="Check for an unset variable in the script.")
+    if paths.count(STDIN) > 1:
+        raise UsageError("standard input can be read only once", hint="Use - only once.")
+    if STDIN in paths and stdin is None:
+        raise UsageError("standard input is not available")
+    for path in paths:
+        if _remote(path) is None and isinstance(path, str) and is_url(path):
+            check_url(path)
+
+
+def _remote(path: str | Overlay) -> _Remote | None:
+    """Return the source on another host that a path names; None if it names none.
+
+    Raises UsageError for an invalid address.
+    """
+    address = parse_address(path.folder if isinstance(path, Overlay) else path)
+    return None if address is None else _Remote(address, isinstance(path, Overlay))
+
+
+class _Reader:
+    """Reads paths one after the other, each file and folder once."""
+
+    def __init__(self, stdin: BinaryIO | None, warn: Callable[[Problem], None]) -> None:
+        self._stdin = stdin
+        self._warn = warn
+        self._left = MAX_BYTES
+        self._seen: set[str] = set()
+        self._named: dict[str, list[Address]] = {}
+
+    def read(self, path: str | Overlay) -> Iterator[Given]:
+        """Yield the sources of one path."""
+        for place in _places(path):
+            if isinstance(place, InputError):
+                yield Given(path, "", place)
+            elif isinstance(place, _Remote):
+                yield from self._fetched(path, place)
+            elif self._is_new(identity := _identity(place)):
+                source = _read(place, self._stdin, self._left, self._warn)
+                yield self._given(path, identity, source)
+            else:
+                yield Given(path, identity, None)
+
+    def _fetched(self, path: str | Overlay, remote: _Remote) -> Iterator[Given]:
+        """Yield the sources of an address; what an earlier address has given is not new."""
+        # Most inputs are local, and these two take a tenth of a start.
+        from applyprune.sources.fetch import fetch  # noqa: PLC0415
+
+        address = remote.address
+        try:
+            tree = fetch(address)
+        except InputError as error:
+            yield Given(path, "", error)
+            return
+        # Not its repr: that lacks what must not be shown.
+        of = str(astuple(source_key(address)))
+        found = tree_sources(
+            tree,
+            address.path,
+            shown=self._name(address),
+            limit=self._left,
+            warn=self._warn,
+            refuses_remote_bases=False,
+            must_build=remote.must_build,
+        )
+        for source in found:
+            identity = f"{of} {source.path}" if isinstance(source, Source) else ""
+            if not identity or self._is_new(identity):
+                yield self._given(path, identity, source, tree.revision)
+            else:
+                yield Given(path, identity, None, tree.revision)
+
+    def _given(
+        self,
+        path: str | Overlay,
+        identity: str,
+        source: Source | InputError | None,
+        revision: str = "",
+    ) -> Given:
+        if isinstance(source, Source):
+            self._left -= len(source.data)
+        return Given(path, identity, source, revision)
+
+    def _is_new(self, identity: str) -> bool:
+        is_new = identity not in self._seen
+        self._seen.add(identity)
+        return is_new
+
+    def _name(self, address: Address) -> str:
+        """Return the shown form of a source; another version of it gets a number, as a name."""
+        keys = self._named.setdefault(address.shown, [])
+        if (key := source_key(address)) not in keys:
+            keys.append(key)
+        number = keys.index(key) + 1
+        return address.shown if number == 1 else f"{address.shown} ({number})"
+
+
+def shown_given(path: str | Overlay) -> str:
+    """Return one of the paths, safe to print."""
+    if isinstance(path, Overlay):
+        return _shown_folder(path.folder)
+    if path == STDIN:
+        return _STDIN_SHOWN
+    if is_address(path):
+        return shown_address(path)
+    return shown_url(path) if is_url(path) else shown_path(path)
+
+
+def _shown_folder(folder: str) -> str:
+    return shown_address(folder) if is_address(folder) else shown_path(folder)
+
+
+def _places(path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
+    if (remote := _remote(path)) is not None:
+        yield remote
+    elif isinstance(path, Overlay):
+        yield path
+    elif path == STDIN:
+        yield None
+    elif is_url(path):
+        yield _Url(path)
+    elif is_pattern(path):
+        yield from _expand(path)
+    else:
+        yield from _find(path)
+
+
+def _identity(place: _Place) -> str:
+    """Return the identity of a place: equal for two places that are the same."""
+    match place:
+        case Found(path=path):
+            return os.path.realpath(path)
+        case Overlay(folder=folder):
+            return f"{os.path.realpath(folder)} built"
+        case _Url(url=url):
+            return url
+    return STDIN
+
+
+def _expand(pattern: str) -> Iterator[_Place | InputError]:
+    try:
+        found = expand(pattern)
+    except OSError as error:
+        yield unreadable(shown_path(str(error.filename or pattern)), error)
+        return
+    if not found:
+        yield InputError(
+            "no file matches",
+            location=Origin(shown_path(pattern)),
+            hint="** matches any number of folders; to match a hidden name, begin with a dot.",
+        )
+    for path in found:
+        yield from _find(path, is_named=False)
+
+
+def _find(path: str, *, is_named: bool = True) -> Iterator[_Place | InputError]:
+    for found in find(_LOCAL, Path(path), is_named=is_named):
+        # As the user wrote the folder.
+        yield Overlay(path) if isinstance(found, FoundKustomization) else found
+
+
+class _LocalFolders:
+    """The files of this machine; links are followed."""
+
+    def kind(self, path: Path) -> Kind:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return Kind.FOLDER
+        return Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER
+
+    def children(self, folder: Path) -> Iterable[Path]:
+        return folder.iterdir()
+
+    def kustomization(self, folder: Path) -> Path | None:
+        return kustomization_in(folder)
+
+    def identity(self, folder: Path) -> str:
+        return os.path.realpath(folder)
+
+    def shown(self, path: Path) -> str:
+        return shown_path(str(path))
+
+    def build_hint(self, folder: Path) -> str:
+        return f"Build its folder: -k {self.shown(folder)}"
+
+    def nested_hint(self, folder: Path) -> str:
+        return (
+            f"Use -k {self.shown(folder)} to build it, or -f with paths that contain no "
+            "kustomization."
+        )
+
+
+_LOCAL = _LocalFolders()
+
+
+def _read(
+    place: _Place, stdin: BinaryIO | None, left: int, warn: Callable[[Problem], None]
+) -> Source | InputError | None:
+    """Return the content of a place; None for our own configuration file in a folder."""
+    match place:
+        case _Url(url=url):
+            return download(url, left, warn)
+        case Overlay():
+            return build(place, left, warn)
+    path = _STDIN_SHOWN if place is None else shown_path(str(place.path))
+    try:
+        if place is not None:
+            with place.path.open("rb") as stream:
+                data = _at_most(stream, left + 1)
+        else:
+            data = _at_most(stdin, left + 1) if stdin else b""
+    except (OSError, ValueError) as error:
+        return unreadable(path, error)
+    if len(data) > left:
+        return too_much(path)
+    is_named = place is None or place.is_named
+    config_hint = f"Pass it as configuration: --config {path}"
+    return manifests_in(path, data, is_named=is_named, config_hint=config_hint)
+
+
+_BLOCK = 2**20
+
+
+def _at_most(stream: BinaryIO, most: int) -> bytes:
+    """Return what a stream holds; ``read(most)`` would allocate so much for the smallest file."""
+    blocks: list[bytes] = []
+    while most > 0 and (block := stream.read(min(most, _BLOCK))):
+        blocks.append(block)
+        most -= len(block)
+    return b"".join(blocks)
+
+
+# The files of a fetched source as input, by the same rules as a local folder.
+#
+# A kustomization is built in a private folder with the files of the source: regular files only, so
+# that no link leads out of it. No message names that folder.
+
+
+_ROOT = PurePosixPath()
+# No server answers at these addresses, and no program can be found.
+_OFFLINE = {
+    "PATH": "",
+    **{
+        name: "http://127.0.0.1:1"
+        for word in ("http_proxy", "https_proxy", "all_proxy")
+        for name in (word, word.upper())
+    },
+}
+
+
+def tree_sources(
+    tree: FileTree,
+    path: str,
+    *,
+    shown: str,
+    limit: int,
+    warn: Callable[[Problem], None],
+    refuses_remote_bases: bool,
+    must_build: bool = False,
+) -> Iterator[Source | InputError]:
+    """Yield the manifests at a path of a tree and below it, and the errors; see ``folder_rules``.
+
+    ``shown`` is the address of the tree, safe to print: a file is called ``SHOWN//PATH``. ``limit``
+    is in bytes, for all sources together. ``warn`` receives what a build writes to standard error.
+    With ``refuses_remote_bases``, a kustomization that names anything outside of the tree is an
+    error before its build, which has no network and no variable of this process's environment.
+    With ``must_build``, a path without a kustomization is an error.
+    """
+    folders = _TreeFolders(tree.files, shown)
+    top = PurePosixPath(path)
+    left = limit
+    if must_build and not (folders.is_folder(top) and folders.kustomization(top)):
+        yield no_kustomization(Origin(folders.shown(top)))
+        return
+    if not folders.exists(top):
+        yield PathNotFound(
+            "the source has no such path", location=Origin(folders.shown(top)), hint=_CASE
+        )
+        return
+    source: Source | InputError | None
+    for found in find(folders, top):
+        match found:
+            case FoundKustomization(folder=folder):
+                source = _built(folders, folder, left, warn, is_offline=refuses_remote_bases)
+            case Found(path=file, is_named=is_named):
+                source = _read_fetched(folders, file, left, is_named=is_named)
+            case InputError():
+                source = found
+        if isinstance(source, Source):
+            left -= len(source.data)
+        if source is not None:
+            yield source
+
+
+_CASE = "Check the spelling, and upper and lower case."
+
+
+class _TreeFolders:
+    """The files of a tree as folders; every folder has at least one file below it."""
+
+    def __init__(self, files: Mapping[str, bytes], shown: str) -> None:
+        self.files = files
+        self.shown_root = shown
+        self._children: dict[PurePosixPath, list[PurePosixPath]] = {_ROOT: []}
+        for name in files:
+            self._add(PurePosixPath(name))
+
+    def _add(self, path: PurePosixPath) -> None:
+        parent = path.parent
+        if parent not in self._children:
+            self._children[parent] = []
+            self._add(parent)
+        self._children[parent].append(path)
+
+    def is_folder(self, path: PurePosixPath) -> bool:
+        return path in self._children
+
+    def exists(self, path: PurePosixPath) -> bool:
+        return self.is_folder(path) or str(path) in self.files
+
+    def kind(self, path: PurePosixPath) -> Kind:
+        return Kind.FOLDER if self.is_folder(path) else Kind.FILE
+
+    def children(self, folder: PurePosixPath) -> Iterable[PurePosixPath]:
+        return self._children[folder]
+
+    def kustomization(self, folder: PurePosixPath) -> PurePosixPath | None:
+        return next((path for name in NAMES if str(path := folder / name) in self.files), None)
+
+    def identity(self, folder: PurePosixPath) -> str:
+        return str(folder)
+
+    def shown(self, path: PurePosixPath) -> str:
+        return self.shown_root if path == _ROOT else f"{self.shown_root}//{shown_path(str(path))}"
+
+    def build_hint(self, folder: PurePosixPath) -> str:
+        name = "the root of the source" if folder == _ROOT else shown_path(str(folder))
+        return f"Name its folder to have it built: {name}"
+
+    def nested_hint(self, folder: PurePosixPath) -> str:
+        return (
+            f"Use the path {shown_path(str(folder))} to build it, or a path that contains no "
+            "kustomization."
+        )
+
+
+def _read_fetched(
+    folders: _TreeFolders, file: PurePosixPath, left: int, *, is_named: bool
+) -> Source | InputError | None:
+    data = folders.files[str(file)]
+    if len(data) > left:
+        return too_much(folders.shown(file))
+    return manifests_in(folders.shown(file), data, is_named=is_named)
+
+
+def _built(
+    folders: _TreeFolders,
+    folder: PurePosixPath,
+    left: int,
+    warn: Callable[[Problem], None],
+    *,
+    is_offline: bool,
+) -> Source | InputError:
+    """Write the tree to a private folder, and build a kustomization in it."""
+    shown = folders.shown(folder)
+    if is_offline:  # guard: remote-bases
+        fault = remote_base(folders.files, "" if folder == _ROOT else str(folder))
+        if fault is not None:
+            where = Origin(folders.shown(PurePosixPath(fault.file)))
+            return InputError(fault.what, location=where, reason=fault.reason, hint=fault.hint)
+    try:
+        with (
+            TemporaryDirectory(prefix="applyprune-") as private,
+            guarding(Path(private)) as guard,
+        ):
+            # Kustomize resolves links: of the folder for temporary files, too.
+            root = Path(private).resolve() / "source"
+            _write(root, folders.files)
+            rules = BuildRules(
+                shown_text=lambda text: _without(text, root, folders.shown_root), guard=guard
+            )
+            if is_offline:
+                # Windows has no such limits, and no controller.
+                from applyprune.system.processes import ProcessLimits  # noqa: PLC0415
+
+                own = {**_OFFLINE, "HOME": private, "TMPDIR": private}
+                rules = replace(rules, environ=own, within=ProcessLimits().command())
+            return build_folder(str(root / folder), shown, left, warn, rules)
+    except OSError as error:
+        # Not InvalidSource, which nothing but a change of the source ends.
+        return FetchFailed(
+            "its files cannot be written for the build",
+            location=Origin(shown),
+            reason=error.strerror or "",
+        )
+
+
+def _write(root: Path, files: Mapping[str, bytes]) -> None:
+    """Write regular files below a new folder, for this user only; raise OSError."""
+    root.mkdir(0o700)
+    for name, data in files.items():
+        if not name or clean_path(name) != name:  # guard: tree-path
+            raise OSError(errno.EINVAL, "a file has an invalid path")
+        if not all(map(can_name_file, name.split("/"))):
+            raise OSError(errno.EINVAL, "a file has a name that this system does not allow")
+        path = root / name
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        # Never through an existing name: two may differ only in case.
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+
+
+def _without(text: str, root: Path, shown: str) -> str:
+    """Return a text with the address of the tree instead of its private folder."""
+    for name in {f"{root}", root.as_posix()}:
+        for end in "/\\":
+            text = text.replace(f"{name}{end}", f"{shown}//")
+        text = text.replace(name, shown)
+    return text
+
+
+# Read and write plan files: a bounded read of a plain file, an atomic write for its owner only.
+
+
+_MIB = 1024 * 1024
+_ENOUGH = 100
+
+
+def read_plan(path: str | os.PathLike[str]) -> PlanFile:
+    """Return the plan in a file.
+
+    Raises UsageError for anything but a plain file, for a file that is too large, and for a content
+    that is not exactly as it was written.
+    """
+    shown = shown_path(os.fspath(path))
+    if not shown:
+        raise _unreadable(shown, ValueError("the path is empty"))
+    try:
+        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
+    except (OSError, ValueError) as error:
+        raise _unreadable(shown, error) from None
+    with file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UsageError(
+                "a plan file must be a plain file",
+                location=shown,
+                reason="a pipe or a device can deliver another plan each time",
+            )
+        try:
+            data = file.read(LARGEST + 1)
+        except OSError as error:
+            raise _unreadable(shown, error) from None
+    if len(data) > LARGEST:
+        reason = f"it has more than {LARGEST // _MIB} MiB"
+        raise UsageError("the plan file is too large", location=shown, reason=reason)
+    return decode(data, source=shown)
+
+
+def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
+    """Write a plan file, whole or not at all, that only its owner may read.
+
+    It replaces an earlier plan file, and no other file. Raises UsageError if it cannot be written.
+    """
+    refuse_unwritable(path)
+    target = Path(path)
+    try:
+        with ExitStack() as unless_moved:
+            with tempfile.NamedTemporaryFile(
+                dir=target.parent, prefix=".applyprune-plan-", delete=False
+            ) as fresh:
+                unless_moved.callback(Path(fresh.name).unlink)
+                fresh.write(encode(file))
+                fresh.flush()
+                os.fsync(fresh.fileno())
+            replace_file(Path(fresh.name), target)
+            unless_moved.pop_all()
+    except OSError as error:
+        raise _unwritable(path, _reason(error)) from None
+
+
+def refuse_unwritable(path: str | os.PathLike[str]) -> None:
+    """Refuse a path that no plan file can be written to, before anything is planned."""
+    target = Path(path)
+    try:
+        if not os.fspath(path):
+            raise _unwritable(path, "the path is empty")
+        if target.exists() and not target.is_file():
+            raise _unwritable(path, "it is not a plain file")
+        if target.exists() and not _may_be_replaced(target):  # guard: keep-other-files
+            raise _unwritable(path, "another file has this name, and it is not a plan file")
+        if not target.parent.is_dir():
+            raise _unwritable(path, f"there is no folder {shown_path(str(target.parent))}")
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, _reason(error)) from None
+    if not os.access(target.parent, os.W_OK):
+        raise _unwritable(path, "its folder is not writable")
+
+
+def _may_be_replaced(target: Path) -> bool:
+    """Return whether a file is a plan file, or empty as ``mktemp`` makes it."""
+    with target.open("rb") as file:
+        beginning = file.read(_ENOUGH)
+    return not beginning or is_plan_file(beginning)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # Otherwise the open of a pipe waits for its writer.
+    return os.open(path, flags | NO_WAITING)
+
+
+def _reason(error: Exception) -> str:
+    # The text of an OSError repeats the path.
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+
+
+def _unreadable(shown: str, error: Exception) -> UsageError:
+    return UsageError("the plan file cannot be read", location=shown, reason=_reason(error))
+
+
+def _unwritable(path: str | os.PathLike[str], reason: str) -> UsageError:
+    shown = shown_path(os.fspath(path))
+    return UsageError("the plan file cannot be written", location=shown, reason=reason)

@@ -1,1 +1,0 @@
-"""Artifacts in OCI registries: pull and push over HTTPS, every digest checked."""

@@ -1,0 +1,637 @@
+"""Artifacts in a registry: find one, pull its files, push files as one."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import struct
+import tarfile
+import zlib
+from collections.abc import Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlencode
+
+from applyprune.errors import InputError, UsageError
+from applyprune.model.json_access import items, mapping, text, whole_number
+from applyprune.model.manifest import Origin
+from applyprune.sources.address import (
+    DEFAULT_TAG,
+    Reference,
+    best_version,
+    is_digest,
+    is_tag,
+    joined,
+    parse_reference,
+)
+from applyprune.sources.archive import TarNames, check_digest, open_spool, read_tar, subtree
+from applyprune.sources.oci_registry import (
+    PULL,
+    PULL_AND_PUSH,
+    Registry,
+    next_page,
+    read_json,
+    refused,
+)
+from applyprune.sources.tree import (
+    ANONYMOUS,
+    Credentials,
+    FetchFailed,
+    FileTree,
+    PathNotFound,
+    SourceTooLarge,
+    TreeLimits,
+    VerificationFailed,
+    clean_path,
+    shown_path,
+)
+from applyprune.sources.web import located, open_web, shown_size
+from applyprune.values import dataclass, field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from applyprune.http import AddressRules
+    from applyprune.sources.web import Reply
+
+
+FLUX_CONFIG = "application/vnd.cncf.flux.config.v1+json"
+FLUX_LAYER = "application/vnd.cncf.flux.content.v1.tar+gzip"
+_LAYERS = frozenset(
+    {
+        FLUX_LAYER,
+        "application/vnd.oci.image.layer.v1.tar+gzip",
+        "application/vnd.docker.image.rootfs.diff.tar.gzip",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OciRef:
+    """Which version: a digest wins over a range of versions, and that over a tag; as in Flux."""
+
+    tag: str = ""
+    semver: str = ""
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OciSource:
+    """Where an artifact is, and how it is pulled or pushed."""
+
+    url: str
+    """``oci://HOST/NAME``, which may have a tag and a digest if ``ref`` has nothing."""
+    ref: OciRef = field(default_factory=OciRef)
+    credentials: Credentials = ANONYMOUS
+    timeout: float = 60.0
+    """Seconds for all of it."""
+    addresses: AddressRules | None = None
+    """Which addresses may be connected to; None for every one."""
+    limits: TreeLimits = field(default_factory=TreeLimits)
+    """Each holds for the compressed size and for the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundArtifact:
+    """The manifest that a reference means now."""
+
+    name: str
+    """The tag; empty if only a digest was given."""
+    digest: str
+    """``sha256:…`` of the manifest."""
+
+    @property
+    def revision(self) -> str:
+        """Return what ``status.lastAppliedRevision`` shows: ``1.4.0@sha256:…``."""
+        return f"{self.name}@{self.digest}" if self.name else self.digest
+
+
+def find_artifact(source: OciSource) -> FoundArtifact:
+    """Return what the source means now, with one HEAD; a range of versions needs the tags too.
+
+    A digest needs no request. The registry only states the digest; ``fetch_artifact`` proves it.
+    Raises PathNotFound, AuthenticationFailed, FetchFailed and UsageError.
+    """
+    with open_registry(source) as registry:
+        wanted = _wanted(registry, source)
+        if wanted.digest:
+            return FoundArtifact(wanted.tag, wanted.digest)
+        with registry.request("HEAD", f"manifests/{wanted.tag}", headers=ACCEPTED) as reply:
+            if reply.status == 404:
+                raise _missing(wanted.tag)
+            if reply.status not in {200, 405}:
+                raise refused(reply)
+            digest = stated_digest(reply) if reply.status == 200 else ""
+        if not digest:
+            digest = _manifest(registry, wanted.tag).digest
+        return FoundArtifact(wanted.tag, digest)
+
+
+def fetch_artifact(
+    source: OciSource,
+    found: FoundArtifact | None = None,
+    path: str = "",
+    *,
+    verify: Callable[[Registry, Manifest], None] | None = None,
+) -> FileTree:
+    """Return every file of the artifact, by its path from the artifact's root.
+
+    With ``found``, that manifest is fetched whatever the tag means now. ``path`` is a folder that
+    must have a file in it; ``archive.subtree`` gives its files alone. ``verify`` gets the manifest
+    before anything else is fetched, and raises VerificationFailed if it is not trusted.
+
+    Raises PathNotFound, SourceTooLarge, VerificationFailed if one byte is not what a digest says,
+    AuthenticationFailed, FetchFailed for everything else that is wrong with the registry or the
+    artifact, and UsageError for an invalid source.
+    """
+    with open_registry(source) as registry, open_spool() as file:
+        if found is None:
+            wanted = _wanted(registry, source)
+            manifest = _manifest(registry, wanted.digest or wanted.tag)
+            found = FoundArtifact(wanted.tag, manifest.digest)
+        else:
+            manifest = _manifest(registry, found.digest)
+        if verify is not None:
+            verify(registry, manifest)
+        layer = _layer(manifest)
+        fetch_blob(registry, layer, file, source.limits.size)
+        file.seek(0)
+        files = read_tar(file, source.limits, registry.check_time)
+        tree = FileTree(MappingProxyType(files), found.revision)
+        subtree(tree, path)
+        return tree
+
+
+@contextmanager
+def open_registry(source: OciSource, actions: str = PULL) -> Iterator[Registry]:
+    """Yield the repository of a source; all that is done in the block has its timeout.
+
+    Errors in the block name the source. Raises UsageError for an invalid source.
+    """
+    reference = parse_reference(source.url)
+    shown = Reference(reference.host, reference.repository)
+    with (
+        located(Origin(str(shown))),
+        open_web(
+            f"https://{reference.host}/",
+            timeout=source.timeout,
+            credentials=source.credentials,
+            addresses=source.addresses,
+        ) as web,
+    ):
+        yield Registry(web, reference, source.credentials, actions)
+
+
+def _wanted(registry: Registry, source: OciSource) -> Reference:
+    """Return the source's reference with a tag or a digest; raises as ``find_artifact``."""
+    reference, ref = parse_reference(source.url), source.ref
+    if (reference.tag or reference.digest) and ref != OciRef():
+        raise UsageError("the URL and ref both name a version", hint="Name it in ref only.")
+    if (ref.tag and not is_tag(ref.tag)) or (ref.digest and not is_digest(ref.digest)):
+        raise UsageError(f"invalid tag or digest: {shown_path(ref.tag or ref.digest)}")
+    tag, digest = reference.tag or ref.tag, reference.digest or ref.digest
+    if ref.semver and not digest:
+        tag = newest_in(registry, ref.semver)
+    if not tag and not digest:
+        tag = DEFAULT_TAG
+    return Reference(reference.host, reference.repository, tag, digest)
+
+
+def _manifest(registry: Registry, name: str) -> Manifest:
+    manifest = fetch_manifest(registry, name)
+    if manifest is None:
+        raise _missing(name)
+    return manifest
+
+
+def _missing(name: str) -> PathNotFound:
+    return PathNotFound(
+        f"the registry has no version {name}",
+        hint="Check the name. Some registries hide what they would refuse.",
+    )
+
+
+def _layer(manifest: Manifest) -> Descriptor:
+    """Return the only layer; raises FetchFailed for none, several, or another type."""
+    if len(manifest.layers) != 1:
+        raise FetchFailed(
+            f"the artifact has {len(manifest.layers)} layers", reason="exactly one is read"
+        )
+    (layer,) = manifest.layers
+    if layer.media_type not in _LAYERS:
+        raise FetchFailed(
+            f"unknown type of layer: {shown_path(layer.media_type[:100])}",
+            hint=f"A layer is a tar archive with gzip: {FLUX_LAYER}",
+        )
+    return layer
+
+
+# The manifest of an artifact: which blobs it has, proved by its digest.
+
+
+MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+INDEX = "application/vnd.oci.image.index.v1+json"
+_DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+_DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+_INDEXES = frozenset({INDEX, _DOCKER_LIST})
+
+# Indexes too: without them, a registry hides an index behind a 404.
+ACCEPTED: Mapping[str, str] = MappingProxyType(
+    {"Accept": f"{MANIFEST}, {_DOCKER_MANIFEST}, {INDEX}, {_DOCKER_LIST}"}
+)
+_MOST_MANIFEST = 4 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """What a manifest or an index says about a blob or a manifest."""
+
+    media_type: str
+    digest: str
+    """``sha256:…``."""
+    size: int
+    """Bytes."""
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    artifact_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A manifest whose bytes have been checked against its digest."""
+
+    digest: str
+    media_type: str
+    raw: bytes = field(repr=False)
+    config: Descriptor | None
+    layers: tuple[Descriptor, ...]
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    artifact_type: str = ""
+
+
+def fetch_manifest(registry: Registry, name: str) -> Manifest | None:
+    """Return the manifest with a tag or a digest; None if the repository has no such one.
+
+    Raises VerificationFailed if its digest is another one than the wanted or the stated one, and
+    FetchFailed for an index and for what is not a manifest.
+    """
+    with registry.request("GET", f"manifests/{name}", headers=ACCEPTED) as reply:
+        if reply.status == 404:
+            return None
+        if reply.status != 200:
+            raise refused(reply)
+        raw = reply.read(_MOST_MANIFEST)
+        stated = stated_digest(reply)
+        content_type = reply.header("Content-Type").partition(";")[0].strip()
+    digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
+    check_digest(digest, name if is_digest(name) else "", "the manifest")
+    check_digest(digest, stated, "the manifest")
+    return read_manifest(raw, digest, content_type)
+
+
+def stated_digest(reply: Reply) -> str:
+    """Return the digest that a registry states; empty if there is none that is checked here."""
+    stated = reply.header("Docker-Content-Digest").strip()
+    return stated if is_digest(stated) else ""
+
+
+def read_manifest(raw: bytes, digest: str, content_type: str) -> Manifest:
+    """Return the manifest in some bytes; raises FetchFailed for an index and what is invalid."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise FetchFailed("the manifest is not JSON") from None
+    if not isinstance(body, dict) or body.get("schemaVersion") != 2:
+        raise FetchFailed("the manifest is not one of schema version 2")
+    media_type = text(body, "mediaType") or content_type
+    if media_type in _INDEXES or "manifests" in body:
+        raise FetchFailed(
+            "this is an index of several artifacts, not an artifact",
+            hint="Name one of its manifests by its digest.",
+        )
+    if media_type not in {MANIFEST, _DOCKER_MANIFEST}:
+        raise FetchFailed(f"unknown type of manifest: {shown_path(media_type[:100])}")
+    if not isinstance(body.get("layers"), list):
+        raise FetchFailed("the manifest has no layers")
+    return Manifest(
+        digest=digest,
+        media_type=media_type,
+        raw=raw,
+        config=read_descriptor(body["config"]) if "config" in body else None,
+        layers=tuple(read_descriptor(one) for one in items(body, "layers")),
+        annotations=_annotations(body),
+        artifact_type=text(body, "artifactType"),
+    )
+
+
+def read_descriptor(value: object) -> Descriptor:
+    """Return a descriptor; raises FetchFailed for one without a digest or a size."""
+    body = mapping(value)
+    digest, size = text(body, "digest"), whole_number(body, "size")
+    if not is_digest(digest) or size is None or size < 0:
+        raise FetchFailed(
+            "a descriptor has no valid digest or size", reason="only sha256 digests are checked"
+        )
+    return Descriptor(
+        text(body, "mediaType"), digest, size, _annotations(body), text(body, "artifactType")
+    )
+
+
+def fetch_blob(registry: Registry, blob: Descriptor, file: IO[bytes], limit: int) -> None:
+    """Write a blob to a file.
+
+    Raises SourceTooLarge if it is said to have more than ``limit`` bytes, VerificationFailed if it
+    is not what its descriptor says, and FetchFailed if it is missing.
+    """
+    if blob.size > limit:
+        raise SourceTooLarge(f"a blob of {blob.size} bytes is too large", reason=f"limit {limit}")
+    with registry.request("GET", f"blobs/{blob.digest}") as reply:
+        if reply.status == 404:
+            raise FetchFailed("the registry lacks a blob of the artifact", reason=blob.digest)
+        if reply.status != 200:
+            raise refused(reply)
+        try:
+            digest = reply.save(file, blob.size)
+        except SourceTooLarge:
+            message = "a blob is longer than its manifest says"
+            raise VerificationFailed(message, reason=blob.digest) from None
+    check_digest(digest, blob.digest, "a blob")
+
+
+def _annotations(body: Mapping[str, object]) -> Mapping[str, str]:
+    found = mapping(body.get("annotations")).items()
+    return MappingProxyType({key: value for key, value in found if isinstance(value, str)})
+
+
+# The tags of a repository: the newest version in a range.
+
+
+MOST_TAGS = 100_000
+_PER_PAGE = 1000
+_MOST_PAGES = 1000
+
+
+def newest_in(registry: Registry, wanted: str) -> str:
+    """Return the tag with the newest version in a range.
+
+    Raises PathNotFound if there is none, SourceTooLarge for too many tags, and UsageError for an
+    invalid range.
+    """
+    tag = best_version(wanted, list_tags(registry))
+    if tag is None:
+        raise PathNotFound(f"the repository has no version in the range {wanted}")
+    return tag
+
+
+def list_tags(registry: Registry) -> Iterator[str]:
+    """Yield every tag; raises PathNotFound for no such repository, and SourceTooLarge."""
+    page = f"tags/list?n={_PER_PAGE}"
+    count = 0
+    for _ in range(_MOST_PAGES):
+        with registry.request("GET", page) as reply:
+            if reply.status == 404:
+                raise PathNotFound("the registry has no such repository")
+            if reply.status != 200:
+                raise refused(reply)
+            found = items(mapping(read_json(reply)), "tags")
+            page = next_page(reply)
+        count += len(found)
+        if count > MOST_TAGS:
+            break
+        yield from (tag for tag in found if isinstance(tag, str) and is_tag(tag))
+        if not page:
+            return
+    raise SourceTooLarge(f"the repository has more than {MOST_TAGS} tags", hint="Name a tag.")
+
+
+# What a registry has about an artifact: signatures by tag, and referrers.
+
+
+MOST_REFERRERS = 500
+MOST_BLOB = 2**20
+"""Bytes of a signature or of a bundle."""
+_MOST_REFERRER_PAGES = 20
+# The statuses of registries without the API.
+_NO_API = frozenset({400, 404, 405, 406, 415})
+
+
+def signature_manifest(registry: Registry, digest: str) -> Manifest | None:
+    """Return the manifest with the tag ``sha256-….sig``, where cosign puts signatures; or None.
+
+    Raises as ``fetch_manifest``.
+    """
+    return fetch_manifest(registry, f"{_tag(digest)}.sig")
+
+
+def referrers(registry: Registry, digest: str) -> Sequence[Descriptor]:
+    """Return the manifests that refer to an artifact, by the API or by the tag instead of it.
+
+    They are what the registry says: nothing about them is checked yet. Raises SourceTooLarge for
+    too many, AuthenticationFailed and FetchFailed.
+    """
+    found = _pages(registry, f"referrers/{digest}")
+    if found is None:
+        found = _pages(registry, f"manifests/{_tag(digest)}")
+    return found or ()
+
+
+def small_blob(registry: Registry, blob: Descriptor) -> bytes:
+    """Return a blob of at most MOST_BLOB bytes, its digest checked; raises as ``fetch_blob``."""
+    file = io.BytesIO()
+    fetch_blob(registry, blob, file, MOST_BLOB)
+    return file.getvalue()
+
+
+def _pages(registry: Registry, page: str) -> list[Descriptor] | None:
+    """Return the manifests of an index, page by page; None if there is no such index."""
+    found: list[Descriptor] = []
+    for _ in range(_MOST_REFERRER_PAGES):
+        with registry.request("GET", page, headers={"Accept": INDEX}) as reply:
+            if reply.status in _NO_API:
+                return None
+            if reply.status != 200:
+                raise refused(reply)
+            listed = items(mapping(read_json(reply)), "manifests")
+            page = next_page(reply)
+        found += [read_descriptor(one) for one in listed]
+        if len(found) > MOST_REFERRERS:
+            break
+        if not page:
+            return found
+    raise SourceTooLarge(f"more than {MOST_REFERRERS} manifests refer to the artifact")
+
+
+def _tag(digest: str) -> str:
+    return digest.replace(":", "-")
+
+
+# Push files as an artifact that Flux, Argo CD and applyprune read: one layer, no time in it.
+
+
+_BINARY = {"Content-Type": "application/octet-stream"}
+
+
+@dataclass(frozen=True, slots=True)
+class PackedArtifact:
+    """The blobs of an artifact, and its manifest."""
+
+    config: bytes = field(repr=False)
+    layer: bytes = field(repr=False)
+    manifest: bytes = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the artifact: ``sha256:…`` of its manifest."""
+        return _digest(self.manifest)
+
+
+def pack(
+    files: Mapping[str, bytes],
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    limits: TreeLimits | None = None,
+) -> PackedArtifact:
+    """Return the artifact with these files, by their relative paths; send nothing.
+
+    Raises UsageError without files, InputError for a path that cannot be pushed, SourceTooLarge.
+    """
+    if not files:
+        raise UsageError("there are no files to push")
+    layer = write_layer(files, limits or TreeLimits())
+    config = _json({"architecture": "", "config": {}, "os": "", "rootfs": _root(layer.diff_id)})
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": _descriptor(FLUX_CONFIG, config),
+            "layers": [_descriptor(FLUX_LAYER, layer.data)],
+            **({"annotations": dict(annotations)} if annotations else {}),
+        }
+    )
+    return PackedArtifact(config, layer.data, manifest)
+
+
+def push(
+    source: OciSource,
+    files: Mapping[str, bytes],
+    annotations: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Push files, by their relative paths, under the tag in the source's URL; return the digest.
+
+    The same files and annotations always give the same digest: the time of the push is nowhere.
+    Raises UsageError for a source without a tag, with a digest, or without files, InputError for a
+    path that cannot be pushed, SourceTooLarge, AuthenticationFailed and FetchFailed.
+    """
+    reference = parse_reference(source.url)
+    if not reference.tag or reference.digest or source.ref != OciRef():
+        raise UsageError("a push needs a tag, and no digest", hint="Write oci://HOST/NAME:TAG.")
+    packed = pack(files, annotations, source.limits)
+    manifest, digest = packed.manifest, packed.digest
+    with open_registry(source, PULL_AND_PUSH) as registry:
+        _upload(registry, packed.config)
+        _upload(registry, packed.layer)
+        path, kind = f"manifests/{reference.tag}", {"Content-Type": MANIFEST}
+        with registry.request("PUT", path, headers=kind, body=manifest) as reply:
+            if reply.status not in {200, 201}:
+                raise refused(reply)
+            check_digest(digest, stated_digest(reply), "the manifest")
+    return digest
+
+
+def _upload(registry: Registry, data: bytes) -> None:
+    """Upload a blob in one request, unless the registry has it."""
+    digest = _digest(data)
+    with registry.request("HEAD", f"blobs/{digest}") as reply:
+        if reply.status == 200:
+            return
+        if reply.status != 404:
+            raise refused(reply)
+    with registry.request("POST", "blobs/uploads/", body=b"") as reply:
+        if reply.status != 202:
+            raise refused(reply)
+        location = reply.header("Location")
+        place = joined(reply.url, location)
+    if not location:
+        raise FetchFailed("the registry does not say where to upload")
+    place += f"{'&' if '?' in place else '?'}{urlencode({'digest': digest})}"
+    with registry.request("PUT", place, headers=_BINARY, body=data) as reply:
+        if reply.status != 201:
+            raise refused(reply)
+
+
+def _root(diff_id: str) -> dict[str, object]:
+    return {"type": "layers", "diff_ids": [diff_id]}
+
+
+def _descriptor(media_type: str, data: bytes) -> dict[str, object]:
+    return {"mediaType": media_type, "digest": _digest(data), "size": len(data)}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+# Write files as one layer: the same files always give the same bytes.
+#
+# The archive has sorted names, no times, no owners. gzip has no name and no time. What zlib makes
+# of the same input depends on the library (zlib, zlib-ng, a processor's own) and its version, at
+# every level. So the layer is gzip whose blocks are stored, not compressed: the format fixes every
+# bit, at the price of a layer as large as its files.
+
+
+_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
+"""gzip, deflate, no flags, no time, nothing extra, an unknown system."""
+_MOST_STORED = 2**16 - 1
+"""Bytes in one stored block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of an artifact."""
+
+    data: bytes = field(repr=False)
+    digest: str
+    """``sha256:…`` of the data."""
+    diff_id: str
+    """``sha256:…`` of the tar archive in it."""
+
+
+def write_layer(files: Mapping[str, bytes], limits: TreeLimits) -> Layer:
+    """Return the layer with these files, by their relative paths.
+
+    Raises InputError for a path that could not be read again, and SourceTooLarge for what could not
+    be pulled with the same limits.
+    """
+    names = TarNames(limits.files)
+    parts = []
+    for name in sorted(files):
+        if clean_path(name) != name:
+            raise InputError(f"invalid path of a file: {shown_path(name)}")
+        names.add_file(name)
+        info = tarfile.TarInfo(name)
+        info.size = len(files[name])
+        info.mode = 0o644
+        # The defaults: a regular file of user and group 0, without names and time.
+        parts += [info.tobuf(tarfile.PAX_FORMAT, "utf-8", "strict"), files[name]]
+        parts.append(bytes(-info.size % tarfile.BLOCKSIZE))
+    parts.append(bytes(2 * tarfile.BLOCKSIZE))
+    archive = b"".join(parts)
+    data = stored_gzip(archive)
+    if len(data) > limits.size:
+        raise SourceTooLarge(f"the layer is larger than {shown_size(limits.size)}")
+    return Layer(data, _digest(data), _digest(archive))
+
+
+def stored_gzip(data: bytes) -> bytes:
+    """Return data in the format of gzip, without compression."""
+    blocks = [_HEAD]
+    for start in range(0, len(data) or 1, _MOST_STORED):
+        piece = data[start : start + _MOST_STORED]
+        is_last = start + _MOST_STORED >= len(data)
+        blocks += [struct.pack("<BHH", is_last, len(piece), len(piece) ^ 0xFFFF), piece]
+    blocks.append(struct.pack("<II", zlib.crc32(data), len(data) & 0xFFFFFFFF))
+    return b"".join(blocks)

@@ -1,1 +1,0 @@
-"""Sources on other hosts: what all kinds of them share."""

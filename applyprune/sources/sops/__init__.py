@@ -1,1 +1,0 @@
-"""What SOPS encrypts, and with which keys it decrypts. This package runs nothing."""

@@ -1,0 +1,203 @@
+"""The files of a source as values, its text, its credentials, its deadline, and its errors."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar
+
+from applyprune.errors import InputError
+from applyprune.model.manifest import Origin
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text.display import visible
+from applyprune.values import dataclass, field
+
+MAX_BYTES = 256 * 2**20
+"""How many bytes one call reads in total; 100,000 objects are about 30 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The bytes of one file, build or response."""
+
+    path: str
+    """The name, safe to print."""
+    data: bytes
+
+
+def too_much(path: str) -> InputError:
+    """Return the error for a source that exceeds what is left of MAX_BYTES."""
+    message = f"the input is larger than {MAX_BYTES // 2**20} MiB"
+    return InputError(message, location=Origin(path), hint="Split it into several sets.")
+
+
+def shown_path(path: str) -> str:
+    """Return a path that is safe to print: control characters and invalid bytes as escapes."""
+    return visible(os.fsencode(path).decode("utf-8", "backslashreplace"))
+
+
+# The files of a fetched source, as one value: there is no work tree in which a link could lead.
+
+
+@dataclass(frozen=True, slots=True)
+class FileTree:
+    """The regular files of one source, with the version that they are of."""
+
+    files: Mapping[str, bytes] = field(
+        default_factory=lambda: MappingProxyType({}), repr=False, hash=False
+    )
+    """The content of each file, by its path: relative, with ``/``, without ``.`` and ``..``."""
+    revision: str = ""
+    """What was read, as ``status.lastAppliedRevision`` shows it: ``main@sha1:…``,
+    ``1.4.0@sha256:…``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeLimits:
+    """How much of one source is read; more is SourceTooLarge, and nothing of it is used."""
+
+    files: int = 20_000
+    size: int = 256 * 2**20
+    """Bytes, for all files together, and for what is transferred."""
+
+
+def clean_path(path: str) -> str | None:
+    """Return a path as a FileTree has it; None for one that could lead out of the tree.
+
+    A folder may end with a slash; the root is empty.
+    """
+    path = path.removesuffix("/")
+    if path in {"", "."}:
+        return ""
+    parts = path.removeprefix("./").split("/")
+    is_safe = not any(part in {"", ".", ".."} for part in parts)
+    return "/".join(parts) if is_safe and "\0" not in path else None
+
+
+# Why a source on another host gives no manifests; each class is a reason of a Bundle.
+#
+# A source that was not completely read, verified and decrypted changes nothing. No message contains
+# a credential, the query of a URL, or content of the source.
+
+
+class FetchFailed(InputError):
+    """The source cannot be read now: its server, its address, or what the server sends is wrong."""
+
+    kind = ProblemKind.FETCH_FAILED
+    retryable: ClassVar[bool] = True
+
+
+class AuthenticationFailed(InputError):
+    """The server refuses the credentials, wants some, or is not the server that they are for."""
+
+    kind = ProblemKind.AUTHENTICATION_FAILED
+
+
+class VerificationFailed(InputError):
+    """A digest or a signature is missing or wrong: what was read is not what is trusted."""
+
+    kind = ProblemKind.VERIFICATION_FAILED
+
+
+class PathNotFound(InputError):
+    """The source was read, and has no such path, reference or version, or no content there."""
+
+    kind = ProblemKind.PATH_NOT_FOUND
+
+
+class SourceTooLarge(InputError):
+    """The source exceeds a limit of size, of files or of references."""
+
+    kind = ProblemKind.SOURCE_TOO_LARGE
+
+
+class DecryptionFailed(InputError):
+    """An encrypted file cannot be decrypted, or was edited after its encryption."""
+
+    kind = ProblemKind.DECRYPTION_FAILED
+
+
+_CLASSES: Mapping[ProblemKind, type[InputError]] = {
+    one.kind: one
+    for one in (
+        FetchFailed,
+        AuthenticationFailed,
+        VerificationFailed,
+        PathNotFound,
+        SourceTooLarge,
+        DecryptionFailed,
+    )
+}
+
+
+def error_of(problem: Problem) -> InputError:
+    """Return the error that a problem was made of, in another process."""
+    kind = _CLASSES.get(problem.kind, InputError)
+    return kind(
+        problem.message, location=problem.location, reason=problem.reason, hint=problem.hint
+    )
+
+
+# The credentials of one source; the names in a Secret are those of Flux.
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What is known about who reads a source, and about the server that may be trusted.
+
+    Each field is empty if it is not given. No field is ever shown, logged, or put on a command
+    line.
+    """
+
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    """For HTTPS; for SSH, the passphrase of ``identity``."""
+    bearer_token: str = field(default="", repr=False)
+    identity: bytes = field(default=b"", repr=False)
+    """A private key for SSH."""
+    known_hosts: bytes = field(default=b"", repr=False)
+    """The host keys of an SSH server, as in ``known_hosts`` of OpenSSH."""
+    ca: bytes = field(default=b"", repr=False)
+    """Certificates, in PEM, of the only CAs that are trusted for the server; empty for those of the
+    system."""
+    certificate: bytes = field(default=b"", repr=False)
+    """A client certificate for TLS, in PEM."""
+    key: bytes = field(default=b"", repr=False)
+    """The private key of ``certificate``, in PEM."""
+    docker_config: bytes = field(default=b"", repr=False)
+    """The content of ``.dockerconfigjson``: credentials for registries, by their host."""
+
+
+ANONYMOUS = Credentials()
+
+
+# One deadline for everything that is done for a source.
+
+
+class Deadline:
+    """The end of the time for one source."""
+
+    __slots__ = ("_ends", "seconds")
+
+    def __init__(self, seconds: float) -> None:
+        """Start the clock."""
+        self.seconds = seconds
+        self._ends = time.monotonic() + seconds
+
+    def left(self, where: str) -> float:
+        """Return the seconds left, more than zero; raise FetchFailed for ``where`` if none is."""
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise self.passed(where)
+        return left
+
+    def passed(self, where: str) -> FetchFailed:
+        """Return the error for a deadline that has passed."""
+        return FetchFailed(
+            "the source was not read in time",
+            location=where,
+            reason=f"the limit is {self.seconds:.3g} s",
+            hint="Check the server and the network, or raise the timeout of the source.",
+        )

@@ -1,0 +1,616 @@
+"""HTTPS of one source: one deadline for all requests, credentials for one host, bounded replies."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import ssl
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.client import HTTPException
+from threading import Event
+from typing import IO, TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from applyprune._version import __version__
+from applyprune.clock import BOOT_CLOCK
+from applyprune.errors import AccessError, ApplypruneError, InputError, UsageError
+from applyprune.http import is_address
+from applyprune.model.manifest import Origin
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text.display import visible
+from applyprune.sources.address import (
+    host_of,
+    is_https,
+    joined,
+    login_of,
+    origin_of,
+    shown_url,
+    url_parts,
+)
+from applyprune.sources.tree import (
+    ANONYMOUS,
+    AuthenticationFailed,
+    FetchFailed,
+    Source,
+    SourceTooLarge,
+    too_much,
+)
+from applyprune.values import pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from urllib3.connectionpool import HTTPConnectionPool
+    from urllib3.response import BaseHTTPResponse
+
+    from applyprune.clock import Clock
+    from applyprune.http import AddressRules, Try
+    from applyprune.sources.tree import Credentials
+
+    Warn = Callable[[Problem], None]
+
+MAX_REDIRECTS = 5
+MAX_TRIES = 8
+"""How often one request is sent to a server that is busy."""
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_BUSY = frozenset({429, 502, 503, 504})
+_FOLLOWED = frozenset({"GET", "HEAD"})
+
+
+class Web:
+    """The requests of one source; made by ``open_web``."""
+
+    def __init__(
+        self,
+        url: str,
+        current: Try,
+        seconds: float,
+        credentials: Credentials,
+        addresses: AddressRules | None,
+        on_redirect: Callable[[str], None] | None,
+    ) -> None:
+        """Keep the settings; the first request connects. ``seconds`` is the time of ``current``."""
+        self._own = origin_of(url)
+        self._current = current
+        self._seconds = seconds
+        self._credentials = credentials
+        self._addresses = addresses
+        self._on_redirect = on_redirect
+        self._pools: dict[tuple[str, int], HTTPConnectionPool] = {}
+        self._contexts: dict[bool, ssl.SSLContext] = {}
+
+    def check_time(self) -> None:
+        """Raise FetchFailed if the time for the source has passed."""
+        try:
+            self._current.seconds_left()
+        except TimeoutError:
+            raise FetchFailed(f"not read in {self._seconds:.3g} s") from None
+
+    @contextmanager
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        authorization: str = "",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Iterator[Reply]:
+        """Send a request that may be repeated, and yield the reply of the last server.
+
+        ``authorization`` is sent to the host and port of ``url`` only. Only a GET or a HEAD follows
+        redirects. Raises FetchFailed if there is no reply or if a redirect is not followed, and
+        AuthenticationFailed if the server refuses our certificate.
+        """
+        reply = self._followed(method, url, authorization, headers or {}, body)
+        try:
+            yield reply
+        finally:
+            self._finish(reply)
+
+    def close(self) -> None:
+        """Close every connection."""
+        for pool in self._pools.values():
+            pool.close()
+
+    def _followed(
+        self,
+        method: str,
+        url: str,
+        authorization: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+    ) -> Reply:
+        first = origin_of(url)
+        for _ in range(MAX_REDIRECTS + 1):
+            own = {"Authorization": authorization}
+            # guard: authorization-of-one-host
+            sent = {**headers, **(own if authorization and origin_of(url) == first else {})}
+            reply = self._answered(method, url, sent, body)
+            if reply.status not in _REDIRECTS or method not in _FOLLOWED:
+                return reply
+            target = joined(url, reply.header("Location"))
+            self._finish(reply)
+            _check_redirect(url, target)
+            if self._on_redirect is not None:
+                self._on_redirect(target)
+            url = target
+        raise FetchFailed(f"more than {MAX_REDIRECTS} redirects")
+
+    def _answered(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> Reply:
+        """Return the reply of one server, asked again while it is busy and there is time."""
+        from applyprune.http import backoff, seconds_to_wait
+
+        tries = 0
+        while True:
+            tries += 1
+            reply = self._sent(method, url, headers, body)
+            if reply.status not in _BUSY or tries == MAX_TRIES:
+                return reply
+            asked = seconds_to_wait(reply.header("Retry-After"))
+            wait = backoff(tries, asked)
+            left = self._seconds_left()
+            if wait >= left and asked:
+                self._finish(reply)
+                raise FetchFailed(
+                    f"the server answered {reply.shown_status}",
+                    reason=f"it asks to wait {asked:.0f} s, and {left:.0f} s are left",
+                )
+            if wait >= left:
+                return reply
+            self._finish(reply)
+            self._current.clock.wait(Event(), wait)
+
+    def _sent(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+        from urllib3.exceptions import HTTPError
+
+        self.check_time()
+        server = host_of(urlsplit(url))
+        try:
+            raw = self._exchange(method, url, headers, body)
+        except (HTTPError, HTTPException, OSError, ValueError) as error:
+            raise connection_failed(error, server, self._seconds) from None
+        return Reply(raw, url, server, self._seconds)
+
+    def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
+    ) -> BaseHTTPResponse:
+        from urllib3.util import Retry, Timeout
+
+        from applyprune.http import CONNECT_TIMEOUT
+
+        parts = urlsplit(url)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        own = {"User-Agent": f"applyprune/{__version__}", "Accept-Encoding": "identity"}
+        return self._pool(url).urlopen(
+            method,
+            target,
+            body=body,
+            headers={**own, **headers},
+            retries=Retry(False),  # noqa: FBT003 -- urllib3's word for "raise what happened"
+            redirect=False,
+            timeout=Timeout(connect=CONNECT_TIMEOUT),
+            preload_content=False,
+            decode_content=False,
+        )
+
+    def _pool(self, url: str) -> HTTPConnectionPool:
+        from applyprune.http import open_pools, proxy_for
+
+        origin = origin_of(url)
+        if (known := self._pools.get(origin)) is not None:
+            return known
+        proxy = proxy_for(url, os.environ)
+        if proxy and self._addresses is not None:
+            _check_literal(origin[0], self._addresses)
+        try:
+            pools = open_pools(proxy, ssl_context=self._context(shows=origin == self._own))
+        except AccessError as error:
+            raise FetchFailed(error.message, hint=error.hint) from None
+        pool = pools.connection_from_url(f"https://{host_of(urlsplit(url))}")
+        if self._addresses is not None and not proxy:
+            # guard: checked-source-address
+            pool.conn_kw["addresses"] = self._addresses
+        self._pools[origin] = pool
+        return pool
+
+    def _context(self, *, shows: bool) -> ssl.SSLContext:
+        """Return the rules of TLS; the client certificate is shown to the source's host only."""
+        shows = shows and bool(self._credentials.certificate)
+        if shows not in self._contexts:
+            self._contexts[shows] = _tls(self._credentials, shows=shows)
+        return self._contexts[shows]
+
+    def _seconds_left(self) -> float:
+        self.check_time()
+        return self._current.seconds_left()
+
+    def _finish(self, reply: Reply) -> None:
+        from urllib3.exceptions import HTTPError
+
+        try:
+            reply.finish()
+        except (HTTPError, HTTPException, OSError):
+            # What is left of a reply is of no use to anybody.
+            self._pools.pop(origin_of(reply.url)).close()
+
+
+@contextmanager
+def open_web(
+    url: str,
+    *,
+    timeout: float,
+    credentials: Credentials = ANONYMOUS,
+    addresses: AddressRules | None = None,
+    on_redirect: Callable[[str], None] | None = None,
+    clock: Clock = BOOT_CLOCK,
+) -> Iterator[Web]:
+    """Yield a client for the source at ``url``; all that is done in the block has ``timeout`` s.
+
+    ``credentials`` are used for their certificates only: the CAs in them replace those of the
+    system for every host, and the client certificate is shown to the host and port of ``url``.
+    With ``addresses``, no connection goes to an address that they forbid. ``on_redirect`` receives
+    each URL that a server redirects to.
+    """
+    from applyprune.http import one_try
+
+    with one_try(timeout, clock=clock) as current:  # guard: web-clock
+        web = Web(url, current, timeout, credentials, addresses, on_redirect)
+        try:
+            yield web
+        finally:
+            web.close()
+
+
+@contextmanager
+def located(where: Origin) -> Iterator[None]:
+    """Give the errors of a source their place, unless they name one."""
+    try:
+        yield
+    except InputError as error:
+        if not error.location:
+            error.location, error.origin = str(where), where
+        raise
+
+
+def basic(username: str, password: str) -> str:
+    """Return the value of ``Authorization`` for a user and a password; empty for none."""
+    from base64 import b64encode
+
+    login = f"{username}:{password}".encode()
+    return f"Basic {b64encode(login).decode()}" if username or password else ""
+
+
+def bearer(token: str) -> str:
+    """Return the value of ``Authorization`` for a token; empty for none.
+
+    Raises AuthenticationFailed for a token that no header can have.
+    """
+    token = token.strip()
+    if not token.isascii() or any(char <= " " or char == "\x7f" for char in token):
+        raise AuthenticationFailed(
+            "the token is invalid", reason="it has a space, or a character that is not ASCII"
+        )
+    return f"Bearer {token}" if token else ""
+
+
+def _check_redirect(url: str, target: str) -> None:
+    if target == url:
+        raise FetchFailed("redirect loop")
+    if not is_https(target):
+        raise FetchFailed(
+            f"redirected to {shown_url(target)}", reason="only redirects to https:// are followed"
+        )
+
+
+def _check_literal(host: str, rules: AddressRules) -> None:
+    """Raise FetchFailed for a host that is a refused address; a proxy resolves names itself."""
+    address = host
+    if not is_address(host):
+        try:
+            # In the ways of the resolver: 127.1, 0x7f000001.
+            address = socket.inet_ntoa(socket.inet_aton(host))
+        except (OSError, UnicodeError):
+            return
+    if fault := rules.fault(address):
+        raise refused_address(host, fault)
+
+
+def _tls(credentials: Credentials, *, shows: bool) -> ssl.SSLContext:
+    """Return the rules of TLS; raises AuthenticationFailed for certificates that are not usable."""
+    from applyprune.http import show_certificate, trust_only
+
+    if not credentials.ca:
+        context = ssl.create_default_context()
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            trust_only(context, credentials.ca.decode("utf-8", "replace"))
+        except ValueError:
+            raise AuthenticationFailed(
+                "the source's CA is not a PEM certificate", hint="Check ca.crt in its Secret."
+            ) from None
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if not shows:
+        return context
+    try:
+        show_certificate(context, credentials.certificate, credentials.key)
+    except ValueError:
+        raise AuthenticationFailed(
+            "the source's client certificate and its key cannot be used",
+            reason="they are not PEM, do not belong together, or the key has a password",
+            hint="Check tls.crt and tls.key in its Secret.",
+        ) from None
+    except OSError as error:
+        raise not_stored(error) from None
+    return context
+
+
+# The reply to one request of a source: read completely and within a limit, or refused.
+
+
+_CHUNK = 2**20
+_LENGTH = pattern(r"[0-9]{1,18}")
+_SHOWN = 200
+
+
+class UnknownLength(FetchFailed):
+    """A server does not say how long its response is, so a truncated one would go unnoticed."""
+
+
+class Reply:
+    """The reply of a server, not read yet; use it inside the block that has opened it."""
+
+    def __init__(self, raw: BaseHTTPResponse, url: str, server: str, seconds: float) -> None:
+        """Keep the reply; ``url`` is where the redirects led, ``server`` its host, to print.
+
+        ``seconds`` is the time limit that messages name.
+        """
+        self._raw = raw
+        self._server = server
+        self._seconds = seconds
+        self.url = url
+        self.status = raw.status
+
+    def header(self, name: str) -> str:
+        """Return the value of a header; several, joined by commas; empty for none."""
+        return self._raw.headers.get(name, "")
+
+    @property
+    def shown_status(self) -> str:
+        """Return the status as ``404 Not Found``, in words of our own."""
+        try:
+            return f"{self.status} {HTTPStatus(self.status).phrase}"
+        except ValueError:
+            return str(self.status)
+
+    def refusal(self, *, reason: str = "", hint: str = "") -> InputError:
+        """Return the error for a status that is not the expected one."""
+        message = f"the server answered {self.shown_status}"
+        if self.status in {401, 403}:
+            return AuthenticationFailed(
+                message, reason=reason, hint=hint or "Check the source's credentials."
+            )
+        return FetchFailed(message, reason=reason, hint=hint)
+
+    def chunks(self, limit: int) -> Iterator[bytes]:
+        """Yield the body as it is on the wire, in pieces of at most 1 MiB.
+
+        Raises FetchFailed for a body that is compressed, that has no known length, or that ends
+        early, and SourceTooLarge as soon as it exceeds ``limit`` bytes.
+        """
+        from urllib3.exceptions import HTTPError
+
+        self._check_coding()
+        too_large = SourceTooLarge(f"the response is larger than {shown_size(limit)}")
+        if (self._raw.length_remaining or 0) > limit:
+            raise too_large
+        size = 0
+        try:
+            while chunk := self._raw.read(min(_CHUNK, limit + 1 - size), decode_content=False):
+                size += len(chunk)
+                if size > limit:
+                    raise too_large
+                yield chunk
+        except (HTTPError, HTTPException, OSError, ValueError) as error:
+            raise connection_failed(error, self._server, self._seconds) from None
+
+    def read(self, limit: int) -> bytes:
+        """Return the whole body; raises as ``chunks``."""
+        return b"".join(self.chunks(limit))
+
+    def save(self, file: IO[bytes], limit: int) -> str:
+        """Write the whole body to a file, and return its digest: ``sha256:…``.
+
+        Raises as ``chunks``, and FetchFailed if the file cannot be written.
+        """
+        digest = hashlib.sha256()
+        for chunk in self.chunks(limit):
+            digest.update(chunk)
+            try:
+                file.write(chunk)
+            except OSError as error:
+                raise not_stored(error) from None
+        return f"sha256:{digest.hexdigest()}"
+
+    def finish(self) -> None:
+        """Release the connection: keep it only if nothing, or little, of the body is left."""
+        left = self._raw.length_remaining
+        if left is not None and left <= _CHUNK:
+            self._raw.drain_conn()
+        self._raw.close()
+
+    def _check_coding(self) -> None:
+        if self.header("Content-Encoding").strip().lower() not in {"", "identity"}:
+            raise FetchFailed("the reply is compressed, and that was not asked for")
+        coding = self.header("Transfer-Encoding").strip().lower()
+        # With any other coding, or another word for a length, this code could not detect the end.
+        known = not coding and _LENGTH.fullmatch(self.header("Content-Length").strip())
+        if coding != "chunked" and not known:
+            raise UnknownLength(
+                "the server does not send the length of its response",
+                reason="a truncated response could not be detected",
+            )
+
+
+def shown_size(size: int) -> str:
+    """Return a number of bytes as a person reads it: ``256 MiB``."""
+    for unit, words in ((2**20, "MiB"), (2**10, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {words}"
+    return f"{size} bytes"
+
+
+def not_stored(error: OSError) -> FetchFailed:
+    """Return the error for a temporary file that cannot be written."""
+    return FetchFailed(
+        "what was fetched cannot be stored",
+        reason=error.strerror or "",
+        hint="Check the space in the folder for temporary files (TMPDIR).",
+    )
+
+
+def connection_failed(error: Exception, server: str, seconds: float) -> InputError:
+    """Return the error for a broken connection to a server; ``seconds`` was the time limit."""
+    from urllib3.exceptions import ProxyError
+
+    from applyprune.http import RefusedAddress, causes, describe_error, refuses_certificate
+
+    for cause in causes(error):
+        if isinstance(cause, RefusedAddress):
+            return refused_address(server, str(cause))
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return FetchFailed(
+                f"the certificate of {server} is not trusted",
+                reason=cause.verify_message,
+                hint="Add its CA to the system's CAs, or to the file in SSL_CERT_FILE.",
+            )
+        if isinstance(cause, ssl.SSLError) and refuses_certificate(cause):
+            return AuthenticationFailed(
+                f"{server} refuses the client certificate, or wants one",
+                hint="Check the source's client certificate: it may have expired.",
+            )
+        if isinstance(cause, ProxyError):
+            why = visible(str(cause.original_error))[:_SHOWN]
+            hint = "Check HTTPS_PROXY and NO_PROXY."
+            return FetchFailed("cannot be read", reason=f"the proxy failed: {why}", hint=hint)
+    reason, _ = describe_error(error, server=server, seconds=seconds)
+    return FetchFailed("cannot be read", reason=reason)
+
+
+def refused_address(server: str, fault: str) -> FetchFailed:
+    """Return the error for a server at an address that must not be connected to."""
+    return FetchFailed(
+        f"the name {server} means {fault}",
+        reason="nothing was sent",
+        hint="If sources may be read from there, start the controller with --allow-source-cidr and "
+        "the network of that address.",
+    )
+
+
+# Download an HTTPS URL completely, in time and from the host that the user gave, or fail.
+#
+# A truncated manifest, or another page in its place, would prune the objects that it lacks. So a
+# response must state its length, and every early end is an error. Only credentials in the URL
+# itself are sent. Messages never contain them or the query string, which is often a credential too.
+
+
+TIMEOUT = 60.0
+"""Seconds for one URL in total: DNS, redirects, and the last byte of a slow server."""
+
+# One letter is a drive of Windows.
+_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_NOT_FOR_ALL = frozenset({401, 403, 404, 407})
+_PAGE = pattern(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
+_INSTEAD = {
+    "file": "Give a file or folder by its path.",
+    "git+file": "Give the folder of a work tree by its path.",
+    "git": "git:// is not encrypted. Write git+https://HOST/REPO.git//PATH or git+ssh://….",
+    "ssh": "Write git+ssh://HOST/REPO.git//PATH?ref=BRANCH.",
+    "docker": "Write oci://HOST/REPO:TAG.",
+}
+_PIPE = "curl … | applyprune … -f -"
+
+
+def is_url(path: str) -> bool:
+    """Return whether a path has a scheme, such as ``https://``."""
+    return _URL.match(path) is not None
+
+
+def check_url(url: str) -> None:
+    """Raise UsageError for a URL that is not supported."""
+    parts = url_parts(url)
+    if parts is not None and parts.scheme in {"http", "git+http"}:
+        raise UsageError(
+            f"unsupported URL: {shown_url(url)}",
+            reason="content sent over plain http can be changed in transit",
+            hint=f"Use {parts.scheme}s://, or download it yourself: {_PIPE}",
+        )
+    if parts is not None and parts.scheme != "https":
+        raise UsageError(
+            f"unsupported URL: {shown_url(url)}",
+            reason="only https://, git+https://, git+ssh:// and oci:// are supported",
+            hint=_INSTEAD.get(parts.scheme, f"Download it yourself: {_PIPE}"),
+        )
+    if parts is None or not parts.hostname:
+        raise UsageError(f"the URL {shown_url(url)} has no host")
+
+
+def download(url: str, limit: int, warn: Warn) -> Source | InputError:
+    """Return the content of a URL that passed ``check_url``, or the error.
+
+    ``limit`` is in bytes. ``warn`` receives a Problem for each redirect.
+    """
+    # Import the client only when a URL is read: the import takes time.
+    from applyprune.sources.tree import SourceTooLarge
+
+    where = Origin(shown_url(url))
+
+    def redirected(target: str) -> None:
+        warn(
+            Problem(
+                ProblemKind.REDIRECTED,
+                f"redirected to {shown_url(target)}",
+                str(where),
+                hint="If this is intended, use that URL.",
+            )
+        )
+
+    login = basic(*login_of(urlsplit(url)))
+    try:
+        with (
+            open_web(url, timeout=TIMEOUT, on_redirect=redirected) as web,
+            web.request("GET", url, authorization=login) as reply,
+        ):
+            return Source(where.path, _content(reply, limit))
+    except SourceTooLarge:
+        return too_much(where.path)
+    except ApplypruneError as error:
+        hint = f"Download it yourself: {_PIPE}" if isinstance(error, UnknownLength) else error.hint
+        return InputError(error.message, location=where, reason=error.reason, hint=hint)
+
+
+def _content(reply: Reply, limit: int) -> bytes:
+    if reply.status != 200:
+        hint = f"applyprune sends no credentials. Download it yourself: {_PIPE}"
+        raise InputError(
+            f"the server answered {reply.shown_status}",
+            hint=hint if reply.status in _NOT_FOR_ALL else "",
+        )
+    data = reply.read(limit)
+    is_page = reply.header("Content-Type").lower().startswith("text/html")
+    if is_page or _PAGE.match(data):
+        raise InputError(
+            "the response is a web page, not YAML",
+            hint="Use the URL of the file itself; on GitHub, that of the Raw button.",
+        )
+    if not data.strip():
+        raise InputError("the response is empty")
+    return data

@@ -1,1 +1,0 @@
-"""The YAML dialect of Kubernetes: documents, scalars, positions."""
