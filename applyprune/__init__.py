@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from applyprune._version import __version__
 
 if TYPE_CHECKING:
-    from applyprune.api.apply_set import ApplySet
-    from applyprune.api.bundle import Bundle, list_bundles
-    from applyprune.api.cluster_connection import ClusterConnection, connect
-    from applyprune.api.manifests import load
+    from applyprune.api.bundles import Bundle, list_bundles
+    from applyprune.api.sets import ApplySet, ClusterConnection, connect, load
     from applyprune.cluster.access import ClusterAccess
     from applyprune.engine.cancellation import Cancellation
     from applyprune.errors import (
@@ -127,10 +125,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "api.apply_set": ("ApplySet",),
-    "api.bundle": ("Bundle", "list_bundles"),
-    "api.cluster_connection": ("ClusterConnection", "connect"),
-    "api.manifests": ("load",),
+    "api.bundles": (
+        "Bundle",
+        "list_bundles",
+    ),
+    "api.sets": (
+        "ApplySet",
+        "ClusterConnection",
+        "connect",
+        "load",
+    ),
     "cluster.access": ("ClusterAccess",),
     "engine.cancellation": ("Cancellation",),
     "errors": (
@@ -158,7 +162,11 @@ _MODULES = {
         "Outcome",
     ),
     "model.identity": ("Ref",),
-    "model.inventory": ("Inventory", "InventoryEntry", "Ownership"),
+    "model.inventory": (
+        "Inventory",
+        "InventoryEntry",
+        "Ownership",
+    ),
     "model.manifest": ("Manifest",),
     "model.options": (
         "Adopt",
@@ -176,12 +184,21 @@ _MODULES = {
     ),
     "model.plan": ("Plan",),
     "model.problem": ("Problem",),
-    "model.readiness_state": ("Readiness", "Status"),
+    "model.readiness_state": (
+        "Readiness",
+        "Status",
+    ),
     "model.reports.bundle": ("BundleStatus",),
-    "output.report": ("ObjectReport", "RunReport"),
+    "output.report": (
+        "ObjectReport",
+        "RunReport",
+    ),
     "planning.approval.plan_file": ("PlanFile",),
+    "sources.inputs": (
+        "read_plan",
+        "write_plan",
+    ),
     "sources.load": ("Input",),
-    "sources.inputs": ("read_plan", "write_plan"),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each public name."""

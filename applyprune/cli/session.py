@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from applyprune.api.apply_set import ApplySet
-from applyprune.api.cluster_connection import ClusterConnection, connect
-from applyprune.api.manifests import load
+from applyprune.api.sets import ApplySet, ClusterConnection, connect, load
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
@@ -66,7 +64,7 @@ class Session:
 
     def reported(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield the events, and in between what does not answer."""
-        from applyprune.api.retry_reports import with_retries
+        from applyprune.api.sets import with_retries
 
         return with_retries(events, self.cluster.unanswered, self.stop)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.api.actor import LONGEST_NAME, actor_of
+from applyprune.api.sets import LONGEST_NAME, actor_of
 from applyprune.errors import UsageError
 from applyprune.model.options import Actor
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.api import retry_reports
-from applyprune.api.retry_reports import with_retries
+from applyprune.api import sets
+from applyprune.api.sets import with_retries
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import RunFailed
 from applyprune.model.events import Finished, ObjectDone, Outcome, RetryReported
@@ -48,7 +48,7 @@ def test_run_goes_on_only_when_it_is_asked() -> None:
 
 def test_reports_come_while_the_run_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with a higher number of tries than the last; the others are the same news."""
-    monkeypatch.setattr(retry_reports, "_TICK", 0.01)
+    monkeypatch.setattr(sets, "_TICK", 0.01)
     answered = Flag()
     tries = iter([4, 4, 5, 6, 6])
 

@@ -230,10 +230,10 @@ def _meaning(schema: Mapping[str, Any]) -> str:
 
 
 CALLS = (
-    ("applyprune.api.cluster_connection", ("connect", "ClusterConnection")),
-    ("applyprune.api.manifests", ("load",)),
-    ("applyprune.api.apply_set", ("ApplySet",)),
-    ("applyprune.api.bundle", ("Bundle", "list_bundles")),
+    ("applyprune.api.sets", ("connect", "ClusterConnection")),
+    ("applyprune.api.sets", ("load",)),
+    ("applyprune.api.sets", ("ApplySet",)),
+    ("applyprune.api.bundles", ("Bundle", "list_bundles")),
     ("applyprune.output.report", ("RunReport", "ObjectReport")),
     ("applyprune.engine.cancellation", ("Cancellation",)),
 )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
-    from applyprune.api.cluster_connection import ClusterConnection
+    from applyprune.api.sets import ClusterConnection
 
 if TYPE_CHECKING:
     _Text = click.ParamType[str]
@@ -116,7 +116,7 @@ def _bundles(line: CommandLine) -> Iterable[str]:
 
 
 def _objects(line: CommandLine) -> Iterable[str]:
-    from applyprune.api.apply_set import ApplySet
+    from applyprune.api.sets import ApplySet
     from applyprune.planning.schema.kind_names import kind_names
 
     name = line.text("name") or line.text("source")

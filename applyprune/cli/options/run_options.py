@@ -277,7 +277,7 @@ def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | No
 
 
 def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:
-    from applyprune.api.actor import actor_of
+    from applyprune.api.sets import actor_of
 
     try:
         return actor_of(os.environ, value)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.engine.operations.controller_logs import LogFilter
+from applyprune.api.bundles import LogFilter
 from applyprune.model.identity import Ref
 
 POD = Ref("", "Pod", "applyprune-system", "a")

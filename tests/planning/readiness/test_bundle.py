@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from applyprune.api.bundles import ERRORS, bundle_readiness, bundle_status, not_ready
 from applyprune.controller.constants import Reason
 from applyprune.errors import (
     ApplypruneError,
@@ -21,12 +22,6 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.readiness_state import Status, failed, in_progress, stuck
 from applyprune.model.reports.bundle import BundleCondition, BundleStatus
-from applyprune.planning.readiness.bundle import (
-    ERRORS,
-    bundle_readiness,
-    bundle_status,
-    not_ready,
-)
 from tests.support.output.bundles import BUNDLE
 
 NOW = datetime(2026, 11, 23, 7, 0, tzinfo=UTC)

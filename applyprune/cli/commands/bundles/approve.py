@@ -57,7 +57,7 @@ def approve(
 def _approved(
     cluster_target: ClusterTarget, reporting: Reporting, name: str, *, digest: str, yes: bool
 ) -> Iterator[Event]:
-    from applyprune.api.bundle import Bundle
+    from applyprune.api.bundles import Bundle
     from applyprune.cli.session import connection_to
 
     with connection_to(cluster_target) as cluster:

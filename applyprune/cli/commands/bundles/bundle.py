@@ -156,7 +156,7 @@ bundle.add_command(logs)
 
 
 def _bundles(cluster_target: ClusterTarget, *, everywhere: bool) -> Iterator[Event]:
-    from applyprune.api.bundle import list_bundles
+    from applyprune.api.bundles import list_bundles
     from applyprune.cli.session import connection_to
 
     with connection_to(cluster_target) as cluster:
@@ -168,7 +168,7 @@ def _bundles(cluster_target: ClusterTarget, *, everywhere: bool) -> Iterator[Eve
 
 
 def _state(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
-    from applyprune.api.bundle import Bundle
+    from applyprune.api.bundles import Bundle
     from applyprune.cli.session import connection_to
 
     with connection_to(cluster_target) as cluster:
@@ -176,7 +176,7 @@ def _state(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
 
 
 def _tree(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
-    from applyprune.api.bundle import Bundle
+    from applyprune.api.bundles import Bundle
     from applyprune.cli.session import open_session
 
     with open_session(cluster_target) as session:
@@ -184,7 +184,7 @@ def _tree(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
 
 
 def _suspended(cluster_target: ClusterTarget, name: str, *, suspended: bool) -> Iterator[Event]:
-    from applyprune.api.bundle import Bundle
+    from applyprune.api.bundles import Bundle
     from applyprune.cli.session import connection_to
 
     with connection_to(cluster_target) as cluster:
@@ -197,7 +197,7 @@ def _suspended(cluster_target: ClusterTarget, name: str, *, suspended: bool) -> 
 def _reconciled(
     cluster_target: ClusterTarget, name: str, *, wait: bool, fail_fast: bool, timeout: float
 ) -> Iterator[Event]:
-    from applyprune.api.bundle import Bundle
+    from applyprune.api.bundles import Bundle
     from applyprune.cli.session import open_session
 
     with open_session(cluster_target) as session:

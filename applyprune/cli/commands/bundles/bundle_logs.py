@@ -79,7 +79,7 @@ def _lines(
     since: float | None,
     controller_namespace: str,
 ) -> Iterator[Event]:
-    from applyprune.api.bundle import Bundle
+    from applyprune.api.bundles import Bundle
     from applyprune.cli.session import open_session
 
     with open_session(cluster_target) as session:

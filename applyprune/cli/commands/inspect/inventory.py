@@ -103,7 +103,7 @@ inventory.add_command(release)
 
 def _read(cluster_target: ClusterTarget, name: str) -> Inventory:
     """Return the inventory of a set; raise UsageError if there is none."""
-    from applyprune.api.apply_set import ApplySet
+    from applyprune.api.sets import ApplySet
     from applyprune.cli.session import connection_to
     from applyprune.engine.preflight import no_such_set
 

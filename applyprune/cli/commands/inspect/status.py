@@ -27,7 +27,7 @@ from applyprune.values import replace
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from applyprune.api.apply_set import ApplySet
+    from applyprune.api.sets import ApplySet
     from applyprune.cli.options.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
     from applyprune.engine.cancellation import Cancellation

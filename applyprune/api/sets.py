@@ -1,24 +1,40 @@
-"""Work on one set: apply, plan, diff, prune, delete, status, explain.
+"""The Python API of sets: connect, load, and the `ApplySet`, which applies, prunes and reports.
 
-Nothing here prints, asks, or touches signal handlers.
+Here a cluster, an inventory and an input are put together with the engine.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias
+from urllib.parse import urlsplit
 
-from applyprune.api.actor import actor_of
-from applyprune.api.retry_reports import with_retries
-from applyprune.api.run_arguments import given_or_new, wait_options
+from applyprune.cluster.access import ClusterAccess
+from applyprune.cluster.access import connect as choose_access
+from applyprune.cluster.client import KubernetesClient
+from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.cluster.transport import Transport
 from applyprune.engine.bound_run import cluster_identity
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
-from applyprune.model.events import Event, Explanation, ObjectDiff, ObjectStatus
+from applyprune.errors import UsageError
+from applyprune.model.events import (
+    Event,
+    Explanation,
+    ObjectDiff,
+    ObjectDone,
+    ObjectStatus,
+    Outcome,
+    RetryReported,
+)
 from applyprune.model.inventory import Inventory
 from applyprune.model.manifest import Manifest
 from applyprune.model.options import (
@@ -30,17 +46,19 @@ from applyprune.model.options import (
     Options,
     PruneOptions,
     StatusOptions,
+    WaitMode,
     WaitOptions,
 )
+from applyprune.model.problem import Problem
+from applyprune.model.text.display import visible
 from applyprune.output.report import RunReport, report_of
-from applyprune.planning.applyset import applyset_identity
+from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval.plan_binding import plan_file_of, refuse_validity
-from applyprune.sources import Input
+from applyprune.sources import Input, Overlay, read, read_objects
 from applyprune.sources.load import with_excerpt
-from applyprune.values import replace
+from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.api.cluster_connection import ClusterConnection
     from applyprune.model.plan import Plan
     from applyprune.model.text.label_selector import Selector
     from applyprune.planning.approval.plan_file import PlanFile
@@ -394,3 +412,308 @@ class ApplySet:
             by_input=manifests is not None,
         )
         return with_excerpt(events, given)
+
+
+# Load the manifests of a run, from files and from Python objects.
+
+
+Path: TypeAlias = "str | os.PathLike[str]"
+
+
+def load(
+    *paths: Path | Overlay,
+    kustomize: Path | Sequence[Path] = (),
+    objects: Iterable[Mapping[str, Any]] = (),
+    stdin: BinaryIO | None = None,
+    warn: Callable[[Problem], None] | None = None,
+) -> Input:
+    """Return the manifests of files, folders, patterns, URLs, kustomizations and objects.
+
+    A URL is that of a document or an archive, or the address of a Git repository or an OCI
+    artifact, as ``-f`` of the command line takes it. ``-`` is ``stdin``, by default the process's
+    own. ``kustomize`` names folders to build. ``objects`` are plain JSON data, and are copied.
+    ``warn`` gets redirects of URLs, and what a build writes to standard error.
+
+    Raises InputError, with every error of the input, and UsageError for a path that is invalid.
+    """
+    builds = [kustomize] if isinstance(kustomize, str | os.PathLike) else kustomize
+    given = [one if isinstance(one, Overlay) else os.fspath(one) for one in paths]
+    # A process may have been started without standard input.
+    source = stdin or getattr(sys.stdin, "buffer", None)
+    overlays = [Overlay(os.fspath(folder)) for folder in builds]
+    found = read([*given, *overlays], stdin=source, warn=warn or _ignore)
+    return replace(found, manifests=(*found.manifests, *read_objects(objects)))
+
+
+def _ignore(problem: Problem) -> None:
+    del problem
+
+
+# Connect to a cluster: the access, the transport and the client in one value.
+
+
+def connect(
+    context: str = "",
+    *,
+    kubeconfig: str | os.PathLike[str] = "",
+    namespace: str = "",
+    access: ClusterAccess | None = None,
+    retry_budget: float = 30.0,
+    cache: bool = True,
+    trace: Callable[[str], None] | None = None,
+) -> ClusterConnection:
+    """Return a connection to a cluster, chosen by the rules of kubectl.
+
+    Without arguments it is the current context of ``KUBECONFIG`` or ``~/.kube/config``, or in a Pod
+    the Pod's service account. ``namespace`` replaces the context's. ``access`` replaces all of
+    these rules. A failed request is retried for ``retry_budget`` seconds. With ``cache``, the list
+    of served kinds is kept in the user's cache folder. ``trace`` gets one line for each request.
+
+    Nothing is sent yet. Raises AccessError, and UsageError for a combination that makes no sense.
+    """
+    if access is None:
+        access = choose_access(
+            kubeconfig=os.fspath(kubeconfig), context=context, environ=os.environ
+        )
+    elif context or kubeconfig:
+        raise UsageError("connect() takes either an access, or a context and a kubeconfig")
+    transport = Transport(access, retry_budget=retry_budget, trace=trace)
+    return ClusterConnection(access, transport, namespace=namespace, cache=cache)
+
+
+class ClusterConnection:
+    """A connection to one cluster. It can be shared by threads, and is a context manager."""
+
+    def __init__(
+        self, access: ClusterAccess, transport: Transport, *, namespace: str, cache: bool
+    ) -> None:
+        """Keep the parts; ``connect`` makes them."""
+        self.namespace = namespace or access.namespace
+        """The namespace of sets and manifests that name none."""
+        self.context = access.context
+        """The name of the context; ``in-cluster`` in a Pod."""
+        self.server = access.server
+        """The URL of the API server."""
+        self._transport = transport
+        self.client = KubernetesClient(
+            transport,
+            access.server,
+            context=access.context,
+            cache=cache_folder() if cache else None,
+        )
+        """The client that all requests go through."""
+
+    def __repr__(self) -> str:
+        """Return the context and the server."""
+        return f"<ClusterConnection {self.context} {self.server}>"
+
+    def __enter__(self) -> Self:
+        """Return the connection itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self.close()
+
+    def new_run(self, applyset: ApplySetIdentity) -> tuple[KubernetesClient, ConfigMapStore]:
+        """Return a client and a store for one run, whose ID is in each of their requests."""
+        client = self.client.for_run()
+        return client, ConfigMapStore(client, applyset)
+
+    def unanswered(self) -> Sequence[RetryReported]:
+        """Return which webhooks or server do not answer now, though they are asked repeatedly."""
+        return self._transport.unanswered()
+
+    def close(self) -> None:
+        """Close all connections to the server."""
+        self._transport.close()
+
+
+# Turn the plain arguments of the Python API into the values of a run.
+
+
+def wait_options(timeout: float | None, wait: bool | WaitOptions | None = None) -> WaitOptions:
+    """Return what a run waits for; ``wait`` is as ``--wait`` or ``--no-wait``, None for neither."""
+    options = wait if isinstance(wait, WaitOptions) else WaitOptions(WaitMode.asked(wait))
+    return options if timeout is None else replace(options, timeout=timeout)
+
+
+def given_or_new(cancellation: Cancellation | None) -> Cancellation:
+    """Return the cancellation of the caller, or one that nobody requests."""
+    return Cancellation() if cancellation is None else cancellation
+
+
+# Report requests that are not answered while a run goes on: a run yields nothing meanwhile.
+
+
+Unanswered: TypeAlias = Callable[[], Sequence[RetryReported]]
+
+_TICK = 0.5
+
+
+def with_retries(
+    events: Iterator[Event], unanswered: Unanswered, cancellation: Cancellation
+) -> Iterator[Event]:
+    """Yield the events of a run, and in between what is not answered: once for each new try.
+
+    The run gets a thread of its own. It goes on only when the consumer asks for the next event, as
+    it would without this; only after an unchanged object, or a status, does it not wait, because a
+    handover for each of 100,000 objects takes seconds.
+    """
+    run, reports = _Run(events), _Reports(unanswered)
+    run.thread.start()
+    try:
+        while True:
+            try:
+                item = run.next(_TICK)
+            except BaseException:
+                cancellation.request()  # Ctrl-C of a program that does not handle it
+                raise
+            yield from reports.due()
+            if item is None:
+                continue
+            if isinstance(item, _End):
+                if item.error is not None:
+                    raise item.error
+                return
+            yield item
+            if not _is_bulk(item):
+                run.go_on()
+    finally:
+        run.end()
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _Run:
+    """A run on a thread of its own."""
+
+    events: Iterator[Event]
+    closing: bool = False
+    thread: Thread = field(init=False)
+    _resume: SimpleQueue[None] = field(default_factory=SimpleQueue)
+    _queue: SimpleQueue[Event | _End] = field(default_factory=SimpleQueue)
+
+    def __post_init__(self) -> None:
+        self.thread = Thread(target=self._work, name="applyprune-run", daemon=True)
+
+    def next(self, seconds: float) -> Event | _End | None:
+        """Return the next event or the end; None if there is none yet."""
+        try:
+            return self._queue.get(timeout=seconds)
+        except Empty:
+            return None
+
+    def go_on(self) -> None:
+        """Let the run produce its next event."""
+        self._resume.put(None)
+
+    def end(self) -> None:
+        """End the run at its next event, if it has not ended."""
+        self.closing = True
+        self.go_on()
+        self.thread.join()
+
+    def _work(self) -> None:
+        try:
+            for event in self.events:
+                self._queue.put(event)
+                if not _is_bulk(event):
+                    self._resume.get()
+                if self.closing:
+                    break
+            self._close()
+        except BaseException as error:  # noqa: BLE001 -- the consumer gets it
+            self._queue.put(_End(error))
+        else:
+            self._queue.put(_End())
+
+    def _close(self) -> None:
+        if (close := getattr(self.events, "close", None)) is not None:
+            close()
+
+
+@dataclass(slots=True)
+class _Reports:
+    """What was reported of requests that are not answered."""
+
+    unanswered: Unanswered
+    _told: dict[str, int] = field(default_factory=dict)
+    _asked_at: float = field(default_factory=time.monotonic)
+
+    def due(self) -> Iterator[Event]:
+        """Yield each report whose number of tries has risen since the last time."""
+        now = time.monotonic()
+        if now - self._asked_at < _TICK:
+            return
+        self._asked_at = now
+        found = {report.what: report for report in self.unanswered()}
+        self._told = {what: tries for what, tries in self._told.items() if what in found}
+        for what, report in found.items():
+            if report.tries > self._told.get(what, 0):
+                self._told[what] = report.tries
+                yield report
+
+
+def _is_bulk(event: Event) -> bool:
+    """Return whether this is one of many events on which no consumer acts."""
+    if isinstance(event, ObjectDone):
+        return event.outcome is Outcome.UNCHANGED
+    return isinstance(event, ObjectStatus)
+
+
+# Find out for whom a run works: the user's own text, or the variables of a pipeline.
+#
+# GitHub Actions and GitLab CI set variables in each job. Their values are bounded, and made safe to
+# print; an odd one is left out, because no run may fail for it.
+
+
+LONGEST_NAME = 200
+_LONGEST_COMMIT = 64
+_LONGEST_URL = 500
+
+
+def actor_of(environ: Mapping[str, str], name: str = "") -> Actor:
+    """Return for whom a run works; ``name`` replaces the pipeline's user.
+
+    Raises UsageError for a name that is too long, or has characters that are not printable.
+    """
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        raise UsageError(
+            f"invalid actor {visible(name[:LONGEST_NAME])!r}",
+            reason=f"it must have at most {LONGEST_NAME} printable characters",
+        )
+    user, commit, url = _job(environ)
+    return Actor(
+        name.strip() or visible(user)[:LONGEST_NAME],
+        commit if commit.isalnum() and len(commit) <= _LONGEST_COMMIT else "",
+        url if _is_safe(url) else "",
+    )
+
+
+def _job(environ: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the user, the commit and the URL of a pipeline's job; empty texts outside of one."""
+    if environ.get("GITHUB_ACTIONS"):
+        parts = [environ.get(f"GITHUB_{key}", "") for key in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
+        url = "{}/{}/actions/runs/{}".format(*parts) if all(parts) else ""
+        return environ.get("GITHUB_ACTOR", ""), environ.get("GITHUB_SHA", ""), url
+    if environ.get("GITLAB_CI"):
+        keys = ("GITLAB_USER_LOGIN", "CI_COMMIT_SHA", "CI_JOB_URL")
+        user, commit, url = (environ.get(key, "") for key in keys)
+        return user, commit, url
+    return "", "", ""
+
+
+def _is_safe(url: str) -> bool:
+    """Return whether a URL can be recorded: it has no credentials, and no odd characters."""
+    if len(url) > _LONGEST_URL or not url.isascii() or not url.isprintable():
+        return False
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and "@" not in parts.netloc
