@@ -1,17 +1,8 @@
-"""``applyprune diff``: show what an apply would change, object by object.
-
-An external diff program gets two folders, as kubectl calls it.
-"""
+"""``applyprune diff``: show what an apply would change, object by object."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import subprocess
-import sys
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,14 +10,12 @@ from applyprune.cli.command import Command
 from applyprune.cli.options.plan_check import check_option
 from applyprune.cli.options.planning import planning_options
 from applyprune.cli.options.reporting import reporting_options, show_unchanged_option
-from applyprune.errors import RunFailed, UsageError
 from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.options import Mode
-from applyprune.output.diff_text import as_yaml
-from applyprune.values import pattern, replace
+from applyprune.values import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from applyprune.cli.options.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
@@ -100,6 +89,8 @@ def diff(
     )
     text = "diff"
     if external_diff.strip():
+        from applyprune.cli.external_diff import with_external_diff
+
         text = "summary"
         events = with_external_diff(events, external_diff)
     return reporting.with_text(text).print_events(events)
@@ -119,67 +110,3 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
             yield replace(event, exit_code=int(drifted if drift_only else changed))
         else:
             yield event
-
-
-# kubectl's own rule. kubectl drops other arguments silently; we report them.
-_PLAIN = pattern(r"[A-Za-z0-9=-]+")
-_LONGEST_NAME = 255
-
-
-def _command(text: str) -> Sequence[str]:
-    program, *arguments = text.split()
-    if odd := [argument for argument in arguments if not _PLAIN.fullmatch(argument)]:
-        raise UsageError(
-            f"invalid argument {odd[0]!r} for the diff program",
-            reason="as with kubectl, an argument may contain only letters, digits, - and =",
-            hint="Use a script that calls the program with this argument.",
-        )
-    return program, *arguments
-
-
-def with_external_diff(events: Iterable[Event], text: str) -> Iterator[Event]:
-    """Pass events on, and run a diff program before the last of them.
-
-    ``text`` is the program and its arguments. Raises UsageError if the program cannot start, or for
-    an argument that kubectl would drop, and RunFailed if its exit code is greater than 1.
-    """
-    command = _command(text)
-    with TemporaryDirectory(prefix="LIVE-") as live, TemporaryDirectory(prefix="MERGED-") as merged:
-        for event in events:
-            if isinstance(event, ObjectDiff):
-                for folder, body in zip((live, merged), (event.before, event.after), strict=True):
-                    if body is not None:
-                        _write(Path(folder), event, body)
-            if isinstance(event, Finished):
-                _run_program([*command, live, merged])
-            yield event
-
-
-def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:
-    from applyprune.system.files import file_name
-
-    state = diff.after or diff.before or {}
-    version = str(state.get("apiVersion", "")).replace("/", ".")
-    ref = diff.ref
-    name = file_name(f"{version}.{ref.kind}.{ref.namespace}.{ref.name}")
-    if len(name.encode()) > _LONGEST_NAME:
-        end = hashlib.sha256(name.encode()).hexdigest()[:32]
-        name = f"{name[: _LONGEST_NAME - len(end) - 1]}.{end}"
-    # Only the user may read it: a ConfigMap may contain a password.
-    handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        (lines,) = as_yaml(body)
-        file.writelines(f"{line}\n" for line in lines)
-
-
-def _run_program(command: Sequence[str]) -> None:
-    from applyprune.system.processes import UnsafeArguments, command_line
-
-    sys.stdout.flush()
-    try:
-        reply = subprocess.run(command_line(command, Path.cwd(), os.environ), check=False)
-    except (OSError, UnsafeArguments) as error:
-        reason = (error.strerror or "") if isinstance(error, OSError) else str(error)
-        raise UsageError(f"the diff program {command[0]!r} cannot start", reason=reason) from error
-    if reply.returncode not in {0, 1}:
-        raise RunFailed(f"the diff program {command[0]!r} failed with exit code {reply.returncode}")
