@@ -1,31 +1,45 @@
-"""Show a run on the terminal before it writes anything; ask if it deletes or takes something."""
+"""Show a run on the terminal before it writes anything; ask if it deletes or takes something.
+
+The plan file of ``plan --out`` is written where the plan is shown.
+"""
 
 from __future__ import annotations
 
-from contextlib import closing
+import os
+import signal
+import sys
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
-from applyprune.cli.question import ask, can_ask, unconfirmed
-from applyprune.errors import ApplypruneError, Forbidden
-from applyprune.model.events import Planned, Started
+from applyprune.errors import ApplypruneError, Declined, Forbidden, Interrupted, UsageError
+from applyprune.model.events import Finished, Outcome, Planned, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.plan_text import deletion_summary, plan_table
 from applyprune.output.terminal import Colour, styled
 from applyprune.planning.approval.consent import needed_consent
 from applyprune.planning.approval.required import is_held
 from applyprune.planning.suggest import similar_sets
+from applyprune.sources.inputs import refuse_unwritable, write_plan
+from applyprune.sources.tree import shown_path
+from applyprune.system.processes import STOP_SIGNALS
+from applyprune.system.terminal import drop_typed, open_standard_input, open_terminal
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterator, Sequence
+    from io import RawIOBase
+    from types import FrameType
 
-    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import Session
     from applyprune.model.events import Event
     from applyprune.model.options import Options
+    from applyprune.model.plan import Plan
+    from applyprune.output.terminal import Terminal
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.approval.consent import Consent
     from applyprune.sources import Overlay
+
 
 _FIRST_PART_STAYS = "nothing more was changed: what the first part has applied stays"
 _STANDARD_INPUT = ("-", "/dev/stdin")
@@ -195,3 +209,145 @@ def _sets(applyset: ApplySetIdentity, session: Session) -> Sequence[ApplySetIden
         except ApplypruneError:
             break
     return ()
+
+
+# Ask the user a question on the terminal.
+#
+# Somebody can be asked if standard error is a terminal and an answer can be read from standard
+# input. If that is the input (``-f -``), the answer comes from the process's own terminal. The
+# runner of a pipeline may give it a terminal too, but sets ``CI``: nobody is there to answer.
+
+
+_LONGEST = 1024
+_OFF = frozenset({"", "0", "false"})
+
+
+def can_ask(terminal: Terminal, *, stdin_is_input: bool) -> bool:
+    """Return whether somebody is there to read a question and to answer it."""
+    if not terminal.err_is_terminal or os.environ.get("CI", "").lower() not in _OFF:
+        return False
+    return stdin_is_input or (sys.stdin is not None and sys.stdin.isatty())
+
+
+def unconfirmed(action: str) -> UsageError:
+    """Return the error for an action that needs a yes, if nobody can be asked."""
+    return UsageError(
+        f"{action} needs confirmation",
+        reason="there is no terminal to ask on",
+        hint="Add --yes, or try --dry-run first.",
+    )
+
+
+def ask(
+    terminal: Terminal, action: str, question: str, *, stdin_is_input: bool, written: str = ""
+) -> None:
+    """Return after a yes; raise Declined after a no, or if the terminal is closed.
+
+    Raises Interrupted after Ctrl-C, and UsageError if an answer to ``action`` cannot be read.
+    ``written`` says what was changed before; empty if nothing was.
+    """
+    with _answers(action, stdin_is_input=stdin_is_input) as answers, _interruptible(written):
+        # It answers something else.
+        with suppress(OSError):
+            drop_typed(answers)
+        try:
+            while not _is_yes(_line(terminal, answers, question), written):
+                terminal.err("Answer y or n.")
+        except Interrupted:
+            terminal.err("")  # the cursor is still behind the question
+            raise
+
+
+def _line(terminal: Terminal, answers: RawIOBase, question: str) -> str:
+    """Ask, and return the line of the answer; empty at the end of the terminal."""
+    terminal.prompt(f"{question} [y/N] ")
+    try:
+        line = answers.read(_LONGEST) or b""
+    except OSError:  # the terminal is gone
+        line = b""
+    if not line:
+        terminal.err("")
+    return line.decode(errors="replace")
+
+
+def _is_yes(line: str, written: str) -> bool:
+    """Return True for a yes, and False for an unclear answer; raise Declined for a no."""
+    answer = line.strip().lower()
+    if answer in {"", "n", "no"}:
+        raise Declined(written or "nothing was changed")
+    return answer in {"y", "yes"}
+
+
+@contextmanager
+def _answers(action: str, *, stdin_is_input: bool) -> Iterator[RawIOBase]:
+    """Yield what to read an answer from."""
+    try:
+        answers = open_terminal() if stdin_is_input else open_standard_input()
+    except OSError:
+        raise unconfirmed(action) from None
+    with answers:
+        yield answers
+
+
+@contextmanager
+def _interruptible(written: str) -> Iterator[None]:
+    """Let a signal end the question at once: nothing is in flight that must be finished."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        del frame
+        raise Interrupted(number, is_unchanged=not written)
+
+    before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# Write the plan file of ``applyprune plan --out``.
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutput:
+    """The plan file that one call writes."""
+
+    reporting: Reporting
+    name: str
+    """The name of the set."""
+    path: str
+    expires_in: float
+    """Seconds."""
+
+    def watch(self, events: Iterator[Event], session: Session, options: Options) -> Iterator[Event]:
+        """Pass the events of a dry run on; write its plan before its end is reported.
+
+        A plan with an object that cannot be applied or pruned is not written. One whose prune a
+        guard refuses is: an approval of its deletions may allow it. Raises UsageError if the file
+        cannot be written, if possible before anything is read.
+        """
+        refuse_unwritable(self.path)
+        plan: Plan | None = None
+        for event in events:
+            if isinstance(event, Planned):
+                plan = event.plan
+            elif isinstance(event, Finished) and plan is not None:
+                failed = event.counts.get(Outcome.FAILED, 0)
+                self._tell(
+                    f"{shown_path(self.path)} was not written: the plan cannot be applied"
+                    if failed
+                    else self._written(plan, session, options)
+                )
+            yield event
+
+    def _written(self, plan: Plan, session: Session, options: Options) -> str:
+        file = session.applyset(self.name).plan_file(
+            plan, options=options.apply, prune=options.prune, expires_in=self.expires_in
+        )
+        write_plan(self.path, file)
+        until = file.expires.strftime("%Y-%m-%d %H:%M UTC")
+        return f"{shown_path(self.path)} was written: the plan is valid until {until}"
+
+    def _tell(self, text: str) -> None:
+        if not self.reporting.quiet:
+            self.reporting.terminal.err(text)

@@ -1,4 +1,7 @@
-"""The command line: its commands, each imported only when it is called, and its exit code."""
+"""The command line: its commands, each imported only when it is called, and its exit code.
+
+With it the click classes of verbs and groups.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,127 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import click
 
 from applyprune._version import __version__
-from applyprune.cli.command import SuggestingGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+# The click classes of verbs and groups: options under headings, suggestions for mistyped verbs.
+
+
+class SuggestingGroup(click.Group):
+    """A group that suggests a verb for a mistyped one, as click does for options."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb of the first argument; raise UsageError for an unknown verb."""
+        verb = args[0]
+        if not ctx.resilient_parsing and self.get_command(ctx, verb) is None and verb[:1] != "-":
+            from applyprune.planning.suggest import did_you_mean
+
+            verbs = self.list_commands(ctx)
+            hint = did_you_mean(verb, verbs) or f"The commands are {', '.join(verbs)}."
+            ctx.fail(f"No such command {verb!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "Input": (
+        "filename",
+        "kustomize",
+        "selector",
+        "only",
+        "namespace-override",
+        "helm-hooks",
+        "config",
+    ),
+    "Apply": (
+        "adopt",
+        "on-drift",
+        "take-over",
+        "force-conflicts",
+        "recreate",
+        "create-namespace",
+        "reapply-all",
+        "ignore",
+        "no-default-ignore",
+        "plan",
+        "check",
+    ),
+    "Prune": ("prune", "propagation", "prune-adopted", "prune-shared"),
+    "Prune guards": (
+        "max-prune",
+        "allow-empty",
+        "allow-kind",
+        "allow-cascade",
+        "orphan",
+        "apply-anyway",
+        "approve",
+    ),
+    "Waiting": (
+        "wait",
+        "wait-for",
+        "watch",
+        "fail-fast",
+        "ready-when",
+        "timeout",
+        "lock-timeout",
+    ),
+    "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
+    "Output": ("output", "out", "expires-in", "show-unchanged", "quiet", "verbose"),
+}
+"""The headings of the help, and the long options under each; the others are under ``Options``."""
+
+_REST = "Options"
+_WHOLE = 1000
+
+
+class Command(click.Command):
+    """A command whose help lists its options under HEADINGS, and whose options complete."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; for a completion drop a last option that still needs its value."""
+        if ctx.resilient_parsing and args and self._wants_value(ctx, args[-1]):
+            # Without its value click would stop parsing, and the set's name would be unknown.
+            args = args[:-1]
+        return super().parse_args(ctx, args)
+
+    def _wants_value(self, ctx: click.Context, arg: str) -> bool:
+        options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
+        return any(arg in option.opts and not option.is_flag for option in options)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each heading that has options, with ``Options`` first."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections.setdefault(_heading(param), []).append(record)
+        for heading in (_REST, *HEADINGS):
+            if heading in sections:
+                with formatter.section(heading):
+                    formatter.write_dl(sections[heading])
+
+
+class CommandGroup(SuggestingGroup):
+    """A group of such commands."""
+
+    command_class = Command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs, each with its whole first sentence; click would shorten it."""
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, verb.get_short_help_str(_WHOLE)) for name, verb in verbs if verb]
+            )
+
+
+def _heading(param: click.Parameter) -> str:
+    names = {name.lstrip("-") for name in param.opts}
+    return next((heading for heading, options in HEADINGS.items() if names & set(options)), _REST)
+
 
 PROGRAM = "applyprune"
 
@@ -30,94 +150,94 @@ class ListedCommand(NamedTuple):
 VERBS: dict[str, dict[str, ListedCommand]] = {
     "Change the cluster": {
         "apply": ListedCommand(
-            "applyprune.cli.commands.change.apply:apply",
+            "applyprune.cli.run:apply",
             "Make the cluster match the manifests of the set NAME.",
         ),
         "prune": ListedCommand(
-            "applyprune.cli.commands.change.prune:prune",
+            "applyprune.cli.run:prune",
             "Delete what the set NAME created and the manifests no longer contain; apply nothing.",
         ),
         "delete": ListedCommand(
-            "applyprune.cli.commands.change.delete:delete",
+            "applyprune.cli.run:delete",
             "Delete everything that the set NAME created, then its inventory.",
         ),
     },
     "Inspect": {
         "diff": ListedCommand(
-            "applyprune.cli.commands.inspect.diff:diff",
+            "applyprune.cli.run:diff",
             "Show what `apply` with the same options would change, prunes included; change "
             "nothing.",
         ),
         "plan": ListedCommand(
-            "applyprune.cli.commands.inspect.plan:plan",
+            "applyprune.cli.run:plan",
             "Show what `apply` with the same options would do to each object; change nothing.",
         ),
         "list": ListedCommand(
-            "applyprune.cli.commands.inspect.list:list_",
+            "applyprune.cli.inspect:list_",
             "List the sets: their objects, the last run that changed something, and the current "
             "run.",
         ),
         "status": ListedCommand(
-            "applyprune.cli.commands.inspect.status:status",
+            "applyprune.cli.inspect:status",
             "Show the health and drift of each object in the set NAME, or in several sets.",
         ),
         "explain": ListedCommand(
-            "applyprune.cli.commands.inspect.explain:explain",
+            "applyprune.cli.run:explain",
             "Explain what `apply` would do with one object, and why.",
         ),
         "rbac": ListedCommand(
-            "applyprune.cli.commands.inspect.rbac:rbac",
+            "applyprune.cli.inspect:rbac",
             "Print the roles that an account needs to apply, prune and delete a set.",
         ),
         "inventory": ListedCommand(
-            "applyprune.cli.commands.inspect.inventory:inventory",
+            "applyprune.cli.inventory:inventory",
             "Show, check and repair inventories; move or orphan objects.",
         ),
     },
     "Configure": {
         "init": ListedCommand(
-            "applyprune.cli.commands.configure.init:init",
+            "applyprune.cli.publish:init",
             "Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.",
         ),
     },
     "Publish": {
         "push": ListedCommand(
-            "applyprune.cli.commands.publish.push:push",
+            "applyprune.cli.publish:push",
             "Publish manifests as an artifact in an OCI registry, and print its digest.",
         ),
     },
     "Continuous": {
         "bundle": ListedCommand(
-            "applyprune.cli.commands.bundles.bundle:bundle",
+            "applyprune.cli.bundle:bundle",
             "List, inspect, suspend, reconcile and approve Bundles.",
         ),
         "install": ListedCommand(
-            "applyprune.cli.commands.continuous.install:install",
+            "applyprune.cli.controller:install",
             "Install the controller in the cluster, or update it.",
         ),
         "controller": ListedCommand(
-            "applyprune.cli.commands.continuous.controller:controller",
+            "applyprune.cli.controller:controller",
             "Run the Bundle controller: apply and prune Bundles continuously.",
         ),
     },
     "Local sandbox": {
         "demo": ListedCommand(
-            "applyprune.cli.commands.sandbox.demo:demo",
+            "applyprune.cli.sandbox:demo",
             "Demonstrate apply, prune and delete on a throw-away control plane.",
         ),
         "local": ListedCommand(
-            "applyprune.cli.commands.sandbox.local:local",
+            "applyprune.cli.sandbox:local",
             "Run a real Kubernetes control plane on this machine: API server, controllers, "
             "fake nodes.",
         ),
     },
     "About": {
         "version": ListedCommand(
-            "applyprune.cli.commands.about.version:version",
+            "applyprune.cli.about:version",
             "Show the versions of applyprune and of the server.",
         ),
         "completion": ListedCommand(
-            "applyprune.cli.commands.about.completion:completion",
+            "applyprune.cli.about:completion",
             "Print the completion script for the shell SHELL.",
         ),
     },

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
-from applyprune.cli.commands.configure.init import SCHEMA_FILE
+from applyprune.cli.publish import SCHEMA_FILE
 from applyprune.sources import read
 from applyprune.sources.folders import read_configuration
 from tests.support.command import Ended, applyprune

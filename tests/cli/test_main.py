@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from applyprune.cli.command import HEADINGS
-from applyprune.cli.main import VERBS, cli, exit_code_of
+from applyprune.cli.main import HEADINGS, VERBS, cli, exit_code_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

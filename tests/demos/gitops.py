@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.cli.commands.sandbox.demo import Shell
+from applyprune.cli.sandbox import Shell
 from applyprune.errors import RunFailed
 from applyprune.localplane import PlaneSpec, progress_on, start
 from tests.support.git_servers import author, git_site

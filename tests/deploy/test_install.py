@@ -14,7 +14,7 @@ import click
 import pytest
 
 from applyprune import __version__
-from applyprune.cli.commands.continuous.install import installation
+from applyprune.cli.controller import installation
 from applyprune.cli.main import cli
 from applyprune.errors import UsageError
 from applyprune.sources import read

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from applyprune.cli.config import KEYS, Form
 from applyprune.cli.main import cli
-from applyprune.cli.options.config_defaults import KEYS, Form
 from applyprune.sources.folders import API_VERSION, KIND, SCHEMA_ID
 from tests.docs.pages import ROOT
 

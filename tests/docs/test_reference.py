@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune import errors
+from applyprune.cli.config import GUARDS, KEYS
 from applyprune.cli.crash import BUG
-from applyprune.cli.options.config_defaults import GUARDS, KEYS
 from applyprune.controller.bundle import DeletionPolicy
 from applyprune.controller.constants import STALLING, Condition
 from applyprune.model.events import Outcome

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cli.commands.about.completion import SHELLS
+from applyprune.cli.about import SHELLS
 from tests.support.command import applyprune
 from tests.support.completion import offered
 from tests.support.objects import config_map
@@ -98,7 +98,7 @@ def test_answer_that_does_not_come_is_not_waited_for() -> None:
     program = (
         "from threading import Event\n"
         "from types import SimpleNamespace\n"
-        "from applyprune.cli.options.completion import CompletedText\n"
+        "from applyprune.cli.complete import CompletedText\n"
         "text = CompletedText('set', lambda _: Event().wait() and [])\n"
         "print(text.shell_complete(SimpleNamespace(params={}), SimpleNamespace(name='set'), ''))\n"
     )

@@ -67,7 +67,7 @@ LIBRARIES = frozenset(
 STANDARD_LIBRARY_ONLY = ("_version", "clock", "model", "errors", "system", "planning", "engine")
 
 
-ENTRY = {"applyprune.cli.command", "applyprune.cli.main"}
+ENTRY = {"applyprune.cli.main"}
 _ENTRY_LAYERS = frozenset({"_version", "cli"})
 _OPTION_LAYERS = _ENTRY_LAYERS | {"clock", "errors", "model", "output", "values"}
 _VALUES = frozenset({"click", "msgspec"})

@@ -13,7 +13,7 @@ ASKS = {"click.confirm", "click.prompt"}
 MAY = {
     "print": {"applyprune.output.terminal"},
     # Its lines are about the user's own planes, and what the programs say that it runs.
-    "demo": {"applyprune.cli.commands.sandbox.demo", "applyprune.cli.commands.sandbox.local"},
+    "demo": {"applyprune.cli.sandbox"},
 }
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from applyprune.cli.commands.sandbox.plane_origin import VARIABLE, origin_of
+from applyprune.cli.sandbox import VARIABLE, origin_of
 from applyprune.localplane import FULL, Plane, PlaneSpec, ensure_built
 from tests.support.api import Api
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
+from applyprune.cli.config import GUARDS, KEYS
 from applyprune.cli.main import cli
-from applyprune.cli.options.config_defaults import GUARDS, KEYS
 from applyprune.errors import InputError, UsageError
 from tests.support.command import applyprune
 from tests.support.source_text import config_map, write

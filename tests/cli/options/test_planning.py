@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from applyprune.cli.commands.change.apply import apply
-from applyprune.cli.commands.inspect.diff import diff
-from applyprune.cli.commands.inspect.explain import explain
-from applyprune.cli.commands.inspect.plan import plan
-from applyprune.cli.options.planning import planning_options
-from applyprune.cli.options.run_options import execution_options
+from applyprune.cli.options import execution_options, planning_options
+from applyprune.cli.run import apply, diff, explain, plan
 from applyprune.model.options import DryRun
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cli.commands.publish.artifact_files import artifact_files
+from applyprune.cli.publish import artifact_files
 from applyprune.errors import EmptyInput, InputError, InputErrors
 from applyprune.sources import Input, read
 from applyprune.sources.oci_artifact import pack

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cli.commands.inspect.diff import with_exit_code
+from applyprune.cli.run import with_exit_code
 from applyprune.model.events import (
     Finished,
     ObjectDiff,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cli.commands.sandbox.plane_origin import origin_of
+from applyprune.cli.sandbox import origin_of
 from applyprune.errors import AccessError, UsageError
 from applyprune.localplane import Binaries, ensure_built
 from applyprune.localplane.program.plane_wheel import INDEX, PROGRAMS

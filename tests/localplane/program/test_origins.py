@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cli.commands.sandbox.plane_origin import origin_of
+from applyprune.cli.sandbox import origin_of
 from applyprune.errors import AccessError
 from applyprune.localplane import ensure_built
 from applyprune.localplane.program.build import module_digest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.cli.options.apply import DEFAULT_RULES
+from applyprune.cli.options import DEFAULT_RULES
 from applyprune.model.identity import Ref
 from applyprune.planning.ownership.dead_versions import dead_versions, version_patch
 from applyprune.planning.ownership.default_rules import DefaultRule, without_defaults

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from applyprune.cli.options.reporting import ended
+from applyprune.cli.reporting import ended
 from applyprune.engine.context import RunSummary
 from applyprune.errors import raise_all
 from applyprune.model.events import (

@@ -1,4 +1,4 @@
-"""``applyprune status``: show the health and drift of each object in a set."""
+"""The verbs that only read: ``list``, ``status`` and ``rbac``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.command import Command
-from applyprune.cli.options.cluster_access import cluster_options
-from applyprune.cli.options.config_defaults import names_argument, no_set_given
-from applyprune.cli.options.reporting import reporting_options
-from applyprune.cli.options.run_options import fail_fast_option, is_given, timeout_option
+from applyprune.cli.config import names_argument, no_set_given, optional_name_argument
+from applyprune.cli.main import Command
+from applyprune.cli.options import (
+    cluster_options,
+    fail_fast_option,
+    input_option,
+    is_given,
+    placement_option,
+    timeout_option,
+)
+from applyprune.cli.reporting import reporting_options
 from applyprune.errors import (
     AccessError,
     InventoryError,
@@ -28,11 +34,80 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from applyprune.api.sets import ApplySet
-    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.reporting import Reporting
+    from applyprune.cli.session import Session
     from applyprune.cli.target import ClusterTarget
     from applyprune.engine.cancellation import Cancellation
     from applyprune.model.events import Event
-    from applyprune.model.options import StatusOptions
+    from applyprune.model.options import Options, StatusOptions
+    from applyprune.model.problem import Problem
+    from applyprune.planning.checks.rbac import RoleText
+    from applyprune.sources import Overlay
+
+
+@click.command("list", cls=Command)
+@cluster_options
+@reporting_options
+@click.option("-A", "--all-namespaces", is_flag=True, help="List the sets of all namespaces.")
+@click.option(
+    "--count-ready", is_flag=True, help="Count the ready objects too; this reads all of them."
+)
+def list_(
+    cluster_target: ClusterTarget, reporting: Reporting, all_namespaces: bool, count_ready: bool
+) -> int:
+    """List the sets: their objects, the last run that changed something, and the current run.
+
+    A set whose inventory cannot be read is listed with a warning.
+
+    \b
+    Examples:
+      applyprune list -A
+      applyprune list -n shop --count-ready
+    """
+    return reporting.print_events(
+        _applysets(cluster_target, everywhere=all_namespaces, count_ready=count_ready)
+    )
+
+
+def _applysets(
+    cluster_target: ClusterTarget, *, everywhere: bool, count_ready: bool
+) -> Iterator[Event]:
+    from applyprune.cli.session import open_session
+    from applyprune.cluster.inventory_store import list_inventories
+    from applyprune.engine.operations.status import applyset_listed
+
+    with open_session(cluster_target) as session:
+        namespace = session.cluster.namespace
+        found = list_inventories(session.cluster.client, "" if everywhere else namespace)
+        if not found:
+            place = "any namespace" if everywhere else namespace
+            yield WarningRaised(as_problem(UsageError(f"no sets in {place}")))
+        for listed in found:
+            name, namespace = listed.name, listed.namespace
+            if listed.root is not None and count_ready:
+                yield from _applyset_status(session, name, namespace)
+            elif listed.root is not None:
+                yield applyset_listed(listed.root.inventory, objects=listed.root.count)
+            else:
+                error = InventoryError(
+                    f"the inventory of {name} in namespace {namespace} cannot be read",
+                    reason=listed.reason,
+                    hint=f"See: applyprune inventory check {name} -n {namespace}",
+                )
+                yield ApplySetListed(name, namespace, problem=as_problem(error))
+
+
+def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Event]:
+    """Yield a set and its number of ready objects; an error is part of the event, not raised."""
+    events = session.applyset(name, namespace).iter_status(cancellation=session.stop)
+    try:
+        yield from (event for event in events if isinstance(event, ApplySetListed))
+    except (AccessError, InventoryError, UsageError) as error:
+        yield ApplySetListed(name, namespace, problem=as_problem(error))
+
+
+# ``applyprune status``: show the health and drift of each object in a set.
+
 
 _DRIFTED = 1
 _SHOWN = 5
@@ -202,3 +277,94 @@ def _ended(failed: Mapping[str, int], count: int, stop: Cancellation, elapsed: f
     is_late = codes <= {_DRIFTED, NotReady.exit_code}
     error = NotReady(message) if is_late else RunFailed(message)
     return Finished({}, error.exit_code, elapsed, as_problem(error))
+
+
+# ``applyprune rbac``: print the roles that the account of a set needs.
+
+
+@click.command(cls=Command)
+@optional_name_argument
+@input_option
+@cluster_options
+@placement_option
+@click.option("--group", "groups", multiple=True, metavar="NAME", help="Bind the roles to a group.")
+@click.option("--user", "users", multiple=True, metavar="NAME", help="Bind the roles to a user.")
+@click.option(
+    "--account",
+    "accounts",
+    multiple=True,
+    metavar="NS/NAME",
+    help="Bind the roles to a ServiceAccount. Repeatable, as --user and --group are.",
+)
+def rbac(
+    name: str | None,
+    paths: Sequence[str | Overlay],
+    cluster_target: ClusterTarget,
+    options: Options,
+    accounts: tuple[str, ...],
+    users: tuple[str, ...],
+    groups: tuple[str, ...],
+) -> None:
+    """Print the roles that an account needs to apply, prune and delete a set.
+
+    The output is YAML for `kubectl apply`: a Role for each namespace, a ClusterRole, and the
+    bindings that you ask for. Plurals and scopes come from the server, and from the CRDs in the
+    input. With NAME, what the inventory lists counts too: it may be pruned. In cluster scope the
+    rules name each object, so print them again when the set changes. Nothing is written.
+
+    \b
+    Examples:
+      applyprune rbac web -f manifests/ --account shop/applyprune
+      applyprune rbac -f manifests/ -n shop
+    """
+    from applyprune.output.diff_text import rbac_text
+    from applyprune.output.terminal import Terminal
+    from applyprune.planning.checks.rbac import bindings
+
+    subjects = [
+        *map(_account, accounts),
+        *(_subject("User", user) for user in users),
+        *(_subject("Group", group) for group in groups),
+    ]
+    found = _roles(cluster_target, name, paths, options)
+    Terminal().out(rbac_text((*found, *bindings(found, subjects))))
+
+
+def _roles(
+    cluster_target: ClusterTarget,
+    name: str | None,
+    paths: Sequence[str | Overlay],
+    options: Options,
+) -> Sequence[RoleText]:
+    from applyprune.cli.session import input_reader, open_session
+    from applyprune.engine.operations.rbac import rbac as roles_of
+
+    given = input_reader(paths)(warn=_warn)
+    with open_session(cluster_target) as session:
+        # Without a name, only the namespace of the set matters.
+        applyset = session.applyset(name or "applyprune")
+        inventory = applyset.inventory() if name else None
+        return roles_of(
+            given.manifests, inventory, applyset.identity, options, session.cluster.client
+        )
+
+
+def _warn(problem: Problem) -> None:
+    from applyprune.output.plan_text import problem_text
+    from applyprune.output.terminal import Terminal
+
+    Terminal().err(problem_text("warning", problem))
+
+
+def _account(text: str) -> Mapping[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise UsageError(
+            f"--account {text} does not name a ServiceAccount",
+            hint="Write NAMESPACE/NAME: shop/applyprune.",
+        )
+    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+
+
+def _subject(kind: str, name: str) -> Mapping[str, str]:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}

@@ -2,8 +2,7 @@
 
 The file is that of the working directory, or the one of ``--config``; never one of a parent folder,
 so that no unseen file decides what a prune deletes. A key is the long name of an option. An option
-that disables a guard is not a key: it would apply to every future run, unreviewed.
-"""
+that disables a guard is not a key: it would apply to every future run, unreviewed."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.options.completion import FILE, SET
+from applyprune.cli.complete import FILE, SET
 from applyprune.errors import InputError, UsageError
 from applyprune.values import dataclass
 

@@ -1,8 +1,7 @@
 """Shell completion: sets, Bundles, objects, namespaces, contexts, formats, files.
 
 An error, or a wait of more than two seconds, completes nothing and prints nothing: the user is
-typing.
-"""
+typing."""
 
 from __future__ import annotations
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from applyprune.api.sets import ClusterConnection
+
 
 if TYPE_CHECKING:
     _Text = click.ParamType[str]

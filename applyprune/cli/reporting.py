@@ -1,7 +1,6 @@
 """The options ``-o``, ``-q`` and ``-v`` of every verb, and the way from events to an exit code.
 
-Also report files (``-o FORMAT=FILE``), and the files that a pipeline's environment names.
-"""
+Also report files (``-o FORMAT=FILE``), and the files that a pipeline's environment names."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.options.combine import with_options
-from applyprune.cli.options.completion import FORMAT
+from applyprune.cli.complete import FORMAT
+from applyprune.cli.options import with_options
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
 from applyprune.output.printers import (
     PRINTERS,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from applyprune.output.printers import Printer
     from applyprune.output.progress import LiveDisplay
     from applyprune.output.terminal import Terminal
+
 
 _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 """The formats that print problems themselves; the others need a text printer beside them."""

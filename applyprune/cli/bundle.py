@@ -1,4 +1,4 @@
-"""``applyprune bundle``: list Bundles, look at one, and tell the controller what to do with it."""
+"""``applyprune bundle``: list Bundles, look at one, approve its plan, and tell it what to do."""
 
 from __future__ import annotations
 
@@ -6,21 +6,171 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.command import Command, CommandGroup
-from applyprune.cli.commands.bundles.approve import approve
-from applyprune.cli.commands.bundles.bundle_logs import logs
-from applyprune.cli.commands.bundles.bundle_name import bundle_argument
-from applyprune.cli.options.cluster_access import cluster_options
-from applyprune.cli.options.reporting import reporting_options
-from applyprune.cli.options.run_options import fail_fast_option, timeout_option
+from applyprune.cli.complete import NAMESPACE
+from applyprune.cli.main import Command, CommandGroup
+from applyprune.cli.options import (
+    bundle_argument,
+    cluster_options,
+    digest_value,
+    duration_or_none,
+    fail_fast_option,
+    namespace_name,
+    timeout_option,
+    yes_option,
+)
+from applyprune.cli.reporting import reporting_options
 from applyprune.errors import UsageError, as_problem
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.cli.options.reporting import Reporting
+    from applyprune.cli.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
+    from applyprune.model.reports.bundle import BundleStatus
+
+
+# ``applyprune bundle approve``: approve exactly the plan that was shown, or that was reviewed.
+
+
+@click.command(cls=Command)
+@bundle_argument
+@cluster_options
+@reporting_options
+@click.option(
+    "--digest",
+    default="",
+    metavar="DIGEST",
+    callback=digest_value,
+    help="Approve the plan with this digest, and no other one; ask nothing.",
+)
+@yes_option
+def approve(
+    name: str, cluster_target: ClusterTarget, reporting: Reporting, digest: str, yes: bool
+) -> int:
+    """Approve the plan of the Bundle NAME that waits for an approval.
+
+    Shows the plan and its digest, and asks. Only this plan is approved: if the controller makes
+    another one meanwhile, that waits again. Without a terminal, give --digest with the digest that
+    was reviewed, or --yes for whatever waits now. It needs the verb `approve` on the Bundle.
+
+    \b
+    Examples:
+      applyprune bundle approve web -n shop
+      applyprune bundle approve web --digest "$DIGEST"
+    """
+    return reporting.print_events(
+        _approved(cluster_target, reporting, name, digest=digest, yes=yes)
+    )
+
+
+def _approved(
+    cluster_target: ClusterTarget, reporting: Reporting, name: str, *, digest: str, yes: bool
+) -> Iterator[Event]:
+    from applyprune.api.bundles import Bundle
+    from applyprune.cli.session import connection_to
+
+    with connection_to(cluster_target) as cluster:
+        one = Bundle(name, cluster=cluster)
+        if not digest:
+            digest = _agreed(one.status(), reporting, yes=yes)
+        one.approve(digest)
+        yield ObjectDone(one.ref, Outcome.CONFIGURED, reason=f"approved {digest}")
+
+
+def _agreed(status: BundleStatus, reporting: Reporting, *, yes: bool) -> str:
+    """Show the plan that waits; return its digest if the user agrees to it. Raises Declined."""
+    from applyprune.cli.confirmation import Confirmation
+    from applyprune.output.inspection import plan_lines
+
+    plan = status.pending
+    if plan is None:
+        return ""  # the approval says that nothing waits
+    confirmation = Confirmation(reporting, yes)
+    if not (yes or confirmation.can_ask):
+        raise UsageError(
+            f"approving the plan of the Bundle {status.name} needs confirmation",
+            reason="there is no terminal to ask on",
+            hint=f"Add --digest {plan.digest}",
+        )
+    if not (yes and reporting.quiet):
+        reporting.terminal.err("\n".join(plan_lines(status, plan)))
+    if not yes:
+        confirmation.ask("the approval", "Approve this plan?")
+    return plan.digest
+
+
+# ``applyprune bundle logs``: what the controller has logged about a Bundle.
+
+
+@click.command(cls=Command)
+@bundle_argument
+@cluster_options
+@reporting_options
+@click.option("-f", "--follow", is_flag=True, help="Keep running and show new lines, until Ctrl-C.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    callback=duration_or_none,
+    help="Only lines of the last TIME: 10m, 1h.  [default: all lines]",
+)
+@click.option(
+    "--controller-namespace",
+    default="applyprune-system",
+    type=NAMESPACE,
+    metavar="NS",
+    callback=namespace_name,
+    show_default=True,
+    help="The namespace in which the controller runs.",
+)
+def logs(
+    name: str,
+    cluster_target: ClusterTarget,
+    reporting: Reporting,
+    follow: bool,
+    since: float | None,
+    controller_namespace: str,
+) -> int:
+    """Show the lines of the controller's log about the Bundle NAME, of all replicas.
+
+    Reads the logs of the controller's Pods: that needs the rights `list` on pods and `get` on
+    pods/log in the controller's namespace.
+
+    \b
+    Examples:
+      applyprune bundle logs web -n shop --since 1h
+      applyprune bundle logs web --follow
+      applyprune bundle logs web -o jsonl
+    """
+    return reporting.print_events(
+        _lines(
+            cluster_target,
+            name,
+            follow=follow,
+            since=since,
+            controller_namespace=controller_namespace,
+        )
+    )
+
+
+def _lines(
+    cluster_target: ClusterTarget,
+    name: str,
+    *,
+    follow: bool,
+    since: float | None,
+    controller_namespace: str,
+) -> Iterator[Event]:
+    from applyprune.api.bundles import Bundle
+    from applyprune.cli.session import open_session
+
+    with open_session(cluster_target) as session:
+        yield from Bundle(name, cluster=session.cluster).iter_logs(
+            follow=follow,
+            since=since,
+            controller_namespace=controller_namespace,
+            cancellation=session.stop,
+        )
 
 
 @click.group(cls=CommandGroup)

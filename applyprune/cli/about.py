@@ -1,4 +1,4 @@
-"""``applyprune version``: show the versions of applyprune and of the server."""
+"""``version`` and ``completion``: prompts and editors ask for them often, so they load little."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune._version import __version__
-from applyprune.cli.command import Command
-from applyprune.cli.options.cluster_access import cluster_options
-from applyprune.cli.options.reporting import Reporting, reporting_options
+from applyprune.cli.main import Command
+from applyprune.cli.options import cluster_options
+from applyprune.cli.reporting import Reporting, reporting_options
+from applyprune.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,10 +45,10 @@ def version(cluster_target: ClusterTarget, reporting: Reporting, client: bool) -
 
         Terminal().out(version_line(*ours, server=""))
         return 0
-    return reporting.print_events(_events(cluster_target, ours, client=client))
+    return reporting.print_events(_version_events(cluster_target, ours, client=client))
 
 
-def _events(
+def _version_events(
     cluster_target: ClusterTarget, ours: tuple[str, str, str], *, client: bool
 ) -> Iterator[Event]:
     from applyprune.cli.session import connection_to
@@ -60,3 +61,36 @@ def _events(
                 server = cluster.client.version()
     finally:
         yield VersionReport(*ours, server)
+
+
+# ``applyprune completion``: print the completion script for a shell.
+
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(cls=Command)
+@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the completion script for the shell SHELL.
+
+    SHELL is bash, zsh or fish.
+    The script completes commands, options, files, and names from the cluster: sets, their
+    objects, namespaces. It gives a cluster two seconds to answer.
+
+    \b
+    Examples:
+      source <(applyprune completion bash)   # in ~/.bashrc
+      source <(applyprune completion zsh)    # in ~/.zshrc, after compinit
+      applyprune completion fish | source    # in ~/.config/fish/config.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    from applyprune.cli.main import PROGRAM, cli
+    from applyprune.output.terminal import Terminal
+
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
+        raise UsageError(f"no completion for {shell}")
+    script = completion_class(cli, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE").source()
+    Terminal().out(script)

@@ -1,1 +1,0 @@
-"""The commands, in a folder for each heading of the help."""

@@ -1,1 +1,0 @@
-"""Commands that inspect a set."""

@@ -1,1 +1,0 @@
-"""Commands for the local sandbox."""

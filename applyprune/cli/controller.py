@@ -1,0 +1,443 @@
+"""``applyprune controller`` and ``install``: run the Bundle controller, or install it as a set."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from functools import partial
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from applyprune.cli.main import Command
+from applyprune.cli.options import (
+    RunCommand,
+    cluster_options,
+    duration,
+    namespaces_option,
+    not_empty,
+    record_options,
+    timeout_option,
+)
+from applyprune.cli.reporting import reporting_options, show_unchanged_option
+from applyprune.errors import UsageError
+from applyprune.model.options import Mode, WaitMode
+from applyprune.sources.documents import read_documents
+from applyprune.sources.yaml import Document
+from applyprune.system.processes import require_posix
+from applyprune.values import pattern, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from applyprune.cli.reporting import Reporting
+    from applyprune.cli.target import ClusterTarget
+    from applyprune.http import Network
+    from applyprune.model.options import Options
+    from applyprune.model.problem import Problem
+    from applyprune.sources import Input
+
+
+def _networks(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> tuple[Network, ...]:
+    """Return the networks of CIDRs such as 127.0.0.0/8."""
+    try:
+        return tuple(ipaddress.ip_network(value) for value in values)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, as in 127.0.0.0/8", ctx, param) from None
+
+
+_PACKAGES = ("prometheus_client", "h11", "pydantic")
+_SIZE = pattern(r"([1-9][0-9]{0,5})(Mi|Gi)")
+_UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
+
+
+def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Return the bytes of a size such as 256Mi."""
+    match = _SIZE.fullmatch(value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is not a size such as 256Mi or 1Gi", ctx, param)
+    return int(match[1]) * _UNITS[match[2]]
+
+
+@click.command(cls=Command)
+@cluster_options
+@namespaces_option("The namespaces whose Bundles the controller handles.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="How many worker processes reconcile Bundles, one at a time each.",
+)
+@click.option(
+    "--reconcile-memory",
+    default="256Mi",
+    metavar="SIZE",
+    callback=_size,
+    help="Memory that one reconcile may use, beyond that of an idle worker.  [default: 256Mi]",
+)
+@click.option(
+    "--reconcile-cpu",
+    default="2m",
+    metavar="TIME",
+    callback=duration,
+    help="CPU time that one reconcile may use.  [default: 2m]",
+)
+@click.option(
+    "--reconcile-timeout",
+    default="3m",
+    metavar="TIME",
+    callback=duration,
+    help="How long one reconcile may take. A wait for objects does not count.  [default: 3m]",
+)
+@click.option(
+    "--lease/--no-lease",
+    default=True,
+    help="Whether to share the Bundles with the other replicas; if not, serve all of them."
+    "  [default: lease]",
+)
+@click.option(
+    "--lease-duration",
+    default="15s",
+    metavar="TIME",
+    callback=duration,
+    help="Time without a renewal of its Lease after which others serve the Bundles of a replica."
+    "  [default: 15s]",
+)
+@click.option(
+    "--listen",
+    default=":8080",
+    show_default=True,
+    metavar="[ADDRESS]:PORT",
+    help="Address of /livez, /healthz, /readyz and /metrics; port 0 picks a free port.",
+)
+@click.option(
+    "--grace",
+    default="25s",
+    metavar="TIME",
+    callback=duration,
+    help="How long shutting down may take.  [default: 25s]",
+)
+@click.option(
+    "--allow-network",
+    "networks",
+    multiple=True,
+    metavar="CIDR",
+    callback=_networks,
+    help="A network in which other clusters may be, although its addresses are refused else.",
+)
+@click.option(
+    "--fetch-workers",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="How many worker processes read sources on other hosts, one at a time each.",
+)
+@click.option(
+    "--source-cache",
+    default="1Gi",
+    metavar="SIZE",
+    callback=_size,
+    help="Space on the disk for sources that were read from other hosts.  [default: 1Gi]",
+)
+@click.option(
+    "--allow-source-cidr",
+    "allowed_sources",
+    multiple=True,
+    metavar="CIDR",
+    callback=_networks,
+    help="A network in which hosts of sources may be, although its addresses are refused else.",
+)
+@click.option(
+    "--deny-source-cidr",
+    "denied_sources",
+    multiple=True,
+    metavar="CIDR",
+    callback=_networks,
+    help="A network in which no host of a source may be, such as that of the cluster's Pods.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="The lowest level to log.",
+)
+def controller(
+    cluster_target: ClusterTarget,
+    watch_namespaces: tuple[str, ...],
+    workers: int,
+    reconcile_memory: int,
+    reconcile_cpu: float,
+    reconcile_timeout: float,
+    lease: bool,
+    lease_duration: float,
+    listen: str,
+    grace: float,
+    networks: tuple[Network, ...],
+    fetch_workers: int,
+    source_cache: int,
+    allowed_sources: tuple[Network, ...],
+    denied_sources: tuple[Network, ...],
+    log_level: str,
+) -> int:
+    """Run the Bundle controller: apply and prune Bundles continuously.
+
+    Runs in a cluster, or anywhere with a kubeconfig. -n is the namespace of the replicas' Leases.
+    The controller acts for each Bundle as a ServiceAccount of the Bundle's namespace.
+
+    \b
+    Examples:
+      applyprune controller --kubeconfig admin.conf
+      applyprune controller --watch-namespaces shop,blog --no-lease
+    """
+    require_posix(
+        "the controller does not run",
+        reason="it limits its worker processes, and Windows has no such limits",
+        hint="Install it in a cluster: applyprune install.",
+    )
+    missing = next((name for name in _PACKAGES if find_spec(name) is None), "")
+    if missing:
+        raise UsageError(
+            "the controller cannot run",
+            reason=f"the package {missing} is not installed",
+            hint="pip install 'applyprune[controller]'",
+        )
+    from applyprune.cli.session import cancel_on_signals
+    from applyprune.cluster.access import connect
+    from applyprune.controller.process import Settings, serve
+    from applyprune.controller.runtime.logging import log_to_stderr
+    from applyprune.controller.workers.limits import Limits
+    from applyprune.http import AddressRules
+
+    log_to_stderr(log_level)
+    access = connect(
+        kubeconfig=cluster_target.kubeconfig, context=cluster_target.context, environ=os.environ
+    )
+    settings = Settings(
+        access=access,
+        listen=_address(listen),
+        lease_namespace=cluster_target.namespace or access.namespace,
+        namespaces=watch_namespaces,
+        workers=workers,
+        limits=Limits(memory=reconcile_memory, cpu=reconcile_cpu, time=reconcile_timeout),
+        lease=lease_duration if lease else 0.0,
+        grace=grace,
+        log_level=log_level,
+        addresses=AddressRules(networks),
+        source_addresses=AddressRules(allowed_sources, denied_sources),
+        source_cache=source_cache,
+        fetch_workers=fetch_workers,
+    )
+    with cancel_on_signals(cluster_target) as stop:
+        return serve(settings, stop)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdecimal()):
+        raise UsageError(
+            f"invalid address --listen {text!r}", hint="Write :8080 or 127.0.0.1:8080."
+        )
+    return host.strip("[]"), int(port)
+
+
+# ``applyprune install``: install the controller as a set, from the files in ``deploy/``.
+#
+# The files are changed as text, not as data: so --print keeps their comments, and ``deploy/`` is
+# the only place that lists what the controller needs.
+
+
+SET = "applyprune"
+"""The name of the controller's set."""
+_ORIGIN = "install --print"
+
+
+@click.command(cls=RunCommand)
+@cluster_options
+@record_options
+@timeout_option("How long each wait may take, for the CRD and with --wait.")
+@show_unchanged_option
+@reporting_options
+@click.option(
+    "--image",
+    default="",
+    metavar="IMAGE",
+    callback=not_empty,
+    help="The controller's image, which the nodes must be able to pull.  "
+    "[default: applyprune:VERSION]",
+)
+@namespaces_option(
+    "The namespaces whose Bundles the controller handles, and where it gets its rights."
+)
+@click.option("--force-conflicts", is_flag=True, help="Take fields that other field managers own.")
+@click.option(
+    "--wait/--no-wait",
+    default=None,
+    help="--wait waits until the controller runs. --no-wait prunes without waiting.  [default: "
+    "wait only before the prune of a workload, a Service, or what Pods may use]",
+)
+@click.option(
+    "--print", "prints", is_flag=True, help="Print the manifests without contacting the server."
+)
+def install(
+    cluster_target: ClusterTarget,
+    reporting: Reporting,
+    options: Options,
+    image: str,
+    watch_namespaces: tuple[str, ...],
+    timeout: float,
+    force_conflicts: bool,
+    wait: bool | None,
+    prints: bool,
+) -> int:
+    """Install the controller in the cluster, or update it.
+
+    It becomes the set `applyprune` in the namespace `applyprune-system`, or in the one that -n
+    names. `applyprune delete` removes it, except the CRD and the namespace.
+
+    \b
+    Examples:
+      applyprune install --image registry.example.com/applyprune:0.1.0 --wait
+      applyprune install --watch-namespaces shop,blog --dry-run
+      applyprune install --print > applyprune.yaml
+      applyprune delete applyprune -n applyprune-system
+    """
+    from applyprune.cli.session import run_set
+
+    cluster_target = replace(
+        cluster_target, namespace=cluster_target.namespace or DEFAULT_NAMESPACE
+    )
+    text = installation(
+        packaged_folder("deploy"),
+        namespace=cluster_target.namespace,
+        image=image,
+        watched_namespaces=watch_namespaces,
+    )
+    if prints:
+        return reporting.print_text(text.rstrip("\n"))
+    options = replace(
+        options,
+        mode=Mode.APPLY,
+        apply=replace(options.apply, create_namespace=True, force_conflicts=force_conflicts),
+        wait=replace(options.wait, mode=WaitMode.asked(wait), timeout=timeout),
+    )
+    return reporting.print_events(run_set(cluster_target, SET, partial(_read_text, text), options))
+
+
+def _read_text(text: str, *, warn: Callable[[Problem], None]) -> Input:
+    """Return the manifests of a text; their origins are lines of the output of --print."""
+    from applyprune.sources import Input, read
+
+    manifests = [
+        replace(manifest, origin=replace(manifest.origin, path=_ORIGIN))
+        for manifest in read(("-",), stdin=BytesIO(text.encode()), warn=warn)
+    ]
+    return Input(tuple(manifests), {_ORIGIN: text})
+
+
+DEFAULT_NAMESPACE = "applyprune-system"
+"""The namespace in the files."""
+_NAMESPACE_IN_TEXT = pattern(rf"\b{DEFAULT_NAMESPACE}\b")
+_IMAGE = pattern(r"(?<= image: )applyprune:\S+$", re.MULTILINE)
+_IMAGE_NAME = pattern(r"[A-Za-z0-9][\w./:@-]*", re.ASCII)
+_GRACE = pattern(r"^( +- )--grace=.*$", re.MULTILINE)
+_NAMESPACE = "\nkind: Namespace\n"
+_BINDING = "kind: ClusterRoleBinding\nmetadata:\n  name: applyprune-controller\n"
+_EVERYWHERE = "kind: ClusterRole\nmetadata:\n  name: applyprune-controller-crd\n"
+"""The role whose binding stays one for the whole cluster."""
+_HOME = """\
+  # Read the UID of this cluster: in another one, it names the owner of a set.
+  - apiGroups: [""]
+    resources: [namespaces]
+    resourceNames: [kube-system]
+    verbs: [get]
+"""
+
+
+def installation(
+    folder: Path,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    image: str = "",
+    watched_namespaces: Sequence[str] = (),
+) -> str:
+    """Return the YAML documents of ``folder``, in the order of its kustomization.
+
+    Another ``namespace`` is used without its Namespace document. ``image`` replaces that of the
+    Deployment. With ``watched_namespaces`` the controller handles only those, and has rights only
+    there. Raises UsageError for an invalid image.
+    """
+    if image and not _IMAGE_NAME.fullmatch(image):
+        raise UsageError(
+            f"invalid image name {image!r}", hint="Write HOST/PATH:TAG or HOST/PATH@DIGEST."
+        )
+    documents = [document for name in _files(folder) for document in _documents(folder / name)]
+    if namespace != DEFAULT_NAMESPACE:
+        # The user's own namespace: keep its Pod security level.
+        documents = [document for document in documents if _NAMESPACE not in document]
+    if watched_namespaces:
+        documents = [
+            limited
+            for document in documents
+            for limited in _limited_to(document, watched_namespaces)
+        ]
+    text = "---\n".join(documents)
+    if image:
+        text = _IMAGE.sub(image, text)
+    return _NAMESPACE_IN_TEXT.sub(namespace, text)
+
+
+def _files(folder: Path) -> list[str]:
+    (document,) = read_documents((folder / "kustomization.yaml").read_bytes())
+    content = document.content
+    return list(content.value["resources"]) if isinstance(content, Document) else []
+
+
+def _documents(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("---\n")
+
+
+def _limited_to(document: str, watched_namespaces: Sequence[str]) -> Iterator[str]:
+    """Yield a document, changed for a controller that handles some namespaces only."""
+    if _EVERYWHERE in document:
+        yield document + _HOME
+        return
+    if _BINDING not in document:
+        argument = f"--watch-namespaces={','.join(watched_namespaces)}"
+        yield _GRACE.sub(rf"\g<0>\n\g<1>{argument}", document)
+        return
+    for namespace in watched_namespaces:
+        binding = _BINDING.replace("ClusterRole", "Role") + f"  namespace: {namespace}\n"
+        yield document.replace(_BINDING, binding)
+
+
+# The files that applyprune contains beside its code: the demo's manifests, and ``deploy/``.
+
+
+_PACKAGE = Path(__file__).parent.parent
+_CHECKOUT = {"demo": "fixtures/demo", "deploy": "deploy"}
+
+
+def packaged_folder(name: str) -> Path:
+    """Return the folder ``demo`` or ``deploy``, from ``applyprune/_data`` or from the checkout.
+
+    Raises UsageError if neither exists.
+    """
+    folders = (_PACKAGE / "_data" / name, _PACKAGE.parent / _CHECKOUT[name])
+    for folder in folders:
+        if folder.is_dir():
+            return folder
+    raise UsageError(
+        f"the folder {name!r} of the installation is missing",
+        reason=f"neither {folders[0]} nor {folders[1]} exists",
+        hint="Install applyprune again.",
+    )

@@ -1,0 +1,381 @@
+"""``applyprune push`` and ``init``: publish manifests as an artifact; write a configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from applyprune.cli.complete import CONTEXT, FILE, NAMESPACE
+from applyprune.cli.main import Command
+from applyprune.cli.options import namespace_name, not_empty, optional_input_option, timeout_option
+from applyprune.cli.reporting import reporting_options
+from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageError, raise_all
+from applyprune.model.manifest import Manifest
+from applyprune.model.resources import SECRETS
+from applyprune.output.diff_text import as_yaml
+from applyprune.sources import Input
+from applyprune.sources.excerpt import document_around, lines_of
+from applyprune.values import pattern, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from applyprune.cli.reporting import Reporting
+    from applyprune.model.events import Event
+    from applyprune.sources import Overlay
+    from applyprune.sources.address import OciAddress
+
+
+@click.command(cls=Command)
+@click.argument("artifact", metavar="oci://HOST/NAME:TAG")
+@optional_input_option
+@reporting_options
+@click.option("--with-secrets", is_flag=True, help="Push Secrets too that are not encrypted.")
+@click.option("--dry-run", is_flag=True, help="Print the digest, and send nothing.")
+@timeout_option("How long the push may take.")
+def push(
+    artifact: str,
+    paths: Sequence[str | Overlay],
+    reporting: Reporting,
+    with_secrets: bool,
+    dry_run: bool,
+    timeout: float,
+) -> int:
+    """Publish manifests as an artifact in an OCI registry, and print its digest.
+
+    The input is read as `apply` reads it. The artifact can be applied with `-f oci://…`, and Flux
+    and Argo CD can read it. The same objects always give the same digest. A Secret is refused,
+    unless SOPS has encrypted it. The credentials are those of `docker login`.
+
+    \b
+    Examples:
+      applyprune push oci://registry.example.com/shop/web:1.4.0 -f manifests/
+      applyprune push oci://registry.example.com/shop/web:1.4.0 -k prod --dry-run
+    """
+    address = _address(artifact)
+    if not paths:
+        raise UsageError("no input given", hint="Give -f PATH or -k DIR.")
+    return reporting.print_events(
+        _events(address, paths, with_secrets=with_secrets, dry_run=dry_run, timeout=timeout)
+    )
+
+
+def _address(text: str) -> OciAddress:
+    from applyprune.sources.address import OciAddress, parse_address, shown_address
+
+    address = parse_address(text)
+    if not isinstance(address, OciAddress):
+        shown = shown_address(text) if "://" in text else text
+        raise UsageError(f"{shown!r} is not an address of a registry", hint=_FORM)
+    if not address.tag or address.path or address.semver:
+        reason = "it has a path" if address.path else "it names no tag"
+        raise UsageError(f"cannot push to {address.shown}", reason=reason, hint=_FORM)
+    return address
+
+
+_FORM = "Write oci://HOST/NAME:TAG."
+
+
+def _events(
+    address: OciAddress,
+    paths: Sequence[str | Overlay],
+    *,
+    with_secrets: bool,
+    dry_run: bool,
+    timeout: float,
+) -> Iterator[Event]:
+    from applyprune.cli.session import input_reader, read_input
+    from applyprune.model.reports.pushed_artifact import ArtifactPushed
+    from applyprune.sources.fetch import artifact_source
+    from applyprune.sources.oci_artifact import OciRef, pack
+    from applyprune.sources.oci_artifact import push as send
+    from applyprune.sources.tree import VerificationFailed
+
+    given = yield from read_input(input_reader(paths))
+    files = artifact_files(given, with_secrets=with_secrets)
+    digest = pack(files).digest
+    named = f"{address.name}:{address.tag}"
+    if address.digest not in {"", digest}:
+        raise VerificationFailed(
+            "the input has another digest", location=named, reason=f"{digest}, not {address.digest}"
+        )
+    if not dry_run:
+        source = artifact_source(address, os.environ)
+        digest = send(replace(source, url=named, ref=OciRef(), timeout=timeout), files)
+    yield ArtifactPushed(f"{named}@{digest}", digest, len(given), dry_run)
+
+
+# Which files an artifact has: the objects of an input in one file, and what SOPS has encrypted.
+#
+# Everything is sorted, so that the same objects give the same files, wherever they were read. A
+# document that SOPS has encrypted keeps its text: its MAC is about the order of its values, and in
+# a file with others no tool could decrypt it.
+
+
+MANIFESTS = "manifests.yaml"
+ENCRYPTED = "encrypted"
+"""The folder of documents that SOPS has encrypted."""
+
+_CIPHERTEXT = pattern(r"ENC\[AES256_GCM,data:[^,\]]*,iv:[^,\]]+,tag:[^,\]]+,type:\w+\]")
+
+
+def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:
+    """Return the files of an artifact with all objects of an input, by their paths.
+
+    Raises EmptyInput for no object, InputError for an object that is in the input twice, and for a
+    Secret that is not encrypted, unless ``with_secrets``.
+    """
+    if not given:
+        raise EmptyInput("the input contains no manifest", hint="An artifact is never empty.")
+    _refuse_repeated(given)
+    if not with_secrets:  # guard: pushed-secrets
+        raise_all([_readable_secret(one) for one in given if _is_readable_secret(one)])
+    plain: list[Manifest] = []
+    encrypted: dict[tuple[str, str], list[str]] = {}
+    for manifest in given:
+        if (mac := _mac(manifest.body)) is not None:
+            # The documents of one file have one MAC, which is about all of them.
+            file = encrypted.setdefault((manifest.origin.path, mac), [])
+            file.append(_text_of(manifest, given.texts))
+        else:
+            plain.append(manifest)
+    texts = sorted("---\n".join(documents) for documents in encrypted.values())
+    files = {f"{ENCRYPTED}/{number}.yaml": text for number, text in enumerate(texts, 1)}
+    if plain:
+        files[MANIFESTS] = _documents(sorted(plain, key=_identity))
+    return {path: text.encode() for path, text in files.items()}
+
+
+def _documents(manifests: Iterable[Manifest]) -> str:
+    texts = ("\n".join(*as_yaml(manifest.body)) for manifest in manifests)
+    return "".join(f"---\n{text}\n" for text in texts)
+
+
+def _identity(manifest: Manifest) -> tuple[str, ...]:
+    gvk = manifest.gvk
+    return (manifest.namespace, gvk.group, gvk.kind, manifest.name, gvk.version)
+
+
+def _refuse_repeated(given: Input) -> None:
+    """Raise InputError for each object that is there more than once."""
+    first: dict[tuple[object, ...], Manifest] = {}
+    errors = []
+    for manifest in given:
+        key = (manifest.gvk.group_kind, manifest.namespace, manifest.name)
+        if (other := first.setdefault(key, manifest)) is not manifest:
+            errors.append(
+                InputError(
+                    f"{_named(manifest)} is in the input twice",
+                    location=manifest.origin,
+                    hint=f"The other one: {other.origin}.",
+                )
+            )
+    raise_all(errors)
+
+
+def _is_readable_secret(manifest: Manifest) -> bool:
+    """Return whether anybody who can pull the artifact could read a value of a Secret."""
+    if manifest.gvk.group_kind != SECRETS.group_kind:
+        return False
+    # The metadata of SOPS alone proves nothing: a value may have been added later.
+    fields = (manifest.body.get(name) for name in ("data", "stringData"))
+    return _mac(manifest.body) is None or not all(map(_is_ciphertext, fields))
+
+
+def _is_ciphertext(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return all(map(_is_ciphertext, value.values()))
+    return value is None or (
+        isinstance(value, str) and (not value or _CIPHERTEXT.fullmatch(value) is not None)
+    )
+
+
+def _mac(body: Mapping[str, Any]) -> str | None:
+    """Return the MAC of an object that SOPS has encrypted; None for another object."""
+    sops = body.get("sops")
+    mac = sops.get("mac") if isinstance(sops, Mapping) else None
+    return mac if isinstance(mac, str) else None
+
+
+def _readable_secret(manifest: Manifest) -> InputError:
+    return InputError(
+        f"{_named(manifest)} is not encrypted",
+        location=manifest.origin,
+        reason="whoever can pull the artifact could read its values",
+        hint="Encrypt it with SOPS, or push it with --with-secrets.",
+    )
+
+
+def _named(manifest: Manifest) -> str:
+    place = f" in namespace {manifest.namespace}" if manifest.namespace else ""
+    return f"{manifest.gvk.kind} {manifest.name}{place}"
+
+
+def _text_of(manifest: Manifest, texts: Mapping[str, str]) -> str:
+    """Return the text of the document that a manifest is in."""
+    origin = manifest.origin
+    text = texts[origin.path]
+    first, end = document_around(text, origin.line)
+    lines = list(lines_of(text)[first:end])
+    lines[0] = lines[0].removeprefix("---").lstrip()
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+# ``applyprune init``: write an ``applyprune.yaml``, and its JSON Schema for editors.
+
+
+SCHEMA_FILE = "applyprune.schema.json"
+"""The file beside applyprune.yaml: editors need no network, and each version has its own keys."""
+_SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
+
+
+@click.command(cls=Command)
+@click.argument("name")
+@click.option(
+    "-f",
+    "--filename",
+    "paths",
+    type=FILE,
+    multiple=True,
+    metavar="PATH",
+    help="The manifests of the set, relative to the file. Repeatable.",
+)
+@click.option(
+    "-k",
+    "--kustomize",
+    type=FILE,
+    multiple=True,
+    metavar="DIR",
+    help="A kustomization of the set. Repeatable.",
+)
+@click.option(
+    "-n",
+    "--namespace",
+    default="",
+    type=NAMESPACE,
+    metavar="NS",
+    callback=namespace_name,
+    help="Namespace of the inventory, and of manifests without one.",
+)
+@click.option(
+    "--context",
+    default="",
+    type=CONTEXT,
+    metavar="NAME",
+    callback=not_empty,
+    help="The context that must be in use.",
+)
+@click.option("--use-context", is_flag=True, help="Use that context, whatever the current one is.")
+@click.option(
+    "--config",
+    default="applyprune.yaml",
+    type=FILE,
+    metavar="FILE",
+    show_default=True,
+    help="The file to write.",
+)
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
+@reporting_options
+def init(
+    name: str,
+    paths: tuple[str, ...],
+    kustomize: tuple[str, ...],
+    namespace: str,
+    context: str,
+    use_context: bool,
+    config: str,
+    force: bool,
+    reporting: Reporting,
+) -> int:
+    """Write an applyprune.yaml for the set NAME, and the JSON Schema for editors.
+
+    Editors with the YAML language server check the file and complete its keys. The schema is a
+    file beside it, so that this works without a network. No existing file is overwritten, unless
+    you give --force. No cluster is asked.
+
+    \b
+    Examples:
+      applyprune init web -f manifests/
+      applyprune init web -f manifests/ -n shop --context prod
+      applyprune init web -k overlays/prod --context prod --use-context
+    """
+    from applyprune.planning.applyset import applyset_identity
+
+    applyset_identity(name, namespace or "default")  # raises UsageError for an invalid name
+    if use_context and not context:
+        raise UsageError("--use-context needs --context NAME")
+    if "-" in {*paths, *kustomize}:
+        raise UsageError("standard input cannot be the input of a configuration")
+    chosen = {"name": context, "use": True} if use_context else context
+    settings = {
+        "name": name,
+        "namespace": namespace,
+        "context": chosen,
+        "filename": list(paths),
+        "kustomize": list(kustomize),
+    }
+    file = Path(config)
+    schema = file.parent / SCHEMA_FILE
+    _write({file: _text(settings), schema: _SCHEMA.read_text(encoding="utf-8")}, force=force)
+    return reporting.print_text(f"{file} and {schema} written")
+
+
+def _text(settings: Mapping[str, object]) -> str:
+    from applyprune.sources.folders import API_VERSION, KIND
+
+    lines = [
+        f"# yaml-language-server: $schema={SCHEMA_FILE}",
+        f"apiVersion: {API_VERSION}",
+        f"kind: {KIND}",
+        *(line for key, value in settings.items() if value for line in _lines(key, value)),
+    ]
+    return "\n".join((*lines, ""))
+
+
+def _lines(key: str, value: object) -> Iterator[str]:
+    # A text of JSON is a text of YAML too, whatever is in it.
+    if key == "context" and isinstance(value, str):
+        yield "# A condition: if another context is in use, applyprune refuses to run."
+    if isinstance(value, list):
+        yield f"{key}:"
+        yield from (f"  - {json.dumps(text, ensure_ascii=False)}" for text in value)
+    else:
+        yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def _write(texts: Mapping[Path, str], *, force: bool) -> None:
+    """Write all files or none; raise UsageError if one exists and may not be overwritten."""
+    _refuse([path for path, text in texts.items() if not force and _differs(path, text)])
+    for path, text in texts.items():
+        if not force and path.exists():
+            continue  # it is the same already
+        try:
+            with path.open("w" if force else "x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            _refuse([path])
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ApplypruneError(f"{path} cannot be written", reason=reason or "") from error
+
+
+def _refuse(existing: Sequence[Path]) -> None:
+    if existing:
+        raise UsageError(
+            f"{' and '.join(map(str, existing))} exists already",
+            hint="To overwrite it: --force. Nothing was written.",
+        )
+
+
+def _differs(path: Path, text: str) -> bool:
+    try:
+        return path.read_text(encoding="utf-8") != text
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True
