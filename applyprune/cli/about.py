@@ -40,7 +40,7 @@ def version(cluster_target: ClusterTarget, reporting: Reporting, client: bool) -
     ours = (__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
     if client and reporting == Reporting():
         # Editors and prompts call this often. One line needs no stream of events.
-        from applyprune.output.inspection import version_line
+        from applyprune.output.printers import version_line
         from applyprune.output.terminal import Terminal
 
         Terminal().out(version_line(*ours, server=""))

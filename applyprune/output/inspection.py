@@ -1,4 +1,4 @@
-"""The text of the verbs that only read: sets, statuses, inventories, runs, Bundles and versions.
+"""The text of the verbs that only read: sets, statuses, inventories, runs and Bundles.
 
 Tables are written when they are complete.
 """
@@ -16,7 +16,7 @@ from applyprune.model.readiness_state import Status
 from applyprune.model.reports.version import VersionReport
 from applyprune.model.text.display import age, age_of
 from applyprune.output.plan_text import problem_text, wrapped_line
-from applyprune.output.printers import OutputTarget
+from applyprune.output.printers import OutputTarget, version_line
 from applyprune.output.terminal import Colour, styled, table
 from applyprune.values import dataclass, field
 
@@ -502,14 +502,3 @@ def _value(value: object) -> str:
     if isinstance(value, str) and value and not any(char.isspace() for char in value):
         return value
     return json.dumps(value, ensure_ascii=False)
-
-
-# The versions as text.
-
-
-def version_line(client: str, python: str, platform: str, server: str) -> str:
-    """Return a line for this program, and one for the server if it has answered."""
-    lines = [f"applyprune {client} (Python {python}, {platform})"]
-    if server:
-        lines.append(f"Kubernetes {server}")
-    return "\n".join(lines)

@@ -121,3 +121,11 @@ class RepositoryPaths:
         root = self.root or self.working_directory
         inside = whole.is_relative_to(root)
         return (whole.relative_to(root) if inside else PurePath(origin.path)).as_posix()
+
+
+def version_line(client: str, python: str, platform: str, server: str) -> str:
+    """Return a line for this program, and one for the server if it has answered."""
+    lines = [f"applyprune {client} (Python {python}, {platform})"]
+    if server:
+        lines.append(f"Kubernetes {server}")
+    return "\n".join(lines)

@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK, Clock
-from applyprune.model.events import EntryListed
 from applyprune.model.text.display import visible
 from applyprune.values import pattern
 
@@ -272,17 +271,3 @@ def wrapped(message: str, width: int, indent: str = "") -> list[str]:
     return wrap(
         message, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
     )
-
-
-def entry_table(events: Sequence[EntryListed]) -> str:
-    """Return the table of an inventory's entries."""
-    rows = [
-        (
-            entry.ref.namespace or "-",
-            entry.ref.short,
-            str(entry.ownership),
-            entry.uid or "not confirmed",
-        )
-        for entry in (event.entry for event in events)
-    ]
-    return table(("NAMESPACE", "OBJECT", "OWNERSHIP", "UID"), rows)

@@ -50,7 +50,7 @@ from applyprune.output.plan_text import (
     wrapped_line,
 )
 from applyprune.output.printers import OutputTarget
-from applyprune.output.terminal import Colour, entry_table, styled
+from applyprune.output.terminal import Colour, styled, table
 from applyprune.planning.applyset import ApplySetIdentity
 
 _COLOURS = {
@@ -125,7 +125,7 @@ class TextPrinter:
         """Write the tables: the width of a column depends on all rows."""
         self._inspection.close()
         if self._listed:
-            self._target.out(entry_table(self._listed))
+            self._target.out(_entry_table(self._listed))
         if self._runs:
             self._target.out(run_table(self._runs))
         if self._bundles:
@@ -263,6 +263,20 @@ class TextPrinter:
         names = [called(ref, self._namespace) for ref, _ in self._failures]
         hint = "; see the errors above" if len(names) > _REPEATED else ""
         self._target.err(f"  {and_more(names, _REPEATED, _NEXT_LINE)}{hint}")
+
+
+def _entry_table(events: Sequence[EntryListed]) -> str:
+    """Return the table of an inventory's entries."""
+    rows = [
+        (
+            entry.ref.namespace or "-",
+            entry.ref.short,
+            str(entry.ownership),
+            entry.uid or "not confirmed",
+        )
+        for entry in (event.entry for event in events)
+    ]
+    return table(("NAMESPACE", "OBJECT", "OWNERSHIP", "UID"), rows)
 
 
 # One Bundle as text: everything about it, and the plan that waits for an approval.

@@ -119,7 +119,7 @@ def test_version_loads_hardly_more() -> None:
     names = loaded("version", "--client")
     heavy = {"applyprune.model.events", "applyprune.engine", "applyprune.cluster", "urllib3"}
     assert names & heavy == set()
-    assert "applyprune.output.inspection" in names
+    assert "applyprune.output.printers" in names
 
 
 def loaded(*arguments: str) -> set[str]:
