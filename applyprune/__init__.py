@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from applyprune.model.reports.bundle import BundleStatus
     from applyprune.output.report import ObjectReport, RunReport
     from applyprune.planning.approval.plan_file import PlanFile
-    from applyprune.sources.inputs import read_plan, write_plan
     from applyprune.sources.load import Input
+    from applyprune.sources.plan_files import read_plan, write_plan
 
 __all__ = [
     "AccessError",
@@ -194,7 +194,7 @@ _MODULES = {
         "RunReport",
     ),
     "planning.approval.plan_file": ("PlanFile",),
-    "sources.inputs": (
+    "sources.plan_files": (
         "read_plan",
         "write_plan",
     ),

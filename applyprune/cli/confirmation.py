@@ -19,7 +19,7 @@ from applyprune.output.terminal import Colour, styled
 from applyprune.planning.approval.consent import needed_consent
 from applyprune.planning.approval.required import is_held
 from applyprune.planning.suggest import similar_sets
-from applyprune.sources.inputs import refuse_unwritable, write_plan
+from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.tree import shown_path
 from applyprune.system.processes import STOP_SIGNALS
 from applyprune.system.terminal import drop_typed, open_standard_input, open_terminal

@@ -12,7 +12,7 @@ from applyprune.api.sets import ApplySet, ClusterConnection, connect, load
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
-from applyprune.sources.inputs import read_plan
+from applyprune.sources.plan_files import read_plan
 from applyprune.system.processes import STOP_SIGNALS
 from applyprune.values import dataclass
 

@@ -1,6 +1,6 @@
 """The input that the command line names: files, folders, patterns, URLs, builds, addresses.
 
-The files of a fetched source follow the same rules. With them go the files of plans.
+The files of a fetched source follow the same rules.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import astuple
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -19,7 +17,6 @@ from typing import BinaryIO, TypeAlias
 from applyprune.errors import InputError, UsageError
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import Problem
-from applyprune.planning.approval.plan_file import LARGEST, PlanFile, decode, encode, is_plan_file
 from applyprune.sources.address import (
     Address,
     is_address,
@@ -59,7 +56,7 @@ from applyprune.sources.tree import (
     too_much,
 )
 from applyprune.sources.web import check_url, download, is_url
-from applyprune.system.files import NO_WAITING, can_name_file, replace_file
+from applyprune.system.files import can_name_file
 from applyprune.system.processes import guarding
 from applyprune.values import dataclass, field, replace
 
@@ -542,106 +539,3 @@ def _without(text: str, root: Path, shown: str) -> str:
             text = text.replace(f"{name}{end}", f"{shown}//")
         text = text.replace(name, shown)
     return text
-
-
-# Read and write plan files: a bounded read of a plain file, an atomic write for its owner only.
-
-
-_MIB = 1024 * 1024
-_ENOUGH = 100
-
-
-def read_plan(path: str | os.PathLike[str]) -> PlanFile:
-    """Return the plan in a file.
-
-    Raises UsageError for anything but a plain file, for a file that is too large, and for a content
-    that is not exactly as it was written.
-    """
-    shown = shown_path(os.fspath(path))
-    if not shown:
-        raise _unreadable(shown, ValueError("the path is empty"))
-    try:
-        file = open(path, "rb", opener=_without_waiting)  # noqa: SIM115 - closed below
-    except (OSError, ValueError) as error:
-        raise _unreadable(shown, error) from None
-    with file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UsageError(
-                "a plan file must be a plain file",
-                location=shown,
-                reason="a pipe or a device can deliver another plan each time",
-            )
-        try:
-            data = file.read(LARGEST + 1)
-        except OSError as error:
-            raise _unreadable(shown, error) from None
-    if len(data) > LARGEST:
-        reason = f"it has more than {LARGEST // _MIB} MiB"
-        raise UsageError("the plan file is too large", location=shown, reason=reason)
-    return decode(data, source=shown)
-
-
-def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
-    """Write a plan file, whole or not at all, that only its owner may read.
-
-    It replaces an earlier plan file, and no other file. Raises UsageError if it cannot be written.
-    """
-    refuse_unwritable(path)
-    target = Path(path)
-    try:
-        with ExitStack() as unless_moved:
-            with tempfile.NamedTemporaryFile(
-                dir=target.parent, prefix=".applyprune-plan-", delete=False
-            ) as fresh:
-                unless_moved.callback(Path(fresh.name).unlink)
-                fresh.write(encode(file))
-                fresh.flush()
-                os.fsync(fresh.fileno())
-            replace_file(Path(fresh.name), target)
-            unless_moved.pop_all()
-    except OSError as error:
-        raise _unwritable(path, _reason(error)) from None
-
-
-def refuse_unwritable(path: str | os.PathLike[str]) -> None:
-    """Refuse a path that no plan file can be written to, before anything is planned."""
-    target = Path(path)
-    try:
-        if not os.fspath(path):
-            raise _unwritable(path, "the path is empty")
-        if target.exists() and not target.is_file():
-            raise _unwritable(path, "it is not a plain file")
-        if target.exists() and not _may_be_replaced(target):  # guard: keep-other-files
-            raise _unwritable(path, "another file has this name, and it is not a plan file")
-        if not target.parent.is_dir():
-            raise _unwritable(path, f"there is no folder {shown_path(str(target.parent))}")
-    except (OSError, ValueError) as error:
-        raise _unwritable(path, _reason(error)) from None
-    if not os.access(target.parent, os.W_OK):
-        raise _unwritable(path, "its folder is not writable")
-
-
-def _may_be_replaced(target: Path) -> bool:
-    """Return whether a file is a plan file, or empty as ``mktemp`` makes it."""
-    with target.open("rb") as file:
-        beginning = file.read(_ENOUGH)
-    return not beginning or is_plan_file(beginning)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    # Otherwise the open of a pipe waits for its writer.
-    return os.open(path, flags | NO_WAITING)
-
-
-def _reason(error: Exception) -> str:
-    # The text of an OSError repeats the path.
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-
-
-def _unreadable(shown: str, error: Exception) -> UsageError:
-    return UsageError("the plan file cannot be read", location=shown, reason=_reason(error))
-
-
-def _unwritable(path: str | os.PathLike[str], reason: str) -> UsageError:
-    shown = shown_path(os.fspath(path))
-    return UsageError("the plan file cannot be written", location=shown, reason=reason)

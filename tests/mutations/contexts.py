@@ -44,7 +44,7 @@ class Place:
     to: int | None = None
 
     def __str__(self) -> str:
-        """Return it as editors do: ``applyprune/packed.py:12 → 14``."""
+        """Return it as editors do: ``applyprune/values.py:12 → 14``."""
         if self.to is None:
             return f"{self.module}:{self.line}"
         return f"{self.module}:{self.line} → {self.to if self.to > 0 else 'exit'}"

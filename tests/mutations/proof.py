@@ -76,7 +76,7 @@ def _about_coverage(is_named: Callable[[str], bool]) -> Iterator[Finding]:
 
 
 def shown(places: Sequence[Place]) -> list[str]:
-    """Return places as text, with neighbouring lines as one: ``applyprune/packed.py:12-14``."""
+    """Return places as text, with neighbouring lines as one: ``applyprune/values.py:12-14``."""
     texts = [str(one) for one in places if one.to is not None]
     lines = [one for one in places if one.to is None]
     runs = groupby(enumerate(lines), lambda pair: (pair[1].module, pair[1].line - pair[0]))

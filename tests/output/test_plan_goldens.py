@@ -64,7 +64,7 @@ GOLDEN = {
 }
 """The golden files of one stream each: the form and the stream."""
 APPROVAL = "applyprune.planning.approval"
-FILES = "applyprune.sources.inputs"
+FILES = "applyprune.sources.plan_files"
 WORDED = {module for module in modules() if module.startswith(APPROVAL)} | {FILES}
 """The modules that word what is wrong with a plan file or an approval."""
 SUMMARIES = {

@@ -19,7 +19,7 @@ import pytest
 
 from applyprune.errors import UsageError
 from applyprune.planning.approval.plan_file import LARGEST, encode
-from applyprune.sources.inputs import read_plan, write_plan
+from applyprune.sources.plan_files import read_plan, write_plan
 from tests.support.plan_files import FILE
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def test_full_disk_leaves_the_earlier_file(tmp_path: Path) -> None:
 
 _KILLED = """
 import resource, signal, sys
-from applyprune.sources.inputs import write_plan
+from applyprune.sources.plan_files import write_plan
 from tests.support.plan_files import FILE
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

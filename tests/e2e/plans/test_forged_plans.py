@@ -12,7 +12,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Fate
 from applyprune.planning.approval.digests import plan_digest
-from applyprune.sources.inputs import read_plan
+from applyprune.sources.plan_files import read_plan
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.desk import NAMES

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.inputs import read_plan
+from applyprune.sources.plan_files import read_plan
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.desk import NAMES

@@ -31,7 +31,7 @@ from applyprune.planning.approval.plan_binding import (
 )
 from applyprune.planning.approval.plan_file import LARGEST, PlanFile, encode, refuse_expired
 from applyprune.planning.approval.plan_fit import misfits
-from applyprune.sources.inputs import read_plan, refuse_unwritable
+from applyprune.sources.plan_files import read_plan, refuse_unwritable
 from tests.support.options import options_of
 from tests.support.output.plan_streams import ended_by, finished, previewed, started
 from tests.support.output.plans import ALLOWED, applied, removed, wanted
