@@ -44,10 +44,10 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
 
     from applyprune.cluster.access import ClusterAccess
     from applyprune.controller.reconcile.reconciler import Reconciler
+    from applyprune.system.fork_server import Connection
 
 OUT_OF_MEMORY = 86
 """The exit code of a worker that has reached its limit of memory."""
