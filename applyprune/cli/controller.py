@@ -214,8 +214,8 @@ def controller(
     from applyprune.cli.session import cancel_on_signals
     from applyprune.cluster.access import connect
     from applyprune.controller.process import Settings, serve
-    from applyprune.controller.runtime.logging import log_to_stderr
-    from applyprune.controller.workers.limits import Limits
+    from applyprune.controller.reasons import log_to_stderr
+    from applyprune.controller.worker import Limits
     from applyprune.http import AddressRules
 
     log_to_stderr(log_level)

@@ -17,28 +17,17 @@ from typing import TYPE_CHECKING
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
-from applyprune.controller.bundle_client import BundleObjects
-from applyprune.controller.constants import RETRY_BUDGET
-from applyprune.controller.dispatcher import Dispatcher
-from applyprune.controller.fetch_dispatcher import FetchDispatcher
-from applyprune.controller.fetching.cache_folder import cache_folder
-from applyprune.controller.fetching.source_settings import SourceSettings
-from applyprune.controller.reconcile.report import Reporter
-from applyprune.controller.replicas.membership import Membership
-from applyprune.controller.replicas.own_lease import OwnLease
-from applyprune.controller.replicas.rendezvous import Replica
-from applyprune.controller.replicas.share import Share
-from applyprune.controller.runtime.event_recorder import EventRecorder
-from applyprune.controller.runtime.health import Health
-from applyprune.controller.runtime.impersonation import refuse_impersonated
-from applyprune.controller.runtime.logging import LOG, fields
-from applyprune.controller.runtime.metrics import Metrics
-from applyprune.controller.runtime.server import Probes, serving
-from applyprune.controller.runtime.watches import Watches
-from applyprune.controller.runtime.workqueue import WorkQueue
-from applyprune.controller.workers.limits import Limits
-from applyprune.controller.workers.worker import WorkerSettings
-from applyprune.controller.workers.worker_handle import WorkerHandle, worker_context
+from applyprune.controller.clients import BundleObjects, refuse_impersonated
+from applyprune.controller.dispatcher import Dispatcher, FetchDispatcher
+from applyprune.controller.fetch import cache_folder
+from applyprune.controller.metrics import Health, Metrics, Probes, serving
+from applyprune.controller.queue import WorkQueue
+from applyprune.controller.reasons import LOG, RETRY_BUDGET, fields
+from applyprune.controller.replicas import Membership, OwnLease, Replica, Share
+from applyprune.controller.report import EventRecorder, Reporter
+from applyprune.controller.task import SourceSettings
+from applyprune.controller.watches import Watches
+from applyprune.controller.worker import Limits, WorkerHandle, WorkerSettings, worker_context
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import NotServed, UsageError
 from applyprune.http import AddressRules

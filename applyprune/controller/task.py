@@ -1,17 +1,27 @@
-"""What a reconcile gets and returns: values, because it runs in a process of its own."""
+"""What passes between the main process and its workers: values, because each is a process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
 
-from applyprune.controller.constants import Condition, Key, Reason
-from applyprune.controller.drift.drift_hint import Mark
-from applyprune.controller.fetching.fetch_task import SourceRequest, SourceState
-from applyprune.controller.known_bundle import KnownBundle
+from applyprune.controller.clients import KnownBundle
+from applyprune.controller.reasons import Condition, Key, Reason
+from applyprune.http import AddressRules
 from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
+from applyprune.model.problem import Problem
 from applyprune.model.resources import Resource
+from applyprune.planning.ownership.owner import fingerprint_of
 from applyprune.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from applyprune.model.inventory import ApplyFingerprint
+    from applyprune.model.live import LiveObject
+
 
 READY = ("True", "False", "Unknown")
 """The statuses of the condition Ready."""
@@ -158,3 +168,200 @@ class Answer:
     measured: Measured | None = None
     known: KnownBundle | None = None
     """The Bundle as read; None if it is not ready, or large."""
+
+
+# What a fetch gets and returns: values, because it runs in a process of its own.
+#
+# The main process keeps them and looks at none of a source: so it imports nothing that reads one.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """What a Bundle needs of a source on another host."""
+
+    remote: bytes = field(repr=False)
+    """A RemoteSource, pickled."""
+    check: str
+    """The name of the look at its reference."""
+    place: str
+    """The name of what is kept of its host."""
+    path: str
+    """The folder or file in it; empty for the root."""
+    interval: float
+    """Seconds between two looks at its reference."""
+    timeout: float
+    """Seconds for one look, with its download."""
+    asked: str = ""
+    """The value of the annotation reconcile-now: a new one asks for a look now."""
+    lost: str = ""
+    """The artifact that is no longer in the cache; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContent:
+    """The content of one path of a source."""
+
+    content: str
+    """What changes with the content, and with nothing else."""
+    artifact: str
+    """Its name in the cache."""
+    revision: str
+    """The version in which this content was first seen, as in ``status.lastAppliedRevision``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What is known of a Bundle's source at the beginning of a reconcile."""
+
+    check: str
+    path: str
+    content: SourceContent | None
+    """The last content that was completely read and verified; None if none was yet."""
+    problem: Problem | None = None
+    """Why the last look, or what it has found, cannot be used."""
+    unusable: tuple[Problem, ...] = ()
+    """What is wrong with a newer content, instead of which this one was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTask:
+    """One look at a source, and the fetch of what is new in it."""
+
+    remote: bytes = field(repr=False)
+    """A RemoteSource, pickled."""
+    place: str
+    timeout: float
+    """Seconds for all of it."""
+    paths: Mapping[str, SourceContent | None]
+    """The paths that Bundles need, each with the content that is known of it."""
+    tip: bytes = b""
+    """What the last look has found, pickled; empty before the first."""
+    looks: bool = True
+    """Whether to look at the reference; else the last look is recent, and only paths are new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The result of one look."""
+
+    tip: bytes
+    """What the reference means now, pickled; that of the task if that has not changed."""
+    paths: Mapping[str, SourceContent | Problem] = field(default_factory=dict)
+    """The new content of each path, or why there is none; a path without news is left out."""
+    problem: Problem | None = None
+    """Why the look has failed, for every path."""
+
+
+# How sources on other hosts are read.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """How sources on other hosts are read, and where they are kept."""
+
+    folder: Path
+    """The folder of the cache."""
+    limit: int
+    """Bytes on the disk for the cache."""
+    secret: bytes = field(repr=False)
+    """What the names in the cache are made with."""
+    addresses: AddressRules = field(default_factory=AddressRules)
+    """Which addresses their hosts may have."""
+
+
+# Tell from an object's metadata whether somebody else may have changed what a set has applied.
+#
+# It is a hint: the reconcile that follows reads the object and decides. A write of the status alone
+# is none where the kind counts generations, and neither is a write of the set itself.
+
+
+_SHORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A state of one object, as far as its metadata shows a change of the set's fields."""
+
+    version: str = ""
+    """Its resourceVersion; empty if it is not known."""
+    generation: int | None = None
+    """None if its kind does not count generations."""
+    own: str = ""
+    """The digest and the time of the set's Apply entry; empty if it has none."""
+    exists: bool = True
+
+    @classmethod
+    def of(cls, live: LiveObject, manager: str) -> Mark:
+        """Return the mark of an object for the set with this field manager."""
+        found = fingerprint_of(live, manager, None)
+        if found is None:
+            return cls(live.resource_version, live.generation)
+        return cls.applied(found)
+
+    @classmethod
+    def applied(cls, fingerprint: ApplyFingerprint) -> Mark:
+        """Return the mark of an object as an apply has left it."""
+        own = f"{fingerprint.managed_fields[:_SHORT]} {fingerprint.time}"
+        return cls(fingerprint.resource_version, fingerprint.generation, own)
+
+
+GONE = Mark(exists=False)
+
+
+def may_have_drifted(known: Mark, seen: Mark) -> bool:
+    """Return whether somebody else may have changed an object.
+
+    ``known`` is how the last reconcile has left it, and ``seen`` what a watch shows, which may be
+    behind.
+    """
+    if known.version == seen.version or _is_older(seen.version, known.version):
+        return False
+    if not (known.exists and seen.exists):
+        return known.exists or seen.exists
+    # The Apply entry shows paths, not values: another value, or another order, may leave it as is.
+    is_counted = seen.generation is not None and seen.generation == known.generation
+    return not (is_counted and seen.own == known.own)
+
+
+def _is_older(version: str, than: str) -> bool:
+    """Return whether a resourceVersion is older: they are numbers, whatever their size."""
+    both = version.isascii() and version.isdecimal() and than.isascii() and than.isdecimal()
+    return both and int(version) < int(than)
+
+
+# Count requests to the API server by method and kind of status code.
+
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+CODES = ("2xx", "3xx", "4xx", "5xx", "none")
+
+Counts = Mapping[tuple[str, str], int]
+"""How many tries there were, by method and kind of code."""
+
+
+def labels_of(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the method and the kind of code of a transport's trace line, if it has them."""
+    method, _, rest = line.partition(" ")
+    code = f"{rest.partition(' ')[2][:1]}xx"
+    if method in METHODS:
+        yield method, code if code in CODES else "none"
+
+
+@dataclass(slots=True)
+class SentRequests:
+    """Counts the tries of requests; thread-safe."""
+
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    def traced(self, line: str) -> None:
+        """Count one try, from the transport's trace line."""
+        for label in labels_of(line):
+            with self._lock:
+                self._counts[label] += 1
+
+    def take(self) -> Counts:
+        """Return the counts since the last call."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+        return counts

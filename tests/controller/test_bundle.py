@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from applyprune.controller.bundle import (
+from applyprune.controller.spec import (
     Bundle,
     DeletionPolicy,
     Dependency,
     IgnoreFields,
     InvalidSpec,
+    SourceRef,
     read_bundle,
 )
-from applyprune.controller.source_spec import SourceRef
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject

@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.bundle import SPEC
-from applyprune.controller.clusters.cluster_identity import ClusterIdentity
-from applyprune.controller.constants import Condition, Reason
-from applyprune.controller.drift.contention import MOST, Count
-from applyprune.controller.drift.drift_report import SHOWN as SHOWN_REWRITTEN
-from applyprune.controller.drift.drift_report import DriftReport
-from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, count_key
+from applyprune.controller.clusters import ClusterIdentity
+from applyprune.controller.drift import MOST, Count, DriftReport
+from applyprune.controller.drift import SHOWN as SHOWN_REWRITTEN
+from applyprune.controller.reasons import Condition, Reason
 from applyprune.controller.result import FailedObject, RunResult
-from applyprune.controller.status import FAILING_SHOWN, ConditionStatus, ReconcileResult, after
+from applyprune.controller.spec import SPEC
+from applyprune.controller.status import (
+    FAILING_SHOWN,
+    SHOWN,
+    ConditionStatus,
+    PendingPlan,
+    ReconcileResult,
+    Scope,
+    after,
+    count_key,
+)
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate, Plan

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.controller.bundle import DeletionPolicy
-from applyprune.controller.reconcile.deleted_bundle import DeletedBundle, read_deleted
+from applyprune.controller.removal import DeletedBundle, read_deleted
+from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 

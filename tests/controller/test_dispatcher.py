@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.bundle_client import BundleObjects, bundle_ref
-from applyprune.controller.dispatcher import Dispatcher
-from applyprune.controller.fetch_dispatcher import FetchDispatcher
-from applyprune.controller.reconcile.report import Reporter
-from applyprune.controller.replicas.rendezvous import Replica
-from applyprune.controller.replicas.share import Share
-from applyprune.controller.runtime.event_recorder import EventRecorder
-from applyprune.controller.runtime.health import Health
-from applyprune.controller.runtime.metrics import Metrics
-from applyprune.controller.runtime.watches import Watches
-from applyprune.controller.runtime.workqueue import WorkQueue
-from applyprune.controller.workers.limits import Limits
-from applyprune.controller.workers.worker import WorkerSettings
-from applyprune.controller.workers.worker_handle import WorkerHandle, worker_context
+from applyprune.controller.clients import BundleObjects, bundle_ref
+from applyprune.controller.dispatcher import Dispatcher, FetchDispatcher
+from applyprune.controller.metrics import Health, Metrics
+from applyprune.controller.queue import WorkQueue
+from applyprune.controller.replicas import Replica, Share
+from applyprune.controller.report import EventRecorder, Reporter
+from applyprune.controller.watches import Watches
+from applyprune.controller.worker import Limits, WorkerHandle, WorkerSettings, worker_context
 from applyprune.engine.informer import Upserted, WatchScope
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from applyprune.controller.constants import Condition
-from applyprune.controller.runtime.bundle_metrics import STATES
+from applyprune.controller.metrics import STATES
+from applyprune.controller.reasons import Condition
 from applyprune.controller.task import READY
 from applyprune.localplane.program.step_progress import progress_on
 from applyprune.sources import read

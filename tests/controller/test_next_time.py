@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.controller.bundle import SPEC, Bundle
-from applyprune.controller.constants import Reason
-from applyprune.controller.reconcile.next_time import next_reconcile
-from applyprune.controller.status import ConditionStatus, ReconcileResult
+from applyprune.controller.reasons import Reason
+from applyprune.controller.spec import SPEC, Bundle
+from applyprune.controller.status import ConditionStatus, ReconcileResult, next_reconcile
 from applyprune.controller.task import Past
 from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.inventory import LockHolder

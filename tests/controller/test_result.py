@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.controller.constants import Reason
+from applyprune.controller.reasons import Reason
 from applyprune.controller.result import reason_of
 from applyprune.errors import ApplypruneError, Forbidden, InputError, InputErrors, UsageError
 from applyprune.planning.desired import KindNotServed

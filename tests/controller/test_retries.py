@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.bundle import SPEC, Bundle
-from applyprune.controller.constants import Reason
-from applyprune.controller.reconcile.next_time import ended_at_limit, next_reconcile, unwritten
-from applyprune.controller.status import ConditionStatus, ReconcileResult
+from applyprune.controller.reasons import Reason
+from applyprune.controller.spec import SPEC, Bundle
+from applyprune.controller.status import (
+    ConditionStatus,
+    ReconcileResult,
+    ended_at_limit,
+    next_reconcile,
+    unwritten,
+)
 from applyprune.controller.task import Past
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.controller.result import error_message, problem_message
-from applyprune.controller.secret_source import shown_field, shown_parts
+from applyprune.controller.result import error_message, problem_message, shown_field, shown_parts
 from applyprune.model.manifest import Origin
 from applyprune.model.problem import (
     ContestedField,

@@ -10,8 +10,8 @@ import pytest
 from applyprune import errors
 from applyprune.cli.config import GUARDS, KEYS
 from applyprune.cli.crash import BUG
-from applyprune.controller.bundle import DeletionPolicy
-from applyprune.controller.constants import STALLING, Condition
+from applyprune.controller.reasons import STALLING, Condition
+from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.events import Outcome
 from applyprune.model.plan_values.consequence import ConsequenceKind
 from applyprune.output.printers import PRINTERS

@@ -285,8 +285,8 @@ def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 STANDARD_DATACLASSES = {
     # pydantic makes the class, and Collector has a constructor.
-    "applyprune.controller.runtime.bundle_metrics",
-    "applyprune.controller.source_spec",
+    "applyprune.controller.metrics",
+    "applyprune.controller.spec",
     # It describes itself as the standard library's to the type checker.
     "applyprune.values",
 }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Its import changes the process that forks the controller's workers.
-NOT_IMPORTED = {"applyprune.controller.workers.preloaded"}
+NOT_IMPORTED = {"applyprune.controller.worker_preload"}
 PLANE = "error: the embedded control plane does not run on Windows: "
 REFUSED = {
     ("demo",): PLANE,

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.controller.clusters.cluster_errors import ClusterChanged
-from applyprune.controller.clusters.cluster_identity import left_cluster
-from applyprune.controller.constants import FINALIZER
+from applyprune.controller.clusters import ClusterChanged, left_cluster
+from applyprune.controller.reasons import FINALIZER
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import BUNDLES

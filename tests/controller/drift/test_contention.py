@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from applyprune.controller.drift.contention import (
+from applyprune.controller.drift import (
     MOST,
     Count,
     Limits,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.drift.drift_hint import GONE, Mark, may_have_drifted
+from applyprune.controller.task import GONE, Mark, may_have_drifted
 from tests.support.planning import TARGET, desired, live, managed, recorded
 
 if TYPE_CHECKING:

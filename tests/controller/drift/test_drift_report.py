@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.bundle import SPEC, Bundle
-from applyprune.controller.drift.contention import Count
-from applyprune.controller.drift.drift_report import counts_before, drift_report, reverted_words
-from applyprune.controller.drift.give_way import tries_rewritten
+from applyprune.controller.drift import Count, counts_before, drift_report, reverted_words
+from applyprune.controller.report import tries_rewritten
 from applyprune.controller.result import RunResult
+from applyprune.controller.spec import SPEC, Bundle
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.model.plan_values.drifted_field import Drift

@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from applyprune.controller.bundle import SPEC, Bundle
-from applyprune.controller.constants import FINALIZER, Reason
-from applyprune.controller.reconcile.next_time import next_reconcile
-from applyprune.controller.reconcile.single_objects import (
+from applyprune.controller.reasons import FINALIZER, Reason
+from applyprune.controller.reconcile import (
     delay_after,
     leaves_drift,
     may_correct_alone,
     result_of_part,
 )
 from applyprune.controller.result import FailedObject, RunResult
-from applyprune.controller.status import ConditionStatus, ReconcileResult
+from applyprune.controller.spec import SPEC, Bundle
+from applyprune.controller.status import ConditionStatus, ReconcileResult, next_reconcile
 from applyprune.controller.task import Past
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject

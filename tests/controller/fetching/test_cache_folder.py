@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.fetching.cache_folder import cache_folder
+from applyprune.controller.fetch import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROGRAM = """
 import sys
-from applyprune.controller.fetching.cache_folder import cache_folder
+from applyprune.controller.fetch import cache_folder
 with cache_folder() as folder:
     (folder / "artifact").write_bytes(bytes(1000))
     print(folder, flush=True)

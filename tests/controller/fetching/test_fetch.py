@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from applyprune.controller.fetching.fetch import fetch
-from applyprune.controller.fetching.fetch_task import Fetched, FetchTask, SourceContent
-from applyprune.controller.fetching.remote_source import RemoteSource, Verification
-from applyprune.controller.fetching.source_cache import SourceCache
+from applyprune.controller.fetch import RemoteSource, SourceCache, Verification, fetch
+from applyprune.controller.task import Fetched, FetchTask, SourceContent
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.oci_artifact import OciRef, OciSource, push

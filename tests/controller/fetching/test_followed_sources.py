@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from applyprune.controller.fetch_dispatcher import FetchDispatcher
-from applyprune.controller.fetching.fetch_task import Fetched, SourceContent, SourceRequest
-from applyprune.controller.fetching.followed_sources import FollowedSources
-from applyprune.controller.fetching.remote_source import RemoteSource, Verification
-from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.controller.dispatcher import FetchDispatcher
+from applyprune.controller.fetch import RemoteSource, Verification
+from applyprune.controller.followed_sources import FollowedSources
+from applyprune.controller.queue import WorkQueue
+from applyprune.controller.task import Fetched, SourceContent, SourceRequest
 from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.address import GitRef, GitSource

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from applyprune.controller.fetching.source_cache import SourceCache
+from applyprune.controller.fetch import SourceCache
 from applyprune.sources.tree import FetchFailed
 
 FILES = {"web/a.yaml": b"a: 1\n", "web/b.yaml": b"", "c.yaml": b"\xff\x00"}
@@ -95,7 +95,7 @@ def test_full_disk_is_an_error_of_the_source(cache: SourceCache) -> None:
     """Nothing is left of an artifact that could not be written."""
     program = (
         "import sys; from pathlib import Path;"
-        "from applyprune.controller.fetching.source_cache import SourceCache;"
+        "from applyprune.controller.fetch import SourceCache;"
         "SourceCache(Path(sys.argv[1]), 1).put('x', {'a': bytes(200_000)})"
     )
 

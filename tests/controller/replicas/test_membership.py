@@ -10,10 +10,7 @@ import pytest
 from applyprune.cluster.access import connect
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
-from applyprune.controller.replicas.membership import Membership
-from applyprune.controller.replicas.own_lease import OwnLease
-from applyprune.controller.replicas.rendezvous import Replica
-from applyprune.controller.replicas.share import Share
+from applyprune.controller.replicas import Membership, OwnLease, Replica, Share
 from applyprune.engine.cancellation import Cancellation
 from tests.support.clocks import ManualClock
 from tests.support.no_server import client_of_no_server

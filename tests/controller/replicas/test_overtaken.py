@@ -10,7 +10,7 @@ import pytest
 from applyprune.cluster.access import connect
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
-from applyprune.controller.bundle_client import BundleObjects, status_of
+from applyprune.controller.clients import BundleObjects, status_of
 from applyprune.errors import Interrupted
 from tests.support.objects import config_map
 

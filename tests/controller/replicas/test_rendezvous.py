@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from applyprune.controller.process import new_identity
-from applyprune.controller.replicas.rendezvous import Replica, server_of
+from applyprune.controller.replicas import Replica, server_of
 
 BUNDLES = [(f"team-{number % 50}", f"bundle-{number}") for number in range(2000)]
 POD = "applyprune-controller-7d9f8b6c5-{}-1a2b3c4d"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applyprune.controller.replicas.rendezvous import Replica
-from applyprune.controller.replicas.sightings import (
+from applyprune.controller.replicas import (
     MOST_REPLICAS,
+    Replica,
     Sightings,
     alive,
     believed,

@@ -8,10 +8,10 @@ from dataclasses import replace
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from applyprune.controller.constants import Reason
-from applyprune.controller.reconcile.report import measured
+from applyprune.controller.metrics import Metrics
+from applyprune.controller.reasons import Reason
+from applyprune.controller.report import measured
 from applyprune.controller.result import FailedObject, RunResult
-from applyprune.controller.runtime.metrics import Metrics
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import InventoryEntry

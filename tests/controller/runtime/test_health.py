@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.runtime.health import Health
-from applyprune.controller.runtime.watches import Watches
-from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.controller.metrics import Health
+from applyprune.controller.queue import WorkQueue
+from applyprune.controller.watches import Watches
 from tests.support.clocks import ManualClock
 from tests.support.no_server import client_of_no_server
 from tests.support.waiting import eventually

@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster.many_watches import AllSeen, Seen, Watched
-from applyprune.controller.drift.drift_hint import Mark
-from applyprune.controller.runtime.impersonation import account_user
-from applyprune.controller.runtime.object_hints import (
-    GATHER,
-    READY_DELAY,
-    READY_GAP,
-    ObjectHints,
-)
-from applyprune.controller.runtime.watches import Watches
-from applyprune.controller.runtime.workqueue import WorkQueue
-from applyprune.controller.task import AppliedObjects
+from applyprune.controller.clients import account_user
+from applyprune.controller.hints import GATHER, READY_DELAY, READY_GAP, ObjectHints
+from applyprune.controller.queue import WorkQueue
+from applyprune.controller.task import AppliedObjects, Mark
+from applyprune.controller.watches import Watches
 from applyprune.planning.applyset import PART_OF
 from applyprune.values import packed
 from tests.support.clocks import ManualClock

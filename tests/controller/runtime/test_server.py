@@ -7,8 +7,7 @@ import socket
 import pytest
 import urllib3
 
-from applyprune.controller.runtime.metrics import Metrics
-from applyprune.controller.runtime.server import serving
+from applyprune.controller.metrics import Metrics, serving
 
 IPV6 = pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cluster.many_watches import AllSeen, Blind, Seen, Watched
-from applyprune.controller.constants import Key
-from applyprune.controller.runtime.shared_watches import SharedWatches
+from applyprune.controller.reasons import Key
+from applyprune.controller.watches import SharedWatches
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.resources import CONFIG_MAPS, SECRETS

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from applyprune.controller.constants import Key
-from applyprune.controller.runtime.turns import Turns
-from applyprune.controller.runtime.workqueue import WorkQueue
+from applyprune.controller.queue import Turns, WorkQueue
+from applyprune.controller.reasons import Key
 
 ALL = [("big", str(number)) for number in range(4)]
 SMALL: Key = ("small", "web")

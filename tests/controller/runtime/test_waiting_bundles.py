@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applyprune.controller.runtime.waiting_bundles import WaitingBundles
+from applyprune.controller.watches import WaitingBundles
 
 A, B, C = ("shop", "a"), ("shop", "b"), ("shop", "c")
 

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from applyprune.controller.constants import Key
-from applyprune.controller.runtime.workqueue import WorkQueue, backoff, spread
+from applyprune.controller.queue import WorkQueue, backoff, spread
+from applyprune.controller.reasons import Key
 from tests.support.clocks import ManualClock
 from tests.support.waiting import HANG, eventually
 

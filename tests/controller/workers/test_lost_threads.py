@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from applyprune.controller.workers.worker import OUT_OF_MEMORY
+from applyprune.controller.worker import OUT_OF_MEMORY
 from tests.support.waiting import HANG
 
 PROGRAM = """
 import mmap, os, sys, threading
-from applyprune.controller.workers.limits import Limits, limit_memory
-from applyprune.controller.workers.worker import _end_with_lost_threads
+from applyprune.controller.worker import Limits, limit_memory
+from applyprune.controller.worker import _end_with_lost_threads
 
 _end_with_lost_threads()
 threading.stack_size(1 << 20)

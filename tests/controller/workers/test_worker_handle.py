@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster.access import connect
-from applyprune.controller.constants import Limit
+from applyprune.controller.reasons import Limit
 from applyprune.controller.task import Task
-from applyprune.controller.workers.limits import MIB, Limits
-from applyprune.controller.workers.worker import WorkerSettings
-from applyprune.controller.workers.worker_handle import (
+from applyprune.controller.worker import (
+    MIB,
     LimitExceeded,
+    Limits,
     WorkerHandle,
+    WorkerSettings,
     WorkerUnavailable,
     worker_context,
 )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from applyprune.api.bundles import ERRORS, bundle_readiness, bundle_status, not_ready
-from applyprune.controller.constants import Reason
+from applyprune.controller.reasons import Reason
 from applyprune.errors import (
     ApplypruneError,
     ConflictsFound,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.fetching.source_cache import SourceCache
+from applyprune.controller.fetch import SourceCache
 from tests.support.controller import controller
 from tests.support.git_servers import git_site
 from tests.support.hanging_fetches import FETCH_WORKERS, HangingFetches

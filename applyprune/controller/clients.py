@@ -1,0 +1,281 @@
+"""As whom the controller speaks to the API server, and what it reads and writes of a Bundle."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from applyprune.cluster.client import KubernetesClient, RememberingClient
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.controller.reasons import FINALIZER, Key
+from applyprune.errors import AccessError, ApplypruneError, Conflict, Interrupted, NotFound
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject, deleted_at
+from applyprune.model.problem import ProblemKind
+from applyprune.model.request import Access
+from applyprune.model.resources import (
+    BUNDLES,
+    DEFINITIONS,
+    NAMESPACES,
+    SERVICE_ACCOUNTS,
+    namespace_ref,
+)
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.replies import refuse_false_absence
+from applyprune.values import dataclass, field
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from applyprune.cluster.access import ClusterAccess
+
+
+_TRIES = 5
+
+
+def bundle_ref(key: Key) -> Ref:
+    """Return the ref of a Bundle."""
+    return Ref(BUNDLES.group, BUNDLES.kind, *key)
+
+
+def status_of(live: LiveObject) -> Mapping[str, Any]:
+    """Return a Bundle's status as it is stored."""
+    return (live.body or {}).get("status") or {}
+
+
+@dataclass(frozen=True, slots=True)
+class BundleObjects:
+    """Bundles, read in full and by consistent reads, and written by compare-and-swap.
+
+    The response to a write is the Bundle as stored, so no write is followed by a read.
+    """
+
+    client: KubernetesClient
+
+    def get(self, key: Key) -> LiveObject | None:
+        """Return a Bundle; None when it does not exist."""
+        try:
+            return self.client.get(BUNDLES, bundle_ref(key), full=True)
+        except NotFound:
+            return None
+
+    def write_status(self, live: LiveObject, status: Mapping[str, Any]) -> LiveObject | None:
+        """Store a Bundle's status and return the Bundle as stored; None when it is gone.
+
+        Nothing is sent when the status has not changed. After a conflict it is sent again on top of
+        the other change. Raises Interrupted when that was a change of the status: then another
+        replica has reconciled the Bundle meanwhile, and knows more.
+        """
+        current: LiveObject | None = live
+        for _ in range(_TRIES):
+            if current is None or current.uid != live.uid:
+                return None
+            if status_of(current) == status:
+                return current
+            if status_of(current) != status_of(live):  # guard: status-overtaken
+                raise Interrupted(0)
+            body = {**(current.body or {}), "status": status}
+            try:
+                return self.client.replace(BUNDLES, live.ref, body, subresource="status")
+            except Conflict:
+                current = self.get((live.ref.namespace, live.ref.name))
+            except NotFound as error:
+                self._refuse_false_absence(live, error)
+                return None
+        raise Conflict(f"{live.ref} changes faster than its status can be written", code=409)
+
+    def add_finalizer(self, live: LiveObject) -> LiveObject:
+        """Add the finalizer to a Bundle, if it is missing; return the Bundle as stored.
+
+        Raises Conflict when the Bundle has changed since it was read, NotFound when it is gone.
+        """
+        if FINALIZER in live.finalizers:
+            return live
+        try:
+            return self._set_finalizers(live, [*live.finalizers, FINALIZER])
+        except NotFound as error:
+            self._refuse_false_absence(live, error)
+            raise
+
+    def remove_finalizer(self, live: LiveObject) -> None:
+        """Remove the finalizer: everything that the Bundle has applied is taken care of."""
+        for _ in range(_TRIES):
+            current = self.get((live.ref.namespace, live.ref.name))
+            if current is None or current.uid != live.uid or FINALIZER not in current.finalizers:
+                return
+            others = [finalizer for finalizer in current.finalizers if finalizer != FINALIZER]
+            try:
+                self._set_finalizers(current, others)
+            except Conflict:
+                continue
+            except NotFound as error:
+                self._refuse_false_absence(live, error)
+            return
+        raise Conflict(f"{live.ref} changes faster than its finalizer can be removed", code=409)
+
+    def _refuse_false_absence(self, live: LiveObject, error: NotFound) -> None:
+        """Read a Bundle after a 404 to a write; raise RunFailed if it exists."""
+        state = self.client.read(BUNDLES, live.ref)
+        refuse_false_absence(live.uid, state, error)  # guard: bundle-absence
+
+    def _set_finalizers(self, live: LiveObject, finalizers: list[str]) -> LiveObject:
+        metadata = {"finalizers": finalizers, "resourceVersion": live.resource_version}
+        return self.client.merge_patch(BUNDLES, live.ref, {"metadata": metadata})
+
+
+# A Bundle as a reconcile has left it: the next one need not read it if nothing has changed since.
+#
+# That nothing has changed is what a watch says, and a watch may be late. So a reconcile of such a
+# Bundle only looks: its first write ends it, and it begins again with everything read.
+
+
+_LARGEST = 16 * 1024
+_UNUSED = frozenset({"managedFields"})
+
+
+class MustReadAgain(Exception):
+    """A reconcile that only looks has found something to do."""
+
+
+class OnlyLooks:
+    """The lease of a reconcile that must not write: it refuses every write."""
+
+    def ensure(self) -> None:
+        """Refuse to write."""
+        raise MustReadAgain
+
+    def left(self) -> float:
+        """Return that nothing may be sent."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBundle:
+    """A Bundle in one resourceVersion, packed: the main process keeps thousands."""
+
+    version: str
+    packed: bytes = field(repr=False)
+
+    def unpack(self, key: Key) -> LiveObject:
+        """Return the Bundle as it was read."""
+        body = json.loads(zlib.decompress(self.packed))
+        metadata = body["metadata"]
+        return LiveObject.of(bundle_ref(key), metadata["uid"], self.version, metadata, body)
+
+
+def known_bundle(live: LiveObject) -> KnownBundle | None:
+    """Return a Bundle packed; None if it is large: then it is read each time."""
+    body = live.body or {}
+    kept = {key: value for key, value in body["metadata"].items() if key not in _UNUSED}
+    packed = zlib.compress(json.dumps({**body, "metadata": kept}).encode(), 1)
+    return KnownBundle(live.resource_version, packed) if len(packed) <= _LARGEST else None
+
+
+# Apply each Bundle as a ServiceAccount of its own namespace.
+#
+# The controller impersonates that account, so it can do no more for a tenant than the tenant may.
+
+
+class AccountMissing(ApplypruneError):
+    """The ServiceAccount of a Bundle does not exist."""
+
+    kind = ProblemKind.ACCOUNT_MISSING
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountClient:
+    """A client that acts for one Bundle: as a ServiceAccount, or as the user of a kubeconfig."""
+
+    cluster: KubernetesClient
+
+    def only_looking(self) -> ServiceAccountClient:
+        """Return the same client; every write ends with MustReadAgain."""
+        return ServiceAccountClient(self.cluster.under_lease(OnlyLooks()))
+
+    def store(self, target: ApplySetIdentity) -> ConfigMapStore:
+        """Return the store of one set's inventory."""
+        return ConfigMapStore(self.cluster, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """The controller's own client, and the clients that impersonate ServiceAccounts.
+
+    They share connections: who is impersonated stands in each request.
+    """
+
+    own: RememberingClient
+
+    def connect(self, namespace: str, account: str) -> ServiceAccountClient:
+        """Return a client for a ServiceAccount without checking that it exists; sends nothing.
+
+        If no group is given, the API server adds the groups of ServiceAccounts itself, so the
+        right to impersonate groups is not needed.
+        """
+        # To read the CRDs and APIServices is a right of the controller's own.
+        return ServiceAccountClient(self.own.as_user(account_user(namespace, account)))
+
+    @contextmanager
+    def as_account(
+        self, namespace: str, account: str, *, must_exist: bool
+    ) -> Iterator[ServiceAccountClient]:
+        """Yield a client for a ServiceAccount; raises AccountMissing if it does not exist.
+
+        Impersonating an account that does not exist succeeds, with all rights bound to its name.
+        """
+        if must_exist:  # guard: account-exists
+            self.look_up(namespace, account)
+        yield self.connect(namespace, account)
+
+    def forget(self) -> None:
+        """Forget what is remembered of the server's kinds: something has failed."""
+        self.own.memory.forget_kinds()
+
+    def look_up(self, namespace: str, account: str) -> None:
+        """Raise AccountMissing unless the ServiceAccount exists."""
+        ref = Ref(SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.kind, namespace, account)
+        try:
+            self.own.get(SERVICE_ACCOUNTS, ref)
+        except NotFound:
+            raise AccountMissing(
+                f"the ServiceAccount {account} does not exist",
+                reason=f"the Bundle is applied as {account} of namespace {namespace}",
+            ) from None
+
+    def is_allowed(self, namespace: str, account: str) -> bool:
+        """Return whether the controller may act as a ServiceAccount; false if nobody can know."""
+        access = Access("impersonate", "", SERVICE_ACCOUNTS.plural, namespace, account)
+        try:
+            return self.own.access.is_allowed(access)
+        except ApplypruneError:
+            return False
+
+    def is_terminating(self, namespace: str) -> bool:
+        """Return whether a namespace is being deleted or is gone."""
+        try:
+            return self.own.get(NAMESPACES, namespace_ref(namespace)).terminating
+        except NotFound:
+            return True
+
+    def crd_deleted_at(self) -> datetime | None:
+        """Return when the Bundle CRD was deleted; None when it was not."""
+        ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
+        return deleted_at(self.own.get(DEFINITIONS, ref))
+
+
+def account_user(namespace: str, account: str) -> str:
+    """Return the name of a ServiceAccount as a user."""
+    return f"system:serviceaccount:{namespace}:{account}"
+
+
+def refuse_impersonated(access: ClusterAccess) -> None:
+    """Refuse credentials that already impersonate someone: impersonation cannot be nested."""
+    if access.impersonation:
+        raise AccessError(
+            f"the kubeconfig's user {access.user!r} impersonates another user",
+            reason="the controller impersonates the ServiceAccounts of Bundles itself",
+            hint="Use the controller's own credentials.",
+        )

@@ -1,1 +1,0 @@
-"""Other clusters, to which the kubeconfigs of Bundles lead."""

@@ -1,0 +1,482 @@
+"""The drift of a Bundle: its report, and who wins each field that two of them fight for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from applyprune.controller.clients import status_of
+from applyprune.controller.reasons import DriftPolicy, Reason
+from applyprune.controller.result import shown_field
+from applyprune.model.identity import called
+from applyprune.model.plan_values.field_writer import FieldWriter
+from applyprune.model.text.display import and_more, time_of
+from applyprune.planning.adoption.left_alone import CONTENDED
+from applyprune.planning.annotations import CONFLICTS, RECONCILE_NOW
+from applyprune.planning.ownership.shared_fields import drifted_fields
+from applyprune.values import dataclass, replace
+
+if TYPE_CHECKING:
+    from applyprune.controller.result import RunResult
+    from applyprune.controller.spec import Bundle
+    from applyprune.model.live import LiveObject
+    from applyprune.model.plan import ApplyStep
+    from applyprune.model.plan_values.drifted_field import Drift
+
+
+SHOWN = 10
+_FIELDS_SHOWN = 5
+_LONGEST_FIELD = 120
+_LONGEST_POINTER = 500
+"""What is around a field with a longer pointer is counted instead of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """What a reconcile says about drift; parts that it knows nothing new about are None."""
+
+    condition: tuple[str, Reason, str] | None
+    """Status, reason and message of the condition Drifted."""
+    counts: tuple[Count, ...]
+    rewritten: tuple[dict[str, Any], ...] | None = None
+    contended: str = ""
+    """Which objects are left alone because they are contended; empty if none is."""
+    due: datetime | None = None
+    """When the first contended object may be tried again; None if none is contended."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a Bundle's status, with an empty value for one to remove."""
+        found: dict[str, Any] = {"contention": [written_count(count) for count in self.counts]}
+        if self.rewritten is not None:
+            found["rewritten"] = list(self.rewritten)
+        return found
+
+
+def limits_of(bundle: Bundle) -> Limits:
+    """Return how often this Bundle reverts a field in which period."""
+    contention = bundle.spec.drift.contention
+    return Limits(contention.reverts, timedelta(seconds=contention.within))
+
+
+def begins_anew(live: LiveObject, revision: str) -> bool:
+    """Return whether the spec or the source has changed since the last reconcile, or one is asked.
+
+    What was given up before is tried again then.
+    """
+    status = status_of(live)
+    requested = live.annotations.get(RECONCILE_NOW, "")
+    return bool(
+        status.get("observedGeneration") != live.generation
+        or status.get("lastHandledReconcileAt", "") != requested
+        or (revision and status.get("lastAttemptedRevision") != revision)
+    )
+
+
+def counts_before(live: LiveObject, revision: str) -> tuple[Count, ...]:
+    """Return the counts of a Bundle at the beginning of a reconcile."""
+    if begins_anew(live, revision):
+        return ()
+    return read_counts(status_of(live))
+
+
+def drift_report(
+    bundle: Bundle,
+    counts: Sequence[Count],
+    status: Mapping[str, Any],
+    run: RunResult | None,
+    now: datetime,
+    *,
+    is_part: bool = False,
+) -> DriftReport:
+    """Return what a reconcile says about drift; ``status`` is the Bundle's, and ``run`` its run.
+
+    With ``is_part``, it was about some of the objects only: what is known of the others stays.
+    """
+    if run is None or run.plan is None:
+        return DriftReport(None, tuple(counts))
+    limits = limits_of(bundle)
+    refs = [step.desired.ref for step in run.plan.applies]
+    seen = {(ref.short, ref.namespace) for ref in refs}
+    is_secret = run.secret or bundle.has_secret_source
+    found = [
+        _Found(bundle, step, drift, step.desired.ref in run.written, is_secret)
+        for step in run.plan.applies
+        for drift in step.drift
+        if not _is_rewriting(step, drift, run)
+    ]
+    left = [one for one in found if one.is_contended]
+    remaining = [one for one in found if not (one.is_reverted or one.is_conflict)]
+    sightings = [one.sighting for one in found if one.is_contended or one.is_reverted]
+    after = counted(counts, sightings, seen, limits, now)
+    rewritten = _rewritten(status, run, None if is_part else seen, is_secret=is_secret)
+    contended = and_more(sorted({one.object for one in left}), SHOWN)
+    quiet = [at for count in after if (at := count.quiet_at(limits)) is not None]
+    condition = _condition(bundle, left, remaining, rewritten, limits)
+    fresh = any(run.rewritten.values())
+    return DriftReport(
+        condition if left or remaining or fresh or not is_part else None,
+        after,
+        rewritten,
+        contended,
+        min(quiet, default=None),
+    )
+
+
+def _is_rewriting(step: ApplyStep, drift: Drift, run: RunResult) -> bool:
+    """Return whether a field is only as admission has rewritten it: the write changed nothing."""
+    ref = step.desired.ref
+    is_sent = bool(run.rewritten.get(ref))
+    return is_sent and ref not in run.written and not drift.manager  # guard: rewritten-no-drift
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One drifted field of a run."""
+
+    bundle: Bundle
+    step: ApplyStep
+    drift: Drift
+    is_reverted: bool
+    is_secret: bool
+    """Whether a value may come from a Secret: then so may the key of a list's item."""
+
+    @property
+    def is_contended(self) -> bool:
+        """Return whether it was left because its manager has won."""
+        return self.step.keeps_drift and self.step.reason == CONTENDED
+
+    @property
+    def is_conflict(self) -> bool:
+        """Return whether another manager applies the field: then Ready says so, and nobody else."""
+        corrects = self.bundle.spec.drift.policy is DriftPolicy.CORRECT
+        return corrects and self.drift.operation == "Apply"
+
+    @property
+    def object(self) -> str:
+        """Return the name of its object, with a namespace that is not the Bundle's."""
+        return called(self.step.desired.ref, self.bundle.namespace)
+
+    @property
+    def field(self) -> str:
+        """Return its path; the key of an item is a value too."""
+        path = _shown_path(self.drift.path, is_secret=self.is_secret)
+        while len(path) > _LONGEST_POINTER:
+            path = path.rpartition("/")[0]
+        return path
+
+    @property
+    def text(self) -> str:
+        """Return the field, who has changed it, and when."""
+        drift = self.drift
+        if not drift.path:
+            return f"{self.object} was deleted"
+        who = " ".join(part for part in (drift.manager, drift.time) if part)
+        if not who:
+            who = "removed" if drift.found == "none" else "no field manager shows"
+        return f"{self.object} {_cut(self.field)} ({who})"
+
+    @property
+    def sighting(self) -> Sighting:
+        """Return it as the counts need it."""
+        drift = self.drift
+        values = ("", "") if self.is_secret else (drift.wanted, drift.found)
+        writer = FieldWriter.of(self.step.desired.ref, self.field, drift.manager)
+        return Sighting(writer, self.is_reverted, time_of(drift.time), *values)
+
+    def fight(self, limits: Limits) -> str:
+        """Return who fights about a field, the values, and what would end that."""
+        drift, ref = self.drift, self.step.desired.ref
+        who = drift.manager or "somebody"
+        if not drift.path:
+            return (
+                f"{self.object}: somebody has deleted it again after it was created again "
+                f"{limits.reverts} times. To end this: remove it from the source."
+            )
+        values = "" if self.is_secret else f" (ours {drift.wanted}, theirs {drift.found})"
+        kind = f"{ref.kind}.{ref.group}" if ref.group else ref.kind
+        return (
+            f"{self.object} {_cut(self.field)}: {who} has changed it again after {limits.reverts} "
+            f"reverts{values}. To end this: ignoreFields: [{{kind: {kind}, fields: "
+            f"['{self.field}']}}], or the annotation {CONFLICTS}: skip"
+        )
+
+
+def _condition(
+    bundle: Bundle,
+    left: Sequence[_Found],
+    drifted: Sequence[_Found],
+    rewritten: Sequence[Mapping[str, Any]],
+    limits: Limits,
+) -> tuple[str, Reason, str]:
+    if bundle.spec.drift.policy is DriftPolicy.IGNORE:
+        return "Unknown", Reason.DRIFT_IGNORED, "spec.drift.policy is Ignore"
+    if left:
+        more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
+        return "True", Reason.CONTENDED, left[0].fight(limits) + more
+    if drifted:
+        texts = [one.text for one in drifted]
+        return "True", Reason.DRIFT_DETECTED, and_more(texts, SHOWN, "; ")
+    if rewritten:
+        objects = [f"{one['object']} {', '.join(one['fields'])}" for one in rewritten]
+        message = f"the server stores other values than were sent: {and_more(objects, SHOWN, '; ')}"
+        return "True", Reason.CHANGED_BY_ADMISSION, message
+    return "False", Reason.NO_DRIFT, "nothing has drifted"
+
+
+def _rewritten(
+    status: Mapping[str, Any],
+    run: RunResult,
+    listed: Collection[tuple[str, str]] | None,
+    *,
+    is_secret: bool,
+) -> tuple[dict[str, Any], ...]:
+    """Return the objects that admission has rewritten: of this run, and the known ones.
+
+    ``listed`` are the objects of the source; None if they are not all known.
+    """
+    sent = {(ref.short, ref.namespace): fields for ref, fields in run.rewritten.items()}
+    fresh = {
+        place: {
+            "object": place[0],
+            **({"namespace": place[1]} if place[1] else {}),
+            "fields": [
+                _cut(_shown_path(field, is_secret=is_secret)) for field in fields[:_FIELDS_SHOWN]
+            ],
+        }
+        for place, fields in sorted(sent.items())
+        if fields
+    }
+    known = {
+        (str(one["object"]), str(one.get("namespace", ""))): one
+        for one in status.get("rewritten") or ()
+    }
+    kept = {
+        place: one
+        for place, one in known.items()
+        if place not in sent and (listed is None or place in listed)
+    }
+    both = {**kept, **fresh}
+    return tuple(both[place] for place in sorted(both))[:SHOWN]
+
+
+def reverted_fields(run: RunResult) -> int:
+    """Return how many fields, and deleted objects, a run has set back that others had changed."""
+    plan = run.plan
+    return sum(
+        drift.operation != "Apply"
+        for step in (plan.applies if plan is not None else ())
+        if step.desired.ref in run.written
+        for drift in step.drift
+    )
+
+
+def reverted_words(run: RunResult) -> str:
+    """Return what a run has set back: ``reverted 2 fields that kubectl-patch had changed``."""
+    plan = run.plan
+    reverts = [
+        revert
+        for step in (plan.applies if plan is not None else ())
+        if step.desired.ref in run.written
+        for revert in step.reverts
+    ]
+    return f"reverted {drifted_fields(reverts)}" if reverts else ""
+
+
+def _shown_path(path: str, *, is_secret: bool) -> str:
+    if is_secret:  # guard: secret-source-keys
+        return shown_field(path)
+    return path
+
+
+def _cut(field: str) -> str:
+    return field if len(field) <= _LONGEST_FIELD else f"{field[:_LONGEST_FIELD]}…"
+
+
+# Count how often a field is reverted, and name the managers to which a Bundle gives way.
+#
+# A field is contended if it was reverted as often as the limit allows, and the same manager has
+# changed it again. Its object is then left alone until that manager is quiet. The counts are a
+# value in the Bundle's status, so they survive the process that has counted.
+
+
+MOST = 50
+"""How many fields are counted at once."""
+_PLAUSIBLE = (datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC))
+"""No clock is before or after these: whoever may write a status may write any time."""
+_GRAIN = 10
+"""A later change of a contended field counts as news after this part of the period."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How often a field is reverted in which period before its manager wins."""
+
+    reverts: int
+    within: timedelta
+
+    @property
+    def grain(self) -> timedelta:
+        """Return the precision with which a status records that a fight goes on."""
+        return self.within / _GRAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A field that a run has reverted, or has left because it is contended."""
+
+    writer: FieldWriter
+    is_reverted: bool
+    time: datetime | None = None
+    """When the manager has changed it, by the server's record; None if unknown."""
+    ours: str = ""
+    theirs: str = ""
+    """Both values, or nothing if they are confidential."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How often a field was reverted after the same manager had changed it."""
+
+    writer: FieldWriter
+    reverted: tuple[datetime, ...] = ()
+    """When, within the period; the oldest first."""
+    changed: datetime | None = None
+    """When its manager has changed it last, while it is contended; None if it is not."""
+    ours: str = ""
+    theirs: str = ""
+
+    @property
+    def is_contended(self) -> bool:
+        """Return whether its object was left alone in the last run."""
+        return self.changed is not None
+
+    def quiet_at(self, limits: Limits) -> datetime | None:
+        """Return when its manager will have been quiet for the period; None if not contended."""
+        return None if self.changed is None else self.changed + limits.within + limits.grain
+
+
+def to_leave(counts: Iterable[Count], limits: Limits, now: datetime) -> frozenset[FieldWriter]:
+    """Return the managers that win if they have changed their fields again."""
+    return frozenset(count.writer for count in counts if _wins(count, limits, now))
+
+
+def counted(
+    counts: Sequence[Count],
+    sightings: Iterable[Sighting],
+    seen: Collection[tuple[str, str]],
+    limits: Limits,
+    now: datetime,
+) -> tuple[Count, ...]:
+    """Return the counts after a run, the contended ones first.
+
+    ``seen`` are the objects that it was about, by name and namespace; others keep their counts.
+    Of what one manager has changed in one object, one field is counted: a known one, or the first.
+    """
+    found: defaultdict[tuple[str, str, str], list[Sighting]] = defaultdict(list)
+    for one in sightings:
+        found[one.writer.object, one.writer.namespace, one.writer.manager].append(one)
+    after: list[Count] = []
+    known: set[tuple[str, str, str]] = set()
+    for count in counts:
+        if (count.writer.object, count.writer.namespace) not in seen:
+            after.append(count)
+            continue
+        place = (count.writer.object, count.writer.namespace, count.writer.manager)
+        mine = [one for one in found.get(place, ()) if count.writer.covers(one.writer)]
+        if mine:
+            known.add(place)
+        after.append(_after(count, mine[0] if mine else None, limits, now))
+    for several in (found[place] for place in sorted(found.keys() - known)):
+        first = min(several, key=lambda one: one.writer)
+        after.append(_after(Count(first.writer), first, limits, now))
+    kept = [count for count in after if count.reverted or count.is_contended]
+    # A stable sort: where nothing has changed, neither does the order.
+    kept.sort(key=_rank)
+    return tuple(kept[:MOST])
+
+
+def _rank(count: Count) -> tuple[bool, float]:
+    last = count.reverted[-1].timestamp() if count.reverted else 0.0
+    return not count.is_contended, -last
+
+
+def _wins(count: Count, limits: Limits, now: datetime) -> bool:
+    if (quiet_at := count.quiet_at(limits)) is not None:
+        return now < quiet_at  # guard: contended-until-quiet
+    return len(_recent(count, limits, now)) >= limits.reverts
+
+
+def _after(count: Count, seen: Sighting | None, limits: Limits, now: datetime) -> Count:
+    recent = _recent(count, limits, now)
+    if seen is None:
+        # Only a status that says something else is written.
+        reverted = count.reverted if recent else ()
+        return replace(count, reverted=reverted, changed=None, ours="", theirs="")
+    if seen.is_reverted:
+        recent = (*recent, now)[-limits.reverts :]
+        return Count(count.writer, recent)
+    return Count(
+        count.writer, count.reverted, _changed(count, seen, limits, now), seen.ours, seen.theirs
+    )
+
+
+def _changed(count: Count, seen: Sighting, limits: Limits, now: datetime) -> datetime:
+    """Return when the manager of a contended field has changed it last."""
+    if count.changed is None:
+        return min(seen.time or now, now)
+    if seen.time is None:
+        # The server's record has no time for the scale subresource.
+        return count.changed if seen.theirs == count.theirs else now
+    latest = min(seen.time, now)
+    return latest if latest - count.changed >= limits.grain else count.changed
+
+
+def _recent(count: Count, limits: Limits, now: datetime) -> tuple[datetime, ...]:
+    return tuple(time for time in count.reverted if now - time < limits.within)
+
+
+def read_counts(status: Mapping[str, Any]) -> tuple[Count, ...]:
+    """Return the counts in a Bundle's status."""
+    return tuple(map(_read, status.get("contention") or ()))
+
+
+def _read(stored: Mapping[str, Any]) -> Count:
+    names = ("object", "namespace", "field", "manager")
+    times = (_plausible(text) for text in stored.get("reverted") or ())
+    return Count(
+        FieldWriter(*(str(stored.get(name, "")) for name in names)),
+        tuple(time for time in times if time is not None),
+        _plausible(stored.get("changed")),
+        str(stored.get("ours", "")),
+        str(stored.get("theirs", "")),
+    )
+
+
+def _plausible(text: object) -> datetime | None:
+    """Return a time with which can be calculated; None for any other text."""
+    time, (first, last) = time_of(text), _PLAUSIBLE
+    # guard: forged-time
+    return time if time is not None and first < time < last else None
+
+
+def written_count(count: Count) -> dict[str, Any]:
+    """Return a count as a Bundle's status has it."""
+    writer = count.writer
+    stored = {
+        "object": writer.object,
+        "namespace": writer.namespace,
+        "field": writer.field,
+        "manager": writer.manager,
+        "reverted": [_text(time) for time in count.reverted],
+        "changed": "" if count.changed is None else _text(count.changed),
+        "ours": count.ours,
+        "theirs": count.theirs,
+    }
+    return {key: value for key, value in stored.items() if value or key == "object"}
+
+
+def _text(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,1 +1,0 @@
-"""What a Bundle does about drift, and when it stops fighting."""

@@ -1,0 +1,469 @@
+"""One look at a source on another host, in a worker process, and the cache of what was fetched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import astuple
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import TypeAlias
+
+from applyprune.controller.task import Fetched, FetchTask, SourceContent
+from applyprune.errors import InputError, UsageError, as_problem
+from applyprune.model.problem import Problem
+from applyprune.planning.fields.normalize import digest
+from applyprune.sources.address import FoundRef, GitSource
+from applyprune.sources.archive import (
+    ArchiveSource,
+    ArchiveVersion,
+    Unchanged,
+    check_archive,
+    fetch_archive,
+)
+from applyprune.sources.git_server import find_ref
+from applyprune.sources.git_signatures import Mode, verify
+from applyprune.sources.git_signatures import Verification as SignedBy
+from applyprune.sources.git_store import GitStore, Read
+from applyprune.sources.kustomize import included
+from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
+from applyprune.sources.oci_cosign import verification
+from applyprune.sources.tree import (
+    Deadline,
+    FetchFailed,
+    FileTree,
+    PathNotFound,
+    SourceTooLarge,
+    shown_path,
+)
+from applyprune.system.files import NO_LINKS, try_lock
+from applyprune.values import dataclass, field, replace
+
+_Contents: TypeAlias = dict[str, SourceContent | Problem]
+
+
+def fetch(task: FetchTask, cache: SourceCache) -> Fetched:
+    """Look at a source, and put into the cache what of the task's paths is new."""
+    if not task.looks and all(task.paths.values()):
+        return Fetched(task.tip)
+    # Both come from a worker of this controller.
+    remote: RemoteSource = pickle.loads(task.remote)  # noqa: S301
+    transport = replace(remote.transport, timeout=task.timeout)
+    known = pickle.loads(task.tip) if task.tip else None  # noqa: S301
+    verified_by = remote.verification
+    try:
+        with refused_disk():
+            match transport:
+                case GitSource() as git:
+                    fetched = _git(git, verified_by, known, task, cache)
+                case OciSource() as oci:
+                    fetched = _oci(oci, verified_by, known, task, cache)
+                case ArchiveSource() as archive:
+                    fetched = _archive(archive, known, task, cache)
+            cache.trim(cache.stores / task.place)
+    except (InputError, UsageError) as error:
+        return Fetched(task.tip, problem=as_problem(error))
+    return fetched
+
+
+def _git(
+    source: GitSource,
+    verified_by: Verification | None,
+    known: FoundRef | None,
+    task: FetchTask,
+    cache: SourceCache,
+) -> Fetched:
+    deadline = Deadline(source.timeout)
+    found = find_ref(source, deadline) if task.looks or known is None else known
+    if found == known and all(task.paths.values()):
+        return Fetched(task.tip)
+    store = GitStore(cache.store(task.place))
+    shown = source.parts.shown
+    problems = _fetched(store, source, found, task, deadline)
+    if verified_by is not None:
+        signed = SignedBy(Mode(verified_by.mode), verified_by.keys)
+        verify(store, found, signed, shown, deadline)  # guard: verified-commit
+    paths = tuple(path for path in task.paths if path not in problems)
+    consists = store.all_included(found.commit, paths, deadline)
+    wanted = {part for one in consists.values() for part in one.paths}
+    ids = store.ids(found.commit, tuple(wanted), deadline)
+
+    def read(paths: Sequence[str]) -> Iterable[tuple[str, Read]]:
+        return store.read_all(found.commit, paths, source.limits, deadline, where=shown)
+
+    contents = {
+        path: digest([[part, ids.get(part)] for part in one.paths])
+        for path, one in consists.items()
+    }
+    new = _new(task, cache, contents, found.revision, read)
+    return Fetched(_tip(found, known, task), {**new, **problems})
+
+
+def _fetched(
+    store: GitStore, source: GitSource, found: FoundRef, task: FetchTask, deadline: Deadline
+) -> Mapping[str, Problem]:
+    """Fetch all paths; return what is wrong with those that are too large.
+
+    One that was never read comes after those that were: it may be of somebody else.
+    """
+    too_large: dict[str, SourceTooLarge] = {}
+    known = tuple(path for path, content in task.paths.items() if content is not None)
+    others = tuple(path for path in task.paths if path not in known)
+    for group in filter(None, (known, others)):
+        try:
+            store.fetch(source, found, group, deadline)
+        except SourceTooLarge:
+            for path in group:
+                try:
+                    if len(task.paths) == 1:
+                        raise
+                    store.fetch(source, found, (path,), deadline)
+                except SourceTooLarge as own:
+                    too_large[path] = own
+    if len(too_large) == len(task.paths):
+        raise next(iter(too_large.values()))
+    return {path: as_problem(error) for path, error in too_large.items()}
+
+
+def _oci(
+    source: OciSource,
+    verified_by: Verification | None,
+    known: FoundArtifact | None,
+    task: FetchTask,
+    cache: SourceCache,
+) -> Fetched:
+    found = find_artifact(source) if task.looks or known is None else known
+    if found == known and all(task.paths.values()):
+        return Fetched(task.tip)
+    # guard: verified-artifact
+    verify_it = None if verified_by is None else verification(verified_by.keys)
+    tree = fetch_artifact(source, found, verify=verify_it)
+    return Fetched(_tip(found, known, task), _of_tree(task, cache, tree))
+
+
+def _archive(
+    source: ArchiveSource, known: ArchiveVersion | None, task: FetchTask, cache: SourceCache
+) -> Fetched:
+    is_complete = all(task.paths.values())
+    version = check_archive(source, known if is_complete else None)
+    if isinstance(version, Unchanged):
+        return Fetched(task.tip)
+    contents = _of_tree(task, cache, fetch_archive(source))
+    # The server has only the present archive. One that is read for a new path alone may be newer
+    # than what the other paths have: then the next look must still find that it has changed.
+    # guard: tip-of-all-paths
+    tip = _tip(version, known, task) if task.looks else task.tip
+    return Fetched(tip, contents)
+
+
+def _tip(found: object, known: object, task: FetchTask) -> bytes:
+    """Return what was found, pickled; the same bytes if it is what was known."""
+    return task.tip if found == known else pickle.dumps(found)
+
+
+def _of_tree(task: FetchTask, cache: SourceCache, tree: FileTree) -> _Contents:
+    """Return the content of each path of a source that is read as a whole."""
+    files = tree.files
+    parts = {path: _files_of(files, path) for path in task.paths}
+    contents = {
+        path: digest([[name, hashlib.sha256(data).hexdigest()] for name, data in part.items()])
+        for path, part in parts.items()
+    }
+
+    def read(paths: Sequence[str]) -> Iterable[tuple[str, Read]]:
+        for path in paths:
+            absent = PathNotFound(f"the source has no such path: {shown_path(path)}")
+            yield path, parts[path] or absent
+
+    return _new(task, cache, contents, tree.revision, read)
+
+
+def _files_of(files: Mapping[str, bytes], path: str) -> Mapping[str, bytes]:
+    """Return the files that a path consists of: all that a kustomization in it names, too."""
+    wanted = included(path, _Files(files)).paths
+    return {
+        name: data
+        for name, data in sorted(files.items())
+        if any(part in {"", name} or name.startswith(f"{part}/") for part in wanted)
+    }
+
+
+class _Files:
+    """The files of a tree, as a kustomization is followed through them."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+        parents = {parent for name in files for parent in PurePosixPath(name).parents}
+        self._folders = {"" if str(one) == "." else str(one) for one in parents}
+
+    def kind(self, path: str) -> str | None:
+        if path in self._files:
+            return "blob"
+        return "tree" if path in self._folders else None
+
+    def read(self, path: str) -> bytes | None:
+        return self._files.get(path)
+
+
+def _new(
+    task: FetchTask,
+    cache: SourceCache,
+    contents: Mapping[str, str],
+    revision: str,
+    read: Callable[[Sequence[str]], Iterable[tuple[str, Read]]],
+) -> _Contents:
+    """Return what is new, or wrong, at the paths; what is new is in the cache then."""
+    found: _Contents = {}
+    for path, content in contents.items():
+        known = task.paths[path]
+        if known is None or known.content != content:
+            found[path] = SourceContent(content, cache.artifact_name(task.place, content), revision)
+    names = {path: one.artifact for path, one in found.items() if isinstance(one, SourceContent)}
+    # All at once: a process of git for each of a thousand paths would take minutes.
+    for path, files in read([path for path, name in names.items() if not cache.has(name)]):
+        try:
+            if isinstance(files, InputError):
+                raise files
+            cache.put(names[path], files)
+        except (InputError, UsageError) as error:
+            found[path] = as_problem(error)
+    return found
+
+
+# A source on another host, as a Bundle names it and its ServiceAccount may read it.
+
+
+Transport: TypeAlias = GitSource | OciSource | ArchiveSource
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Whose signatures a source must have."""
+
+    mode: str
+    """``HEAD``, ``Tag`` or ``TagAndHEAD`` for Git, ``cosign`` for OCI."""
+    keys: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    """The public keys, by their names in the Secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSource:
+    """Where a source is, who reads it, and whom it must be from."""
+
+    transport: Transport
+    verification: Verification | None = None
+    """None if no signature is needed."""
+
+    def place(self, secret: bytes) -> str:
+        """Return the name of what is kept of its host.
+
+        It is the same for the same URL, credentials and rules only: tenants with other credentials
+        share nothing. ``secret`` is the controller's, so the name tells nothing about these.
+        """
+        transport = self.transport
+        addresses = transport.addresses
+        return _name(secret, transport.url, astuple(transport.credentials), addresses)
+
+    def check(self, secret: bytes) -> str:
+        """Return the name of one look at its reference, for all Bundles that need the same one."""
+        verification = self.verification
+        keys = sorted(verification.keys.items()) if verification is not None else []
+        mode = verification.mode if verification is not None else ""
+        return _name(secret, self.place(secret), _version(self.transport), mode, keys)
+
+
+def _version(transport: Transport) -> object:
+    return transport.digest if isinstance(transport, ArchiveSource) else astuple(transport.ref)
+
+
+def _name(secret: bytes, *parts: object) -> str:
+    return hashlib.blake2b(repr(parts).encode(), key=secret, digest_size=20).hexdigest()
+
+
+# The cache of fetched sources on the disk, within a size; every process of a replica uses it.
+
+
+_LARGEST_HEAD = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCache:
+    """Two folders: artifacts by the name of their content, and what is kept of Git servers."""
+
+    folder: Path
+    limit: int
+    """Bytes, for both together; the least recently used are removed first."""
+
+    @property
+    def artifacts(self) -> Path:
+        """Return the folder of the artifacts."""
+        return self.folder / "artifacts"
+
+    @property
+    def stores(self) -> Path:
+        """Return the folder of the Git repositories."""
+        return self.folder / "git"
+
+    def artifact_name(self, place: str, content: str) -> str:
+        """Return the name of the artifact with a content that was read from a place.
+
+        Nothing that is read with other credentials has the same name.
+        """
+        return hashlib.sha256(f"{place}\n{content}".encode()).hexdigest()[:40]
+
+    def has(self, artifact: str) -> bool:
+        """Return whether an artifact is there; then it counts as used."""
+        with suppress(OSError):
+            os.utime(self.artifacts / artifact)
+            return True
+        return False
+
+    def put(self, artifact: str, files: Mapping[str, bytes]) -> None:
+        """Write an artifact: all of it, or nothing. Raises FetchFailed if the disk is full."""
+        head = json.dumps([[path, len(data)] for path, data in files.items()]).encode()
+        digest = hashlib.sha256(head)
+        for data in files.values():
+            digest.update(data)
+        with refused_disk():
+            self.artifacts.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial = self.artifacts / f".{secrets.token_hex(8)}"
+            try:
+                with partial.open("xb") as stream:
+                    stream.write(digest.hexdigest().encode() + b" %d\n" % len(head) + head)
+                    stream.writelines(files.values())
+                partial.replace(self.artifacts / artifact)
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def read(self, artifact: str) -> Mapping[str, bytes] | None:
+        """Return the files of an artifact; None if it is not there, or not as it was written."""
+        try:
+            with (self.artifacts / artifact).open("rb") as stream:
+                first = stream.readline(100).split()
+                head = stream.read(min(int(first[1]), _LARGEST_HEAD))
+                digest = hashlib.sha256(head)
+                files = {}
+                for path, size in json.loads(head):
+                    files[path] = stream.read(size)
+                    digest.update(files[path])
+        except (OSError, ValueError, IndexError, TypeError):
+            return None
+        if digest.hexdigest().encode() != first[0]:  # guard: whole-artifact
+            return None
+        self.has(artifact)
+        return files
+
+    def store(self, place: str) -> Path:
+        """Return the folder of a Git repository; it counts as used, and may not exist yet."""
+        folder = self.stores / place
+        with refused_disk():
+            self.stores.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(OSError):
+            os.utime(folder)
+        return folder
+
+    def trim(self, keep: Path | None = None) -> None:
+        """Remove what was not used for the longest time, until the rest is within the limit.
+
+        ``keep`` is in use. Whoever needs something that is removed fetches it again.
+        """
+        found = sorted(self._entries())
+        total = sum(size for _, _, size in found)
+        for _, path, size in found:
+            if total <= self.limit:
+                return
+            if path == keep:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+            total -= size
+
+    def _entries(self) -> Iterator[tuple[float, Path, int]]:
+        """Yield each artifact and each repository: when it was used, and its size."""
+        for folder in (self.artifacts, self.stores):
+            for path in folder.iterdir() if folder.is_dir() else ():
+                with suppress(OSError):
+                    yield path.stat().st_mtime, path, _size(path)
+
+
+@contextmanager
+def refused_disk() -> Iterator[None]:
+    """Turn an error of the disk into FetchFailed: it is one of the Bundle, not of the program."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise FetchFailed(
+            "the source cannot be kept", reason=f"the source cache: {reason}"
+        ) from error
+
+
+def _size(path: Path) -> int:
+    if not path.is_dir():
+        return path.stat().st_size
+    return sum(
+        (Path(folder) / name).stat().st_size for folder, _, names in os.walk(path) for name in names
+    )
+
+
+# The folder of this process for what it keeps on the disk, and the removal of those left behind.
+#
+# A process that was killed removes nothing, and the disk of a Pod outlives its container.
+
+
+_PREFIX = "applyprune-controller-"
+_LOCK = "lock"
+
+
+@contextmanager
+def cache_folder() -> Iterator[Path | None]:
+    """Yield a new folder that only this user can read; None if none can be written."""
+    _remove_left()
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    except OSError:
+        yield None
+        return
+    lock = None
+    try:
+        with suppress(OSError):
+            lock = _locked(folder)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(folder: Path) -> int:
+    """Lock a folder for as long as this process lives; a file of that name is always locked."""
+    new = folder / f"{_LOCK}.new"
+    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    # Nobody else has it yet.
+    try_lock(lock)
+    new.rename(folder / _LOCK)
+    return lock
+
+
+def _remove_left() -> None:
+    """Remove the folders whose processes have gone."""
+    # gettempdir needs a disk with space, and what is removed here may be what has filled it.
+    named = (os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP"))
+    place = next((name for name in named if name and Path(name).is_dir()), "/tmp")  # noqa: S108
+    for folder in Path(place).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(folder / _LOCK, os.O_RDWR | NO_LINKS)
+            try:
+                if try_lock(lock):
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

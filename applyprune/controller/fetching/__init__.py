@@ -1,1 +1,0 @@
-"""Manifests of Bundles from other hosts: fetched once for all that use them."""

@@ -1,0 +1,419 @@
+"""Metrics of the controller and of each Bundle, its health, and the server that shows them."""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass as standard_dataclass
+from dataclasses import field as standard_field
+from dataclasses import replace
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, TypeAlias
+from wsgiref.simple_server import WSGIRequestHandler
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    make_wsgi_app,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client.registry import Collector
+
+from applyprune.controller.queue import WorkQueue
+from applyprune.controller.reasons import Condition, Key, Limit, Reason
+from applyprune.controller.task import CODES, METHODS, READY, BundleSample, Measured, labels_of
+from applyprune.controller.watches import Watches
+from applyprune.errors import UsageError
+from applyprune.values import dataclass, field
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+# Metrics of each Bundle, made when they are scraped: a Bundle that is gone leaves no series.
+
+
+STATES = ("applied", "failing")
+_VALUES = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
+_LABELS = ("namespace", "bundle")
+
+
+@standard_dataclass(slots=True, eq=False)
+class BundleMetrics(Collector):
+    """The state of every Bundle; thread-safe. A scrape counts, so a reconcile costs nothing."""
+
+    _samples: dict[Key, BundleSample] = standard_field(default_factory=dict)
+    _lock: Lock = standard_field(default_factory=Lock)
+
+    def record(self, key: Key, sample: BundleSample) -> None:
+        """Record a Bundle after a reconcile; its ``reverted`` is added to the earlier ones."""
+        with self._lock:
+            known = self._samples.get(key)
+            before = known.reverted if known is not None else 0
+            self._samples[key] = replace(sample, reverted=before + sample.reverted)
+
+    def forget(self, key: Key) -> None:
+        """Forget a Bundle that is gone."""
+        with self._lock:
+            self._samples.pop(key, None)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the totals, and the metrics of each Bundle."""
+        with self._lock:
+            samples = dict(self._samples)
+        yield from _totals(samples)
+        yield from _conditions(samples)
+        yield _info(samples)
+        yield _objects(samples)
+        yield _gauge(
+            "suspended",
+            "Whether the Bundle is suspended.",
+            {key: float(sample.suspended) for key, sample in samples.items()},
+        )
+        yield _gauge(
+            "pending_approval",
+            "Whether a plan of the Bundle waits for an approval.",
+            {key: float(sample.pending) for key, sample in samples.items()},
+        )
+        yield _gauge(
+            "reconcile_duration_seconds",
+            "How long the last reconcile of the Bundle took.",
+            {key: sample.seconds for key, sample in samples.items()},
+        )
+        reverted = CounterMetricFamily(
+            "applyprune_bundle_reverted_fields",
+            "Fields of the Bundle that others had changed and that were set back.",
+            labels=_LABELS,
+        )
+        for key, sample in samples.items():
+            reverted.add_metric(key, sample.reverted)
+        yield reverted
+
+
+def _totals(samples: Mapping[Key, BundleSample]) -> Iterator[Metric]:
+    by_ready = Tally(sample.ready for sample in samples.values())
+    bundles = GaugeMetricFamily(
+        "applyprune_bundles", "Bundles, by their Ready condition.", labels=["ready"]
+    )
+    for ready in READY:
+        bundles.add_metric([ready], by_ready[ready])
+    yield bundles
+    objects = GaugeMetricFamily(
+        "applyprune_objects", "Objects of Bundles, by state.", labels=["state"]
+    )
+    objects.add_metric(["applied"], sum(sample.applied for sample in samples.values()))
+    objects.add_metric(["failing"], sum(sample.failing for sample in samples.values()))
+    yield objects
+    yield GaugeMetricFamily(
+        "applyprune_pending_approvals",
+        "Bundles with a plan that waits for an approval.",
+        value=sum(sample.pending for sample in samples.values()),
+    )
+
+
+def _conditions(samples: Mapping[Key, BundleSample]) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "applyprune_bundle_condition",
+        "The conditions of the Bundle: 1 for True, 0 for False, -1 for Unknown.",
+        labels=(*_LABELS, "type"),
+    )
+    for key, sample in samples.items():
+        for kind in Condition:
+            if (value := _VALUES.get(sample.conditions.get(kind, ""))) is not None:
+                family.add_metric((*key, str(kind)), value)
+    yield family
+
+
+def _info(samples: Mapping[Key, BundleSample]) -> Metric:
+    family = GaugeMetricFamily(
+        "applyprune_bundle_info",
+        "The revision that was applied last, as a label; the value is 1.",
+        labels=(*_LABELS, "revision"),
+    )
+    for key, sample in samples.items():
+        family.add_metric((*key, sample.revision), 1)
+    return family
+
+
+def _objects(samples: Mapping[Key, BundleSample]) -> Metric:
+    family = GaugeMetricFamily(
+        "applyprune_bundle_objects", "Objects of the Bundle, by state.", labels=(*_LABELS, "state")
+    )
+    for key, sample in samples.items():
+        for state, count in zip(STATES, (sample.applied, sample.failing), strict=True):
+            family.add_metric((*key, state), count)
+    return family
+
+
+def _gauge(name: str, told: str, values: Mapping[Key, float]) -> Metric:
+    family = GaugeMetricFamily(f"applyprune_bundle_{name}", told, labels=_LABELS)
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+@dataclass(slots=True)
+class Metrics:
+    """The controller's metrics, in their own registry; thread-safe."""
+
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    reconciles: Counter = field(init=False)
+    seconds: Histogram = field(init=False)
+    pruned: Counter = field(init=False)
+    refused: Counter = field(init=False)
+    calls: Counter = field(init=False)
+    ended: Counter = field(init=False)
+    _healthy: Gauge = field(init=False)
+    _replicas: Gauge = field(init=False)
+    _served: Gauge = field(init=False)
+    _depth: Gauge = field(init=False)
+    _busy: Gauge = field(init=False)
+    _bundles: BundleMetrics = field(default_factory=BundleMetrics)
+
+    def __post_init__(self) -> None:
+        """Create every metric with each of its labels."""
+        # Nobody needs the creation time of a counter, and it doubles the number of series.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        registry = self.registry
+        self.reconciles = Counter(
+            "applyprune_reconciles", "Reconciles of Bundles.", ["reason"], registry=registry
+        )
+        self.seconds = Histogram(
+            "applyprune_reconcile_duration_seconds",
+            "How long reconciles took.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.pruned = Counter(
+            "applyprune_pruned_objects", "Objects that were pruned or deleted.", registry=registry
+        )
+        self.refused = Counter(
+            "applyprune_refused_prunes", "Prunes that a guard refused.", registry=registry
+        )
+        self.calls = Counter(
+            "applyprune_api_requests",
+            "Requests to the API server; each try counts.",
+            ["method", "code"],
+            registry=registry,
+        )
+        self.ended = Counter(
+            "applyprune_ended_reconciles",
+            "Reconciles whose worker process was ended at a limit.",
+            ["limit"],
+            registry=registry,
+        )
+        self._healthy = Gauge(
+            "applyprune_healthy", "1 if /healthz says that all is well.", registry=registry
+        )
+        self._replicas = Gauge(
+            "applyprune_live_replicas",
+            "Replicas that share the Bundles, as this one sees them; 0 while it serves none.",
+            registry=registry,
+        )
+        self._served = Gauge(
+            "applyprune_served_bundles", "Bundles that this replica serves.", registry=registry
+        )
+        registry.register(self._bundles)
+        self._depth = Gauge(
+            "applyprune_queue_depth", "Bundles that are due and waiting.", registry=registry
+        )
+        self._busy = Gauge(
+            "applyprune_workers_busy", "Bundles that are being reconciled.", registry=registry
+        )
+        for limit in Limit:
+            self.ended.labels(str(limit))
+        for reason in Reason:
+            self.reconciles.labels(str(reason))
+        for method in METHODS:
+            for code in CODES:
+                self.calls.labels(method, code)
+
+    def watch_queue(self, queue: WorkQueue) -> None:
+        """Read the queue whenever the metrics are scraped."""
+        self._depth.set_function(lambda: queue.waiting)
+        self._busy.set_function(lambda: queue.busy)
+
+    def watch_health(self, unserved: Callable[[], str]) -> None:
+        """Ask why no Bundle is served whenever the metrics are scraped."""
+        self._healthy.set_function(lambda: not unserved())
+
+    def watch_share(self, replicas: Callable[[], int], served: Callable[[], int]) -> None:
+        """Read this replica's share of the Bundles whenever the metrics are scraped."""
+        self._replicas.set_function(replicas)
+        self._served.set_function(served)
+
+    def traced(self, line: str) -> None:
+        """Count one try of a request of this process, from the transport's trace line."""
+        for method, code in labels_of(line):
+            self.sent(method, code, 1)
+
+    def sent(self, method: str, code: str, tries: int) -> None:
+        """Count so many tries of requests."""
+        self.calls.labels(method, code).inc(tries)
+
+    def exceeded(self, limit: Limit) -> None:
+        """Count a reconcile that was ended at a limit."""
+        self.ended.labels(str(limit)).inc()
+
+    def passed(self, key: Key, measured: Measured) -> None:
+        """Count one reconcile, and record the Bundle's state after it."""
+        self.reconciles.labels(str(measured.reason)).inc()
+        self.seconds.observe(measured.sample.seconds)
+        self.pruned.inc(measured.pruned)
+        if measured.refused:
+            self.refused.inc()
+        self._bundles.record(key, measured.sample)
+
+    def forget(self, key: Key) -> None:
+        """Forget a Bundle that is gone."""
+        self._bundles.forget(key)
+
+
+# Say whether the controller serves its Bundles, and if not, why.
+
+
+PATIENCE = 60.0
+"""Seconds without service after which the controller is not healthy."""
+_STUCK = 3600.0
+_LONGEST = 300
+
+
+@dataclass(slots=True)
+class Health:
+    """What the probes of a controller are answered."""
+
+    queue: WorkQueue
+    watches: Watches
+    patience: float = PATIENCE
+    threads: Sequence[Thread] = ()
+    """The threads that must live as long as the process; empty before they are started."""
+    busy_since: dict[str, float] = field(default_factory=dict)
+    """When each worker began with its Bundle, by the clock of the queue."""
+    idle: Callable[[float], str] = lambda _: ""
+    """Why this replica has no share of the Bundles, for so many seconds; empty if it has one."""
+
+    def broken(self) -> str:
+        """Return what only a restart can repair; empty if nothing is broken."""
+        dead = [thread.name for thread in self.threads if not thread.is_alive()]
+        if dead:  # guard: dead-thread
+            return f"a thread has ended: {', '.join(dead)}"
+        if not self.watches.is_alive:
+            return "the thread of the watches has ended"
+        now = self.queue.clock.now()
+        longest = max((now - since for since in list(self.busy_since.values())), default=0.0)
+        if longest > _STUCK:
+            return f"a worker has been busy with one Bundle for {longest:.0f} s"
+        return ""
+
+    def can_serve(self) -> bool:
+        """Return whether it sees Bundles and can reconcile them: otherwise another replica must."""
+        return self.watches.synced and not (self.broken() or self.watches.unseen(self.patience))
+
+    def unserved(self) -> str:
+        """Return why no Bundle has been served for a minute; empty if that is not so."""
+        if broken := self.broken():
+            return broken
+        if not self.threads:
+            return ""
+        if idle := self.idle(self.patience):  # guard: idle-replica
+            return idle[:_LONGEST]
+        if unseen := self.watches.unseen(self.patience):  # guard: unseen-bundles
+            return unseen[:_LONGEST]
+        overdue, quiet = self.queue.overdue, self.queue.quiet
+        if min(overdue, quiet) > self.patience:  # guard: unserved-bundles
+            return (
+                f"no reconcile has ended for {quiet:.0f} s; Bundles due: {self.queue.waiting}, "
+                f"being reconciled: {self.queue.busy}"
+            )
+        return ""
+
+
+# Serve ``/livez``, ``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP.
+#
+# ``/livez`` fails where only a restart helps, ``/healthz`` wherever Bundles are not served. A probe
+# says in its text what is wrong.
+
+
+_TIMEOUT = 5.0
+
+Probes: TypeAlias = "Mapping[str, Callable[[], str]]"
+"""By the path of each probe, what returns why it fails; empty if it does not."""
+
+
+def application(metrics: Metrics, probes: Probes) -> WSGIApplication:
+    """Return the WSGI application; prometheus_client's own one serves the metrics."""
+    exposition: WSGIApplication = make_wsgi_app(metrics.registry)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            return exposition(environ, start_response)
+        status, body = "404 Not Found", b"not found\n"
+        if path in probes and environ.get("REQUEST_METHOD") != "GET":
+            status, body = "405 Method Not Allowed", b"use GET\n"
+        elif path in probes:
+            wrong = probes[path]()
+            status = "503 Service Unavailable" if wrong else "200 OK"
+            body = f"{wrong or 'ok'}\n".encode("utf-8", "replace")
+        # A new list each time: the server adds headers to it.
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [body]
+
+    return answer
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _TIMEOUT
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's
+        """Log nothing: a probe arrives every few seconds."""
+
+
+@contextmanager
+def serving(
+    address: tuple[str, int],
+    metrics: Metrics,
+    probes: Probes,
+) -> Iterator[tuple[str, int]]:
+    """Serve until the block ends; yield the address, with the real port instead of port 0.
+
+    An empty host means every IPv4 and IPv6 address. Raises UsageError if the address cannot be
+    used.
+    """
+    dual = not address[0] and socket.has_dualstack_ipv6()
+
+    class Server(ThreadingWSGIServer):
+        address_family = socket.AF_INET6 if dual or ":" in address[0] else socket.AF_INET
+
+        def server_bind(self) -> None:
+            if dual:
+                # Probes arrive over IPv4 or IPv6, depending on the cluster.
+                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+            super().server_bind()
+
+    try:
+        server = Server(address, _Handler)
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"cannot listen on {address[0]}:{address[1]}",
+            reason=getattr(error, "strerror", None) or str(error),
+            hint="Choose another address with --listen.",
+        ) from error
+    server.set_app(application(metrics, probes))
+    thread = Thread(target=server.serve_forever, args=(0.1,), name="applyprune-health", daemon=True)
+    thread.start()
+    try:
+        host, port = str(server.server_address[0]), server.server_address[1]
+        yield f"[{host}]" if ":" in host else host, port
+    finally:
+        server.shutdown()
+        server.server_close()

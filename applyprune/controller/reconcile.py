@@ -1,0 +1,665 @@
+"""One reconcile of a Bundle, from its spec to its status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from applyprune.clock import BOOT_CLOCK, CLOCK
+from applyprune.cluster.inventory_store import ConfigMapStore
+from applyprune.controller.clients import (
+    AccountMissing,
+    BundleObjects,
+    Impersonation,
+    MustReadAgain,
+    ServiceAccountClient,
+    known_bundle,
+    status_of,
+)
+from applyprune.controller.clusters import AwaitsTurn, OtherClusters, Target
+from applyprune.controller.queue import spread
+from applyprune.controller.reasons import FINALIZER, Key, Reason
+from applyprune.controller.removal import Finalizer, read_deleted
+from applyprune.controller.report import (
+    Reporter,
+    contended_now,
+    log_event,
+    sooner,
+    tries_rewritten,
+    utc_now,
+    with_drift_reported,
+)
+from applyprune.controller.result import RunResult, follow, problem_message
+from applyprune.controller.sources import LoadedSource, SourceAwaited, SourceMissing, SourceReader
+from applyprune.controller.spec import Bundle, Dependency, DriftPolicy, InvalidSpec, read_bundle
+from applyprune.controller.status import (
+    ConditionStatus,
+    ReconcileResult,
+    ended_result,
+    failed_result,
+    has_waited,
+    is_ready,
+    is_tried,
+    next_reconcile,
+    pending_plan,
+    progressing,
+    unwritten,
+    with_source_problem,
+)
+from applyprune.controller.task import (
+    GONE,
+    Answer,
+    AppliedObjects,
+    Mark,
+    Past,
+    SourceObjects,
+    SourceState,
+    Task,
+)
+from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.run import run
+from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
+from applyprune.model.events import Event, Planned
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.options import Approval, Mode
+from applyprune.model.plan import Plan
+from applyprune.model.readiness_state import Status
+from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
+from applyprune.planning.readiness.cel import compile_rule
+from applyprune.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from applyprune.model.holder_observation import HolderObservation
+    from applyprune.model.plan import ApplyStep
+
+
+_UNREAD = 600.0
+"""Seconds until the next look at a Bundle with an invalid spec."""
+_SHORT = 20
+"""How many objects a run sends or removes within a moment."""
+_UNTIL_CHANGE = frozenset({Reason.SUSPENDED, Reason.FETCHING})
+"""The reasons that only a change ends, of the Bundle or of its source."""
+_NOT_FOUND = {
+    AccountMissing: Reason.SERVICE_ACCOUNT_NOT_FOUND,
+    SourceMissing: Reason.SOURCE_NOT_FOUND,
+}
+
+
+@dataclass(slots=True)
+class OneReconcile:
+    """One reconcile of one Bundle, as far as it has come."""
+
+    bundles: BundleObjects
+    impersonation: Impersonation
+    clusters: OtherClusters
+    sources: SourceReader
+    reporter: Reporter
+    key: Key
+    past: Past
+    drifted: frozenset[Ref]
+    """The objects that may have drifted; empty for the whole set."""
+    known: LiveObject | None
+    """The Bundle, if it is known without a read; then it only looks whether anything is to do."""
+    source_state: SourceState | None = None
+    """What is known of its source on another host; None if nothing is."""
+    stop: Cancellation = field(default_factory=Cancellation)
+    generation: int | None = None
+    """The generation that it works on; None before it has read the Bundle."""
+    newest: int = 0
+    """The newest generation that a watch has seen since the beginning."""
+    run_result: RunResult = field(default_factory=RunResult)
+    revision: str = ""
+    answer: Answer = field(default_factory=lambda: Answer(None))
+    """The answer so far."""
+    is_part: bool = False
+    """Whether its run was about the drifted objects only."""
+    begun: LiveObject | None = None
+    """The Bundle as marked as progressing; None if it was not."""
+
+    def cut_off(self, generation: int | None) -> None:
+        """End it if it works on an older generation, or will; None ends it anyway."""
+        self.newest = max(self.newest, generation or 0)
+        if generation is None or self.newest > (self.generation or self.newest):
+            self.stop.request(0)
+
+    def run(self) -> Answer:
+        """Reconcile the Bundle; raises Interrupted when it has changed meanwhile."""
+        began = CLOCK.now()
+        self.stop.check()
+        live = self.known or self.bundles.get(self.key)
+        if live is None:
+            return Answer(None, gone=True)
+        self.generation = live.generation
+        if self.newest > (self.generation or 0):
+            # It was changed while it was read.
+            raise Interrupted(0)
+        if live.terminating:
+            return self._remove(live, began)
+        try:
+            bundle = self.clusters.owning(read_bundle(live))
+        except InvalidSpec as error:
+            told = problem_message(problems_of(error)[0])
+            result = ReconcileResult(ConditionStatus.NOT_READY, Reason.INVALID_SPEC, told)
+            measured = self.reporter.report(live, result, CLOCK.now() - began)
+            return Answer(spread(_UNREAD), self.past, measured=measured)
+        except ApplypruneError as error:
+            # The controller may not read the UID of its own cluster.
+            result = failed_result(error, self.run_result, self.revision)
+            measured = self.reporter.report(live, result, CLOCK.now() - began)
+            return replace(unwritten(self.past), measured=measured)
+        self.run_result.secret = bundle.has_secret_source
+        if bundle.spec.kube_config is None:
+            self.past = replace(self.past, cluster="")
+        live, result = self._apply(live, bundle)
+        if result.reason is Reason.FETCHING and is_tried(status_of(live), live.generation):
+            # After a restart, say: what the status says still holds, and others may wait for it.
+            return replace(self.answer, delay=None, past=self.past)
+        live = self.begun or live
+        result = with_drift_reported(result, live, bundle, is_part=self.is_part)
+        if self.known is not None and result.ready is not ConditionStatus.READY:
+            raise MustReadAgain
+        if result.ready is ConditionStatus.NOT_READY:
+            self.impersonation.forget()
+        measured = self.reporter.report(live, result, CLOCK.now() - began, bundle)
+        is_ready = result.ready is ConditionStatus.READY
+        left = leaves_drift(result, is_for_drift=bool(self.drifted or self.past.unreverted))
+        seconds, past = next_reconcile(self.past, bundle, result, leaves_drift=left)
+        delay = None if result.reason in _UNTIL_CHANGE else sooner(seconds, result)
+        return replace(
+            self.answer,
+            delay=delay_after(delay, result) if self.is_part else delay,
+            past=past,
+            lacks_kinds=result.reason is Reason.KIND_NOT_FOUND and not past.cluster,
+            measured=measured,
+            known=known_bundle(live) if is_ready and not past.cluster else None,
+        )
+
+    def _remove(self, live: LiveObject, began: float) -> Answer:
+        """Remove what a deleted Bundle has applied, and look again before its removal ends."""
+        deleted = read_deleted(live)
+        deleted = replace(deleted, bundle=self.clusters.owning(deleted.bundle))
+        if self.past.generation != live.generation:
+            # What it was waited for before its deletion, or before a change of it, does not count.
+            # guard: removal-waits-anew
+            fresh = replace(self.past, waiting_since=None, looks=0)
+            self.past = replace(fresh, generation=live.generation)
+        # Before the removal: it may end in between, and would not be looked at again.
+        left = deleted.seconds_left
+        bundles, recorder, stop = self.bundles, self.reporter.recorder, self.stop
+        removal = Finalizer(bundles, self.impersonation, self.clusters, recorder, stop, self.past)
+        result = removal.of(deleted)
+        if result.done:
+            measured = self.reporter.removed(self.key, result, CLOCK.now() - began)
+            return Answer(None, gone=True, measured=measured)
+        measured = self.reporter.report(live, result, CLOCK.now() - began, deleted.bundle)
+        if result.ready is ConditionStatus.WAITING:
+            self.past = self.past.looked(BOOT_CLOCK.now())
+        delay, past = next_reconcile(self.past, deleted.bundle, result, removes=True)
+        delay = min(delay, left + 1.0) if left > 0 else delay  # guard: late-removal
+        return replace(self.answer, delay=delay, past=past, measured=measured)
+
+    def _begin(self, live: LiveObject, plan: Plan) -> None:
+        """Mark the Bundle as progressing, if that may take a while; end the run if it has changed.
+
+        Of a short run, the result says as much.
+        """
+        status = status_of(live)
+        sent = sum(step.request is not None for step in plan.applies) + len(plan.removals)
+        if sent <= _SHORT or status.get("observedGeneration") == live.generation:
+            return
+        replica = self.reporter.replica
+        begun = progressing(status, live.generation or 0, utc_now(), replica=replica)
+        self.begun = self.bundles.write_status(live, begun)
+        if self.begun is None or self.begun.generation != live.generation:
+            self.stop.request(0)
+
+    def _settled(self, live: LiveObject, target: Target) -> LiveObject:
+        """Return the Bundle with the cluster in its status in which something is applied next.
+
+        Raises Interrupted when the Bundle has changed.
+        """
+        status = {key: value for key, value in status_of(live).items() if key != "cluster"}
+        if target.identity is not None:
+            status["cluster"] = target.identity.status
+        stored = self.bundles.write_status(live, status)
+        if stored is None or stored.generation != live.generation:
+            raise Interrupted(0)
+        if target.left:
+            self.reporter.left_cluster(stored, target.left)
+        return stored
+
+    def _hold(self, live: LiveObject, store: ConfigMapStore) -> LiveObject:
+        """Return the Bundle with the finalizer, without which no run may write anything.
+
+        A Bundle whose account may not even read the inventory gets none: it can be deleted at once.
+        Raises Interrupted when the Bundle has changed.
+        """
+        if FINALIZER in live.finalizers:
+            return live
+        store.read_ahead()
+        try:
+            held = self.bundles.add_finalizer(live)
+        except (Conflict, NotFound):
+            raise Interrupted(0) from None
+        if held.generation != live.generation:
+            raise Interrupted(0)
+        return held
+
+    def _apply(self, live: LiveObject, bundle: Bundle) -> tuple[LiveObject, ReconcileResult]:
+        """Return the Bundle as last stored, and the result of its apply."""
+        spec = bundle.spec
+        self.answer = replace(self.answer, waits_for=frozenset())
+        if spec.suspend:
+            return live, ReconcileResult(
+                ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true"
+            )
+        waiting = unready_dependencies(bundle, self.bundles)
+        if waiting:
+            names = frozenset(dependency.name for dependency in spec.depends_on)
+            self.answer = replace(self.answer, waits_for=names)
+            return live, ReconcileResult(
+                ConditionStatus.NOT_READY,
+                Reason.DEPENDENCY_NOT_READY,
+                "; ".join(waiting),
+                retries=True,
+            )
+        try:
+            with self.impersonation.as_account(
+                bundle.namespace, spec.service_account_name, must_exist=self.known is None
+            ) as writing:
+                looks = self.known is not None
+                own = writing.only_looking() if looks else writing  # guard: only-looks
+                source, kubeconfig = self._source(own, live, bundle)
+                with self.clusters.target(live, bundle, own, kubeconfig, self.past) as target:
+                    target.needs_namespace(bundle)
+                    live = self._settled(live, target)  # guard: recorded-cluster
+                    store = target.client.store(bundle.target)
+                    live = self._hold(live, store)  # guard: held-before-run
+                    if not self._corrects(live, bundle, target.client, source):
+                        self._run(live, target.client, store, self._request(live, bundle, source))
+        except Interrupted:
+            raise
+        except SourceAwaited:
+            told = "its source is being fetched"
+            return live, ReconcileResult(ConditionStatus.WAITING, Reason.FETCHING, told)
+        except (AccountMissing, SourceMissing) as error:
+            return live, ReconcileResult(
+                ConditionStatus.NOT_READY,
+                _NOT_FOUND[type(error)],
+                problem_message(problems_of(error)[0]),
+                revision=self.revision,
+                retries=True,
+            )
+        except ApplypruneError as error:
+            self.stop.check()  # an interrupted reconcile writes no status
+            return live, failed_result(error, self.run_result, self.revision)
+        self.stop.check()
+        objects = applied_objects(bundle, self.run_result, is_part=self.is_part)
+        self.answer = replace(self.answer, objects=objects)
+        if (result := self._waiting(live, bundle)) is not None:
+            return live, result
+        pending = pending_plan(self.run_result, bundle, live.annotations.get(APPROVE, ""))
+        ended = ended_result(self.run_result, self.revision, pending)
+        return live, with_source_problem(ended, self.source_state)
+
+    def _source(
+        self, account_client: ServiceAccountClient, live: LiveObject, bundle: Bundle
+    ) -> tuple[LoadedSource, bytes]:
+        """Read source and kubeconfig; what they consist of is watched even if it is unreadable."""
+
+        def keep(read: SourceObjects) -> None:
+            self.answer = replace(self.answer, source=read)
+
+        cluster, asked = account_client.cluster, live.annotations.get(RECONCILE_NOW, "")
+        states = self.source_state, self.past.source
+        source, kubeconfig = self.sources.read(bundle, cluster, states, asked, keep)
+        self.revision, self.source_state = source.revision, source.state
+        if source.state is None or not source.state.unusable:
+            self.past = replace(self.past, source=source.state)
+        return source, kubeconfig
+
+    def _request(
+        self,
+        live: LiveObject,
+        bundle: Bundle,
+        source: LoadedSource,
+        corrects: frozenset[Ref] = frozenset(),
+    ) -> RunRequest:
+        past, now = self.past, (live.generation, self.revision)
+        if (past.generation, past.revision) != now:
+            # What an older one was waited for does not count.
+            self.past = replace(
+                past, generation=now[0], revision=now[1], waiting_since=None, looks=0
+            )
+        return run_request(live, bundle, source, self.past.observation, corrects)
+
+    def _waiting(self, live: LiveObject, bundle: Bundle) -> ReconcileResult | None:
+        """Return the result of a run that waits for objects; None if it does not, or too long.
+
+        The wait goes on in later reconciles, so it holds no worker.
+        """
+        waiting = self.run_result.waiting
+        if not waiting:
+            self.past = replace(self.past, waiting_since=None, looks=0)
+            return None
+        now = BOOT_CLOCK.now()
+        # Another replica may have waited already.
+        waited = has_waited(status_of(live), self.revision, live.generation)
+        self.past = self.past.looked(now, waited=bundle.timeout if waited else 0.0)
+        if self.past.has_waited(bundle.timeout, now):
+            return None
+        return ReconcileResult(
+            ConditionStatus.WAITING,
+            Reason.PROGRESSING,
+            self.run_result.waiting_summary,
+            revision=self.revision,
+            run_result=self.run_result,
+            retries=True,
+        )
+
+    def _corrects(
+        self,
+        live: LiveObject,
+        bundle: Bundle,
+        account_client: ServiceAccountClient,
+        source: LoadedSource,
+    ) -> bool:
+        """Set back the drift of the drifted objects alone; return whether that is the result.
+
+        If nothing was written, and something is wrong, a run of the whole set tells what.
+        """
+        # guard: correction-of-settled
+        if not (self.drifted and may_correct_alone(live, bundle, self.past, self.revision)):
+            return False
+        whole = self.run_result
+        self.run_result = result_of_part(live, secret=whole.secret)
+        store = account_client.store(bundle.target)
+        try:
+            request = self._request(live, bundle, source, self.drifted)
+            self._run(live, account_client, store, request)
+        except Interrupted:
+            raise
+        except ApplypruneError:
+            if self.run_result.changed:
+                self.is_part = True
+                raise
+        else:
+            self.is_part = self.run_result.changed or self.run_result.exit_code == 0
+        if not self.is_part:
+            self.run_result = whole
+        return self.is_part
+
+    def _run(
+        self,
+        live: LiveObject,
+        account_client: ServiceAccountClient,
+        store: ConfigMapStore,
+        request: RunRequest,
+    ) -> None:
+        run_result = self.run_result
+
+        def each(event: Event) -> None:
+            log_event(request, run_result, event)
+            if isinstance(event, Planned):
+                self._begin(live, event.plan)
+
+        follow(run(request, account_client.cluster, store, self.stop), run_result, each)
+
+
+# Reconcile Bundles, one after the other, as far as each is let.
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Reconciles Bundles, one at a time; it keeps nothing of one for the next."""
+
+    bundles: BundleObjects
+    impersonation: Impersonation
+    clusters: OtherClusters
+    sources: SourceReader
+    reporter: Reporter
+    _current: OneReconcile | None = None
+    _ended: bool = False
+
+    def reconcile(self, task: Task) -> Answer:
+        """Reconcile a Bundle once.
+
+        Raises ApplypruneError if not even the Bundle's status could be written.
+        """
+        if task.known is not None:
+            with suppress(MustReadAgain):
+                return self._reconcile(task, task.known.unpack(task.key))
+        return self._reconcile(task, None)
+
+    def _reconcile(self, task: Task, known: LiveObject | None) -> Answer:
+        self._current = current = OneReconcile(
+            self.bundles,
+            self.impersonation,
+            self.clusters,
+            self.sources,
+            self.reporter,
+            task.key,
+            task.past,
+            task.drifted,
+            known,
+            task.source,
+        )
+        if self._ended:
+            current.stop.request(0)
+        try:
+            return current.run()
+        except Interrupted:
+            # The Bundle changed in between, or the process ends.
+            return Answer(0.0, task.past)
+        except AwaitsTurn as turn:
+            past = replace(task.past, cluster=turn.cluster)
+            return replace(current.answer, delay=0.0, past=past)
+        finally:
+            self._current = None
+
+    def cut_off(self, key: Key, generation: int | None) -> None:
+        """End the reconcile of an older generation of a Bundle; None ends any; thread-safe.
+
+        What is in flight is finished and recorded.
+        """
+        current = self._current
+        if current is not None and current.key == key:
+            current.cut_off(generation)
+
+    def end(self) -> None:
+        """End the reconcile that is under way, and every later one; thread-safe."""
+        self._ended = True
+        if (current := self._current) is not None:
+            current.stop.request(0)
+
+
+# Put together the run that a reconcile asks the engine for.
+
+
+def run_request(
+    live: LiveObject,
+    bundle: Bundle,
+    source: LoadedSource,
+    observation: HolderObservation | None,
+    corrects: frozenset[Ref] = frozenset(),
+) -> RunRequest:
+    """Return the run that applies a Bundle; with ``corrects``, only the drift of these objects."""
+    options = bundle.options(
+        Mode.APPLY,
+        approved=live.annotations.get(APPROVE, ""),
+        source=source.version,
+        contended=contended_now(live, bundle, source.revision),
+        corrects=corrects,
+        tries_rewritten=tries_rewritten(live, bundle, source.revision),
+    )
+    return RunRequest(
+        bundle.target,
+        source.manifests,
+        bundle.spec.target_namespace or bundle.namespace,
+        options,
+        who=bundle.owner,
+        owner=bundle.owner,
+        takes_over=bool(bundle.spec.inventory_name),
+        observation=observation,
+    )
+
+
+# Check whether the Bundles that a Bundle depends on are ready, and find dependency cycles.
+
+
+_MAX_SEEN = 100
+
+
+def unready_dependencies(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
+    """Return why dependencies of a Bundle are not ready; empty when all are ready."""
+    dependencies = bundle.spec.depends_on
+    reasons = [
+        reason
+        for dependency in dependencies
+        if (reason := _reason(bundle.namespace, dependency, bundles))
+    ]
+    if reasons and (cycle := _cycle(bundle, bundles)):
+        reasons.append(f"they depend on each other: {' → '.join(cycle)}")
+    return reasons
+
+
+def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> str:
+    name = dependency.name
+    live = bundles.get((namespace, name))
+    if live is None:
+        return f"the Bundle {name} does not exist"
+    if live.terminating:
+        return f"the Bundle {name} is being deleted"
+    if dependency.ready_when and is_tried(status_of(live), live.generation):
+        judged = compile_rule(dependency.ready_when, where="spec.dependsOn").judge(live.body or {})
+        ready = judged.status is Status.CURRENT
+        return "" if ready else f"the Bundle {name}: {judged.message}"
+    if not dependency.ready_when and is_ready(status_of(live), live.generation):
+        return ""
+    if (live.body or {}).get("spec", {}).get("suspend") is True:
+        return f"the Bundle {name} is suspended, and its last change has not been applied"
+    return f"the Bundle {name} is not ready"
+
+
+def _cycle(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
+    """Return the path from a Bundle back to itself; empty if none is found in 100 Bundles."""
+    dependencies = bundle.spec.depends_on
+    paths: list[tuple[str, ...]] = [(bundle.name, dependency.name) for dependency in dependencies]
+    seen: set[str] = set()
+    while paths and len(seen) < _MAX_SEEN:
+        path = paths.pop()
+        if path[-1] == bundle.name:
+            return path
+        if path[-1] in seen:
+            continue
+        seen.add(path[-1])
+        live = bundles.get((bundle.namespace, path[-1]))
+        paths += [(*path, name) for name in (_depends_on(live) if live is not None else ())]
+    return ()
+
+
+def _depends_on(live: LiveObject) -> Sequence[str]:
+    spec = (live.body or {}).get("spec") or {}
+    return [str(dependency.get("name")) for dependency in spec.get("dependsOn") or ()]
+
+
+# Set back the drift of single objects, while nothing else of their Bundle needs a look.
+
+
+def may_correct_alone(live: LiveObject, bundle: Bundle, past: Past, revision: str) -> bool:
+    """Return whether drift is all that may have changed since the last reconcile.
+
+    ``revision`` is that of the source now. Whatever else there is to decide or to report needs the
+    whole set: a change of the Bundle or of its source, a request, a failure, an approval.
+    """
+    status, spec = status_of(live), bundle.spec
+    sets_back = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is Approval.AUTOMATIC
+    is_settled = is_ready(status, live.generation) and "pendingPlan" not in status
+    requested = live.annotations.get(RECONCILE_NOW, "")
+    return (
+        sets_back
+        and is_settled
+        and FINALIZER in live.finalizers
+        and not past.failures
+        and status.get("lastAppliedRevision") == revision
+        and status.get("lastAttemptedRevision") == revision
+        and status.get("lastHandledReconcileAt", "") == requested
+    )
+
+
+def result_of_part(live: LiveObject, *, secret: bool) -> RunResult:
+    """Return the result to collect of a run about a part of a Bundle's set, whose size is known."""
+    objects = status_of(live).get("objects") or {}
+    return RunResult(secret, set_size=int(objects.get("total") or 0))
+
+
+def delay_after(delay: float | None, result: ReconcileResult) -> float | None:
+    """Return the seconds until the next reconcile of the whole set, after one of a part of it.
+
+    None leaves the time that is known already.
+    """
+    if result.ready is ConditionStatus.READY:
+        return None
+    if result.ready is ConditionStatus.WAITING or result.reason is Reason.CONTENDED:
+        return delay
+    return 0.0
+
+
+def leaves_drift(result: ReconcileResult, *, is_for_drift: bool) -> bool:
+    """Return whether a reconcile has failed to set back drift for a reason that may pass.
+
+    ``is_for_drift`` says that drift was the reason for it; else only its plan shows drift.
+    """
+    run = result.run_result
+    if result.ready is not ConditionStatus.NOT_READY or not result.retries:
+        return False
+    if run is None or run.plan is None:
+        return is_for_drift and result.reason in {Reason.API_ERROR, Reason.UNREACHABLE}
+    drifted = {step.desired.ref for step in run.plan.applies if step.is_reapplied or step.drift}
+    passing = {ref for ref, failed in run.failing.items() if failed.passing}
+    return not drifted.isdisjoint(passing)
+
+
+# Name the objects of a Bundle, and how a reconcile has left each, to compare it with a watch.
+
+
+MOST_WATCHED = 20_000
+"""Objects of one Bundle of which drift is seen at once; of more, only the interval shows it."""
+
+
+def applied_objects(
+    bundle: Bundle, run_result: RunResult, *, is_part: bool
+) -> AppliedObjects | None:
+    """Return the objects of a run; None without a plan."""
+    if run_result.plan is None:
+        return None
+    target = bundle.target
+    waits = bool(run_result.waiting)
+    steps = [step for step in run_result.plan.applies if not step.is_unlisted]
+    is_followed = bundle.spec.drift.policy is not DriftPolicy.IGNORE or waits
+    # In another cluster, nothing is watched: there, only the interval triggers.
+    is_here = bundle.spec.kube_config is None
+    if not (is_followed and is_here) or len(steps) > MOST_WATCHED:
+        steps = []
+    return AppliedObjects(
+        bundle.spec.service_account_name,
+        target.id,
+        target.manager,
+        frozenset((step.desired.resource, step.desired.ref.namespace) for step in steps),
+        {step.desired.ref: _mark(step, run_result, target.manager) for step in steps},
+        is_part,
+        waits,
+    )
+
+
+def _mark(step: ApplyStep, run_result: RunResult, manager: str) -> Mark:
+    """Return how a run has left an object; an unknown mark if it was sent without a clear reply."""
+    ref = step.desired.ref
+    if (fingerprint := run_result.stored.get(ref)) is not None:
+        return Mark.applied(fingerprint)
+    if ref in run_result.written:
+        return Mark()
+    return GONE if step.live is None else Mark.of(step.live, manager)

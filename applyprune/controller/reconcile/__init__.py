@@ -1,1 +1,0 @@
-"""One reconcile of a Bundle: what it reads, what it decides, and what it reports."""

@@ -1,0 +1,548 @@
+"""A Bundle that is being deleted: delete or orphan its objects, then remove its finalizer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from applyprune.clock import BOOT_CLOCK
+from applyprune.controller.clients import (
+    AccountMissing,
+    BundleObjects,
+    Impersonation,
+    ServiceAccountClient,
+    status_of,
+)
+from applyprune.controller.clusters import OtherClusters, read_kubeconfig
+from applyprune.controller.reasons import FINALIZER, NO_CLUSTER, Reason
+from applyprune.controller.report import EventRecorder, EventType, log_event
+from applyprune.controller.result import (
+    RunResult,
+    follow,
+    observation_in,
+    problem_message,
+    reason_of,
+    reason_of_exit,
+)
+from applyprune.controller.spec import SPEC, Bundle, DeletionPolicy, fault_text, without_nulls
+from applyprune.controller.status import ConditionStatus, PendingPlan, ReconcileResult, pending_plan
+from applyprune.controller.task import Past
+from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.context import WorkerPool
+from applyprune.engine.listing import KindProofs, all_labelled_objects
+from applyprune.engine.operations.release import release
+from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.run import run
+from applyprune.errors import ApplypruneError, UsageError, problems_of
+from applyprune.model.holder_observation import SETTLE
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import LONGEST_LEASE
+from applyprune.model.json_access import mapping, text, whole_number
+from applyprune.model.live import LiveObject, deleted_at
+from applyprune.model.options import Mode
+from applyprune.model.problem import ProblemKind
+from applyprune.model.text.names import is_dns_subdomain
+from applyprune.planning.annotations import APPROVE, ORPHAN
+from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
+from applyprune.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+
+_NO_RIGHTS = NO_CLUSTER | {Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN}
+"""Why nobody may remove the objects; what the inventory lists is safe there."""
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Finalizer:
+    """Removes the objects of one Bundle, by its deletion policy."""
+
+    bundles: BundleObjects
+    impersonation: Impersonation
+    clusters: OtherClusters
+    recorder: EventRecorder
+    stop: Cancellation
+    past: Past = field(default_factory=Past)
+
+    def of(self, deleted: DeletedBundle) -> ReconcileResult:
+        """Remove the objects, then the finalizer; ``done`` in the result says whether both are.
+
+        Raises Interrupted.
+        """
+        live, bundle = deleted.live, deleted.bundle
+        if FINALIZER not in live.finalizers:
+            return ReconcileResult(
+                ConditionStatus.SAME, Reason.REMOVED, "nothing is left to remove", done=True
+            )
+        try:
+            terminating = self.impersonation.is_terminating(bundle.namespace)
+            if deleted.is_orphaned:
+                why = f'the annotation {ORPHAN} is "true"'
+                return self._leave(deleted, why, terminating=terminating)
+            if self._is_deleted_by_crd(live):
+                why = "the Bundle CRD is being deleted"
+                return self._leave(deleted, why, terminating=terminating)
+            result = self._obstacle(deleted, terminating=terminating)
+        except ApplypruneError as error:
+            # What the controller itself could not read proves nothing.
+            return self._failed(error)
+        result = result or self._removed(deleted, terminating=terminating)
+        # It may have begun long after the deletion: the Bundle was suspended, or nobody served it.
+        waited = self.past.has_waited(bundle.timeout, BOOT_CLOCK.now())
+        may_wait = deleted.seconds_left > 0 if terminating else not waited
+        if may_wait and result.run_result and result.run_result.waiting:
+            # What is deleted, and not gone yet, is looked at again: a wait holds no worker.
+            return replace(
+                result,
+                ready=ConditionStatus.WAITING,
+                reason=Reason.PROGRESSING,
+                message=result.run_result.waiting_summary,
+            )
+        if result.done:
+            return self._ended(live, result, terminating=terminating)
+        if self._ends(deleted, result.reason, terminating=terminating):
+            return self._leave(deleted, result.message, terminating=terminating, before=result)
+        if result.reason in _NO_RIGHTS and not terminating and not bundle.spec.suspend:
+            result = replace(
+                result, message=f"{result.message}; {deleted.outlook(_total(result.run_result))}"
+            )
+        return result
+
+    def _obstacle(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult | None:
+        """Return why nobody may remove the objects of a Bundle; None if its account may try."""
+        bundle = deleted.bundle
+        if deleted.faults:  # guard: undecided-removal
+            reason, message = Reason.INVALID_SPEC, "; ".join(deleted.faults)
+            return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
+        if terminating:
+            # There, the account is deleted first and cannot be created again. Its name may still
+            # have rights, by a ClusterRoleBinding: try with those.
+            return None
+        try:
+            self.impersonation.look_up(bundle.namespace, bundle.spec.service_account_name)
+        except AccountMissing as error:
+            message = problem_message(problems_of(error)[0])
+            return ReconcileResult(
+                ConditionStatus.NOT_READY, Reason.SERVICE_ACCOUNT_NOT_FOUND, message, retries=True
+            )
+        return None
+
+    def _removed(self, deleted: DeletedBundle, *, terminating: bool) -> ReconcileResult:
+        bundle = deleted.bundle
+        try:
+            with self._target(deleted, must_exist=False) as account_client:
+                return self._remove(account_client, deleted.live, bundle, terminating=terminating)
+        except ApplypruneError as error:
+            return self._failed(error, secret=bundle.has_secret_source)
+
+    @contextmanager
+    def _target(
+        self, deleted: DeletedBundle, *, must_exist: bool
+    ) -> Iterator[ServiceAccountClient]:
+        """Yield a client for the cluster that has the objects."""
+        bundle = deleted.bundle
+        with self.impersonation.as_account(
+            bundle.namespace, bundle.spec.service_account_name, must_exist=must_exist
+        ) as own:
+            kubeconfig = read_kubeconfig(bundle, own.cluster, {})
+            with self.clusters.target(deleted.live, bundle, own, kubeconfig, self.past) as target:
+                yield target.client
+
+    def _ends(self, deleted: DeletedBundle, reason: Reason, *, terminating: bool) -> bool:
+        """Return whether the removal ends here, although objects are left.
+
+        A namespace that is being deleted takes the inventory along whatever happens.
+        """
+        if reason is Reason.REMOVAL_INCOMPLETE:
+            return True
+        if deleted.seconds_left > 0 or terminating:
+            return deleted.seconds_left <= 0
+        bundle = deleted.bundle
+        if bundle.spec.suspend or reason not in _NO_RIGHTS:  # guard: removal-goes-on
+            return False
+        account = bundle.namespace, bundle.spec.service_account_name
+        # Else the account may have the rights, and the controller may not act as the account.
+        # guard: may-impersonate
+        return reason is not Reason.FORBIDDEN or self.impersonation.is_allowed(*account)
+
+    def _ended(
+        self, live: LiveObject, result: ReconcileResult, *, terminating: bool
+    ) -> ReconcileResult:
+        """Say what has happened, and remove the finalizer; a result that says so if that fails."""
+        if result.reason is Reason.REMOVED and not terminating:
+            run_id = result.run_result.run if result.run_result is not None else ""
+            self.recorder.event(live, EventType.NORMAL, result.reason, result.message, run_id)
+        try:
+            self.bundles.remove_finalizer(live)
+        except ApplypruneError as error:
+            return self._failed(error)
+        return result
+
+    def _failed(self, error: ApplypruneError, *, secret: bool = False) -> ReconcileResult:
+        self.stop.check()
+        message = problem_message(problems_of(error)[0], secret=secret)
+        return ReconcileResult(
+            ConditionStatus.NOT_READY,
+            reason_of(error),
+            message,
+            retries=True,
+            observation=observation_in(error),
+        )
+
+    def _is_deleted_by_crd(self, live: LiveObject) -> bool:
+        """Return whether this Bundle is being deleted only because its CRD is."""
+        crd, own = self.impersonation.crd_deleted_at(), deleted_at(live)
+        return crd is not None and own is not None and crd <= own
+
+    def _leave(
+        self,
+        deleted: DeletedBundle,
+        why: str,
+        *,
+        terminating: bool,
+        before: ReconcileResult | None = None,
+    ) -> ReconcileResult:
+        """End a removal, and leave what is left of the objects; say in an Event what that is.
+
+        ``before`` is the result of the removal so far.
+        """
+        live, bundle = deleted.live, deleted.bundle
+        run_result = before.run_result if before is not None else None
+        if terminating:
+            message = (
+                f"the Bundle {bundle.name} was deleted with its namespace {bundle.namespace}, "
+                f"before all of its objects elsewhere could be removed: {why}"
+            )
+            if not deleted.faults:
+                there = ", in the other cluster" if bundle.spec.kube_config is not None else ""
+                message += f". See{there}: {_search(bundle.target)}"
+            self.recorder.namespace_event(bundle.namespace, Reason.REMOVAL_INCOMPLETE, message)
+        else:
+            # Only finalizers of others hold the rest. A new Bundle of the same name continues.
+            is_held = before is not None and before.reason is Reason.REMOVAL_INCOMPLETE
+            left = deleted.left_unreleased(_total(run_result)) if is_held else self._left(deleted)
+            message = f"{why}; {left}"
+            run_id = run_result.run if run_result is not None else ""
+            self.recorder.event(live, EventType.WARNING, Reason.REMOVAL_INCOMPLETE, message, run_id)
+        self.stop.check()
+        result = ReconcileResult(
+            ConditionStatus.SAME,
+            Reason.REMOVAL_INCOMPLETE,
+            message,
+            run_result=run_result,
+            done=True,
+        )
+        return self._ended(live, result, terminating=terminating)
+
+    def _left(self, deleted: DeletedBundle) -> str:
+        """Release the set to the command line, and return what is left of it, and what to do.
+
+        If its inventory cannot be written now, `applyprune inventory release` can do it later.
+        """
+        if deleted.faults:
+            return deleted.left_unreleased()
+        bundle, target = deleted.bundle, deleted.bundle.target
+        try:
+            with self._target(deleted, must_exist=True) as account_client:
+                inventory = account_client.store(target).read()
+                if not inventory.exists:
+                    return f"there is no inventory. See: {_search(target)}"
+                self._release(account_client, bundle)
+        except UsageError as error:
+            return problem_message(problems_of(error)[0])
+        except ApplypruneError:
+            return deleted.left_unreleased()
+        left = f"left in the inventory {target.inventory.name}: {named(inventory.entries)}"
+        return f"{left}. To delete that: applyprune delete {deleted.at(target.name)}"
+
+    def _release(self, account_client: ServiceAccountClient, bundle: Bundle) -> None:
+        # There is no second try: wait for a holder that has crashed.
+        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + SETTLE)
+        done = release(
+            bundle.target,
+            options,
+            account_client.store(bundle.target),
+            self.stop,
+            run=account_client.cluster.run,
+            is_active=lambda owner: owner != bundle.owner,  # guard: release-own
+        )
+        for _ in done:
+            pass
+
+    def _remove(
+        self,
+        account_client: ServiceAccountClient,
+        live: LiveObject,
+        bundle: Bundle,
+        *,
+        terminating: bool,
+    ) -> ReconcileResult:
+        inventory = account_client.store(bundle.target).read()
+        if inventory.exists and inventory.owner != bundle.owner:
+            # Released, or never taken over: it now belongs to someone else, with all its objects.
+            owner = inventory.owner or "no Bundle"
+            message = f"the set {inventory.name} belongs to {owner}; nothing was removed"
+            return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
+        if not inventory.exists:
+            lost = terminating and "inventory" in status_of(live)
+            return self._without_inventory(account_client, bundle, lost=lost)
+        if bundle.spec.suspend:
+            message = "spec.suspend is true: its objects are not removed"
+            return ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, message)
+        orphan = bundle.deletion_policy is DeletionPolicy.ORPHAN
+        options = bundle.options(
+            Mode.ORPHAN if orphan else Mode.DELETE,
+            approved=live.annotations.get(APPROVE, ""),
+        )
+        request = RunRequest(
+            bundle.target,
+            (),
+            bundle.namespace,
+            options,
+            who=bundle.owner,
+            owner=bundle.owner,
+            observation=self.past.observation,
+        )
+        run_result = RunResult(secret=bundle.has_secret_source)
+        events = run(
+            request, account_client.cluster, account_client.store(bundle.target), self.stop
+        )
+        follow(events, run_result, lambda event: log_event(request, run_result, event))
+        self.stop.check()
+        pending = pending_plan(run_result, bundle, live.annotations.get(APPROVE, ""))
+        return self._result(bundle, run_result, pending)
+
+    def _result(
+        self, bundle: Bundle, run_result: RunResult, pending: PendingPlan | None
+    ) -> ReconcileResult:
+        if run_result.exit_code == 0:
+            message = run_result.counts or "the set had no object"
+            return ReconcileResult(
+                ConditionStatus.SAME, Reason.REMOVED, message, run_result=run_result, done=True
+            )
+        failing = sorted(
+            run_result.failing.values(), key=lambda failed: (failed.skipped, failed.ref)
+        )
+        message = "; ".join(f"{failed.ref.short}: {failed.message}" for failed in failing[:_NAMED])
+        if run_result.refusal is not None and not message:
+            message = run_result.refusal_message
+        return ReconcileResult(
+            ConditionStatus.NOT_READY,
+            _reason(run_result, bundle.deletion_policy),
+            message,
+            run_result=run_result,
+            pending=pending,
+            retries=True,
+        )
+
+    def _without_inventory(
+        self, account_client: ServiceAccountClient, bundle: Bundle, *, lost: bool
+    ) -> ReconcileResult:
+        """Search for labelled objects, as there is no inventory; without any, nothing is left.
+
+        A list that fails proves nothing: it is tried again, unless a right is missing. ``lost``:
+        the inventory was deleted with its namespace. Objects elsewhere may be left that this
+        account can no longer list.
+        """
+        with WorkerPool(4, self.stop) as workers:
+            cluster = account_client.cluster
+            proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
+            marked, _ = all_labelled_objects(proofs, bundle.target)
+        self.stop.check()
+        missing = marked.unseen if lost else marked.failed  # guard: finalizer-search
+        if not marked.objects and missing:
+            why = "" if bundle.has_secret_source else f": {missing[0]}"
+            message = f"there is no inventory, and the search was incomplete{why}"
+            return ReconcileResult(
+                ConditionStatus.NOT_READY, Reason.REMOVAL_FAILED, message, retries=True
+            )
+        if not marked.objects:
+            message = "there is no inventory, and no object has its label"
+            if marked.unseen and not bundle.has_secret_source:
+                message += f"; not searched: {'; '.join(marked.unseen)}"
+            return ReconcileResult(ConditionStatus.SAME, Reason.REMOVED, message, done=True)
+        # A lost inventory is never restored in a terminating namespace: retry, then give up.
+        reason = Reason.REMOVAL_FAILED if lost else Reason.INVENTORY_UNREADABLE
+        first = ", ".join(str(live.ref) for live in marked.objects[:_NAMED])
+        message = (
+            f"the inventory is gone, and {len(marked.objects)} objects have the set's label: "
+            f"{first}. To rebuild it: applyprune inventory repair {bundle.target.arguments}"
+        )
+        return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
+
+
+def _reason(run_result: RunResult, policy: DeletionPolicy) -> Reason:
+    """Return the reason for a removal that has not removed everything."""
+    failing = run_result.failing.values()
+    if policy is DeletionPolicy.DELETE and {failed.kind for failed in failing} == {
+        ProblemKind.NOT_READY
+    }:
+        # All of them are deleted, and wait for a finalizer of someone else.
+        return Reason.REMOVAL_INCOMPLETE
+    reason = reason_of_exit(run_result.exit_code)
+    if reason is Reason.PRUNE_REFUSED:
+        return reason
+    causes = {failed.kind for failed in failing if not failed.skipped}
+    waits = {ProblemKind.NOT_READY} if policy is DeletionPolicy.DELETE else set()
+    return Reason.FORBIDDEN if causes - waits == {ProblemKind.FORBIDDEN} else Reason.REMOVAL_FAILED
+
+
+def _total(run_result: RunResult | None) -> int | None:
+    """Return how many objects a run has left in the inventory; None if it has not come so far."""
+    return run_result.total if run_result is not None and run_result.plan is not None else None
+
+
+def _search(target: ApplySetIdentity) -> str:
+    return f"kubectl get -A -l {PART_OF}={target.id}"
+
+
+# Read a Bundle that is being deleted: each field on its own.
+#
+# An invalid field must neither block the removal, nor decide that anything is deleted.
+
+
+_DECIDES = frozenset(
+    {"deletionPolicy", "inventoryName", "kubeConfig", "serviceAccountName", "suspend"}
+)
+"""The fields that decide which objects are deleted, where, by whom, and whether at all."""
+_MIRRORED = frozenset({"prune", "prune.enabled"})
+"""The fields that decide it with the policy ``MirrorPrune``."""
+_NO_SOURCE = {"inline": ""}
+_SECRET_SOURCE = {"secretRefs": [{"name": "secret"}]}
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedBundle:
+    """A Bundle that is being deleted, as far as it could be read."""
+
+    live: LiveObject
+    bundle: Bundle
+    """It has the default of each field that could not be read.
+
+    Of its source, it only tells whether that is in Secrets.
+    """
+    faults: tuple[str, ...] = ()
+    """What is wrong with a field that decides what is deleted: then nothing may be."""
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Return whether somebody has asked to end the removal at once, and leave the objects."""
+        return self.live.annotations.get(ORPHAN) == "true"
+
+    @property
+    def ends(self) -> datetime:
+        """Return when a removal ends that nobody has the rights for."""
+        began = deleted_at(self.live) or datetime.now(UTC)
+        return began + timedelta(seconds=self.bundle.spec.timeout)
+
+    @property
+    def seconds_left(self) -> float:
+        """Return the seconds until then, by the server's clock and ours; less than 0 after it."""
+        return (self.ends - datetime.now(UTC)).total_seconds()
+
+    def left(self, total: int | None = None) -> str:
+        """Return what its inventory still lists, in words: by its status, or ``total`` objects."""
+        if not (name := self._inventory_name):
+            return "nothing is known to have been applied"
+        if total is None:
+            total = whole_number(status_of(self.live), "objects", "total")
+        return f"left in the inventory {name}: {'its objects' if total is None else counted(total)}"
+
+    def left_unreleased(self, total: int | None = None) -> str:
+        """Return the same, and how to delete it while the set belongs to this Bundle."""
+        left = self.left(total)
+        if not (name := set_name(self._inventory_name)):
+            return left
+        where = self.at(name)
+        release = f"applyprune inventory release {where}"
+        return f"{left}. To delete that: {release}, then applyprune delete {where}"
+
+    def outlook(self, total: int | None) -> str:
+        """Return what is left, and when the removal ends without it."""
+        return f"{self.left(total)}; the Bundle goes at {self.ends:%Y-%m-%dT%H:%M:%SZ}"
+
+    def at(self, name: str) -> str:
+        """Return the arguments of a command about a set where the objects are."""
+        elsewhere = " --kubeconfig FILE" if self.bundle.spec.kube_config is not None else ""
+        return f"{name} -n {self.bundle.namespace}{elsewhere}"
+
+    @property
+    def _inventory_name(self) -> str:
+        """Return the name of the inventory's ConfigMap; empty if it is unknown.
+
+        Whoever may write a status may write any text, and people run the command with the name.
+        """
+        if not self.faults:  # guard: forged-inventory-name
+            return self.bundle.target.inventory.name
+        known = text(status_of(self.live), "inventory", "name")
+        return known if is_dns_subdomain(known) else ""  # guard: forged-inventory-text
+
+
+def read_deleted(live: LiveObject) -> DeletedBundle:
+    """Return what can be read of a Bundle that is being deleted; never fails."""
+    raw = (live.body or {}).get("spec")
+    if not isinstance(raw, Mapping):
+        return _read(live, {}, ("spec: must be an object",))
+    is_encrypted = raw.get("decryption") is not None
+    # guard: secret-removal
+    is_secret = is_encrypted or bool(mapping(raw.get("source")).get("secretRefs"))
+    source = _SECRET_SOURCE if is_secret else _NO_SOURCE
+    spec: dict[str, Any] = {**without_nulls(dict(raw)), "source": source}
+    faults: dict[str, str] = {}
+    try:
+        SPEC.validate_python(spec)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            faults[_drop(spec, fault)] = fault_text(fault)
+    found = _read(live, spec, ())
+    mirrors = found.bundle.spec.deletion_policy is DeletionPolicy.MIRROR
+    decides = _DECIDES | _MIRRORED if mirrors else _DECIDES
+    # guard: unreadable-decides
+    decisive = tuple(text for path, text in faults.items() if path in decides)
+    return _read(live, spec, (*decisive, *_name_fault(found.bundle)))
+
+
+def _drop(spec: dict[str, Any], fault: ErrorDetails) -> str:
+    """Remove the field with a fault, so that it gets its default; return its path."""
+    top, *below = map(str, fault["loc"])
+    inner = spec.get(top)
+    # Of what another part needs, nothing is left.
+    if below and isinstance(inner, Mapping) and top != "kubeConfig":
+        spec[top] = {key: value for key, value in inner.items() if key != below[0]}
+        return f"{top}.{below[0]}"
+    spec.pop(top, None)
+    return top
+
+
+def _read(live: LiveObject, spec: Mapping[str, Any], faults: tuple[str, ...]) -> DeletedBundle:
+    parsed = SPEC.validate_python({"source": _NO_SOURCE, **spec})
+    bundle = Bundle(live.ref.namespace, live.ref.name, parsed, parsed.timeout, live.generation or 0)
+    return DeletedBundle(live, bundle, faults)
+
+
+def _name_fault(bundle: Bundle) -> tuple[str, ...]:
+    """Return why no set can have its name, as a tuple of at most one."""
+    try:
+        _ = bundle.target
+    except UsageError as error:
+        return (f"{error.message}: {error.reason}",)
+    return ()
+
+
+def named(refs: Collection[Ref]) -> str:
+    """Return ``2 objects (configmap/a, service/web)``, with the first three."""
+    objects = counted(len(refs))
+    shown = ", ".join(ref.short for ref in sorted(refs)[:_NAMED])
+    more = ", …" if len(refs) > _NAMED else ""
+    return f"{objects} ({shown}{more})" if shown else objects
+
+
+def counted(count: int) -> str:
+    """Return ``1 object`` or ``2 objects``."""
+    return f"{count} object{'' if count == 1 else 's'}"

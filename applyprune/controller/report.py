@@ -1,0 +1,421 @@
+"""Report a reconcile: in the status, as Events and in the log; give way to who wins a fight."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from applyprune.cluster.client import KubernetesClient
+from applyprune.controller.clients import BundleObjects, status_of
+from applyprune.controller.drift import (
+    begins_anew,
+    counts_before,
+    drift_report,
+    limits_of,
+    reverted_fields,
+    reverted_words,
+    to_leave,
+)
+from applyprune.controller.reasons import COMPONENT, LOG, RUN, Condition, Key, Reason, fields
+from applyprune.controller.result import RunResult, problem_message
+from applyprune.controller.spec import DriftPolicy
+from applyprune.controller.status import (
+    ConditionStatus,
+    ReconcileResult,
+    after,
+    condition_of,
+    state_of,
+)
+from applyprune.controller.task import BundleSample, Measured
+from applyprune.errors import AlreadyExists, ApplypruneError
+from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.options import Approval
+from applyprune.model.problem import ProblemKind
+from applyprune.model.resources import BUNDLES, EVENTS, NAMESPACES
+from applyprune.planning.annotations import RECONCILE_NOW
+from applyprune.planning.approval.digests import is_digest
+from applyprune.planning.fields.normalize import digest
+from applyprune.values import dataclass, pattern, replace
+
+if TYPE_CHECKING:
+    from applyprune.controller.spec import Bundle
+    from applyprune.engine.plan_stage import RunRequest
+    from applyprune.model.plan_values.field_writer import FieldWriter
+
+
+_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
+
+
+@dataclass(frozen=True, slots=True)
+class Reporter:
+    """Reports results of reconciles."""
+
+    bundles: BundleObjects
+    recorder: EventRecorder
+    replica: str
+    """The name of this replica."""
+
+    def report(
+        self,
+        live: LiveObject,
+        result: ReconcileResult,
+        seconds: float,
+        bundle: Bundle | None = None,
+    ) -> Measured:
+        """Write the status if it has changed, and report the result everywhere else.
+
+        ``bundle`` is None if its spec is invalid.
+        """
+        before = status_of(live)
+        inventory = None
+        if bundle is not None and result.run_result is not None:
+            inventory = (bundle.target.inventory.name, bundle.target.id)
+        status = after(
+            before,
+            result,
+            generation=live.generation or 0,
+            now=utc_now(),
+            requested=live.annotations.get(RECONCILE_NOW, ""),
+            inventory=inventory,
+            replica=self.replica,
+        )
+        stored = self.bundles.write_status(live, status)
+        self._log((live.ref.namespace, live.ref.name), result, seconds)
+        moved = _moved(before, result, bundle)
+        is_news = state_of(before) != state_of(status)
+        self._events(stored or live, result, before, moved, is_news=is_news)
+        return measured(result, seconds, status)
+
+    def _events(
+        self,
+        live: LiveObject,
+        result: ReconcileResult,
+        before: Mapping[str, Any],
+        moved: str,
+        *,
+        is_news: bool,
+    ) -> None:
+        """Write an Event for a change of the objects, or of the Bundle's state; not for a retry.
+
+        ``moved`` is the change of the revision in words; empty if it has not changed.
+        """
+        run_result = result.run_result or RunResult()
+        run = run_result.run
+        if result.ready is ConditionStatus.READY:
+            was_ready = condition_of(before, Condition.READY).get("status") == "True"
+            if run_result.changed or moved or not was_ready:
+                told = "; ".join(filter(None, (moved, _summary(result))))
+                self.recorder.event(live, EventType.NORMAL, result.reason, told, run)
+        elif result.ready is ConditionStatus.NOT_READY and is_news:
+            waits = result.reason is Reason.PENDING_APPROVAL
+            kind = EventType.NORMAL if waits else EventType.WARNING
+            self.recorder.event(live, kind, result.reason, _explained(result), run)
+        if is_news or run_result.changed:
+            for warning in run_result.server_warnings:
+                self.recorder.event(live, EventType.WARNING, Reason.SERVER_WARNING, warning, run)
+
+    def left_cluster(self, live: LiveObject, uid: str) -> None:
+        """Report that a Bundle goes on elsewhere, and leaves its objects in a cluster."""
+        message = (
+            f"it goes on in another cluster; what it has applied in the cluster {uid} is kept "
+            "there, and listed in its inventory there"
+        )
+        self.recorder.event(live, EventType.WARNING, Reason.CLUSTER_CHANGED, message)
+
+    def removed(self, key: Key, result: ReconcileResult, seconds: float) -> Measured:
+        """Report that a Bundle is gone: it has no status any more."""
+        self._log(key, result, seconds)
+        return measured(result, seconds, {})
+
+    def _log(self, key: Key, result: ReconcileResult, seconds: float) -> None:
+        run_result = result.run_result
+        counts = (
+            {str(outcome): count for outcome, count in run_result.outcomes.items()}
+            if run_result
+            else {}
+        )
+        failed = result.ready is ConditionStatus.NOT_READY
+        waits = result.reason is Reason.PENDING_APPROVAL
+        warns = (failed and not waits) or result.reason is Reason.REMOVAL_INCOMPLETE
+        level = logging.WARNING if warns else logging.INFO
+        if (
+            result.ready is ConditionStatus.READY
+            and run_result is not None
+            and not run_result.changed
+        ):
+            level = logging.DEBUG  # nothing has changed
+        LOG.log(
+            level,
+            "bundle reconciled",
+            extra=fields(
+                namespace=key[0],
+                bundle=key[1],
+                run=run_result.run if run_result else "",
+                reason=str(result.reason),
+                detail=_explained(result),
+                seconds=round(seconds, 3),
+                outcomes=counts or None,
+            ),
+        )
+
+
+def _moved(before: Mapping[str, Any], result: ReconcileResult, bundle: Bundle | None) -> str:
+    """Return from which revision a source on another host has gone to which; empty if it has not.
+
+    Other revisions are digests, which tell a reader nothing.
+    """
+    old, new = str(before.get("lastAppliedRevision") or ""), result.revision
+    if bundle is None or bundle.spec.source.remote is None or not old or old == new:
+        return ""
+    return f"{old} → {new}" if is_revision(old) else new
+
+
+def _explained(result: ReconcileResult) -> str:
+    return ": ".join(part for part in (result.message, result.details) if part)
+
+
+def _summary(result: ReconcileResult) -> str:
+    """Return the message of an Event about a successful reconcile."""
+    run_result = result.run_result
+    if run_result is None or not run_result.changed:
+        return result.message
+    return "; ".join(filter(None, (run_result.counts, reverted_words(run_result))))
+
+
+def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
+    """Log what a run has done to one object, and its warnings."""
+    target = f"{request.applyset.namespace}/{request.applyset.name}"
+    problem = event.problem if isinstance(event, ObjectDone | WarningRaised) else None
+    told = problem_message(problem, secret=run_result.secret) if problem is not None else ""
+    if isinstance(event, WarningRaised):
+        LOG.warning("warning of a run", extra=fields(run=run_result.run, set=target, warning=told))
+    if not isinstance(event, ObjectDone) or event.outcome in {
+        Outcome.UNCHANGED,
+        Outcome.NOT_PRUNED,
+    }:
+        return
+    LOG.info(
+        "object processed",
+        extra=fields(
+            run=run_result.run,
+            set=target,
+            object=event.ref.short,
+            object_namespace=event.ref.namespace,
+            outcome=str(event.outcome),
+            error=told,
+        ),
+    )
+
+
+def measured(result: ReconcileResult, seconds: float, status: Mapping[str, Any]) -> Measured:
+    """Return what the metrics say about a reconcile, and about a Bundle with this status."""
+    run = result.run_result
+    refusal = run.refusal if run is not None else None
+    objects = status.get("objects") or {}
+    failing = int(objects.get("failing") or 0)
+    sample = BundleSample(
+        conditions={one["type"]: one["status"] for one in status.get("conditions") or ()},
+        suspended=result.reason is Reason.SUSPENDED,
+        revision=_revision(status),
+        applied=max(int(objects.get("total") or 0) - failing, 0),
+        failing=failing,
+        pending="pendingPlan" in status,
+        seconds=seconds,
+        reverted=reverted_fields(run) if run is not None else 0,
+    )
+    return Measured(
+        result.reason,
+        pruned=run.deleted if run is not None else 0,
+        refused=refusal is not None and refusal.kind is ProblemKind.PRUNE_REFUSED,
+        sample=sample,
+    )
+
+
+def _revision(status: Mapping[str, Any]) -> str:
+    """Return the revision that was applied last; whoever may write a status may write any text."""
+    revision = str(status.get("lastAppliedRevision") or "")
+    return revision if is_revision(revision) else ""  # guard: forged-revision
+
+
+def is_revision(text: str) -> bool:
+    """Return whether a text is a revision of a source, as this program writes them."""
+    return is_digest(text) or _REVISION.fullmatch(text) is not None
+
+
+# Write Kubernetes Events about Bundles; one that comes again is counted.
+
+
+_MESSAGE = 1000
+_NAME = 230
+
+
+class EventType(StrEnum):
+    """The two types of an Event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+def utc_now() -> str:
+    """Return the current time in the API's format: RFC 3339, UTC, whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecorder:
+    """Writes Events; a failed write is only logged.
+
+    The same message about the same Bundle is one Event with a count. The caller knows whether
+    anything has changed.
+    """
+
+    client: KubernetesClient
+
+    def event(
+        self,
+        live: LiveObject,
+        event_type: EventType,
+        reason: Reason,
+        message: str,
+        run: str = "",
+    ) -> None:
+        """Write an Event about a Bundle.
+
+        ``run`` is the ID of the run that it is about; an annotation of the Event has it.
+        """
+        involved = {
+            "apiVersion": BUNDLES.gvk.api_version,
+            "kind": BUNDLES.kind,
+            "namespace": live.ref.namespace,
+            "name": live.ref.name,
+            "uid": live.uid,
+            "resourceVersion": live.resource_version,
+        }
+        self._send(live.ref.namespace, involved, event_type, reason, message, run)
+
+    def namespace_event(self, name: str, reason: Reason, message: str) -> None:
+        """Write an Event about a terminating namespace to ``default``: it accepts none itself."""
+        involved = {"apiVersion": "v1", "kind": NAMESPACES.kind, "name": name}
+        self._send("default", involved, EventType.WARNING, reason, message)
+
+    def _send(
+        self,
+        namespace: str,
+        involved: Mapping[str, str],
+        event_type: EventType,
+        reason: Reason,
+        message: str,
+        run: str = "",
+    ) -> None:
+        message = message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
+        now = utc_now()
+        # The same Event has the same name, so this process or the next replica finds the first one.
+        mark = digest([involved.get("uid", ""), str(reason), message])[:16]
+        name = f"{involved['name'][:_NAME]}.{mark}"
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": EVENTS.kind,
+            "metadata": {"name": name, "namespace": namespace, **_annotated(run)},
+            "involvedObject": dict(involved),
+            "type": str(event_type),
+            "reason": str(reason),
+            "message": message,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": COMPONENT},
+            "reportingComponent": COMPONENT,
+        }
+        ref = Ref("", EVENTS.kind, namespace, name)
+        try:
+            self.client.create(EVENTS, ref, body)
+        except AlreadyExists:
+            self._count(ref, now, run)
+        except ApplypruneError as error:
+            _log_unwritten(namespace, name, error)
+
+    def _count(self, ref: Ref, now: str, run: str) -> None:
+        try:
+            event = self.client.get(EVENTS, ref, full=True)
+            count = int((event.body or {}).get("count") or 1)
+            again: dict[str, Any] = {"count": count + 1, "lastTimestamp": now}
+            if run:
+                again["metadata"] = _annotated(run)
+            self.client.merge_patch(EVENTS, ref, again)
+        except ApplypruneError as error:
+            _log_unwritten(ref.namespace, ref.name, error)
+        except (TypeError, ValueError):
+            return
+
+
+def _annotated(run: str) -> dict[str, Any]:
+    """Return the annotation that names the run; in the message, each Event would be a new one."""
+    return {"annotations": {RUN: run}} if run else {}
+
+
+def _log_unwritten(namespace: str, name: str, error: ApplypruneError) -> None:
+    LOG.warning(
+        "event could not be written",
+        extra=fields(namespace=namespace, name=name, error=error.message),
+    )
+
+
+# Give way to who wins a fight: before a reconcile in its options, after it in its result.
+
+
+_SOONEST = 1.0
+
+
+def contended_now(live: LiveObject, bundle: Bundle, revision: str) -> frozenset[FieldWriter]:
+    """Return the managers that win in this reconcile if they have changed their fields again."""
+    return to_leave(counts_before(live, revision), limits_of(bundle), _now())
+
+
+def tries_rewritten(live: LiveObject, bundle: Bundle, revision: str) -> bool:
+    """Return whether this reconcile sends again what admission has rewritten.
+
+    Once, because whoever has changed or asked for something may have removed the webhook too.
+    """
+    spec = bundle.spec
+    # A plan that waits for an approval would not be the same in the next reconcile.
+    may_send = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is not Approval.ALWAYS
+    return may_send and bool(status_of(live).get("rewritten")) and begins_anew(live, revision)
+
+
+def with_drift_reported(
+    result: ReconcileResult, live: LiveObject, bundle: Bundle, *, is_part: bool
+) -> ReconcileResult:
+    """Return the result of a reconcile with what it says about drift.
+
+    A Bundle with an object that is left alone is not ready. With ``is_part``, the reconcile was
+    about some of the objects only.
+    """
+    counts, status = counts_before(live, result.revision), status_of(live)
+    report = drift_report(bundle, counts, status, result.run_result, _now(), is_part=is_part)
+    result = replace(result, drift=report)
+    if result.ready is not ConditionStatus.READY or not report.contended:
+        return result
+    message = f"left alone: {report.contended}; see the condition Drifted"
+    return replace(
+        result, ready=ConditionStatus.NOT_READY, reason=Reason.CONTENDED, message=message
+    )
+
+
+def sooner(seconds: float, result: ReconcileResult) -> float:
+    """Return the seconds until the next reconcile: at the latest when a contended field is quiet.
+
+    ``seconds`` is without contention.
+    """
+    due = result.drift.due if result.drift is not None else None
+    if due is None:
+        return seconds
+    return min(seconds, max(_SOONEST, (due - _now()).total_seconds()))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

@@ -1,1 +1,0 @@
-"""What any controller needs: queue, watches, health, metrics, Events."""

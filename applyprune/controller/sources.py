@@ -1,0 +1,584 @@
+"""What a Bundle is made of: its source, read as its ServiceAccount, into manifests."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from applyprune.controller.clusters import kubeconfig_ref, read_kubeconfig
+from applyprune.controller.fetch import RemoteSource, SourceCache, Transport, Verification
+from applyprune.controller.reasons import LOG, fields
+from applyprune.controller.result import problem_message
+from applyprune.controller.spec import (
+    ArchiveSpec,
+    Bundle,
+    GitSpec,
+    GitVerifyMode,
+    OciSpec,
+    SecretRef,
+    SourceRef,
+)
+from applyprune.controller.task import SourceObjects, SourceRequest
+from applyprune.errors import (
+    AccessError,
+    ApplypruneError,
+    Forbidden,
+    InputError,
+    NotFound,
+    problems_of,
+    raise_all,
+)
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.manifest import Manifest
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.resources import CONFIG_MAPS, SECRETS, Resource
+from applyprune.planning.fields.ignore_rule import IgnoreRule
+from applyprune.planning.fields.normalize import digest, manifest_digest
+from applyprune.planning.ownership.ignored_fields import with_ignored_fields
+from applyprune.sources.address import GitRef, GitSource
+from applyprune.sources.archive import ArchiveSource
+from applyprune.sources.inputs import tree_sources
+from applyprune.sources.load import read_source, text_of
+from applyprune.sources.oci_artifact import OciRef, OciSource
+from applyprune.sources.sops import decrypt, encrypted_files
+from applyprune.sources.tree import (
+    ANONYMOUS,
+    Credentials,
+    DecryptionFailed,
+    FetchFailed,
+    FileTree,
+    Source,
+    TreeLimits,
+    error_of,
+)
+from applyprune.sources.tree import Source as Text
+from applyprune.sources.yaml import Allowance
+from applyprune.values import dataclass, packed, replace
+
+if TYPE_CHECKING:
+    from applyprune.controller.task import SourceContent, SourceSettings, SourceState
+    from applyprune.engine.ports import Cluster
+    from applyprune.http import AddressRules
+
+
+MOST_MEMORY = 64 * 2**20
+"""Bytes for all values of one source: other Bundles are reconciled in the same process."""
+MOST_ERRORS = 100
+Uses = dict[Ref, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSource:
+    """The content of a source: its manifests and their revision."""
+
+    manifests: tuple[Manifest, ...]
+    revision: str
+    version: str = ""
+    """A digest that changes with every write of the source; empty if no manifest is a Secret.
+
+    The revision does not show that a value of a Secret has changed.
+    """
+    state: SourceState | None = None
+    """What it was read of, if its source is on another host."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedTexts:
+    """The texts of a source on another host."""
+
+    texts: Sequence[Text]
+    revision: str
+    content: str
+    """What changes with the content."""
+
+
+def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
+    """Return the ConfigMaps and Secrets that a Bundle's source is read from."""
+    source = bundle.spec.source
+    kinds = ((CONFIG_MAPS, source.config_map_refs), (SECRETS, source.secret_refs))
+    return tuple(
+        (resource, Ref(resource.group, resource.kind, bundle.namespace, ref.name))
+        for resource, refs in kinds
+        for ref in refs
+    )
+
+
+def watched_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
+    """Return what a Bundle is read from in its own cluster: its source, Secrets and kubeconfig."""
+    kubeconfig = kubeconfig_ref(bundle)
+    secrets = (*secret_refs(bundle), *(() if kubeconfig is None else (kubeconfig,)))
+    return (*used_refs(bundle), *((SECRETS, ref) for ref in secrets))
+
+
+def load_source(
+    bundle: Bundle, cluster: Cluster, uses: Uses, fetched: FetchedTexts | None
+) -> LoadedSource:
+    """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
+
+    It is empty for an object that does not exist. ``fetched`` is what was read from another host;
+    None if the manifests are in the cluster. Raises SourceMissing, InputError for an invalid
+    manifest, and AccessError.
+    """
+    source = bundle.spec.source
+    if fetched is not None:
+        texts = fetched.texts
+    elif source.inline is not None:
+        texts = [Text("spec.source.inline", source.inline.encode("utf-8", "replace"))]
+    else:
+        lives = _lives(bundle, cluster, uses)
+        refs = (*source.config_map_refs, *source.secret_refs)
+        texts = [text for ref, live in zip(refs, lives, strict=True) for text in _texts(ref, live)]
+    manifests = _manifests(texts, bundle.ignore_rules)
+    if fetched is not None:
+        version = digest([bundle.generation, fetched.content])
+        is_secret = any(one.gvk.group_kind == SECRETS.group_kind for one in manifests)
+        return LoadedSource(manifests, fetched.revision, version if is_secret else "")
+    if bundle.has_secret_source:  # guard: secret-revision
+        content: object = sorted((ref.name, version) for ref, version in uses.items())
+    else:
+        content = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
+    revision = f"sha256:{digest(content)}"
+    version = ""
+    if any(manifest.gvk.group_kind == SECRETS.group_kind for manifest in manifests):
+        read = sorted((ref.kind, ref.name, version) for ref, version in uses.items())
+        version = digest([bundle.generation, read])
+    return LoadedSource(manifests, revision, version)
+
+
+def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]:
+    found = []
+    missing = []
+    for resource, ref in used_refs(bundle):
+        try:
+            live = cluster.get(resource, ref, full=True)
+        except NotFound:
+            uses[ref] = ""
+            missing.append(f"{ref.short} does not exist")
+            continue
+        uses[ref] = live.resource_version
+        found.append(live)
+    if missing:
+        raise SourceMissing("the source is incomplete", reason="; ".join(missing))
+    return found
+
+
+def _texts(ref: SourceRef, live: LiveObject) -> Iterator[Text]:
+    """Yield the value of each selected key, in order."""
+    body = live.body or {}
+    values = {**(body.get("data") or {}), **(body.get("binaryData") or {})}
+    encoded = values if live.ref.kind == SECRETS.kind else body.get("binaryData") or {}
+    for key in ref.keys or sorted(values):
+        if key not in values:
+            raise SourceMissing(
+                "the source is incomplete", reason=f"{live.ref.short} has no key {key!r}"
+            )
+        yield Text(
+            f"{live.ref.short}[{key}]", _bytes(values[key], encoded=key in encoded, where=live.ref)
+        )
+
+
+def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
+    if not encoded:
+        return str(value).encode("utf-8", "replace")
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except (binascii.Error, ValueError):
+        raise InputError(f"{where.short} has a value that is not base64") from None
+
+
+def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreRule]) -> tuple[Manifest, ...]:
+    manifests: list[Manifest] = []
+    errors: list[InputError] = []
+    allowance = Allowance(MOST_MEMORY, MOST_ERRORS)
+    for text in texts:
+        for found in read_source(text, text_of(text), allowance):
+            if isinstance(found, Manifest):
+                manifests.append(_ignoring(found, rules))
+            else:
+                errors.append(found)
+    raise_all(errors)
+    return tuple(manifests)
+
+
+def _ignoring(manifest: Manifest, rules: Sequence[IgnoreRule]) -> Manifest:
+    """Return a manifest with the annotation that lists the fields left to other managers.
+
+    So anyone who reads the object sees why the set does not own a field.
+    """
+    kind, name = manifest.gvk.group_kind, manifest.name
+    pointers = [rule.pointer for rule in rules if rule.matches(kind, name)]
+    if not pointers:
+        return manifest
+    return replace(manifest, packed=packed(with_ignored_fields(manifest.body, pointers)))
+
+
+# Read all that a Bundle is made of: its manifests, wherever they are, and its kubeconfig.
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReader:
+    """Reads the sources of Bundles, as their ServiceAccounts."""
+
+    remote: SourceSettings | None = None
+    """How sources on other hosts are read; None if none are."""
+
+    def read(
+        self,
+        bundle: Bundle,
+        cluster: Cluster,
+        states: tuple[SourceState | None, SourceState | None],
+        asked: str,
+        keep: Callable[[SourceObjects], None],
+    ) -> tuple[LoadedSource, bytes]:
+        """Return the source of a Bundle, and its kubeconfig.
+
+        ``states`` are what is known of its source on another host, and what was last read of it;
+        ``asked`` is the value of reconcile-now. ``keep`` gets what the source consists of, so that
+        this is watched even if it is unreadable. Raises SourceAwaited and ApplypruneError.
+        """
+        uses: Uses = {}
+        resources = {ref: resource for resource, ref in watched_refs(bundle)}
+        read = SourceObjects(bundle.spec.service_account_name, resources, uses)
+        try:
+            request = self._request(bundle, cluster, uses, asked)
+            read = replace(read, remote=request)
+            keys = decryption_keys(bundle, cluster, uses)
+            if request is None or self.remote is None:
+                source = load_source(bundle, cluster, uses, None)
+            else:
+                cache = SourceCache(self.remote.folder, self.remote.limit)
+                source = _Fetched(bundle, cluster, request, keys, cache).usable(*states)
+            kubeconfig = read_kubeconfig(bundle, cluster, uses)
+        except SourceAwaited as awaited:
+            if read.remote is not None:
+                read = replace(read, remote=replace(read.remote, lost=awaited.lost))
+            raise
+        except AccessError as error:
+            # Who may no longer read its Secret may no longer use what it says, either.
+            read = replace(read, is_known=isinstance(error, Forbidden) or read.remote is not None)
+            raise
+        finally:
+            keep(read)
+        return source, kubeconfig
+
+    def _request(
+        self, bundle: Bundle, cluster: Cluster, uses: Uses, asked: str
+    ) -> SourceRequest | None:
+        if bundle.spec.source.remote is None:
+            return None
+        if self.remote is None:
+            raise FetchFailed(
+                "sources on other hosts cannot be kept",
+                reason="there was no space for temporary files when the controller was started",
+                hint="Free some space, and restart the controller.",
+            )
+        return source_request(
+            bundle,
+            cluster,
+            uses,
+            secret=self.remote.secret,
+            addresses=self.remote.addresses,
+            asked=asked,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """What is read of a Bundle's source on another host."""
+
+    bundle: Bundle
+    cluster: Cluster
+    request: SourceRequest
+    keys: Mapping[str, bytes] | None
+    """What decrypts it; None if it is not encrypted."""
+    cache: SourceCache
+
+    def usable(self, newest: SourceState | None, last: SourceState | None) -> LoadedSource:
+        """Return what is known of the source, or what was last read of it if that is unusable.
+
+        So drift is set back until somebody repairs what is new.
+        """
+        try:
+            return self._loaded(newest)
+        except InputError as error:
+            if newest is None or last is None or last.content == newest.content:
+                raise
+            with suppress(InputError, SourceAwaited):
+                found = self._loaded(last)
+                return replace(found, state=replace(last, unusable=problems_of(error)))
+            raise
+
+    def _loaded(self, state: SourceState | None) -> LoadedSource:
+        content = content_of(self.request, state)
+        texts = remote_texts(self.request, content, self.cache, self.keys, self._warn)
+        fetched = FetchedTexts(texts, content.revision, content.content)
+        return replace(load_source(self.bundle, self.cluster, {}, fetched), state=state)
+
+    def _warn(self, problem: Problem) -> None:
+        told = problem_message(problem, secret=self.bundle.has_secret_source)
+        place = {"namespace": self.bundle.namespace, "bundle": self.bundle.name}
+        LOG.warning("warning of a source", extra=fields(**place, warning=told))
+
+
+# Read what a Bundle needs of another host: its spec, and its Secrets as its ServiceAccount.
+#
+# The names of the keys in the Secrets are those of Flux.
+
+
+_LIMITS = TreeLimits(files=20_000, size=64 * 2**20)
+_LONGEST = 600.0
+"""Seconds, at most, for one look at a source."""
+_CERTIFICATES = frozenset({"ca.crt", "tls.crt", "tls.key"})
+_GIT_KEYS = (".asc", ".sshpub")
+_COSIGN_KEYS = (".pub",)
+_SOPS_KEYS = (".agekey", ".asc")
+
+
+class SourceMissing(ApplypruneError):
+    """A ConfigMap or Secret that the source names does not exist, or lacks a key."""
+
+    kind = ProblemKind.SOURCE_MISSING
+
+
+def secret_refs(bundle: Bundle) -> tuple[Ref, ...]:
+    """Return the Secrets that a Bundle names for its source on another host, and to decrypt it."""
+    names = {ref.name: None for ref in _named(bundle)}
+    return tuple(_ref(bundle, name) for name in names)
+
+
+def source_request(
+    bundle: Bundle,
+    cluster: Cluster,
+    uses: dict[Ref, str],
+    *,
+    secret: bytes,
+    addresses: AddressRules,
+    asked: str,
+) -> SourceRequest | None:
+    """Return what a Bundle needs of another host; None if its manifests are in the cluster.
+
+    The resourceVersion of each Secret goes into ``uses``; it is empty for one that does not exist.
+    ``secret`` is that of RemoteSource. Raises SourceMissing, InputError and AccessError.
+    """
+    spec = bundle.spec.source.remote
+    if spec is None:
+        return None
+    secrets = _Secrets(bundle, cluster, uses)
+    remote = RemoteSource(_transport(spec, secrets, addresses), _verification(spec, secrets))
+    return SourceRequest(
+        pickle.dumps(remote),
+        remote.check(secret),
+        remote.place(secret),
+        spec.path,
+        spec.interval,
+        min(spec.timeout, _LONGEST),
+        asked,
+    )
+
+
+def decryption_keys(
+    bundle: Bundle, cluster: Cluster, uses: dict[Ref, str]
+) -> Mapping[str, bytes] | None:
+    """Return the private keys by their names in the Secret; None if nothing is to be decrypted."""
+    if bundle.spec.decryption is None:
+        return None
+    return _Secrets(bundle, cluster, uses).keys(bundle.spec.decryption.secret_ref, _SOPS_KEYS)
+
+
+def _named(bundle: Bundle) -> Iterator[SecretRef]:
+    spec = bundle.spec.source.remote
+    if spec is not None and spec.secret_ref is not None:
+        yield spec.secret_ref
+    if isinstance(spec, OciSpec | ArchiveSpec) and spec.cert_secret_ref is not None:
+        yield spec.cert_secret_ref
+    if isinstance(spec, GitSpec | OciSpec) and spec.verify is not None:
+        yield spec.verify.secret_ref
+    if bundle.spec.decryption is not None:
+        yield bundle.spec.decryption.secret_ref
+
+
+def _ref(bundle: Bundle, name: str) -> Ref:
+    return Ref(SECRETS.group, SECRETS.kind, bundle.namespace, name)
+
+
+class _Secrets:
+    """The Secrets of one Bundle, each read once."""
+
+    def __init__(self, bundle: Bundle, cluster: Cluster, uses: dict[Ref, str]) -> None:
+        self._bundle, self._cluster, self._uses = bundle, cluster, uses
+        self._read: dict[str, Mapping[str, bytes]] = {}
+
+    def values(self, secret_ref: SecretRef) -> Mapping[str, bytes]:
+        """Return the values of a Secret; raises SourceMissing and InputError."""
+        name = secret_ref.name
+        if name not in self._read:
+            self._read[name] = self._values(_ref(self._bundle, name))
+        return self._read[name]
+
+    def keys(self, secret_ref: SecretRef, suffixes: tuple[str, ...]) -> Mapping[str, bytes]:
+        """Return the values whose keys have one of these suffixes; at least one."""
+        values = self.values(secret_ref)
+        found = {key: value for key, value in values.items() if key.endswith(suffixes)}
+        if not found:
+            words = " or ".join(f"*{suffix}" for suffix in suffixes)
+            raise SourceMissing(
+                "the source is incomplete",
+                reason=f"{_ref(self._bundle, secret_ref.name).short} has no key {words}",
+            )
+        return found
+
+    def _values(self, ref: Ref) -> Mapping[str, bytes]:
+        try:
+            live = self._cluster.get(SECRETS, ref, full=True)
+        except NotFound:
+            self._uses[ref] = ""
+            raise SourceMissing(
+                "the source is incomplete", reason=f"{ref.short} does not exist"
+            ) from None
+        self._uses[ref] = live.resource_version
+        data = (live.body or {}).get("data") or {}
+        try:
+            return {key: base64.b64decode(str(text), validate=True) for key, text in data.items()}
+        except (binascii.Error, ValueError):
+            raise InputError(f"{ref.short} has a value that is not base64") from None
+
+
+def _transport(
+    spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets, addresses: AddressRules
+) -> Transport:
+    values = dict(secrets.values(spec.secret_ref)) if spec.secret_ref is not None else {}
+    if isinstance(spec, OciSpec | ArchiveSpec) and spec.cert_secret_ref is not None:
+        found = secrets.values(spec.cert_secret_ref)
+        values.update({key: found[key] for key in _CERTIFICATES & found.keys()})
+    credentials = _credentials(values)
+    if isinstance(spec, GitSpec):
+        ref = spec.ref
+        git_ref = GitRef(ref.branch, ref.tag, ref.semver, ref.name, ref.commit)
+        return GitSource(spec.url, git_ref, credentials, addresses=addresses, limits=_LIMITS)
+    if isinstance(spec, OciSpec):
+        oci_ref = OciRef(spec.ref.tag, spec.ref.semver, spec.ref.digest)
+        return OciSource(spec.url, oci_ref, credentials, addresses=addresses, limits=_LIMITS)
+    return ArchiveSource(spec.url, spec.digest, credentials, addresses=addresses, limits=_LIMITS)
+
+
+def _verification(spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets) -> Verification | None:
+    if isinstance(spec, GitSpec) and spec.verify is not None:
+        keys = secrets.keys(spec.verify.secret_ref, _GIT_KEYS)
+        return Verification(str(GitVerifyMode(spec.verify.mode)), keys)
+    if isinstance(spec, OciSpec) and spec.verify is not None:
+        keys = secrets.keys(spec.verify.secret_ref, _COSIGN_KEYS)
+        return Verification(spec.verify.provider, keys)
+    return None
+
+
+def _credentials(values: Mapping[str, bytes]) -> Credentials:
+    """Return the credentials in a Secret; keys that are not known are left out."""
+
+    def text(key: str) -> str:
+        return values.get(key, b"").decode("utf-8", "replace").rstrip("\r\n")
+
+    if not values:
+        return ANONYMOUS
+    return Credentials(
+        username=text("username"),
+        password=text("password"),
+        bearer_token=text("bearerToken"),
+        identity=values.get("identity", b""),
+        known_hosts=values.get("known_hosts", b""),
+        ca=values.get("ca.crt", b""),
+        certificate=values.get("tls.crt", b""),
+        key=values.get("tls.key", b""),
+        docker_config=values.get(".dockerconfigjson", b""),
+    )
+
+
+# Turn the fetched content of a Bundle's source into texts of manifests: decrypted, and built.
+
+
+_LARGEST = 64 * 2**20
+"""Bytes for all texts of one source."""
+
+
+class SourceAwaited(Exception):
+    """The content of the source is not there yet; the reconcile goes on when it is."""
+
+    def __init__(self, lost: str = "") -> None:
+        """Keep the name of the artifact that was there before; empty for none."""
+        super().__init__("the source is being fetched")
+        self.lost = lost
+
+
+def content_of(request: SourceRequest, state: SourceState | None) -> SourceContent:
+    """Return the last good content of a source.
+
+    Raises SourceAwaited if the source was not read yet, and the InputError that says why it cannot
+    be read.
+    """
+    if state is None or (state.check, state.path) != (request.check, request.path):
+        raise SourceAwaited
+    if state.content is None:
+        if state.problem is None:
+            raise SourceAwaited
+        raise error_of(state.problem)
+    return state.content
+
+
+def remote_texts(
+    request: SourceRequest,
+    content: SourceContent,
+    cache: SourceCache,
+    keys: Mapping[str, bytes] | None,
+    warn: Callable[[Problem], None],
+) -> list[Source]:
+    """Return the texts of the manifests in a content; ``keys`` decrypt it, if it is encrypted.
+
+    Raises SourceAwaited if the cache has lost it, and InputError.
+    """
+    files = cache.read(content.artifact)
+    if files is None:
+        raise SourceAwaited(content.artifact)
+    files = _decrypted(files, request.path, keys)
+    tree = FileTree(files, content.revision)
+    found = list(
+        tree_sources(
+            tree,
+            request.path,
+            shown="",
+            limit=_LARGEST,
+            warn=warn,
+            refuses_remote_bases=True,
+        )
+    )
+    raise_all([one for one in found if isinstance(one, InputError)])
+    return [one for one in found if isinstance(one, Source)]
+
+
+def _decrypted(
+    files: Mapping[str, bytes], path: str, keys: Mapping[str, bytes] | None
+) -> Mapping[str, bytes]:
+    """Return the files of a source, those at its path decrypted.
+
+    Of a kustomization, files elsewhere may be there that it does not use, and that others encrypt.
+    """
+    own = {name: data for name, data in files.items() if is_below(name, path)}
+    if keys is None:
+        if encrypted := encrypted_files(own):
+            raise DecryptionFailed(
+                "the file is encrypted, and spec.decryption is not set", location=encrypted[0]
+            )
+        return files
+    found = {**files, **decrypt(own, keys)}
+    for name in encrypted_files({name: found[name] for name in files.keys() - own.keys()}):
+        with suppress(DecryptionFailed):
+            found.update(decrypt({name: files[name]}, keys))
+    return found
+
+
+def is_below(name: str, path: str) -> bool:
+    """Return whether a file is at a path, or in the folder that is there."""
+    return path in {"", name} or name.startswith(f"{path}/")

@@ -1,0 +1,581 @@
+"""The watches of the main process: Bundles, sources, and the objects that Bundles have applied."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Container, Iterable, Iterator
+from hashlib import sha256
+from queue import SimpleQueue
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+from applyprune.cluster.many_watches import AllSeen, Blind, ManyWatches, News, Seen, Watched
+from applyprune.controller.clients import KnownBundle, account_user
+from applyprune.controller.hints import ObjectHints, is_in
+from applyprune.controller.queue import WorkQueue
+from applyprune.controller.reasons import LOG, Key, fields
+from applyprune.controller.task import AppliedObjects, SourceObjects
+from applyprune.engine.informer import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
+from applyprune.model.identity import Ref
+from applyprune.model.live import LiveObject
+from applyprune.model.resources import BUNDLES, DEFINITIONS
+from applyprune.planning.annotations import ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW
+from applyprune.planning.applyset import PART_OF
+from applyprune.values import dataclass, field
+
+if TYPE_CHECKING:
+    from applyprune.cluster.access import ClusterAccess
+    from applyprune.engine.ports import Cluster
+
+
+# Share watches between Bundles: one for each identity, kind and scope, up to a limit.
+
+
+MOST_WATCHES = 500
+"""How many watches a replica keeps open; beyond that, only the interval triggers."""
+MOST_OF_A_NAMESPACE = 100
+"""How many of them the Bundles of one namespace may open, so that no tenant has all."""
+_REFUSED = frozenset({401, 403, 404, 405})
+_MOST_RECENT = 4096
+
+_Place: TypeAlias = "tuple[str, Ref]"
+"""A user, and an object that it has seen."""
+
+
+@dataclass(slots=True)
+class SharedWatches:
+    """Watches, each for the Bundles that want it; thread-safe.
+
+    ``seen`` is called with the Bundles that want a watch, an object that it has seen, and whether
+    that object is gone. ``lost`` is called with the Bundles of a watch that is refused, and
+    ``listed`` with those of a watch that has shown all objects that exist.
+    """
+
+    seen: Callable[[Container[Key], LiveObject, bool], None]
+    lost: Callable[[Iterable[Key], Watched], None]
+    listed: Callable[[Iterable[Key], AllSeen], None]
+    hub: ManyWatches | None = None
+    most: int = MOST_WATCHES
+    most_of_a_namespace: int = MOST_OF_A_NAMESPACE
+    _wanted: dict[Key, frozenset[Watched]] = field(default_factory=dict)
+    _users: dict[Watched, set[Key]] = field(default_factory=dict)
+    _openers: dict[Watched, str] = field(default_factory=dict)
+    _opened: Counter[str] = field(default_factory=Counter)
+    _blind: dict[Watched, int] = field(default_factory=dict)
+    _recent: OrderedDict[_Place, str] = field(default_factory=OrderedDict)
+    _full: set[str] = field(default_factory=set)
+    """The namespaces for which it was said that they have no more watches."""
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def count(self) -> int:
+        """Return how many watches are open."""
+        return len(self._users)
+
+    def want(self, key: Key, wanted: Iterable[Watched]) -> bool:
+        """Watch this for a Bundle from now on, and nothing else.
+
+        Return whether it has joined a watch that was open: what that has seen is not seen again.
+        """
+        with self._lock:
+            new, old = frozenset(wanted), self._wanted.get(key, frozenset())
+            if new == old:
+                return False
+            for one in old - new:
+                self._leave(key, one)
+            joins = any(one in self._users for one in new - old)
+            kept = frozenset(one for one in new if one in old or self._join(key, one))
+            if kept:
+                self._wanted[key] = kept
+            else:
+                self._wanted.pop(key, None)
+            first = len(kept) < len(new) and key[0] not in self._full
+            if first:
+                self._full.add(key[0])
+        if first:
+            limits = fields(
+                namespace=key[0], limit=self.most, of_namespace=self.most_of_a_namespace
+            )
+            LOG.warning("too many watches", extra=limits)
+        return joins
+
+    def recent(self, user: str, ref: Ref) -> str | None:
+        """Return the resourceVersion at which a user has seen an object lately, "" if it was gone.
+
+        None means that it was not seen. A Bundle that joins a watch asks for what came before.
+        """
+        with self._lock:
+            return self._recent.get((user, ref))
+
+    def on_news(self, news: News) -> None:
+        """Pass on what a watch has seen."""
+        with self._lock:
+            users = [*self._users.get(news.watched, ())]
+            if isinstance(news, Seen):
+                self._blind.pop(news.watched, None)
+                if not news.watched.selector:
+                    self._note(news)
+        if isinstance(news, Blind):
+            self._on_blind(news)
+        elif isinstance(news, AllSeen):
+            self.listed(users, news)
+        elif users:
+            self.seen(users, news.live, news.gone)
+
+    def _note(self, news: Seen) -> None:
+        place = (news.watched.user, news.live.ref)
+        self._recent[place] = "" if news.gone else news.live.resource_version
+        self._recent.move_to_end(place)
+        if len(self._recent) > _MOST_RECENT:
+            self._recent.popitem(last=False)
+
+    def _on_blind(self, news: Blind) -> None:
+        """Say it once for each reason: a server that is away fails all watches at a time."""
+        watched = news.watched
+        with self._lock:
+            users = [*self._users.get(watched, ())]
+            known = self._blind.get(watched)
+            if users:
+                self._blind[watched] = news.code
+        if known == news.code or not users:
+            return
+        is_refused = news.code in _REFUSED
+        LOG.log(
+            logging.WARNING if is_refused else logging.DEBUG,
+            "watch failed",
+            extra=fields(
+                resource=watched.resource.full_plural,
+                namespace=watched.namespace,
+                name=watched.name,
+                user=watched.user,
+                error=news.reason,
+            ),
+        )
+        if is_refused:
+            self.lost(users, watched)
+
+    def _join(self, key: Key, watched: Watched) -> bool:
+        if watched not in self._users:
+            opened = self._opened[key[0]]
+            # guard: watches-of-a-namespace
+            if len(self._users) >= self.most or opened >= self.most_of_a_namespace:
+                return False
+            self._openers[watched] = key[0]
+            self._opened[key[0]] += 1
+            if self.hub is not None:
+                self.hub.watch(watched)
+        self._users.setdefault(watched, set()).add(key)
+        return True
+
+    def _leave(self, key: Key, watched: Watched) -> None:
+        users = self._users.get(watched)
+        if users is None:
+            return
+        users.discard(key)
+        if users:
+            return
+        del self._users[watched]
+        opener = self._openers.pop(watched)
+        self._opened[opener] -= 1
+        if not self._opened[opener]:
+            del self._opened[opener]
+        self._full.discard(opener)
+        self._blind.pop(watched, None)
+        if self.hub is not None:
+            self.hub.end(watched)
+
+
+# Remember which Bundles wait for which others.
+
+
+@dataclass(slots=True)
+class WaitingBundles:
+    """Which Bundles wait for which others; not thread-safe."""
+
+    _waits_for: dict[Key, frozenset[Key]] = field(default_factory=dict)
+    _waited_for: dict[Key, set[Key]] = field(default_factory=dict)
+
+    def wait(self, key: Key, others: frozenset[Key]) -> bool:
+        """Let a Bundle wait for these others, and for no more; return whether any is new."""
+        before = self._waits_for.pop(key, frozenset())
+        for other in before - others:
+            waiting = self._waited_for[other]
+            waiting.discard(key)
+            if not waiting:
+                del self._waited_for[other]
+        if others:
+            self._waits_for[key] = others
+        for other in others:
+            self._waited_for.setdefault(other, set()).add(key)
+        return not others <= before
+
+    def waiting_for(self, other: Key) -> frozenset[Key]:
+        """Return the Bundles that wait for a Bundle."""
+        return frozenset(self._waited_for.get(other, ()))
+
+
+_TICK = 0.5
+_SOON = 1.0
+"""Seconds from a change of a CRD until its kind is served, or until another look."""
+_WAKING = (ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW)
+"""The annotations of a Bundle whose change needs a reconcile."""
+_KEPT_METADATA = ("name", "namespace", "generation", "deletionTimestamp")
+_NARROW = 3600.0
+"""Seconds until a whole namespace is tried again that may not be watched."""
+_GONE = ("gone",)
+_LONGEST_KEPT = 256
+"""Characters of an annotation's value; of a longer one, its digest is enough."""
+
+
+@dataclass(slots=True)
+class Watches:
+    """Every watch of the controller; it turns their events into keys of the queue.
+
+    ``serves`` says which Bundles this replica serves. All Bundles are watched, because it may serve
+    another one later. ``moved`` is called with the generation of one of its own that has changed.
+    """
+
+    queue: WorkQueue
+    cluster: Cluster
+    access: ClusterAccess
+    agent: str
+    namespaces: tuple[str, ...] = ()
+    serves: Callable[[Key], bool] = lambda _: True
+    moved: Callable[[Key, int | None], None] = lambda *_: None
+    _news: SimpleQueue[Change] = field(default_factory=SimpleQueue)
+    _bundles: Informer | None = None
+    _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
+    _versions: dict[Key, str] = field(default_factory=dict)
+    _hinted: set[Key] = field(default_factory=set)
+    """The Bundles for which there is probably something to do."""
+    _served: set[Key] = field(default_factory=set)
+    _sources: dict[Key, SourceObjects] = field(default_factory=dict)
+    _users: dict[Ref, set[Key]] = field(default_factory=dict)
+    _narrow: dict[Watched, float] = field(default_factory=dict)
+    """The namespaces that may not be watched as a whole, and when that was seen."""
+    _hints: ObjectHints = field(init=False)
+    _waiting: WaitingBundles = field(default_factory=WaitingBundles)
+    _lack_kinds: set[Key] = field(default_factory=set)
+    _definitions: dict[Ref, str] = field(default_factory=dict)
+    _listed: set[str] = field(default_factory=set)
+    _failures: dict[WatchScope, tuple[str, float]] = field(default_factory=dict)
+    _opened: float = 0.0
+    _lock: Lock = field(default_factory=Lock)
+    shared: SharedWatches = field(init=False)
+    _hub: ManyWatches = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Connect the parts."""
+        self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints
+        self.shared = SharedWatches(self._on_object, self._on_lost, self._on_listed)
+        self._hub = self.shared.hub = ManyWatches(self.access, self.agent, self.shared.on_news)
+
+    @property
+    def synced(self) -> bool:
+        """Return whether every existing Bundle has been listed."""
+        return len(self._listed) == len(self.namespaces or ("",))
+
+    @property
+    def served(self) -> int:
+        """Return how many existing Bundles this replica serves."""
+        return len(self._served)
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the thread of the shared watches runs, once it was started."""
+        return not self._opened or self._hub.is_alive
+
+    def unseen(self, patience: float) -> str:
+        """Return why Bundles have not been seen for so many seconds; empty if they have been."""
+        now = self.queue.clock.now()
+        for source, (error, since) in list(self._failures.items()):
+            if source.resource == BUNDLES and now - since > patience:
+                return f"the Bundles cannot be listed or watched for {now - since:.0f} s: {error}"
+        if self._opened and not self.synced and now - self._opened > patience:
+            return f"the Bundles have not been listed after {now - self._opened:.0f} s"
+        return ""
+
+    def open(self) -> None:
+        """Start to watch the Bundles."""
+        self._opened = self.queue.clock.now()
+        self._hub.start()
+        self._bundles = Informer(self.cluster, self._news, keep=_slim)
+        for namespace in self.namespaces or ("",):
+            # A Bundle may be as large as a megabyte; a reconcile reads it itself.
+            self._bundles.open(WatchScope(BUNDLES, namespace, full=False))  # guard: bundle-metadata
+
+    def close(self) -> None:
+        """Stop every watch."""
+        if self._bundles is not None:
+            self._bundles.close(0)
+        self._hub.close()
+
+    def attend(self, is_over: Callable[[], bool]) -> None:
+        """Turn events of Bundles into keys of the queue until ``is_over``."""
+        feeds = Informer(self.cluster, self._news)
+        while not is_over():
+            for news in feeds.changes(_TICK):
+                self.on_news(news)
+
+    def divide(self) -> tuple[set[Key], set[Key]]:
+        """Return which Bundles this replica serves from now on, and which it no longer serves."""
+        with self._lock:
+            before, served = self._served, set(filter(self.serves, self._marks))
+            self._served = served
+            for key in [
+                one for one, mark in self._marks.items() if mark == _GONE and one not in served
+            ]:
+                del self._marks[key], self._versions[key]
+            return served - before, before - served
+
+    def unless_changed(self, key: Key, known: KnownBundle | None) -> KnownBundle | None:
+        """Return a Bundle that was read earlier, unless it has changed or nobody can know."""
+        with self._lock:
+            hinted = key in self._hinted
+            self._hinted.discard(key)
+            is_same = known is not None and self._versions.get(key) == known.version
+        is_seen = not any(scope.resource == BUNDLES for scope in tuple(self._failures))
+        return known if is_same and is_seen and not hinted else None
+
+    def follow_source(self, key: Key, source: SourceObjects) -> None:
+        """Watch, as its ServiceAccount, the objects of a Bundle's source."""
+        with self._lock:
+            self._leave_source(key)
+            self._sources[key] = source
+            for ref in source.resources:
+                self._users.setdefault(ref, set()).add(key)
+            wanted = [*self._wanted(key)]
+        user = account_user(key[0], source.account)
+        if self.shared.want(key, wanted) and any(
+            self.shared.recent(user, ref) not in {None, version}
+            for ref, version in source.versions.items()
+        ):
+            # It has changed since this reconcile has read it, before this Bundle was watching.
+            self.queue.add(key, news=True)
+
+    def follow_objects(self, key: Key, objects: AppliedObjects) -> None:
+        """Watch, as its ServiceAccount, what a Bundle has applied."""
+        with self._lock:
+            self._hints.follow(key, objects)
+            wanted = [*self._wanted(key)]
+        self.shared.want(key, wanted)
+
+    def drifted(self, key: Key) -> frozenset[Ref]:
+        """Return the objects of a Bundle that may have drifted and are due."""
+        with self._lock:
+            return self._hints.drifted(key)
+
+    def queue_drifted(self, key: Key) -> None:
+        """Queue a Bundle for what may still have drifted, or has again."""
+        with self._lock:
+            seconds = self._hints.next_due(key)
+        if seconds is not None:
+            self.queue.add(key, seconds, news=True, is_part=True)
+
+    def wait_for(self, key: Key, names: Iterable[str]) -> None:
+        """Reconcile a Bundle when one of these Bundles of its namespace changes."""
+        with self._lock:
+            is_new = self._waiting.wait(key, frozenset((key[0], name) for name in names))
+        if is_new:  # guard: dependency-seen-late
+            # One of them may have changed after it was read, while nobody waited for it.
+            self.queue.add(key, _SOON)
+
+    def wait_for_kinds(self, key: Key, *, waits: bool) -> None:
+        """Reconcile a Bundle when a CRD changes; the first one that waits opens the watch."""
+        with self._lock:
+            if not waits:
+                self._lack_kinds.discard(key)
+                return
+            self._lack_kinds.add(key)
+            if self._bundles is not None:
+                self._bundles.open(WatchScope(DEFINITIONS, full=False))
+
+    def forget(self, key: Key) -> None:
+        """Forget a Bundle that is gone."""
+        self.leave(key)
+        with self._lock:
+            self._marks.pop(key, None)
+            self._versions.pop(key, None)
+            self._served.discard(key)
+
+    def leave(self, key: Key) -> None:
+        """Watch nothing for a Bundle but the Bundle itself."""
+        self.wait_for_kinds(key, waits=False)
+        with self._lock:
+            self._leave_source(key)
+            self._hints.forget(key)
+            self._hinted.discard(key)
+            self._waiting.wait(key, frozenset())
+        self.shared.want(key, ())
+
+    def _wanted(self, key: Key) -> Iterator[Watched]:
+        """Yield the watches of a Bundle; whole namespaces, which Bundles can share, if allowed."""
+        source = self._sources.get(key)
+        if source is not None:
+            user = account_user(key[0], source.account)
+            for ref, resource in source.resources.items():
+                whole = Watched(user, resource, ref.namespace)
+                alone = Watched(user, resource, ref.namespace, name=ref.name)
+                is_refused = self.queue.clock.now() - self._narrow.get(whole, -_NARROW) < _NARROW
+                yield alone if is_refused else whole
+        objects = self._hints.of(key)
+        if objects is not None:
+            user = account_user(key[0], objects.account)
+            for resource, namespace in objects.kinds:
+                yield Watched(user, resource, namespace, PART_OF)
+
+    def _on_object(self, users: Container[Key], live: LiveObject, gone: bool) -> None:
+        version = "" if gone else live.resource_version
+        with self._lock:
+            woken = [
+                key
+                for key in self._users.get(live.ref, ())
+                if key in users and self._sources[key].versions.get(live.ref) != version
+            ]
+            looks = self._hints.take_note(live, gone=gone, users=users)
+            self._hinted.update(woken, (look.key for look in looks))
+        for key in woken:
+            self.queue.add(key, news=True)
+        for look in looks:
+            self.queue.add(look.key, look.seconds, news=True, is_part=not look.is_whole)
+
+    def _on_lost(self, users: Iterable[Key], watched: Watched) -> None:
+        """Watch single objects where the whole namespace may not be watched."""
+        if watched.selector or watched.name:
+            return
+        now = self.queue.clock.now()
+        with self._lock:
+            recent = {one: since for one, since in self._narrow.items() if now - since < _NARROW}
+            self._narrow = {**recent, watched: now}
+            wanted = {key: [*self._wanted(key)] for key in users}
+        for key, watches in wanted.items():
+            self.shared.want(key, watches)
+
+    def _on_listed(self, users: Iterable[Key], listed: AllSeen) -> None:
+        """Queue the Bundles of which an object is missing: its deletion was not seen."""
+        with self._lock:
+            lost = [
+                key
+                for key in users
+                if (source := self._sources.get(key)) is not None
+                and any(
+                    source.versions.get(ref) and is_in(ref, listed.watched)
+                    for ref in source.resources.keys() - listed.refs
+                )
+            ]
+            hints = [(key, self._hints.miss(key, listed)) for key in users]
+            self._hinted.update(lost, (key for key, seconds in hints if seconds is not None))
+        for key in lost:
+            self.queue.add(key, news=True)
+        for key, seconds in hints:
+            if seconds is not None:
+                self.queue.add(key, seconds, news=True, is_part=True)
+
+    def _leave_source(self, key: Key) -> None:
+        old = self._sources.pop(key, None)
+        for ref in old.resources if old is not None else ():
+            users = self._users.get(ref, set())
+            users.discard(key)
+            if not users:
+                self._users.pop(ref, None)
+
+    def on_news(self, news: Change) -> None:
+        """Act on what a watch of Bundles or CRDs has shown."""
+        if isinstance(news, WatchFailed):
+            self._on_failure(news)
+            return
+        self._failures.pop(news.source, None)
+        if news.source.resource == DEFINITIONS:
+            self._on_definitions(news)
+        else:
+            self._on_bundles(news)
+
+    def _on_bundles(self, news: Listed | Upserted) -> None:
+        if isinstance(news, Upserted):
+            self._on_bundle((news.ref.namespace, news.ref.name), news.live)
+            return
+        for ref, live in news.objects.items():
+            self._on_bundle((ref.namespace, ref.name), live, listed=True)
+        existing = {(ref.namespace, ref.name) for ref in news.objects}
+        with self._lock:
+            namespace = news.source.namespace
+            gone = [key for key in self._marks if key not in existing and namespace in {"", key[0]}]
+            self._listed.add(namespace)
+        for key in gone:
+            self._on_bundle(key, None)
+
+    def _on_bundle(self, key: Key, live: LiveObject | None, *, listed: bool = False) -> None:
+        """Queue the Bundles that wait for it, and itself if more than its status has changed."""
+        mark = _mark(live) if live is not None else _GONE
+        with self._lock:
+            serves = self.serves(key)
+            # Its mark may be known from before it came into the share.
+            moved = serves and (self._marks.get(key) != mark or key not in self._served)
+            self._marks[key] = mark
+            self._versions[key] = live.resource_version if live is not None else ""
+            if serves:
+                self._served.add(key)
+            elif live is None:
+                del self._marks[key], self._versions[key]
+            waiting = self._waiting.waiting_for(key)
+        if moved:
+            if live is not None:
+                # First of all, or it would end the reconcile that the change itself starts.
+                # What somebody has orphaned is not worked on any longer.
+                is_orphaned = live.terminating and ORPHAN in live.annotations
+                self.moved(key, None if is_orphaned else live.generation)
+            self.queue.add(key, news=not listed)
+        for other in waiting:
+            self.queue.add(other, news=True)
+
+    def _on_definitions(self, news: Listed | Upserted) -> None:
+        """Queue the Bundles that wait for kinds, if a CRD has changed since it was last seen."""
+        live = news.objects if isinstance(news, Listed) else {news.ref: news.live}
+        seen = {ref: one.resource_version for ref, one in live.items() if one is not None}
+        known = self._definitions
+        self._definitions = seen if isinstance(news, Listed) else {**known, **seen}
+        if self._definitions == known:
+            return
+        with self._lock:
+            waiting = list(self._lack_kinds)
+        for key in waiting:
+            self.queue.add(key, _SOON)
+
+    def _on_failure(self, news: WatchFailed) -> None:
+        source = news.source
+        before, since = self._failures.get(source, ("", self.queue.clock.now()))
+        self._failures[source] = (news.error.message, since)
+        if before != news.error.message:
+            LOG.warning(
+                "watch failed",
+                extra=fields(
+                    resource=source.resource.full_plural,
+                    namespace=source.namespace,
+                    name=source.name,
+                    error=news.error.message,
+                ),
+            )
+
+
+def _slim(live: LiveObject) -> LiveObject:
+    """Return an object with the metadata that a mark needs; the rest may be large."""
+    metadata: dict[str, object] = {
+        key: live.metadata[key] for key in _KEPT_METADATA if key in live.metadata
+    }
+    metadata["annotations"] = {
+        key: _short(live.annotations[key]) for key in _WAKING if key in live.annotations
+    }
+    return LiveObject.of(live.ref, live.uid, live.resource_version, metadata)
+
+
+def _short(value: str) -> str:
+    if len(value) <= _LONGEST_KEPT:
+        return value
+    return sha256(value.encode("utf-8", "replace")).hexdigest()
+
+
+def _mark(live: LiveObject) -> tuple[object, ...]:
+    """Return the parts of a Bundle whose change needs a reconcile."""
+    requests = (live.annotations.get(key) for key in _WAKING)
+    return (live.uid, live.generation, live.terminating, *requests)

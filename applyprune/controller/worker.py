@@ -1,0 +1,583 @@
+"""A worker process, its limits, and the handle by which the main process holds it.
+
+The main process imports this too, so a worker imports what reads manifests when it needs it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from multiprocessing.connection import wait
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Lock
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
+
+from applyprune.cluster.client import RememberingClient
+from applyprune.cluster.transport import Transport
+from applyprune.controller.clients import BundleObjects, Impersonation
+from applyprune.controller.reasons import LOG, RETRY_BUDGET, Key, Limit, fields, log_to_stderr
+from applyprune.controller.report import EventRecorder, Reporter
+from applyprune.controller.result import error_message
+from applyprune.controller.status import unwritten
+from applyprune.controller.task import (
+    Answer,
+    Counts,
+    Fetched,
+    FetchTask,
+    SentRequests,
+    SourceSettings,
+    Task,
+)
+from applyprune.errors import ApplypruneError, problems_of
+from applyprune.http import AddressRules
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.system.fork_server import Connection, ForkedProcess, ForkServer, fork_server
+from applyprune.system.processes import Resource, kill, lower_limit
+from applyprune.values import dataclass, field
+
+if TYPE_CHECKING:
+    from applyprune.cluster.access import ClusterAccess
+    from applyprune.controller.reconcile import Reconciler
+
+
+OUT_OF_MEMORY = 86
+"""The exit code of a worker that has reached its limit of memory."""
+_POOL = 12
+"""Connections: those of a run's threads, of the renewal of its lock, and of the controller."""
+_ORPHANED = 20.0
+"""Seconds in which a worker whose parent has gone finishes its reconcile."""
+_BUG = "The log of the controller has more. Please report it."
+_NO_THREAD = "can't start new thread"
+_NOT_BEGUN = "in thread started by"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What a worker process needs to start."""
+
+    access: ClusterAccess
+    """The API server."""
+    cache: Path | None
+    """The folder of this replica, which all workers share; None if none can be written."""
+    agent: str
+    """The name of this replica, in the audit log and in the status of Bundles."""
+    log_level: str
+    limits: Limits
+    addresses: AddressRules = field(default_factory=AddressRules)
+    """Which addresses other clusters may have."""
+    sources: SourceSettings | None = None
+    """How sources on other hosts are read; None if none are."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """A message to a worker: end the reconcile of an older generation; None ends any."""
+
+    key: Key
+    generation: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A message to a worker: end the reconcile, and every later one."""
+
+
+Message: TypeAlias = Task | FetchTask | CutOff | End
+_Failure: TypeAlias = "threading.ExceptHookArgs | sys.UnraisableHookArgs"
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The first message from a worker: it takes tasks now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A message from a worker: the reconcile has ended."""
+
+    answer: Answer
+    requests: Counts
+    resident: int
+    """The bytes of memory that the worker holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A message from a worker: the look at a source has ended."""
+
+    fetched: Fetched
+    resident: int
+    """The bytes of memory that the worker holds."""
+
+
+def work(connection: Connection, settings: WorkerSettings) -> None:
+    """Reconcile what the parent sends until it closes the connection."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A signal to the whole group is the parent's to handle.
+        signal.signal(number, signal.SIG_IGN)
+    be_first_victim()
+    write_no_core()
+    if settings.cache is not None:
+        # If all processes are killed at once, nobody removes private files but the next controller.
+        tempfile.tempdir = str(settings.cache)
+    log_to_stderr(settings.log_level)
+    _end_with_lost_threads()
+    requests = SentRequests()
+    reconciler = _reconciler(settings, requests)
+    tasks: SimpleQueue[Task | FetchTask | None] = SimpleQueue()
+    fetches = threading.Event()
+    listener = threading.Thread(
+        target=_listen,
+        args=(connection, tasks, reconciler, fetches),
+        name="applyprune-listen",
+        daemon=True,
+    )
+    listener.start()
+    limit_memory(settings.limits)  # guard: limit-memory
+    try:
+        connection.send(Started())
+        while (task := tasks.get()) is not None:
+            limit_cpu(settings.limits)  # guard: limit-cpu
+            if isinstance(task, FetchTask):
+                fetches.set()
+                looked = Looked(_fetch(settings, task), resident_size())
+                fetches.clear()
+                connection.send(looked)
+                continue
+            answer = _reconcile(reconciler, task)
+            connection.send(Done(answer, requests.take(), resident_size()))
+    except MemoryError:
+        _end(OUT_OF_MEMORY)
+    except OSError:
+        pass  # the parent is gone
+    _end(0)
+
+
+def _reconcile(reconciler: Reconciler, task: Task) -> Answer:
+    place = {"namespace": task.key[0], "bundle": task.key[1]}
+    try:
+        return reconciler.reconcile(task)
+    except ApplypruneError as error:
+        LOG.warning(
+            "reconcile failed", extra=fields(**place, error=error_message(problems_of(error)))
+        )
+    except MemoryError:
+        raise
+    except Exception as error:
+        if _NO_THREAD in str(error):
+            # Its stack needs memory.
+            raise MemoryError from error
+        # A bug that one Bundle triggers must not stop the work on all others.
+        LOG.exception("reconcile crashed", extra=fields(**place))
+    return unwritten(task.past)
+
+
+def _fetch(settings: WorkerSettings, task: FetchTask) -> Fetched:
+    # Here, because the parent names `work` and must stay small.
+    from applyprune.controller.fetch import SourceCache, fetch
+
+    sources = settings.sources
+    if sources is None:
+        raise ValueError("no source on another host can be read")
+    try:
+        return fetch(task, SourceCache(sources.folder, sources.limit))
+    except MemoryError:
+        raise
+    except Exception as error:
+        if _NO_THREAD in str(error):
+            raise MemoryError from error
+        # A bug that one source triggers must not stop the work on all others.
+        LOG.exception("fetch crashed")
+        reason = f"a bug of applyprune: {type(error).__name__}"
+        problem = Problem(
+            ProblemKind.FETCH_FAILED, "the source cannot be read", reason=reason, hint=_BUG
+        )
+        return Fetched(task.tip, problem=problem)
+
+
+def _listen(
+    connection: Connection,
+    tasks: SimpleQueue[Task | FetchTask | None],
+    reconciler: Reconciler,
+    fetches: threading.Event,
+) -> None:
+    """Pass on what the parent sends; its end ends the reconcile, and soon the process.
+
+    It ends a look at a source at once: nothing is lost with it, and its programs die with it.
+    """
+    try:
+        while True:
+            message: Message = connection.recv()
+            match message:
+                case Task() | FetchTask():
+                    tasks.put(message)
+                case CutOff(key, generation):
+                    reconciler.cut_off(key, generation)
+                case End():
+                    reconciler.end()
+    except MemoryError:
+        _end(OUT_OF_MEMORY)
+    except (EOFError, OSError):
+        if fetches.is_set():
+            _end(0)
+        # What is in flight is finished and recorded, so that the next replica finds no dead holder.
+        reconciler.end()
+        tasks.put(None)
+        time.sleep(_ORPHANED)
+        _end(0)
+
+
+def _end_with_lost_threads() -> None:
+    """End the process if a thread has no memory to begin, or to go on.
+
+    Else the reconcile would wait for it in vain. Another thread looks at what is lost, and its
+    queue is written in C: there may be no memory to call a function of Python.
+    """
+    failures: SimpleQueue[_Failure] = SimpleQueue()
+    threading.excepthook = sys.unraisablehook = failures.put
+    threading.Thread(
+        target=_judge, args=(failures,), name="applyprune-failures", daemon=True
+    ).start()
+
+
+def _judge(failures: SimpleQueue[_Failure]) -> None:
+    while True:
+        failure = failures.get()
+        if issubclass(failure.exc_type, MemoryError) or _NO_THREAD in str(failure.exc_value):
+            _end(OUT_OF_MEMORY)
+        if isinstance(failure, threading.ExceptHookArgs):
+            threading.__excepthook__(failure)
+            continue
+        if _NOT_BEGUN in (failure.err_msg or ""):  # guard: lost-thread
+            # Why is not always told: the end of such a thread fails, too.
+            _end(OUT_OF_MEMORY)
+        sys.__unraisablehook__(failure)
+
+
+def _reconciler(settings: WorkerSettings, requests: SentRequests) -> Reconciler:
+    # Here, because the parent names `work` and must stay small; the process that is copied has it.
+    from applyprune.controller.clusters import OtherClusters
+    from applyprune.controller.reconcile import Reconciler
+    from applyprune.controller.sources import SourceReader
+
+    access = settings.access
+    transport = Transport(
+        access,
+        pool_size=_POOL,
+        retry_budget=RETRY_BUDGET,
+        trace=requests.traced,
+        agent=settings.agent,
+    )
+    client = RememberingClient(transport, access.server, cache=settings.cache)
+    clusters = OtherClusters(client, settings.addresses, requests.traced, settings.agent)
+    bundles = BundleObjects(client)
+    reporter = Reporter(bundles, EventRecorder(client), settings.agent)
+    sources = SourceReader(settings.sources)
+    return Reconciler(bundles, Impersonation(client), clusters, sources, reporter)
+
+
+def _end(code: int) -> NoReturn:
+    # At once: a thread that waits for a server must not hold up the end.
+    os._exit(code)
+
+
+# The limits of one reconcile: memory, CPU time, and time. Worker processes exist for them.
+
+
+MIB = 1 << 20
+_VICTIM = 500
+"""How much sooner the kernel kills a worker than its parent when the machine has no memory left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one reconcile may use."""
+
+    memory: int = 256 * MIB
+    """Bytes, beyond those of an idle worker process; the stacks of its threads count too."""
+    cpu: float = 120.0
+    """Seconds of CPU time."""
+    time: float = 180.0
+    """Seconds after which it is asked to end; what is left is done by the next reconcile."""
+    grace: float = 20.0
+    """Seconds that it then has to finish its requests in flight, and to record them."""
+
+    def describe(self, limit: Limit) -> str:
+        """Return the limit in words."""
+        match limit:
+            case Limit.MEMORY:
+                return f"{self.memory // MIB} MiB of memory"
+            case Limit.CPU:
+                return f"{self.cpu:g} s of CPU time"
+            case Limit.TIME:
+                return f"{self.time:g} s"
+            case Limit.CRASH:
+                return "an unknown limit"
+
+
+def limit_memory(limits: Limits) -> None:
+    """Limit the memory of this process, once: a try to get more raises MemoryError."""
+    if (used := _of_status("VmData:")) is not None:
+        lower_limit(Resource.DATA, used + limits.memory)
+
+
+def limit_cpu(limits: Limits) -> None:
+    """Let the kernel end this process when it uses more CPU time from now on."""
+    lower_limit(Resource.CPU, math.ceil(time.process_time() + limits.cpu))
+
+
+def write_no_core() -> None:
+    """Let no limit write the memory of this process to a disk: it may hold Secrets."""
+    lower_limit(Resource.CORE, 0)
+
+
+def be_first_victim() -> None:
+    """Let the kernel kill this process before its parent when the machine has no memory left."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(_VICTIM))
+
+
+def resident_size() -> int:
+    """Return the bytes of memory that this process holds now; 0 where that is unknown."""
+    return _of_status("VmRSS:") or 0
+
+
+def _of_status(name: str) -> int | None:
+    """Return a size from /proc in bytes; None where there is no /proc."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return None
+    sizes = [line.split()[1] for line in lines if line.startswith(name)]
+    return int(sizes[0]) * 1024 if sizes else None
+
+
+# The parent's side of a worker process: start it, give it tasks, and end it at a limit.
+
+
+_PRELOADED = "applyprune.controller.worker_preload"
+_START = 60.0
+"""Seconds in which a worker must have started."""
+_UNKNOWN = 255
+"""The exit code of a process whose end nobody sees: the process that has forked it is gone."""
+_MOST_RESIDENT = 160 * MIB
+"""Bytes beyond which an idle worker is replaced: memory of a large Bundle does not come back."""
+_JOIN = 5.0
+_MOST_TOLD = 100
+"""Messages about one task, at most: a worker that reads none must not hold up its parent."""
+# Of all handles, because multiprocessing looks at all of its processes when it starts one.
+_PROCESSES = Lock()
+
+
+class LimitExceeded(ApplypruneError):
+    """A worker process was ended in the middle of a reconcile."""
+
+    kind = ProblemKind.LIMIT_EXCEEDED
+
+    def __init__(self, limit: Limit, text: str) -> None:
+        """Keep the limit."""
+        super().__init__(text)
+        self.limit = limit
+
+
+class WorkerUnavailable(ApplypruneError):
+    """No worker process could take the task, for no reason of the Bundle's."""
+
+
+def worker_context() -> ForkServer:
+    """Return the context that starts workers: each is a copy of a process with all modules."""
+    return fork_server(_PRELOADED)
+
+
+@dataclass(slots=True)
+class WorkerHandle:
+    """One worker process, which is started again after it has ended.
+
+    One thread starts it and gives it tasks. ``cut_off``, ``end`` and ``kill`` may be called from
+    others.
+    """
+
+    context: ForkServer
+    settings: WorkerSettings
+    _process: ForkedProcess | None = None
+    _connection: Connection | None = None
+    _told: int = 0
+    _ending: bool = False
+    _lock: Lock = field(default_factory=Lock)
+
+    def start(self) -> None:
+        """Start the process, unless it runs; raises WorkerUnavailable."""
+        if self._connection is not None:
+            if not self._connection.poll(0):
+                return
+            # It has ended while it was idle, for example because the machine had no memory left.
+            self._close(0.0)
+        if self._ending:
+            raise WorkerUnavailable("the controller is stopping")
+        try:
+            connection = self._launch()
+        except (OSError, EOFError) as error:
+            reason = str(error) or type(error).__name__
+            raise WorkerUnavailable("a worker process cannot be started", reason=reason) from error
+        try:
+            ended = not (connection.poll(_START) and isinstance(connection.recv(), Started))
+        except (EOFError, OSError):
+            ended = True
+        if ended:
+            self.kill()
+            code = self._close(_JOIN)
+            raise WorkerUnavailable(
+                "a worker process ended when it was started", reason=f"exit code {code}"
+            )
+
+    def reconcile(self, task: Task) -> Done:
+        """Reconcile a Bundle; raises LimitExceeded if the process had to be ended.
+
+        Raises WorkerUnavailable if none can be started, or the controller is stopping.
+        """
+        done = self._do(task)
+        if not isinstance(done, Done):
+            raise TypeError("the worker has answered something else")
+        return done
+
+    def fetch(self, task: FetchTask) -> Fetched:
+        """Look at a source on another host; raises as ``reconcile`` does."""
+        looked = self._do(task)
+        if not isinstance(looked, Looked):
+            raise TypeError("the worker has answered something else")
+        return looked.fetched
+
+    def _do(self, task: Task | FetchTask) -> Done | Looked:
+        self.start()
+        connection, limits = self._connection, self.settings.limits
+        ends = time.monotonic() + limits.time
+        if connection is None or not self._send(task):
+            raise WorkerUnavailable("the worker process ended before it got the task")
+        self._told = 0
+        if self._ending:
+            # `end` may have come before the task.
+            self._send(End())
+        done = self._received(connection, ends)
+        if done is None:
+            if isinstance(task, Task):
+                self._send(CutOff(task.key, None))
+                done = self._received(connection, ends + limits.grace)
+            if done is None:
+                self.kill()
+                self._close(_JOIN)
+            if done is None or not _has_result(done):
+                took = f"it took longer than {limits.describe(Limit.TIME)}"
+                raise LimitExceeded(Limit.TIME, took)
+        if done.resident > _MOST_RESIDENT:
+            self._close(_JOIN)
+        return done
+
+    def cut_off(self, key: Key, generation: int | None) -> None:
+        """End the reconcile of an older generation of a Bundle; None ends any."""
+        if self._told < _MOST_TOLD:
+            self._told += 1
+            self._send(CutOff(key, generation))
+
+    def end(self) -> None:
+        """Let the reconcile finish its requests in flight and end, and start no other."""
+        self._ending = True
+        self._send(End())
+
+    def kill(self) -> None:
+        """Kill the process."""
+        with self._lock:
+            if self._process is not None:
+                with _PROCESSES:
+                    _kill(self._process)
+
+    def _launch(self) -> Connection:
+        ours, theirs = self.context.Pipe()
+        try:
+            with _PROCESSES:
+                process = self.context.Process(
+                    target=work, args=(theirs, self.settings), name="applyprune-worker", daemon=True
+                )
+                process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        with self._lock:
+            self._process, self._connection = process, ours
+        return ours
+
+    def _close(self, seconds: float) -> int | None:
+        """Let the process end, for so long; then kill it. Return its exit code."""
+        with self._lock:
+            process, connection = self._process, self._connection
+            self._process = self._connection = None
+        if connection is not None:
+            connection.close()
+        if process is None:
+            return None
+        if not wait([process.sentinel], seconds):
+            with _PROCESSES:
+                _kill(process)
+            wait([process.sentinel], _JOIN)
+        with _PROCESSES:
+            code = process.exitcode
+            if code is not None:
+                process.close()
+        return code
+
+    def _send(self, message: Message) -> bool:
+        """Send a message; False if the process has ended."""
+        with self._lock:
+            if self._connection is None:
+                return False
+            try:
+                self._connection.send(message)
+            except OSError:
+                return False
+        return True
+
+    def _received(self, connection: Connection, ends: float) -> Done | Looked | None:
+        """Return the message of the worker, or None at that time; LimitExceeded if it has died."""
+        try:
+            if not connection.poll(max(0.0, ends - time.monotonic())):
+                return None
+            done: Done | Looked = connection.recv()
+        except (EOFError, OSError):
+            code = self._close(_JOIN)
+            if self._ending:
+                raise WorkerUnavailable("the controller is stopping") from None
+            raise self._death(code) from None
+        return done
+
+    def _death(self, code: int | None) -> LimitExceeded:
+        """Return the error for the exit code of a worker that has died in a reconcile."""
+        limits = self.settings.limits
+        names = {-one.value: one.name for one in signal.Signals}
+        how = names.get(code or 0, f"exit code {code}")
+        if code == OUT_OF_MEMORY:
+            limit = Limit.MEMORY
+        elif how == "SIGXCPU":
+            limit = Limit.CPU
+        else:
+            return LimitExceeded(
+                Limit.CRASH, f"its process ended with {how}, perhaps for lack of memory"
+            )
+        return LimitExceeded(limit, f"it needed more than {limits.describe(limit)}")
+
+
+def _has_result(done: Done | Looked) -> bool:
+    return not isinstance(done, Done) or done.answer.measured is not None
+
+
+def _kill(process: ForkedProcess) -> None:
+    if process.exitcode in {None, _UNKNOWN} and process.pid is not None:
+        with suppress(ProcessLookupError):
+            kill(process.pid)

@@ -1,1 +1,0 @@
-"""Worker processes: each reconciles one Bundle at a time, within limits."""
