@@ -475,7 +475,7 @@ _NAME = click.option(
 @click.group(cls=CommandGroup)
 def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
-    from applyprune.localplane.supported import require_supported_system
+    from applyprune.localplane.plane import require_supported_system
 
     require_supported_system()
 

@@ -1,28 +1,43 @@
-"""Manage named planes, which outlive the command that started them: ``applyprune local``."""
+"""The planes of a machine: start one, find those that run, stop them."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from applyprune.errors import AccessError, UsageError
-from applyprune.localplane.folders import planes_folder
-from applyprune.localplane.layout import Layout
-from applyprune.localplane.locks import is_locked
-from applyprune.localplane.plane import Plane, plane_in
-from applyprune.localplane.program.build import ensure_built
-from applyprune.localplane.starter import PlaneRuns, start, stop_plane
-from applyprune.localplane.state import Phase, State, read_state
+from applyprune.localplane.build import ensure_built
+from applyprune.localplane.cache import Silence, is_locked, planes_folder, try_lock
+from applyprune.localplane.plane import (
+    Layout,
+    Phase,
+    Plane,
+    State,
+    plane_in,
+    read_state,
+    require_supported_system,
+)
 from applyprune.model.text.names import is_dns_label
+from applyprune.system.processes import kill
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import TracebackType
 
+    from applyprune.localplane.build import Binaries
+    from applyprune.localplane.cache import Progress
     from applyprune.localplane.plane import PlaneSpec
-    from applyprune.localplane.program.mirror import PlaneOrigin
-    from applyprune.localplane.program.step_progress import Progress
+    from applyprune.localplane.wheel import PlaneOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +142,243 @@ def _folder(name: str) -> Path:
             hint="For example: --name trial-2",
         )
     return planes_folder() / name
+
+
+# Start a plane: a supervisor process in its own session, and a channel to it.
+
+
+# Seconds: three stages of stopping take 1 s each; the rest is for a busy machine.
+STOP_TIMEOUT = 30.0
+
+
+class PlaneRuns(AccessError):
+    """A plane is running in the folder, or is being started."""
+
+
+class StartedPlane:
+    """A ready plane that stops with this process, unless it is detached; a context manager."""
+
+    def __init__(
+        self, plane: Plane, process: subprocess.Popen[bytes], channel: socket.socket
+    ) -> None:
+        """Own the process and the channel that ``start`` has opened."""
+        self.plane = plane
+        self._process = process
+        self._channel = channel
+
+    def __enter__(self) -> Plane:
+        """Return the plane."""
+        return self.plane
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the plane and remove its folder."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the plane, wait for all of its processes, and remove its folder."""
+        self._channel.close()
+        _wait_or_kill(self._process)
+        remove_folder(self.plane.folder)
+
+    def detach(self) -> None:
+        """Keep the plane running when this process ends."""
+        self._channel.sendall(b"detach\n")
+        self._channel.close()
+
+
+def start(
+    binaries: Binaries,
+    spec: PlaneSpec,
+    folder: Path,
+    *,
+    name: str | None = None,
+    progress: Progress | None = None,
+) -> StartedPlane:
+    """Start a plane in the folder and wait until it is ready (3 to 5 s).
+
+    The folder is created or emptied. ``name`` is the name of the kubeconfig contexts, by default
+    the folder's name. Raises PlaneRuns if a plane already runs there, AccessError if the plane does
+    not become ready (then the folder keeps the logs), and UsageError for a folder with other
+    content. After an interruption, nothing is left.
+    """
+    require_supported_system()
+    progress = progress or Silence()
+    folder = folder.absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    layout = Layout(folder)
+    if not layout.lock.exists() and any(folder.iterdir()):
+        raise UsageError(
+            "this folder is not empty and does not belong to a plane",
+            location=str(folder),
+            reason="starting a plane would empty it",
+            hint="Use a folder that does not exist yet.",
+        )
+    lock = try_lock(layout.lock)
+    if lock is None:
+        raise PlaneRuns(
+            "a plane is already running here",
+            location=str(folder),
+            hint="Stop it first, or use another folder.",
+        )
+    name = name or folder.name
+    try:
+        _empty(folder, keep=layout.lock)
+        process, channel = _spawn(layout, lock)
+    finally:
+        # The supervisor has inherited the lock, so it is held at every moment.
+        os.close(lock)
+    try:
+        config = {
+            "name": name,
+            "program": str(binaries.program),
+            "kubectl": str(binaries.kubectl),
+            "spec": asdict(spec),
+        }
+        channel.sendall(f"{json.dumps(config)}\n".encode())
+        plane = _follow(channel, layout, name, progress)
+        return StartedPlane(plane, process, channel)
+    except AccessError:
+        channel.close()
+        _wait_or_kill(process)
+        raise
+    except BaseException:
+        channel.close()
+        _wait_or_kill(process)
+        remove_folder(folder)
+        raise
+    finally:
+        progress.clear()
+
+
+def stop_plane(folder: Path) -> None:
+    """Stop the plane in the folder, if it is running, and remove the folder."""
+    layout = Layout(folder)
+    deadline = time.monotonic() + STOP_TIMEOUT
+    signalled: int | None = None
+    while is_locked(layout.lock):
+        state = read_state(layout.state)
+        # The lock proves that the pid is still the supervisor's.
+        if state is not None and signalled != state.pid and is_locked(layout.supervisor_lock):
+            signalled = state.pid
+            with suppress(ProcessLookupError):
+                os.kill(signalled, signal.SIGTERM)
+        if time.monotonic() > deadline:
+            if signalled is None or not is_locked(layout.supervisor_lock):
+                raise AccessError(
+                    "the plane could not be stopped",
+                    location=str(folder),
+                    reason="its lock is held by an unknown process",
+                    hint=f"Find it with `lsof {layout.lock}`.",
+                )
+            with suppress(ProcessLookupError):
+                kill(signalled)
+        time.sleep(0.05)
+    remove_folder(folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a plane's folder, unless a plane has been started there in the meantime."""
+    layout = Layout(folder)
+    if not folder.is_dir():
+        return
+    # The kernel takes a moment to release the lock of a killed process.
+    deadline = time.monotonic() + 5.0
+    while (lock := try_lock(layout.lock)) is None:
+        if time.monotonic() > deadline:
+            return
+        time.sleep(0.02)
+    try:
+        _empty(folder, keep=layout.lock)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _spawn(layout: Layout, lock: int) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs, layout.log("supervisor").open("wb") as log:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "applyprune.localplane.supervisor",
+                    str(layout.folder),
+                    str(theirs.fileno()),
+                    str(lock),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                pass_fds=(theirs.fileno(), lock),
+                # Ctrl-C at the starter's terminal must not reach it: a detached plane keeps
+                # running.
+                start_new_session=True,
+            )
+    except BaseException:
+        ours.close()
+        raise
+    return process, ours
+
+
+def _follow(channel: socket.socket, layout: Layout, name: str, progress: Progress) -> Plane:
+    """Read the supervisor's messages until the plane is ready; raise if it fails."""
+    start = time.monotonic()
+    with channel.makefile("r") as messages:
+        for line in messages:
+            message = json.loads(line)
+            if "waiting_for" in message:
+                progress.tick(f"starting the plane {name}: waiting for {message['waiting_for']}")
+            elif "failed" in message:
+                raise _failure(name, message["failed"], message["log"])
+            else:
+                progress.step(f"the plane {name} is ready after {time.monotonic() - start:.1f} s")
+                state = read_state(layout.state)
+                if state is None:
+                    raise _failure(name, "its state file is gone", layout.log("supervisor"))
+                return plane_in(layout.folder, state)
+    raise _failure(name, "its supervisor died", layout.log("supervisor"))
+
+
+def _failure(name: str, reason: str, log: Path | str) -> AccessError:
+    hint = f"For the full log see {log}." if log else ""
+    return AccessError(
+        f"the plane {name} could not be started", reason=f"{reason}{last_words(log)}", hint=hint
+    )
+
+
+def last_words(log: Path | str) -> str:
+    """Return the last line of a log, to append to a message; empty if there is none."""
+    if not log:
+        return ""
+    try:
+        with open(log, "rb") as file:  # noqa: PTH123 - a str or a Path
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 4096))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f": {last[:500]}" if last else ""
+
+
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(STOP_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _empty(folder: Path, keep: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path != keep:
+            path.unlink()

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.localplane.program.go_build import built
-from applyprune.localplane.program.go_module import ALL_PACKAGES, GoModule
-from applyprune.localplane.program.step_progress import Silence
+from applyprune.localplane.build import ALL_PACKAGES, GoModule, built
+from applyprune.localplane.cache import Silence
 
 if TYPE_CHECKING:
-    from applyprune.localplane.program.step_progress import Progress
+    from applyprune.localplane.cache import Progress
 
 COMPONENTS = GoModule(
     folder=Path(__file__).parent / "gomodule",

@@ -15,14 +15,14 @@ from tests.support.waiting import HANG, eventually
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from applyprune.localplane.program.go_module import GoModule
+    from applyprune.localplane.build import GoModule
     from tests.components import Components
 
 # A process that says what it has, or why it has nothing.
 ENSURE = """
 import sys
 from applyprune.errors import ApplypruneError
-from applyprune.localplane.program.step_progress import Lines
+from applyprune.localplane.cache import Lines
 from tests.components import ensure_components
 try:
     print(ensure_components(Lines(sys.stderr, every=1000)).registry)

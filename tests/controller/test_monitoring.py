@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from applyprune.controller.metrics import STATES
 from applyprune.controller.reasons import Condition
 from applyprune.controller.task import READY
-from applyprune.localplane.program.step_progress import progress_on
+from applyprune.localplane.cache import progress_on
 from applyprune.sources import read
 from tests.support.api import Api
 from tests.support.controller import tenants

@@ -14,8 +14,8 @@ import pytest
 
 from applyprune.errors import AccessError, UsageError
 from applyprune.localplane import API_SERVER_ONLY, start
-from applyprune.localplane.layout import Layout
-from applyprune.localplane.locks import is_locked
+from applyprune.localplane.cache import is_locked
+from applyprune.localplane.plane import Layout
 from tests.support.home import processes_with
 from tests.support.waiting import HANG, eventually
 

@@ -21,9 +21,9 @@ from packaging.requirements import Requirement
 from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
-from applyprune.localplane.program.build import MODULE, kubernetes_version
-from applyprune.localplane.program.plane_wheel import PROGRAMS, REVISION, wheel_version
-from applyprune.localplane.program.step_progress import Silence
+from applyprune.localplane.build import MODULE, kubernetes_version
+from applyprune.localplane.cache import Silence
+from applyprune.localplane.wheel import PROGRAMS, REVISION, wheel_version
 from tests.packaging.plane_wheel.linked import spdx_of
 from tests.packaging.plane_wheel.wheel import add_to_index, write_wheel
 

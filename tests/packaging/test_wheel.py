@@ -11,7 +11,7 @@ from zipfile import ZipFile
 import pytest
 
 from applyprune import __version__
-from applyprune.localplane.program.build import module_digest
+from applyprune.localplane.build import module_digest
 from tests.support.installing import run
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def test_wheel_contains_data_beside_the_code(wheel: Path) -> None:
     for source, target in (
         ("fixtures/demo", "applyprune/_data/demo"),
         ("deploy", "applyprune/_data/deploy"),
-        ("applyprune/localplane/program/gomodule", "applyprune/localplane/program/gomodule"),
+        ("applyprune/localplane/gomodule", "applyprune/localplane/gomodule"),
     ):
         folder = ROOT / source
         files = [path for path in folder.rglob("*") if path.is_file()]
@@ -68,7 +68,7 @@ def test_installed_wheel_runs(installed: Path, tmp_path: Path) -> None:
 def test_demo_runs_from_the_wheel(installed: Path, binaries: Binaries, tmp_path: Path) -> None:
     """With the control plane that the test run has built already: same sources, same build."""
     assert binaries.program.exists()
-    script = "from applyprune.localplane.program.build import module_digest; print(module_digest())"
+    script = "from applyprune.localplane.build import module_digest; print(module_digest())"
     reply = run(installed / "python", "-c", script, cwd=tmp_path)
     assert reply.stdout.strip() == module_digest(), "it would build another control plane"
     reply = run(installed / "applyprune", "demo", cwd=tmp_path)

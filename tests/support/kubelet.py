@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs, urlsplit
 
-from applyprune.localplane.layout import Layout
+from applyprune.localplane.plane import Layout
 from tests.support.waiting import eventually
 from tests.support.workloads import MERGE
 

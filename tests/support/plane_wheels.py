@@ -8,16 +8,9 @@ import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from applyprune.localplane.program.build import kubernetes_version, module_digest
-from applyprune.localplane.program.plane_wheel import (
-    FACTS,
-    INDEX,
-    PACKAGE,
-    PROGRAMS,
-    WheelFacts,
-    this_platform,
-)
-from applyprune.localplane.program.step_progress import Silence
+from applyprune.localplane.build import kubernetes_version, module_digest
+from applyprune.localplane.cache import Silence
+from applyprune.localplane.wheel import FACTS, INDEX, PACKAGE, PROGRAMS, WheelFacts, this_platform
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Self
 
 from urllib3.exceptions import HTTPError
 
-from applyprune.localplane.admin_kubeconfig import kubeconfig as write_kubeconfig
-from applyprune.localplane.components import api_server
-from applyprune.localplane.layout import Layout
-from applyprune.localplane.readiness import ServerProbe
+from applyprune.localplane.plane import Layout, api_server
+from applyprune.localplane.plane import kubeconfig as write_kubeconfig
+from applyprune.localplane.supervisor import ServerProbe
 from tests.support.api import Api
 from tests.support.processes import suspend
 from tests.support.waiting import eventually

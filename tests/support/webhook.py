@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
-from applyprune.localplane.layout import Layout
+from applyprune.localplane.plane import Layout
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from applyprune.localplane.program.build import MODULE
+from applyprune.localplane.build import MODULE
 from tests.versions.releases import go_mod_of
 
 KWOK_BEFORE_1_36 = "v0.6.1"

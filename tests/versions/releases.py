@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from applyprune.localplane import Binaries
-from applyprune.localplane.program.build import kubernetes_version, source_of
-from applyprune.localplane.program.go_build import built
-from applyprune.localplane.program.plane_wheel import CONTROL_PLANE, KUBECTL
+from applyprune.localplane.build import built, kubernetes_version, source_of
+from applyprune.localplane.wheel import CONTROL_PLANE, KUBECTL
 from tests.support.plane import ensure_plane
 
 if TYPE_CHECKING:

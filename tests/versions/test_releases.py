@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.localplane.program.build import MODULE, kubernetes_version, source_of
-from applyprune.localplane.program.go_build import built_folder
+from applyprune.localplane.build import MODULE, built_folder, kubernetes_version, source_of
 from tests.support.plane_wheels import SCRIPTS, Steps
 from tests.versions import __main__ as sweep
 from tests.versions.build import main as build

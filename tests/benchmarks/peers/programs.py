@@ -10,8 +10,7 @@ import click
 
 from applyprune.errors import AccessError
 from applyprune.localplane import progress_on
-from applyprune.localplane.program.go_build import built
-from applyprune.localplane.program.go_module import GoModule
+from applyprune.localplane.build import GoModule, built
 
 _HERE = Path(__file__).parent
 

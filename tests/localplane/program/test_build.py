@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.localplane.program.atomic_folder import make_once
-from applyprune.localplane.program.build import MODULE, kubernetes_version, module_digest
-from applyprune.localplane.program.kill_group import guarded
-from applyprune.localplane.program.step_progress import Lines, Silence, Terminal
+from applyprune.localplane.build import MODULE, kubernetes_version, module_digest
+from applyprune.localplane.cache import Lines, Silence, Terminal, make_once
+from applyprune.localplane.kill_group import guarded
 from tests.support.home import processes_with
 from tests.support.waiting import eventually
 
@@ -109,8 +108,8 @@ def test_second_builder_waits_and_outlives_a_killed_one(tmp_path: Path) -> None:
     folder = tmp_path / "thing"
     builder = f"""
 import pathlib, signal
-from applyprune.localplane.program.atomic_folder import make_once
-from applyprune.localplane.program.step_progress import Silence
+from applyprune.localplane.cache import make_once
+from applyprune.localplane.cache import Silence
 def fill(target):
     (target / "half").touch()
     signal.pause()

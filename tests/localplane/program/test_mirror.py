@@ -13,7 +13,7 @@ import pytest
 from applyprune.cli.sandbox import origin_of
 from applyprune.errors import AccessError, UsageError
 from applyprune.localplane import Binaries, ensure_built
-from applyprune.localplane.program.plane_wheel import INDEX, PROGRAMS
+from applyprune.localplane.wheel import INDEX, PROGRAMS
 from tests.support.plane_wheels import (
     SCRIPTS,
     WHEEL,

@@ -13,10 +13,8 @@ import pytest
 from applyprune.cli.sandbox import origin_of
 from applyprune.errors import AccessError
 from applyprune.localplane import ensure_built
-from applyprune.localplane.program.build import module_digest
-from applyprune.localplane.program.build_time import last_build, remember
-from applyprune.localplane.program.installed_wheel import installed
-from applyprune.localplane.program.plane_wheel import FACTS, PROGRAMS
+from applyprune.localplane.build import last_build, module_digest, remember
+from applyprune.localplane.wheel import FACTS, PROGRAMS, installed
 from tests.support.plane_wheels import SCRIPTS, Steps, facts_of, small_mirror, small_package
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from applyprune.localplane import progress_on
-from applyprune.localplane.program.plane_wheel import INDEX, this_platform
+from applyprune.localplane.wheel import INDEX, this_platform
 from tests.packaging.plane_wheel.wheel import TAGS, add_to_index, write_wheel
 from tests.support.plane import ensure_plane
 

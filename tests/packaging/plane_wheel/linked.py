@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.localplane.program.build import MODULE
+from applyprune.localplane.build import MODULE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from applyprune.localplane.program.plane_wheel import DISTRIBUTION
+from applyprune.localplane.wheel import DISTRIBUTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from applyprune.localplane.program.plane_wheel import WheelFacts
+    from applyprune.localplane.wheel import WheelFacts
     from tests.packaging.plane_wheel.linked import LinkedModule
 
 _ROOT = "wheel"

@@ -9,8 +9,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from applyprune.localplane.program.build import kubernetes_version, module_digest
-from applyprune.localplane.program.plane_wheel import (
+from applyprune.localplane.build import kubernetes_version, module_digest
+from applyprune.localplane.wheel import (
     DISTRIBUTION,
     FACTS,
     INDEX,

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-from applyprune.localplane.layout import Layout
+from applyprune.localplane.plane import Layout
 from tests.support.fault_proxy.exchange import Exchange, ServerReply
 from tests.support.fault_proxy.faults import head
 

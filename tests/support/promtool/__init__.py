@@ -8,12 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applyprune.localplane.program.go_build import built
-from applyprune.localplane.program.go_module import GoModule
-from applyprune.localplane.program.step_progress import Silence
+from applyprune.localplane.build import GoModule, built
+from applyprune.localplane.cache import Silence
 
 if TYPE_CHECKING:
-    from applyprune.localplane.program.step_progress import Progress
+    from applyprune.localplane.cache import Progress
 
 PROMTOOL = GoModule(
     folder=Path(__file__).parent,

@@ -2,8 +2,7 @@
 
 A compiler does not notice when its starter dies, and macOS has no signal for the death of a parent.
 So this small process runs the command and kills its process group when the pipe FD ends. It runs as
-an isolated file with the standard library only, which halves its start-up time.
-"""
+an isolated file with the standard library only, which halves its start-up time."""
 
 from __future__ import annotations
 

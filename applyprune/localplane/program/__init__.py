@@ -1,1 +1,0 @@
-"""The program of the embedded control plane: built once, and cached."""
