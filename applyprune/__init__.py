@@ -37,10 +37,11 @@ if TYPE_CHECKING:
         ObjectDone,
         ObjectStatus,
         Outcome,
+        Readiness,
+        Status,
     )
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
-    from applyprune.model.manifest import Manifest
     from applyprune.model.options import (
         Adopt,
         ApplyOptions,
@@ -56,9 +57,8 @@ if TYPE_CHECKING:
         WaitOptions,
     )
     from applyprune.model.plan import Plan
-    from applyprune.model.problem import Problem
-    from applyprune.model.readiness_state import Readiness, Status
-    from applyprune.model.reports.bundle import BundleStatus
+    from applyprune.model.problem import Manifest, Problem
+    from applyprune.model.reports import BundleStatus
     from applyprune.output.report import ObjectReport, RunReport
     from applyprune.planning.approval.plan_file import PlanFile
     from applyprune.sources.load import Input
@@ -160,6 +160,8 @@ _MODULES = {
         "ObjectDone",
         "ObjectStatus",
         "Outcome",
+        "Readiness",
+        "Status",
     ),
     "model.identity": ("Ref",),
     "model.inventory": (
@@ -167,7 +169,6 @@ _MODULES = {
         "InventoryEntry",
         "Ownership",
     ),
-    "model.manifest": ("Manifest",),
     "model.options": (
         "Adopt",
         "ApplyOptions",
@@ -183,22 +184,21 @@ _MODULES = {
         "WaitOptions",
     ),
     "model.plan": ("Plan",),
-    "model.problem": ("Problem",),
-    "model.readiness_state": (
-        "Readiness",
-        "Status",
+    "model.problem": (
+        "Manifest",
+        "Problem",
     ),
-    "model.reports.bundle": ("BundleStatus",),
+    "model.reports": ("BundleStatus",),
     "output.report": (
         "ObjectReport",
         "RunReport",
     ),
     "planning.approval.plan_file": ("PlanFile",),
+    "sources.load": ("Input",),
     "sources.plan_files": (
         "read_plan",
         "write_plan",
     ),
-    "sources.load": ("Input",),
 }
 _WHERE = {name: module for module, names in _MODULES.items() for name in names}
 """The module of each public name."""

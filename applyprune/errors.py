@@ -41,9 +41,8 @@ from applyprune.model.problem import Problem, ProblemKind
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from applyprune.model.holder_observation import HolderObservation
-    from applyprune.model.manifest import Origin
-    from applyprune.model.problem import Field, Mark
+    from applyprune.model.inventory import HolderObservation
+    from applyprune.model.problem import Field, Mark, Origin
 
 
 class ApplypruneError(Exception):

@@ -38,23 +38,30 @@ from applyprune.model.events import (
     ObjectStatus,
     ObjectStuck,
     Outcome,
-    ReadinessReported,
-    Waiting,
-    WarningRaised,
-)
-from applyprune.model.identity import Ref
-from applyprune.model.json_access import items, mapping, text, whole_number
-from applyprune.model.options import StatusOptions
-from applyprune.model.readiness_state import (
     Readiness,
+    ReadinessReported,
     Status,
     TreeNode,
+    Waiting,
+    WarningRaised,
     current,
     failed,
     in_progress,
     stuck,
 )
-from applyprune.model.reports.bundle import (
+from applyprune.model.identity import Ref
+from applyprune.model.live import (
+    BUNDLES,
+    CONFIG_MAPS,
+    PODS,
+    SECRETS,
+    items,
+    mapping,
+    text,
+    whole_number,
+)
+from applyprune.model.options import StatusOptions
+from applyprune.model.reports import (
     BundleChange,
     BundleCondition,
     BundlePlan,
@@ -63,9 +70,7 @@ from applyprune.model.reports.bundle import (
     LogLine,
     PendingObject,
 )
-from applyprune.model.resources import BUNDLES, CONFIG_MAPS, PODS, SECRETS
-from applyprune.model.text.display import seconds_since
-from applyprune.model.text.names import is_dns_subdomain
+from applyprune.model.text import is_dns_subdomain, seconds_since
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
 from applyprune.values import dataclass, field, replace

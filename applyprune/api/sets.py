@@ -36,7 +36,6 @@ from applyprune.model.events import (
     RetryReported,
 )
 from applyprune.model.inventory import Inventory
-from applyprune.model.manifest import Manifest
 from applyprune.model.options import (
     Actor,
     ApplyOptions,
@@ -49,8 +48,8 @@ from applyprune.model.options import (
     WaitMode,
     WaitOptions,
 )
-from applyprune.model.problem import Problem
-from applyprune.model.text.display import visible
+from applyprune.model.problem import Manifest, Problem
+from applyprune.model.text import visible
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval.plan_binding import plan_file_of, refuse_validity
@@ -60,7 +59,7 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.model.plan import Plan
-    from applyprune.model.text.label_selector import Selector
+    from applyprune.model.text import Selector
     from applyprune.planning.approval.plan_file import PlanFile
 
 

@@ -52,7 +52,7 @@ def _version_events(
     cluster_target: ClusterTarget, ours: tuple[str, str, str], *, client: bool
 ) -> Iterator[Event]:
     from applyprune.cli.session import connection_to
-    from applyprune.model.reports.version import VersionReport
+    from applyprune.model.reports import VersionReport
 
     server = ""
     try:

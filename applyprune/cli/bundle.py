@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
-    from applyprune.model.reports.bundle import BundleStatus
+    from applyprune.model.reports import BundleStatus
 
 
 # ``applyprune bundle approve``: approve exactly the plan that was shown, or that was reviewed.

@@ -108,7 +108,7 @@ def _sets(line: CommandLine) -> Iterable[str]:
 
 
 def _bundles(line: CommandLine) -> Iterable[str]:
-    from applyprune.model.resources import BUNDLES
+    from applyprune.model.live import BUNDLES
 
     with line.connection() as cluster:
         found = cluster.client.list(BUNDLES, namespace=cluster.namespace)
@@ -136,13 +136,13 @@ def _objects(line: CommandLine) -> Iterable[str]:
 
 
 def _guarded_kinds(_line: CommandLine) -> Iterable[str]:
-    from applyprune.model.resources import GUARDED_KINDS
+    from applyprune.model.live import GUARDED_KINDS
 
     return GUARDED_KINDS.values()
 
 
 def _namespaces(line: CommandLine) -> Iterable[str]:
-    from applyprune.model.resources import NAMESPACES
+    from applyprune.model.live import NAMESPACES
 
     with line.connection() as cluster:
         return [live.ref.name for live in cluster.client.list(NAMESPACES)]

@@ -27,7 +27,7 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.events import ApplySetListed, Finished, WarningRaised
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.values import replace
 
 if TYPE_CHECKING:

@@ -306,8 +306,7 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
     from applyprune.errors import NotFound, NotServed
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import OF_CLUSTER
-    from applyprune.model.live import LiveObject
-    from applyprune.model.resources import BUNDLES, DEFINITIONS
+    from applyprune.model.live import BUNDLES, DEFINITIONS, LiveObject
 
     if OF_CLUSTER in owner:
         return False

@@ -28,13 +28,13 @@ from applyprune.model.options import (
     WaitOptions,
     seconds_of,
 )
-from applyprune.model.text.label_selector import parse_selector
+from applyprune.model.text import parse_selector
 from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from applyprune.model.text.label_selector import Selector
+    from applyprune.model.text import Selector
     from applyprune.sources import Overlay
 
 
@@ -554,7 +554,7 @@ def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that disable the guards of a prune; they become part of ``options``."""
-    from applyprune.model.resources import GUARDED_KINDS
+    from applyprune.model.live import GUARDED_KINDS
 
     @wraps(verb)
     def command(
@@ -737,7 +737,7 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
 def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the namespace of an option; raise BadParameter for an invalid name."""
     if not_empty(ctx, param, value) and not ctx.resilient_parsing:
-        from applyprune.model.text.names import is_dns_label
+        from applyprune.model.text import is_dns_label
 
         if not is_dns_label(value):
             raise click.BadParameter(f"{value!r} is not a valid namespace name", ctx, param)

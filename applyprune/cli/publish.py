@@ -15,8 +15,8 @@ from applyprune.cli.main import Command
 from applyprune.cli.options import namespace_name, not_empty, optional_input_option, timeout_option
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageError, raise_all
-from applyprune.model.manifest import Manifest
-from applyprune.model.resources import SECRETS
+from applyprune.model.live import SECRETS
+from applyprune.model.problem import Manifest
 from applyprune.output.diff_text import as_yaml
 from applyprune.sources import Input
 from applyprune.sources.excerpt import document_around, lines_of
@@ -90,7 +90,7 @@ def _events(
     timeout: float,
 ) -> Iterator[Event]:
     from applyprune.cli.session import input_reader, read_input
-    from applyprune.model.reports.pushed_artifact import ArtifactPushed
+    from applyprune.model.reports import ArtifactPushed
     from applyprune.sources.fetch import artifact_source
     from applyprune.sources.oci_artifact import OciRef, pack
     from applyprune.sources.oci_artifact import push as send

@@ -62,18 +62,22 @@ from applyprune.errors import (
 )
 from applyprune.http import Stopped
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import field, items, mapping
-from applyprune.model.live import Absent, LiveObject, WatchEvent
-from applyprune.model.request import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
-from applyprune.model.resources import (
+from applyprune.model.live import (
     API_SERVICES,
     DEFINITIONS,
     NAMESPACES,
+    Absent,
+    LiveObject,
     Registrations,
     Resource,
     ResourceMap,
+    WatchEvent,
+    field,
+    items,
+    mapping,
     namespace_ref,
 )
+from applyprune.model.plan import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.planning.order import is_built_in
 from applyprune.values import dataclass, replace
 from applyprune.values import field as dataclass_field

@@ -25,7 +25,7 @@ from ruamel.yaml.scanner import ScannerError
 from applyprune.clock import CLOCK, Clock
 from applyprune.cluster.failures import safe_text
 from applyprune.errors import AccessError
-from applyprune.model.text.display import time_of
+from applyprune.model.text import time_of
 from applyprune.system.files import in_home
 from applyprune.system.processes import GROUP_FLAGS, kill_group
 from applyprune.values import dataclass, field

@@ -15,8 +15,7 @@ import platformdirs
 
 from applyprune.cluster.requests import JSON, for_document, schemas_path
 from applyprune.errors import AccessError, Unavailable, Unreachable
-from applyprune.model.json_access import mapping
-from applyprune.model.resources import Resource, ResourceMap
+from applyprune.model.live import Resource, ResourceMap, mapping
 from applyprune.planning.checks.schema_node import KEYWORDS
 from applyprune.system.files import replace_file
 

@@ -31,7 +31,7 @@ from applyprune.http import (
     refuses_certificate,
     seconds_to_wait,
 )
-from applyprune.model.text.display import visible
+from applyprune.model.text import visible
 from applyprune.values import dataclass
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.

@@ -38,8 +38,8 @@ from applyprune.model.inventory import (
     Wave,
     valid_lease,
 )
-from applyprune.model.json_access import items, mapping, text
-from applyprune.model.text.display import time_of
+from applyprune.model.live import items, mapping, text
+from applyprune.model.text import time_of
 from applyprune.planning.applyset import (
     OWN_ANNOTATIONS,
     OWN_LABELS,

@@ -40,9 +40,8 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import Absent
-from applyprune.model.request import DeleteRequest, Precondition
-from applyprune.model.resources import CONFIG_MAPS
+from applyprune.model.live import CONFIG_MAPS, Absent
+from applyprune.model.plan import DeleteRequest, Precondition
 from applyprune.planning.applyset import (
     SET_ID,
     SHARD_OF,

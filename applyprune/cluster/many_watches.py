@@ -25,8 +25,7 @@ from applyprune.cluster.messages import Request
 from applyprune.cluster.requests import METADATA, for_collection, selection
 from applyprune.cluster.transport import request_headers, user_agent
 from applyprune.cluster.watch import parse_event
-from applyprune.model.live import LiveObject, WatchEventType
-from applyprune.model.resources import Resource
+from applyprune.model.live import LiveObject, Resource, WatchEventType
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

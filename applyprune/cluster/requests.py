@@ -16,13 +16,12 @@ from applyprune.cluster.failures import without_values
 from applyprune.cluster.messages import Request, RetryBudget
 from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import PODS, Resource
+from applyprune.model.live import PODS, LiveObject, Resource
 from applyprune.planning.fields.normalize import may_be_secret
 from applyprune.values import dataclass, pattern, replace
 
 if TYPE_CHECKING:
-    from applyprune.model.request import DeleteRequest
+    from applyprune.model.plan import DeleteRequest
 
     Query = tuple[tuple[str, str], ...]
 

@@ -25,8 +25,7 @@ from applyprune.cluster.requests import (
 from applyprune.cluster.transport import Transport
 from applyprune.http import Stopped
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, WatchEvent, WatchEventType
-from applyprune.model.resources import Resource
+from applyprune.model.live import LiveObject, Resource, WatchEvent, WatchEventType
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:

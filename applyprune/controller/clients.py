@@ -13,16 +13,17 @@ from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.controller.reasons import FINALIZER, Key
 from applyprune.errors import AccessError, ApplypruneError, Conflict, Interrupted, NotFound
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, deleted_at
-from applyprune.model.problem import ProblemKind
-from applyprune.model.request import Access
-from applyprune.model.resources import (
+from applyprune.model.live import (
     BUNDLES,
     DEFINITIONS,
     NAMESPACES,
     SERVICE_ACCOUNTS,
+    LiveObject,
+    deleted_at,
     namespace_ref,
 )
+from applyprune.model.plan import Access
+from applyprune.model.problem import ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.values import dataclass, field

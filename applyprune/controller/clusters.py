@@ -25,9 +25,8 @@ from applyprune.errors import (
 )
 from applyprune.http import AddressRules
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import text
+from applyprune.model.live import NAMESPACES, SECRETS, namespace_ref, text
 from applyprune.model.problem import ProblemKind
-from applyprune.model.resources import NAMESPACES, SECRETS, namespace_ref
 from applyprune.planning.annotations import ACCEPT_CLUSTER
 from applyprune.values import dataclass, field, pattern, replace
 

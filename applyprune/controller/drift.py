@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from applyprune.controller.clients import status_of
 from applyprune.controller.reasons import DriftPolicy, Reason
 from applyprune.controller.result import shown_field
+from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import called
-from applyprune.model.plan_values.field_writer import FieldWriter
-from applyprune.model.text.display import and_more, time_of
+from applyprune.model.text import and_more, time_of
 from applyprune.planning.adoption.left_alone import CONTENDED
 from applyprune.planning.annotations import CONFLICTS, RECONCILE_NOW
 from applyprune.planning.ownership.shared_fields import drifted_fields
@@ -21,9 +21,9 @@ from applyprune.values import dataclass, replace
 if TYPE_CHECKING:
     from applyprune.controller.result import RunResult
     from applyprune.controller.spec import Bundle
+    from applyprune.model.fieldset import Drift
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep
-    from applyprune.model.plan_values.drifted_field import Drift
 
 
 SHOWN = 10

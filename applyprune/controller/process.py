@@ -31,7 +31,7 @@ from applyprune.controller.worker import Limits, WorkerHandle, WorkerSettings, w
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import NotServed, UsageError
 from applyprune.http import AddressRules
-from applyprune.model.resources import BUNDLES
+from applyprune.model.live import BUNDLES
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

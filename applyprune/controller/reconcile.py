@@ -61,18 +61,17 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
-from applyprune.model.events import Event, Planned
+from applyprune.model.events import Event, Planned, Status
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
-from applyprune.model.readiness_state import Status
 from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
 from applyprune.planning.readiness.cel import compile_rule
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.model.holder_observation import HolderObservation
+    from applyprune.model.inventory import HolderObservation
     from applyprune.model.plan import ApplyStep
 
 

@@ -38,14 +38,12 @@ from applyprune.engine.operations.release import release
 from applyprune.engine.plan_stage import RunRequest
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
-from applyprune.model.holder_observation import SETTLE
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import LONGEST_LEASE
-from applyprune.model.json_access import mapping, text, whole_number
-from applyprune.model.live import LiveObject, deleted_at
+from applyprune.model.inventory import LONGEST_LEASE, SETTLE
+from applyprune.model.live import LiveObject, deleted_at, mapping, text, whole_number
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
-from applyprune.model.text.names import is_dns_subdomain
+from applyprune.model.text import is_dns_subdomain
 from applyprune.planning.annotations import APPROVE, ORPHAN
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
 from applyprune.values import dataclass, field, replace

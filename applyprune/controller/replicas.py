@@ -14,8 +14,7 @@ from applyprune.controller.reasons import LOG, Key, fields
 from applyprune.engine.cancellation import Cancellation
 from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, NotFound
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import LEASES
+from applyprune.model.live import LEASES, LiveObject
 from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, field
 

@@ -33,10 +33,9 @@ from applyprune.controller.task import BundleSample, Measured
 from applyprune.errors import AlreadyExists, ApplypruneError
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
+from applyprune.model.live import BUNDLES, EVENTS, NAMESPACES, LiveObject
 from applyprune.model.options import Approval
 from applyprune.model.problem import ProblemKind
-from applyprune.model.resources import BUNDLES, EVENTS, NAMESPACES
 from applyprune.planning.annotations import RECONCILE_NOW
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.fields.normalize import digest
@@ -45,7 +44,7 @@ from applyprune.values import dataclass, pattern, replace
 if TYPE_CHECKING:
     from applyprune.controller.spec import Bundle
     from applyprune.engine.plan_stage import RunRequest
-    from applyprune.model.plan_values.field_writer import FieldWriter
+    from applyprune.model.fieldset import FieldWriter
 
 
 _REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")

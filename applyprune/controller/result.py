@@ -35,15 +35,14 @@ from applyprune.model.events import (
     PruneBlocked,
     ReadinessReported,
     Started,
+    Status,
     WarningRaised,
 )
-from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import ApplyFingerprint
+from applyprune.model.inventory import ApplyFingerprint, HolderObservation
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.readiness_state import Status
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.desired import KindNotServed
 from applyprune.planning.schema.kind_names import UnknownKind
 from applyprune.planning.schema.server_errors import dotted

@@ -33,10 +33,8 @@ from applyprune.errors import (
     raise_all,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.manifest import Manifest
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import CONFIG_MAPS, SECRETS, Resource
+from applyprune.model.live import CONFIG_MAPS, SECRETS, LiveObject, Resource
+from applyprune.model.problem import Manifest, Problem, ProblemKind
 from applyprune.planning.fields.ignore_rule import IgnoreRule
 from applyprune.planning.fields.normalize import digest, manifest_digest
 from applyprune.planning.ownership.ignored_fields import with_ignored_fields

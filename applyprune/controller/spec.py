@@ -28,7 +28,7 @@ from pydantic.dataclasses import dataclass as checked
 from applyprune.controller.reasons import DriftPolicy
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.inventory import OF_CLUSTER, Ownership
-from applyprune.model.live import LiveObject
+from applyprune.model.live import BUNDLES, LiveObject
 from applyprune.model.options import (
     Adopt,
     ApplyOptions,
@@ -45,8 +45,7 @@ from applyprune.model.options import (
     seconds_of,
 )
 from applyprune.model.problem import ProblemKind
-from applyprune.model.resources import BUNDLES
-from applyprune.model.text.names import is_dns_label, is_dns_subdomain
+from applyprune.model.text import is_dns_label, is_dns_subdomain
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
 from applyprune.planning.approval.digests import is_digest
 from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
@@ -58,8 +57,8 @@ from applyprune.values import dataclass, pattern
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
+    from applyprune.model.fieldset import FieldWriter
     from applyprune.model.identity import Ref
-    from applyprune.model.plan_values.field_writer import FieldWriter
 
 
 # The types of the fields of a Bundle's spec, with the checks that its CRD cannot make.

@@ -22,12 +22,12 @@ from applyprune.controller.result import (
 from applyprune.controller.task import Answer, Past
 from applyprune.errors import problems_of
 from applyprune.model.events import Outcome
-from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import HolderObservation
+from applyprune.model.live import BUNDLES
 from applyprune.model.options import Approval
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import ProblemKind
-from applyprune.model.resources import BUNDLES
 from applyprune.planning.annotations import APPROVE
 from applyprune.planning.approval.digests import is_digest
 from applyprune.sources.tree import error_of

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from applyprune.controller.clients import KnownBundle
 from applyprune.controller.reasons import Condition, Key, Reason
 from applyprune.http import AddressRules
-from applyprune.model.holder_observation import HolderObservation
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import HolderObservation
+from applyprune.model.live import Resource
 from applyprune.model.problem import Problem
-from applyprune.model.resources import Resource
 from applyprune.planning.ownership.owner import fingerprint_of
 from applyprune.values import dataclass, field, replace
 

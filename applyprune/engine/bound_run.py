@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import Forbidden, NotFound, PlanOutdated, as_problem
 from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.live import NAMESPACES, namespace_ref
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import NAMESPACES, namespace_ref
 from applyprune.planning.approval.plan_binding import (
     SYSTEM,
     is_continued,

@@ -16,17 +16,17 @@ from applyprune.engine.context import WorkerPool
 from applyprune.engine.listing import KindProofs
 from applyprune.errors import ApplypruneError, NotFound, Unreachable
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.options import Mode
-from applyprune.model.resources import (
+from applyprune.model.live import (
     API_SERVICES,
     CRD,
     GUARDED_KINDS,
     NAMESPACE,
     CompleteResourceMap,
+    LiveObject,
     Resource,
     ResourceMap,
 )
+from applyprune.model.options import Mode
 from applyprune.planning.prune.cascade import IN_FULL
 from applyprune.planning.prune.dependants import (
     Deletion,

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from applyprune.clock import CLOCK, Clock
 from applyprune.errors import ApplypruneError, Expired, Forbidden, NotFound
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, WatchEventType
-from applyprune.model.resources import Resource
+from applyprune.model.live import LiveObject, Resource, WatchEventType
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

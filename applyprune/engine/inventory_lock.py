@@ -22,19 +22,20 @@ from applyprune.clock import CLOCK, Clock, Instant, read_clock, seconds_held
 from applyprune.engine.lock_file import LockFile, create_file, has_ended, host_id, remove_file
 from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRaised
-from applyprune.model.holder_observation import HolderObservation, observed
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     AppliedPlan,
     Changes,
+    HolderObservation,
     Inventory,
     InventoryEntry,
     LockHolder,
     RunRecord,
+    observed,
     valid_lease,
 )
 from applyprune.model.options import Mode, Options
-from applyprune.model.text.display import visible
+from applyprune.model.text import visible
 from applyprune.planning.inventory.held import held_inventory
 from applyprune.planning.inventory.locked import locked_error
 from applyprune.system.terminal import user_name

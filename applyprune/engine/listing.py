@@ -13,8 +13,13 @@ from applyprune.engine.context import WorkerPool
 from applyprune.errors import ApplypruneError, Forbidden
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Inventory
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import CompleteResourceMap, Registrations, Resource, ResourceMap
+from applyprune.model.live import (
+    CompleteResourceMap,
+    LiveObject,
+    Registrations,
+    Resource,
+    ResourceMap,
+)
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.managed_fields import is_applied
 from applyprune.planning.schema.served_kinds import (

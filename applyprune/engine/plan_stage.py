@@ -32,11 +32,10 @@ from applyprune.errors import ApplypruneError, Interrupted, as_problem, raise_al
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.manifest import Manifest
+from applyprune.model.live import ResourceMap
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Problem
-from applyprune.model.resources import ResourceMap
+from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook
 from applyprune.planning.checks.late_kinds import PRUNES_LATER, before_late
@@ -70,7 +69,7 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
-    from applyprune.model.holder_observation import HolderObservation
+    from applyprune.model.inventory import HolderObservation
     from applyprune.planning.approval.plan_file import PlanFile
 
 

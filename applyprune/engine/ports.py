@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from applyprune.clock import Lease
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.live import Absent, LiveObject, WatchEvent
-from applyprune.model.request import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
-from applyprune.model.resources import Registrations, Resource, ResourceMap
+from applyprune.model.live import (
+    Absent,
+    LiveObject,
+    Registrations,
+    Resource,
+    ResourceMap,
+    WatchEvent,
+)
+from applyprune.model.plan import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
 
 if TYPE_CHECKING:
     from datetime import datetime

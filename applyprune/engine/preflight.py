@@ -16,8 +16,8 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
+from applyprune.model.live import NAMESPACES, namespace_ref
 from applyprune.model.options import DryRun, Mode, Options
-from applyprune.model.resources import NAMESPACES, namespace_ref
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.desired import labels_of
 from applyprune.planning.inventory.selection import unlisted
@@ -26,9 +26,8 @@ from applyprune.planning.snapshot import may_lose_objects
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
-    from applyprune.model.manifest import Manifest
     from applyprune.model.plan import Desired
-    from applyprune.model.problem import Problem
+    from applyprune.model.problem import Manifest, Problem
     from applyprune.planning.snapshot import ClusterSnapshot
 
 

@@ -30,10 +30,10 @@ from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import Event, Phase, Planned, PruneBlocked, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import NAMESPACES, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
-from applyprune.model.resources import NAMESPACES, namespace_ref
 from applyprune.planning.approval.plan_binding import refuse_other_plan
 from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply

@@ -24,16 +24,19 @@ from applyprune.engine.listing import (
 from applyprune.errors import ApplypruneError, Forbidden, Unavailable, as_problem
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import LiveObject, NotListed, State, Unknown
-from applyprune.model.plan import Desired
-from applyprune.model.resources import (
+from applyprune.model.live import (
     API_SERVICES,
     CONFIG_MAPS,
     DEFINITIONS,
     NAMESPACE,
+    LiveObject,
+    NotListed,
     Resource,
     ResourceMap,
+    State,
+    Unknown,
 )
+from applyprune.model.plan import Desired
 from applyprune.planning.applyset import SET_ID, ApplySetIdentity
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership.foreign_label import OtherSet, foreign_label, other_set_in

@@ -26,7 +26,7 @@ from applyprune.localplane.plane import (
     read_state,
     require_supported_system,
 )
-from applyprune.model.text.names import is_dns_label
+from applyprune.model.text import is_dns_label
 from applyprune.system.processes import kill
 from applyprune.values import dataclass
 

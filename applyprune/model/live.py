@@ -1,15 +1,16 @@
-"""The state of an object in the cluster, as a read returned it."""
+"""An object in the cluster, as a read returned it; its resource; typed reads of its fields."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from applyprune.model.identity import Ref
+from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.problem import Problem
-from applyprune.model.text.display import time_of
-from applyprune.values import Packed, dataclass, field, packed, shared
+from applyprune.model.text import time_of, visible
+from applyprune.values import Packed, dataclass, packed, shared
+from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,11 +32,11 @@ class LiveObject:
     """Whether it was deleted and only its finalizers keep it."""
     own_name: str
     """The name in its metadata."""
-    packed_metadata: Packed = field(hash=False, repr=False)
+    packed_metadata: Packed = dataclass_field(hash=False, repr=False)
     """Its metadata without ``managedFields``."""
-    packed_managers: Packed = field(hash=False, repr=False)
+    packed_managers: Packed = dataclass_field(hash=False, repr=False)
     """``managedFields``, which many objects of a kind have in common; a list, perhaps empty."""
-    packed_body: Packed | None = field(hash=False, repr=False)
+    packed_body: Packed | None = dataclass_field(hash=False, repr=False)
     """The whole object; None if only its metadata was read."""
 
     @classmethod
@@ -177,3 +178,235 @@ State: TypeAlias = LiveObject | Missing | Unknown
 def deleted_at(live: LiveObject) -> datetime | None:
     """Return when an object was deleted, by the server's clock; None if it was not deleted."""
     return time_of(live.metadata.get("deletionTimestamp"))
+
+
+# The resources that the API server serves, and those that applyprune itself needs.
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """An endpoint: a kind in one version, its plural and its scope."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    singular: str = dataclass_field(default="", compare=False)
+    """The singular, as users may write it; empty for the kind in lower case."""
+    short_names: tuple[str, ...] = dataclass_field(default=(), compare=False)
+    """The short names, as users may write them: ``deploy``."""
+    has_status: bool = dataclass_field(default=False, compare=False)
+    """Whether its status is a subresource: then a write of the object itself drops the status."""
+
+    @property
+    def gvk(self) -> GVK:
+        """Return the group, version and kind."""
+        return GVK(self.group, self.version, self.kind)
+
+    @property
+    def group_kind(self) -> GroupKind:
+        """Return the group and kind."""
+        return GroupKind(self.group, self.kind)
+
+    @property
+    def full_plural(self) -> str:
+        """Return ``deployments.apps``; for a custom resource this is its CRD's name."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceMap:
+    """All resources of the server."""
+
+    served: Mapping[GVK, Resource] = dataclass_field(hash=False)
+    """Every resource in every version."""
+    preferred: Mapping[GroupKind, Resource] = dataclass_field(hash=False)
+    """The resource of each kind in the server's preferred version."""
+    stale: frozenset[str] = frozenset()
+    """The groups that discovery could not read, because an aggregated API is down.
+
+    A kind that is missing in such a group may exist.
+    """
+
+    versions: frozenset[tuple[str, str]] = frozenset()
+    """Every group version that discovery lists, also without a resource that a set may contain."""
+    remembered: bool = dataclass_field(default=False, compare=False)
+    """Whether an earlier run has read it; then it may be outdated."""
+
+    def find(self, gvk: GVK) -> Resource | None:
+        """Return the resource of exactly this version; None if it is not served."""
+        return self.served.get(gvk)
+
+    def find_kind(self, group_kind: GroupKind) -> Resource | None:
+        """Return the resource of a kind in the server's preferred version."""
+        return self.preferred.get(group_kind)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteResourceMap:
+    """What the server serves, with the proof that no kind is missing in some API groups.
+
+    Only `planning.schema.served_kinds` makes one; a law test keeps it so.
+    """
+
+    resources: ResourceMap
+    groups: frozenset[str] | None
+    """The groups in which no kind is missing; None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registrations:
+    """What the API server should serve: its CRDs and APIServices, read in full."""
+
+    definitions: tuple[LiveObject, ...]
+    services: tuple[LiveObject, ...]
+
+
+CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
+
+NAMESPACE = GroupKind("", "Namespace")
+
+
+def namespace_ref(name: str) -> Ref:
+    """Return the ref of a Namespace."""
+    return Ref(NAMESPACE.group, NAMESPACE.kind, "", name)
+
+
+NAMESPACES = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
+CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", namespaced=True)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
+API_SERVICES = Resource(
+    "apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False
+)
+DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", namespaced=True)
+STATEFUL_SETS = Resource("apps", "v1", "StatefulSet", "statefulsets", namespaced=True)
+JOBS = Resource("batch", "v1", "Job", "jobs", namespaced=True)
+DAEMON_SETS = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
+AUTOSCALERS = Resource(
+    "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", namespaced=True
+)
+PODS = Resource("", "v1", "Pod", "pods", namespaced=True)
+REPLICA_SETS = Resource("apps", "v1", "ReplicaSet", "replicasets", namespaced=True)
+CLAIMS = Resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True)
+EVENTS = Resource("", "v1", "Event", "events", namespaced=True)
+BUNDLES = Resource("applyprune.dev", "v1alpha1", "Bundle", "bundles", namespaced=True)
+SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
+SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
+LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
+
+IN_EACH_NAMESPACE = frozenset(
+    {
+        (GroupKind("", "ServiceAccount"), "default"),
+        (GroupKind("", "ConfigMap"), "kube-root-ca.crt"),
+    }
+)
+"""The objects that controllers create in each Namespace, by kind and name."""
+
+GUARDED_KINDS = {
+    GroupKind("", "Namespace"): "namespace",
+    GroupKind("", "PersistentVolume"): "persistentvolume",
+    GroupKind("", "PersistentVolumeClaim"): "persistentvolumeclaim",
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): "customresourcedefinition",
+    GroupKind("apps", "StatefulSet"): "statefulset",
+}
+"""The kinds that no prune deletes unless they are allowed, by the word that allows each."""
+
+
+# Read fields of untyped live objects with their types, or a default.
+#
+# Nothing here fails: for a missing field, or a field of another type, the functions return the
+# default, as kstatus's GetStringField and GetIntField do.
+
+
+_SHOWN = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An item of ``status.conditions``."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    """The message, on one line."""
+    outdated: bool
+    """Whether its observedGeneration is older than the object's generation."""
+
+    @property
+    def told(self) -> str:
+        """Return ``reason: message``, or only the part that is not empty."""
+        return ": ".join(part for part in (self.reason, self.message) if part)
+
+
+def conditions(body: Mapping[str, Any]) -> Sequence[Condition]:
+    """Return the conditions in the order of the object."""
+    generation = whole_number(body, "metadata", "generation")
+    found = []
+    for item in (mapping(entry) for entry in items(body, "status", "conditions")):
+        observed = whole_number(item, "observedGeneration")
+        found.append(
+            Condition(
+                text(item, "type"),
+                text(item, "status"),
+                text(item, "reason"),
+                one_line(text(item, "message")),
+                outdated=observed is not None and generation is not None and observed < generation,
+            )
+        )
+    return found
+
+
+def condition(body: Mapping[str, Any], type_: str) -> Condition | None:
+    """Return the first condition of a type; None if there is none."""
+    return next((found for found in conditions(body) if found.type == type_), None)
+
+
+def field(body: Mapping[str, Any], *path: str) -> object:
+    """Return the value at a path; None if it is missing."""
+    value: object = body
+    for name in path:
+        value = mapping(value).get(name)
+    return value
+
+
+def text(body: Mapping[str, Any], *path: str, default: str = "") -> str:
+    """Return the string at a path, else the default."""
+    value = field(body, *path)
+    return value if isinstance(value, str) else default
+
+
+def whole_number(body: Mapping[str, Any], *path: str) -> int | None:
+    """Return the integer at a path; None if it is missing. A boolean is not an integer."""
+    value = field(body, *path)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def count(body: Mapping[str, Any], *path: str, default: int = 0) -> int:
+    """Return the integer at a path, else the default: controllers omit a count of zero."""
+    value = whole_number(body, *path)
+    return default if value is None else value
+
+
+def items(body: Mapping[str, Any], *path: str) -> Sequence[Any]:
+    """Return the list at a path, else an empty sequence."""
+    value = field(body, *path)
+    return value if isinstance(value, list) else ()
+
+
+def one_line(words: str) -> str:
+    """Return what a controller wrote on one line that is safe to print and not too long."""
+    line = visible(" ".join(words.split()))
+    return f"{line[:_SHOWN]}…" if len(line) > _SHOWN else line
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty mapping."""
+    return value if isinstance(value, dict) else {}

@@ -10,9 +10,9 @@ from applyprune.model.inventory import Ownership
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
+    from applyprune.model.fieldset import FieldWriter
     from applyprune.model.identity import Ref
-    from applyprune.model.plan_values.field_writer import FieldWriter
-    from applyprune.model.text.label_selector import Selector
+    from applyprune.model.text import Selector
 
 _WHOLE = 100
 _DIGITS = 10

@@ -1,28 +1,225 @@
-"""The plan of a run: all decisions, made before any write."""
+"""The plan of a run: all decisions and requests, made before any write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
-from applyprune.model.plan_values.apply_rules import ApplyRule, Recreate
-from applyprune.model.plan_values.consequence import Consequence
-from applyprune.model.plan_values.guard_result import GuardResult
+from applyprune.model.live import Resource
+from applyprune.model.options import Propagation
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.request import NO_MIGRATION, Migration
-from applyprune.model.resources import Resource
 from applyprune.values import Packed, dataclass, field
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from applyprune.model.fieldset import Drift
     from applyprune.model.live import LiveObject
-    from applyprune.model.manifest import Origin
-    from applyprune.model.plan_values.drifted_field import Drift
-    from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest
+    from applyprune.model.problem import Origin
+
+
+# The requests of a plan: exactly what is sent for an object, decided before the first write.
+#
+# Also the rights that requests need. Only ``planning/requests.py`` makes requests, and the client
+# sends no other write of an object: a test over the code enforces both.
+
+
+_ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """The state in which an object must be for a request to change it.
+
+    An apply with the resourceVersion ``1`` and no UID creates the object, or fails with 409 if it
+    exists. An apply with a UID fails with 409 if the object is missing, and with 422 if it is
+    another one. An empty field demands nothing.
+    """
+
+    uid: str = ""
+    resource_version: str = ""
+
+
+CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only
+"""The object must not exist (design.md, safety rule 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchRequest:
+    """A JSON patch (RFC 6902) that tests its own guards.
+
+    It changes managedFields, labels or annotations.
+    """
+
+    resource: Resource
+    ref: Ref
+    operations: Sequence[Mapping[str, Any]] = field(hash=False, repr=False)
+    managers_after: Sequence[Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
+    """The managedFields that the object must have afterwards; None to leave them.
+
+    The server gives a patched label to the request's own manager. A second patch corrects that.
+    """
+    claims: bool = False
+    """Whether it makes fields the set's own that the apply then removes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """Which fields of other managers become the set's own before an apply."""
+
+    whole: frozenset[tuple[str, str]] = frozenset()
+    """The managers, with their operation, whose fields are all taken."""
+    proven: frozenset[str] = frozenset()
+    """The managers of which only fields are taken that provably belong to the set."""
+    recorded: str = field(default="", repr=False)
+    """The fields that the set's last confirmed apply owned, as in the inventory."""
+    api_version: str = ""
+    """The API version of ``recorded``."""
+    restores: bool = False
+    """Whether the set gets back its lost Apply entry, with the recorded fields."""
+
+    @property
+    def whole_managers(self) -> frozenset[str]:
+        """Return the names of the managers whose fields are all taken."""
+        return frozenset(name for name, _ in self.whole)
+
+    @property
+    def managers(self) -> frozenset[str]:
+        """Return the names of all managers that lose fields."""
+        return self.whole_managers | self.proven
+
+
+NO_MIGRATION = Migration()
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """A server-side apply of one object."""
+
+    resource: Resource
+    ref: Ref
+    packed: Packed = field(hash=False, repr=False)
+    """The body, without preconditions."""
+    manager: str
+    """The field manager."""
+    force: bool = False
+    """Whether to take over fields that other field managers own."""
+    precondition: Precondition = Precondition()
+    before: PatchRequest | ApplyRequest | None = None
+    """The request to send first: it moves fields to another owner.
+
+    Its reply is a new state of the object. From that state the same function makes the rest.
+    """
+    removes: bool = False
+    """Whether it removes fields that the manifest sets to null, and that the set does not own."""
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """Return the body, without preconditions."""
+        found: Mapping[str, Any] = self.packed.value
+        return found
+
+    @property
+    def guarded_body(self) -> Mapping[str, Any]:
+        """Return the body with its preconditions, as it is sent."""
+        guard: dict[str, str] = {}
+        if self.precondition.uid:
+            guard["uid"] = self.precondition.uid
+        if self.precondition.resource_version:
+            guard["resourceVersion"] = self.precondition.resource_version
+        body = self.body
+        return {**body, "metadata": {**body["metadata"], **guard}}
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    """A delete of exactly one object in exactly one state (safety rule 3)."""
+
+    resource: Resource
+    ref: Ref
+    precondition: Precondition
+    """Both of its fields are set."""
+    propagation: Propagation = Propagation.BACKGROUND
+
+    def __post_init__(self) -> None:
+        """Refuse a delete that would hit an object in any other state."""
+        if not (self.precondition.uid and self.precondition.resource_version):
+            raise ValueError(f"a delete without preconditions: {self.ref}")
+
+
+Request: TypeAlias = PatchRequest | ApplyRequest | DeleteRequest
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Access:
+    """One verb on one resource, or on one object, as the server authorizes a request."""
+
+    verb: str
+    group: str
+    plural: str
+    namespace: str = ""
+    """The namespace; empty for cluster scope."""
+    name: str = ""
+    """The name of the object; empty if the request names none, as a POST, or for all objects."""
+
+    @property
+    def full_plural(self) -> str:
+        """Return ``deployments.apps``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """A rule of a role, as the server reports it."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    plurals: frozenset[str]
+    names: frozenset[str]
+    """The names of the objects that it is limited to; empty for all of them."""
+
+    def allows(self, access: Access) -> bool:
+        """Return whether the rule allows a request in its namespace."""
+        return (
+            not self.verbs.isdisjoint({access.verb, _ANY})
+            and not self.groups.isdisjoint({access.group, _ANY})
+            and not self.plurals.isdisjoint({access.plural, _ANY})
+            and (not self.names or access.name in self.names)  # guard: resource-names
+        )
+
+
+# What a manifest asks for beyond its fields: when it is applied, and when it is recreated.
+
+
+class ApplyRule(StrEnum):
+    """What a manifest asks for instead of being applied in each run."""
+
+    ALWAYS = ""
+    DISABLED = "disabled"
+    """It is left out; an object that it names is left alone."""
+    ONCE = "once"
+    """Its object is created if it does not exist, and never changed."""
+    EXISTS = "exists"
+    """Its object must exist, and does not belong to the set."""
+
+
+class Recreate(StrEnum):
+    """When a manifest allows to delete and recreate its object."""
+
+    NEVER = ""
+    ALLOWED = "allowed"
+    """If a field has changed that cannot be changed in place."""
+    ON_CHANGE = "on-change"
+    """Whenever the manifest has changed."""
+
+
+ON_CHANGE = "its manifest has changed, and is marked applyprune.dev/recreate: on-change"
+"""The reason of RECREATE for a manifest with ``Recreate.ON_CHANGE``."""
+OUTSIDE = "it must exist, and does not belong to the set"
+"""The reason of LEAVE for a manifest with ``ApplyRule.EXISTS``."""
 
 
 class OnConflict(StrEnum):
@@ -376,3 +573,114 @@ class Plan:
                 and any(step.fate not in {Fate.REFUSE, Fate.LEAVE} for step in self.removals)
             )
         )
+
+
+# What a plan causes beyond the changes of the objects themselves.
+
+
+class ConsequenceKind(StrEnum):
+    """What a plan causes beyond the changes of the objects themselves."""
+
+    ROLLOUT = "rollout"
+    """The Pods of a workload are replaced, a few at a time."""
+    RESTART = "restart"
+    """All Pods of a workload stop, then start."""
+    ON_DELETE = "on-delete"
+    """The Pods of a workload only change when they are deleted."""
+    PAUSED = "paused"
+    """The Pods of a workload only change when its rollout is resumed."""
+    READ_BY = "read-by"
+    """Workloads of the set read a ConfigMap or Secret whose values change."""
+    OLD_VALUE = "old-value"
+    """Workloads of the set keep old values until their Pods restart."""
+    NO_PODS = "no-pods"
+    """The selector of a Service matches no Pod."""
+    VOLUME_DELETED = "volume-deleted"
+    """The volume of a deleted PersistentVolumeClaim is deleted or wiped, with its data."""
+    VOLUME_KEPT = "volume-kept"
+    """The volume of a deleted PersistentVolumeClaim stays, with its data."""
+    CASCADE = "cascade"
+    """Other objects are deleted with a deleted one."""
+    KEPT = "kept"
+    """Objects that belong to a deleted one stay."""
+    FIELDS_KEPT = "fields-kept"
+    """An adopted object keeps fields of other managers that its manifest does not contain."""
+    VERSION_REFUSED = "version-refused"
+    """The server rejects a CRD without a version in which objects may be stored."""
+    VERSION_NOT_SERVED = "version-not-served"
+    """A version in which objects may be stored is no longer served."""
+    VERSION_NOT_STORED = "version-not-stored"
+    """Objects are stored in another version, but only once they are written again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """One thing that a plan causes beyond the change of the object itself."""
+
+    kind: ConsequenceKind
+    ref: Ref
+    """The object of the plan that causes it, or that it happens to."""
+    message: str
+    """What happens, in words."""
+    count: int | None = None
+    """How many Pods, volumes or other objects it happens to; None if that is unknown."""
+    refs: tuple[Ref, ...] = ()
+    """The other objects that it happens to."""
+    certain: bool = True
+    """Whether it is known; otherwise something was not read or not checked by the server."""
+
+
+# The guards of a prune, and what each says.
+
+
+class Guard(StrEnum):
+    """What is checked before a prune as a whole."""
+
+    EMPTY_INPUT = "empty-input"
+    """Every part of the input contains an object."""
+    ORPHAN_NAMES = "orphan-names"
+    """Every ``--orphan`` option matches an object."""
+    INPUT_INSIDE = "input-inside"
+    """Nothing would be deleted that contains objects of the input."""
+    NOTHING_IN_COMMON = "nothing-in-common"
+    """The input and the inventory have an object in common."""
+    OTHER_NAMESPACE = "other-namespace"
+    """The input does not have the deleted objects in another namespace."""
+    MORE_THAN_HALF = "more-than-half"
+    """At least half of the set's own live objects stay."""
+    MAX_PRUNE = "max-prune"
+    """The number of deletions, with cascades, is within the limit."""
+    GUARDED_KIND = "guarded-kind"
+    """No object of a kind that contains data or other objects would be deleted."""
+    CASCADE = "cascade"
+    """No deletion cascades to objects that must stay."""
+    RESTORED_INVENTORY = "restored-inventory"
+    """The inventory is neither a copy nor restored from a backup."""
+
+
+class GuardVerdict(StrEnum):
+    """What a guard says about a prune."""
+
+    PASSED = "passed"
+    LIFTED = "lifted"
+    """It would refuse the prune, but the user has allowed exactly that."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class GuardResult:
+    """The result of one guard for the prune of a plan."""
+
+    guard: Guard
+    verdict: GuardVerdict
+    message: str
+    """What the guard has found, in words."""
+    option: str = ""
+    """The option that would allow exactly this; empty if it passed, or if no option can."""
+    lifted_by: str = ""
+    """The option, or the approval, that has lifted it; empty if nothing has."""
+
+    def __str__(self) -> str:
+        """Return the result in one line: ``guard max-prune lifted by --max-prune 9: …``."""
+        by = f" by {self.lifted_by}" if self.lifted_by else ""
+        return f"guard {self.guard} {self.verdict}{by}: {self.message}"

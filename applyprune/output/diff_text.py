@@ -24,9 +24,9 @@ from applyprune.model.events import (
     Planned,
     Started,
 )
+from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref, called
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.output.plan_text import (
     ORDER,
     ConsequenceLines,

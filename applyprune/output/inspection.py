@@ -9,20 +9,19 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, RunListed
+from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, RunListed, Status
 from applyprune.model.identity import Ref, called
 from applyprune.model.inventory import RunRecord
-from applyprune.model.readiness_state import Status
-from applyprune.model.reports.version import VersionReport
-from applyprune.model.text.display import age, age_of
+from applyprune.model.reports import VersionReport
+from applyprune.model.text import age, age_of
 from applyprune.output.plan_text import problem_text, wrapped_line
 from applyprune.output.printers import OutputTarget, version_line
 from applyprune.output.terminal import Colour, styled, table
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
-    from applyprune.model.readiness_state import ContainerLog, TreeNode, WarningEvent
-    from applyprune.model.reports.bundle import BundleCondition, BundlePlan, BundleStatus, LogLine
+    from applyprune.model.events import ContainerLog, TreeNode, WarningEvent
+    from applyprune.model.reports import BundleCondition, BundlePlan, BundleStatus, LogLine
 
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport

@@ -22,6 +22,7 @@ from typing import Any
 from applyprune._version import __version__
 from applyprune.model.events import (
     ApplySetListed,
+    ContainerLog,
     EntryListed,
     ErrorRaised,
     Event,
@@ -37,23 +38,23 @@ from applyprune.model.events import (
     Pending,
     Planned,
     PruneBlocked,
+    Readiness,
     ReadinessReported,
     RetryReported,
     RunListed,
     Started,
+    TreeNode,
     Waiting,
+    WarningEvent,
     WarningRaised,
 )
+from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Mismatch, RunRecord
-from applyprune.model.manifest import Origin
-from applyprune.model.plan import ApplyStep, Plan, RemoveStep
-from applyprune.model.plan_values.consequence import Consequence
-from applyprune.model.plan_values.drifted_field import Drift
-from applyprune.model.plan_values.guard_result import GuardResult
-from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Problem
-from applyprune.model.readiness_state import ContainerLog, Readiness, TreeNode, WarningEvent
-from applyprune.model.reports.bundle import (
+from applyprune.model.plan import ApplyStep, Consequence, GuardResult, Plan, RemoveStep
+from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Origin, Problem
+from applyprune.model.reports import (
+    ArtifactPushed,
     BundleChange,
     BundleCondition,
     BundlePlan,
@@ -61,9 +62,8 @@ from applyprune.model.reports.bundle import (
     FailingObject,
     LogLine,
     PendingObject,
+    VersionReport,
 )
-from applyprune.model.reports.pushed_artifact import ArtifactPushed
-from applyprune.model.reports.version import VersionReport
 from applyprune.output.printers import OutputTarget
 from applyprune.output.report import ObjectReport, RunReport
 

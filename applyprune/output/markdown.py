@@ -25,11 +25,17 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
 from applyprune.model.options import DryRun
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.plan_values.consequence import Consequence
-from applyprune.model.plan_values.guard_result import GuardResult, GuardVerdict
+from applyprune.model.plan import (
+    ApplyStep,
+    Consequence,
+    Fate,
+    GuardResult,
+    GuardVerdict,
+    Plan,
+    RemoveStep,
+)
 from applyprune.model.problem import Problem
-from applyprune.model.text.display import shown, visible
+from applyprune.model.text import shown, visible
 from applyprune.output.diff_text import unified
 from applyprune.output.plan_text import plan_counts, step_details
 from applyprune.output.printers import OutputTarget

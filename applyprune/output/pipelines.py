@@ -26,13 +26,11 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
-from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate
-from applyprune.model.problem import Problem
-from applyprune.model.reports.pushed_artifact import ArtifactPushed
-from applyprune.model.reports.version import VersionReport
-from applyprune.model.text.display import shown, visible
+from applyprune.model.problem import Origin, Problem
+from applyprune.model.reports import ArtifactPushed, VersionReport
+from applyprune.model.text import shown, visible
 from applyprune.output.json import to_json
 from applyprune.output.markdown import conclusion, page
 from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins

@@ -12,19 +12,16 @@ from typing import TYPE_CHECKING
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref, called
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, Fate, Kept, Plan, RemoveStep
-from applyprune.model.plan_values.guard_result import GuardVerdict
-from applyprune.model.text.display import and_more
+from applyprune.model.plan import ApplyStep, Fate, GuardVerdict, Kept, Plan, RemoveStep
+from applyprune.model.text import and_more
 from applyprune.output.terminal import Colour, cells, styled, table, wrapped
 from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from applyprune.model.manifest import Origin
-    from applyprune.model.plan_values.consequence import Consequence
-    from applyprune.model.plan_values.guard_result import Guard
-    from applyprune.model.problem import Problem
+    from applyprune.model.plan import Consequence, Guard
+    from applyprune.model.problem import Origin, Problem
     from applyprune.planning.applyset import ApplySetIdentity
 
 

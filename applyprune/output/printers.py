@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.model.events import Event
-    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Origin
 
 PRINTERS = {
     "text": "applyprune.output.text:TextPrinter",

@@ -19,20 +19,18 @@ from applyprune.model.events import (
     Outcome,
     Planned,
     PruneBlocked,
+    Readiness,
     ReadinessReported,
     RunListed,
     Started,
+    Status,
     WarningRaised,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Mismatch
-from applyprune.model.manifest import Origin
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Problem
-from applyprune.model.readiness_state import Readiness, Status
-from applyprune.model.reports.bundle import BundleStatus, LogLine
-from applyprune.model.reports.pushed_artifact import ArtifactPushed
-from applyprune.model.reports.version import VersionReport
+from applyprune.model.problem import Origin, Problem
+from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
 from applyprune.planning.summary import verdict
 from applyprune.values import dataclass, field
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK, Clock
-from applyprune.model.text.display import visible
+from applyprune.model.text import visible
 from applyprune.values import pattern
 
 if TYPE_CHECKING:

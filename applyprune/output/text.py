@@ -27,14 +27,12 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import Ref, called
+from applyprune.model.live import BUNDLES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.reports.bundle import BundleStatus, LogLine
-from applyprune.model.reports.pushed_artifact import ArtifactPushed
-from applyprune.model.reports.version import VersionReport
-from applyprune.model.resources import BUNDLES
-from applyprune.model.text.display import and_more, visible
+from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
+from applyprune.model.text import and_more, visible
 from applyprune.output.inspection import (
     InspectionPrinter,
     bundle_details,

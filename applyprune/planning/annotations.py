@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind
-from applyprune.model.json_access import mapping
+from applyprune.model.live import BUNDLES, mapping
 from applyprune.model.options import seconds_of
-from applyprune.model.plan_values.apply_rules import ApplyRule, Recreate
-from applyprune.model.resources import BUNDLES
+from applyprune.model.plan import ApplyRule, Recreate
 from applyprune.planning.applyset import MANIFEST_DIGEST, OWNED_BY, SHARD_OF, WANTED
 from applyprune.planning.marks.apply_mark import APPLY
 from applyprune.planning.marks.peer_marks import PARTS, Meaning, found_marks, plain
@@ -24,7 +23,7 @@ from applyprune.planning.suggest import closest, did_you_mean
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Origin
 
 PREFIX = "applyprune.dev/"
 

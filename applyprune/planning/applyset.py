@@ -14,7 +14,7 @@ from functools import cache, cached_property
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.text.names import is_dns_label, is_dns_subdomain
+from applyprune.model.text import is_dns_label, is_dns_subdomain
 from applyprune.values import dataclass, pattern
 
 PART_OF = "applyset.kubernetes.io/part-of"

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.json_access import mapping
+from applyprune.model.live import API_SERVICES, CRD, mapping, namespace_ref
 from applyprune.model.plan import Desired
-from applyprune.model.resources import API_SERVICES, CRD, namespace_ref
 from applyprune.planning.checks.references import references
 from applyprune.planning.schema.crd import defined_kinds
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Origin
 
 DEPENDS_ON = "config.kubernetes.io/depends-on"
 

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InputError, as_problem
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
-from applyprune.model.json_access import mapping
+from applyprune.model.live import CRD, Resource, ResourceMap, mapping
 from applyprune.model.options import Options
-from applyprune.model.plan import Desired
-from applyprune.model.plan_values.apply_rules import Recreate
+from applyprune.model.plan import Desired, Recreate
 from applyprune.model.problem import Problem
-from applyprune.model.resources import CRD, Resource, ResourceMap
 from applyprune.planning.annotations import (
     IGNORED,
     READY_WHEN,
@@ -65,7 +63,7 @@ from applyprune.planning.suggest import advice_for_kind
 from applyprune.values import dataclass, field, packed, replace
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Manifest
 
 _PLAIN = Options()
 _NAME = ("metadata", "name")

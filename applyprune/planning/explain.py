@@ -9,16 +9,17 @@ from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
 from applyprune.model.live import LiveObject, Missing, NotListed, State, Unknown
 from applyprune.model.plan import (
+    ApplyRule,
     ApplyStep,
     Desired,
     Fate,
+    Guard,
+    GuardVerdict,
     Plan,
     RemoveStep,
 )
-from applyprune.model.plan_values.apply_rules import ApplyRule
-from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
 from applyprune.model.problem import Problem
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.checks.helm_hooks import ChartHook

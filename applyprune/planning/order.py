@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING
 from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Wave
-from applyprune.model.json_access import mapping
+from applyprune.model.live import CRD, NAMESPACE, mapping
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark
-from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.annotations import FARTHEST_WAVE, WAVE, wave_number
 from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
 from applyprune.planning.suggest import closest
 from applyprune.values import replace
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Origin
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"

@@ -7,18 +7,19 @@ from typing import TypeVar
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import Absent, LiveObject, Missing, Unknown, deleted_at
+from applyprune.model.live import CRD, Absent, LiveObject, Missing, Unknown, deleted_at
 from applyprune.model.options import Mode, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
     Desired,
     Fate,
+    Guard,
+    GuardResult,
+    GuardVerdict,
     Plan,
     RemoveStep,
 )
-from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem
-from applyprune.model.resources import CRD
 from applyprune.planning.adoption.existing import existing_step, refused_step
 from applyprune.planning.adoption.in_new_namespace import with_controllers_objects
 from applyprune.planning.adoption.left_alone import step_of_deleted, step_of_left

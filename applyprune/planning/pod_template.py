@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind
-from applyprune.model.json_access import field, items, mapping, text
+from applyprune.model.live import field, items, mapping, text
 from applyprune.values import dataclass
 from applyprune.values import field as dataclass_field
 

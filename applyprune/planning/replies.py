@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.options import Options
-    from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.model.request import DeleteRequest
+    from applyprune.model.plan import ApplyStep, DeleteRequest, Desired
     from applyprune.planning.applyset import ApplySetIdentity
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.options import Propagation
-from applyprune.model.request import (
+from applyprune.model.plan import (
     CREATE_ONLY,
     NO_MIGRATION,
     ApplyRequest,
@@ -54,10 +54,9 @@ from applyprune.values import packed, replace
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.inventory import InventoryEntry
-    from applyprune.model.live import LiveObject
+    from applyprune.model.live import LiveObject, Resource
     from applyprune.model.options import Options
     from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.model.resources import Resource
 
 
 def apply_request(

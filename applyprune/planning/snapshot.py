@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InventoryError, PruneRefused, as_problem
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
-from applyprune.model.live import LiveObject, State
+from applyprune.model.live import LiveObject, Registrations, Resource, State
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
-from applyprune.model.resources import Registrations, Resource
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.annotations import orphan_mark
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.order import wave_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from applyprune.model.identity import GVK
-    from applyprune.model.resources import Resource, ResourceMap
+    from applyprune.model.live import Resource, ResourceMap
     from applyprune.planning.applyset import ApplySetIdentity
 
 _CLOSE = 0.7

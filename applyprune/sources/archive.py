@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from applyprune.errors import UsageError
-from applyprune.model.manifest import Origin
+from applyprune.model.problem import Origin
 from applyprune.sources.address import is_https, login_of, shown_url
 from applyprune.sources.tree import (
     ANONYMOUS,

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
-from applyprune.model.manifest import Origin
+from applyprune.model.problem import Origin
 from applyprune.sources.address import ArchiveAddress, GitAddress, OciAddress
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_signatures import Verification, verify

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import Any, Generic, Protocol, TypeVar
 
 from applyprune.errors import InputError
-from applyprune.model.manifest import Origin
+from applyprune.model.problem import Origin
 from applyprune.sources.documents import read_documents
 from applyprune.sources.excerpt import locate
 from applyprune.sources.kustomize import NAMES

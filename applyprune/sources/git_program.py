@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from applyprune.model.json_access import one_line
+from applyprune.model.live import one_line
 from applyprune.sources.tree import AuthenticationFailed, FetchFailed, PathNotFound, SourceTooLarge
 from applyprune.system.processes import ProcessGuard, ProcessLimits, exchange
 from applyprune.values import dataclass, field, pattern

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from applyprune.model.json_access import one_line
+from applyprune.model.live import one_line
 from applyprune.sources.git_program import GitProgram, Surroundings
 from applyprune.sources.tree import FetchFailed, VerificationFailed
 from applyprune.values import dataclass, field, pattern

@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import BinaryIO, TypeAlias
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.manifest import Origin
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Origin, Problem
 from applyprune.sources.address import (
     Address,
     is_address,

@@ -15,9 +15,8 @@ from posixpath import normpath
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from applyprune.errors import InputError
-from applyprune.model.json_access import one_line
-from applyprune.model.manifest import Origin
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.live import one_line
+from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.sources.documents import read_documents
 from applyprune.sources.tree import Source, shown_path, too_much
 from applyprune.sources.yaml import Document, YAMLFault

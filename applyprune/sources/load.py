@@ -26,10 +26,9 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import GVK
-from applyprune.model.manifest import JSONObject, Manifest, Origin
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Field, Mark, Problem
-from applyprune.model.text.names import DNS_LABEL, is_dns_label
+from applyprune.model.problem import Field, JSONObject, Manifest, Mark, Origin, Problem
+from applyprune.model.text import DNS_LABEL, is_dns_label
 from applyprune.sources.documents import read_documents
 from applyprune.sources.excerpt import document_around, excerpt, item_lines, lines_of, locate
 from applyprune.sources.inputs import ignore, read_sources, shown_given

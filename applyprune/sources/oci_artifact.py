@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING
 from urllib.parse import urlencode
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.json_access import items, mapping, text, whole_number
-from applyprune.model.manifest import Origin
+from applyprune.model.live import items, mapping, text, whole_number
+from applyprune.model.problem import Origin
 from applyprune.sources.address import (
     DEFAULT_TAG,
     Reference,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from applyprune.errors import InputError
-from applyprune.model.json_access import items, mapping, text
+from applyprune.model.live import items, mapping, text
 from applyprune.sources.address import is_https, joined, origin_of, shown_url
 from applyprune.sources.tree import (
     ANONYMOUS,

@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from applyprune.errors import InputError
-from applyprune.model.manifest import Origin
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text.display import visible
+from applyprune.model.problem import Origin, Problem, ProblemKind
+from applyprune.model.text import visible
 from applyprune.values import dataclass, field
 
 MAX_BYTES = 256 * 2**20

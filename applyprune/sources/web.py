@@ -18,9 +18,8 @@ from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError, ApplypruneError, InputError, UsageError
 from applyprune.http import is_address
-from applyprune.model.manifest import Origin
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text.display import visible
+from applyprune.model.problem import Origin, Problem, ProblemKind
+from applyprune.model.text import visible
 from applyprune.sources.address import (
     host_of,
     is_https,

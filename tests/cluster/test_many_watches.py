@@ -15,7 +15,7 @@ import pytest
 from applyprune.cluster.access import connect
 from applyprune.cluster.credentials import Identity, Issued, RenewableCredentials
 from applyprune.cluster.many_watches import AllSeen, Blind, ManyWatches, News, Seen, Watched
-from applyprune.model.resources import CONFIG_MAPS, SECRETS
+from applyprune.model.live import CONFIG_MAPS, SECRETS
 from tests.support.fault_proxy import always, faults, first
 from tests.support.fault_proxy.faults import head
 from tests.support.listening import listening, tunnel

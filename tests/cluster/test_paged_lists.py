@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from applyprune.cluster.client import KubernetesClient
-from applyprune.model.resources import CONFIG_MAPS
+from applyprune.model.live import CONFIG_MAPS
 from tests.support.held import held
 from tests.support.objects import config_map
 

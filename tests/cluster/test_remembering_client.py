@@ -16,7 +16,7 @@ from applyprune.engine.listing import KindProofs
 from applyprune.errors import Forbidden
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.identity import GroupKind
-from applyprune.model.resources import CONFIG_MAPS, PODS, CompleteResourceMap
+from applyprune.model.live import CONFIG_MAPS, PODS, CompleteResourceMap
 from tests.support.accounts import kubeconfig_as, rule
 from tests.support.api import Api
 from tests.support.clocks import ManualClock

@@ -21,8 +21,7 @@ from applyprune.cluster import client
 from applyprune.cluster import watch as watching
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Expired, Forbidden, NotServed, Unavailable, Unreachable
-from applyprune.model.live import WatchEvent, WatchEventType
-from applyprune.model.resources import CONFIG_MAPS, NAMESPACES, Resource
+from applyprune.model.live import CONFIG_MAPS, NAMESPACES, Resource, WatchEvent, WatchEventType
 from tests.support.clocks import ManualClock
 from tests.support.fault_proxy import always, faults, first
 from tests.support.fault_proxy.faults import head

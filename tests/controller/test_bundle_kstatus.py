@@ -16,10 +16,10 @@ from applyprune.controller.status import (
     after,
     progressing,
 )
+from applyprune.model.events import Status
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.readiness_state import Status
 from applyprune.planning.readiness.kstatus import assess
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from applyprune.controller.status import (
     count_key,
 )
 from applyprune.model.events import Outcome
+from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import Ref
+from applyprune.model.live import BUNDLES
 from applyprune.model.plan import Fate, Plan
-from applyprune.model.plan_values.field_writer import FieldWriter
 from applyprune.model.problem import ProblemKind
-from applyprune.model.resources import BUNDLES
 from applyprune.sources import read
 
 if TYPE_CHECKING:

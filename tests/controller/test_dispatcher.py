@@ -16,8 +16,7 @@ from applyprune.controller.report import EventRecorder, Reporter
 from applyprune.controller.watches import Watches
 from applyprune.controller.worker import Limits, WorkerHandle, WorkerSettings, worker_context
 from applyprune.engine.informer import Upserted, WatchScope
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import BUNDLES
+from applyprune.model.live import BUNDLES, LiveObject
 from tests.support.clocks import HeldClock, ManualClock
 from tests.support.no_server import client_of_no_server
 from tests.support.waiting import HANG, eventually

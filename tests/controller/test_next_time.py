@@ -8,8 +8,7 @@ from applyprune.controller.reasons import Reason
 from applyprune.controller.spec import SPEC, Bundle
 from applyprune.controller.status import ConditionStatus, ReconcileResult, next_reconcile
 from applyprune.controller.task import Past
-from applyprune.model.holder_observation import HolderObservation
-from applyprune.model.inventory import LockHolder
+from applyprune.model.inventory import HolderObservation, LockHolder
 from tests.support.clocks import ManualClock
 
 TIMEOUT = 60.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from applyprune.controller.result import error_message, problem_message, shown_field, shown_parts
-from applyprune.model.manifest import Origin
 from applyprune.model.problem import (
     ContestedField,
     ManagerConflict,
     Mark,
+    Origin,
     Problem,
     ProblemKind,
 )

@@ -40,12 +40,10 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.events import Event, Finished, ObjectDone, Outcome, ReadinessReported
+from applyprune.model.events import Event, Finished, ObjectDone, Outcome, ReadinessReported, failed
 from applyprune.model.identity import Ref
-from applyprune.model.manifest import Origin
 from applyprune.model.plan import Fate, Plan
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.readiness_state import failed
+from applyprune.model.problem import Origin, Problem, ProblemKind
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:10:00Z"
 GOOD = ReconcileResult(ConditionStatus.READY, Reason.APPLIED, "2 objects applied", "sha256:a")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from applyprune.model.readiness_state import Status
+from applyprune.model.events import Status
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")

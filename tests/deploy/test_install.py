@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from applyprune.localplane import Plane
-    from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Manifest
     from tests.support.api import Api
     from tests.support.controller import Controller
     from tests.support.plane import Kubectl

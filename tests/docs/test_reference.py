@@ -13,7 +13,7 @@ from applyprune.cli.crash import BUG
 from applyprune.controller.reasons import STALLING, Condition
 from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.events import Outcome
-from applyprune.model.plan_values.consequence import ConsequenceKind
+from applyprune.model.plan import ConsequenceKind
 from applyprune.output.printers import PRINTERS
 from applyprune.planning import annotations as marks
 from applyprune.planning import applyset, dependencies

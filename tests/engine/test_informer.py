@@ -10,8 +10,7 @@ import pytest
 from applyprune.engine.informer import Informer, WatchScope
 from applyprune.errors import ApplypruneError, Expired, Forbidden, Unavailable
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, WatchEvent, WatchEventType
-from applyprune.model.resources import CONFIG_MAPS
+from applyprune.model.live import CONFIG_MAPS, LiveObject, WatchEvent, WatchEventType
 from tests.support.clocks import ManualClock
 
 if TYPE_CHECKING:

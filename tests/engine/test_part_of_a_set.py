@@ -10,7 +10,7 @@ import pytest
 from applyprune.errors import InventoryError, PruneRefused, UsageError
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.text.label_selector import parse_selector
+from applyprune.model.text import parse_selector
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.dependencies import DEPENDS_ON
 from tests.support.api import writes

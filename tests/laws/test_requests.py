@@ -164,7 +164,7 @@ def test_absence_is_proved_by_a_get() -> None:
     assert [ast.unparse(one.type) for one in tried.handlers if one.type] == ["NotFound"]
 
 
-DECIDERS = {"applyprune.planning.requests", "applyprune.model.request"}
+DECIDERS = {"applyprune.planning.requests", "applyprune.model.plan"}
 """The modules that make the request of a plan."""
 OF_THE_INVENTORY = {"applyprune.cluster.inventory_store"}
 """It deletes its own ConfigMap, which no plan is about."""

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from applyprune.model.holder_observation import HolderObservation, observed
-from applyprune.model.inventory import Inventory
+from applyprune.model.inventory import HolderObservation, Inventory, observed
 from tests.support.other_run import ELSEWHERE
 
 HELD = Inventory("web", "shop", uid="u1", generation=7, holder=ELSEWHERE)

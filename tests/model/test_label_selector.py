@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.text.label_selector import parse_selector
+from applyprune.model.text import parse_selector
 from tests.support.selectors import BAD, GOOD, LABELS, MATCHES
 
 

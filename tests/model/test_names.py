@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.text.names import is_dns_label, is_dns_subdomain
+from applyprune.model.text import is_dns_label, is_dns_subdomain
 
 LABELS = ["a", "0", "a-b", "a" * 63]
 SUBDOMAINS = ["a.b", "a-b.c-d", "a" * 253, f"{'a' * 100}.b"]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from applyprune.model.text.display import age, age_of, and_more, seconds_since
+from applyprune.model.text import age, age_of, and_more, seconds_since
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -12,11 +12,7 @@ import pytest
 
 from applyprune.model.events import Finished, Planned
 from applyprune.model.options import Mode
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.consequence import ConsequenceKind
-from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
+from applyprune.model.plan import ConsequenceKind, Fate, Guard, GuardVerdict
 from applyprune.output.plan_text import plan_table
 from applyprune.output.printers import PRINTERS, OutputTarget, printer
 from applyprune.output.terminal import rendered

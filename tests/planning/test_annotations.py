@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.manifest import Origin
-from applyprune.model.resources import BUNDLES
+from applyprune.model.live import BUNDLES
+from applyprune.model.problem import Origin
 from applyprune.planning.annotations import annotation_errors, not_understood, orphan_mark
 
 KEPT = [

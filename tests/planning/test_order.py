@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.identity import GroupKind
-from applyprune.model.resources import API_SERVICES, Resource
+from applyprune.model.live import API_SERVICES, Resource
 from applyprune.planning.order import in_order, wave_of
 from tests.support.planning import desired
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.errors import InputError, InputErrors, raise_all
-from applyprune.model.manifest import Origin
+from applyprune.model.problem import Origin
 from applyprune.planning.annotations import WAVE
 from applyprune.planning.dependencies import DEPENDS_ON
 from applyprune.planning.order import in_order

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import InputError, as_problem
-from applyprune.model.manifest import Origin
-from applyprune.model.problem import Mark, Problem, ProblemKind
+from applyprune.model.problem import Mark, Origin, Problem, ProblemKind
 from applyprune.sources.excerpt import excerpt, may_be_secret
 from applyprune.sources.load import Input
 

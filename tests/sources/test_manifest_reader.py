@@ -9,13 +9,13 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.model.identity import GVK
-from applyprune.model.manifest import Origin
-from applyprune.model.text.names import is_dns_label
+from applyprune.model.problem import Origin
+from applyprune.model.text import is_dns_label
 from applyprune.sources import read
 from applyprune.sources.load import is_api_version, is_kind, name_problem
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Manifest
 
 
 def manifests(text: str) -> tuple[Manifest, ...]:

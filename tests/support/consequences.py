@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.live import LiveObject
+from applyprune.model.live import LiveObject, Resource
 from applyprune.model.plan import Fate
-from applyprune.model.resources import Resource
 from applyprune.planning.consequences.facts import Change, Facts, Related
 from applyprune.planning.consequences.found import consequences
 from tests.support.planning import TARGET, desired, managed
@@ -15,7 +14,7 @@ from tests.support.planning import TARGET, desired, managed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from applyprune.model.plan_values.consequence import Consequence
+    from applyprune.model.plan import Consequence
 
 Body = dict[str, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applyprune.model.resources import CONFIG_MAPS, Resource, ResourceMap
+from applyprune.model.live import CONFIG_MAPS, Resource, ResourceMap
 
 SERVICES = Resource(
     "", "v1", "Service", "services", namespaced=True, singular="service", short_names=("svc",)

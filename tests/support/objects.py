@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GVK
-from applyprune.model.manifest import Manifest, Origin
+from applyprune.model.problem import Manifest, Origin
 from applyprune.values import packed
 
 if TYPE_CHECKING:

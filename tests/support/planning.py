@@ -6,10 +6,9 @@ from typing import Any
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, Inventory, InventoryEntry
-from applyprune.model.live import LiveObject
-from applyprune.model.manifest import Origin
+from applyprune.model.live import LiveObject, Resource, ResourceMap
 from applyprune.model.plan import Desired
-from applyprune.model.resources import Resource, ResourceMap
+from applyprune.model.problem import Origin
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity, set_of
 from applyprune.planning.fields.normalize import manifest_digest, normalize
 from applyprune.planning.order import wave_of

@@ -13,7 +13,7 @@ from applyprune.model.live import LiveObject, WatchEvent, WatchEventType
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from applyprune.model.resources import Resource
+    from applyprune.model.live import Resource
 
 _LOOK = 0.005
 

@@ -9,12 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.cancellation import Cancellation
-from applyprune.model.events import (
-    ObjectStuck,
-    Planned,
-    ReadinessReported,
-    Waiting,
-)
+from applyprune.model.events import ObjectStuck, Planned, ReadinessReported, Waiting
 from tests.support.clocks import AGES, MOMENT, QuickClock
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import AccessError, ApplypruneError, NotFound, NotServed, as_problem
-from applyprune.model.live import LiveObject
-from applyprune.model.plan import Fate
-from applyprune.model.plan_values.apply_rules import ApplyRule
-from applyprune.model.resources import AUTOSCALERS
-from applyprune.model.text.display import and_more
+from applyprune.model.live import AUTOSCALERS, LiveObject
+from applyprune.model.plan import ApplyRule, Fate
+from applyprune.model.text import and_more
 from applyprune.planning.ownership.default_rules import (
     autoscalers_in,
     is_scaled,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.errors import ApplypruneError, Forbidden
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import Resource, ResourceMap
+from applyprune.model.live import LiveObject, Resource, ResourceMap
 from applyprune.planning.consequences.facts import Related, facts_of
 from applyprune.planning.consequences.found import consequences
 from applyprune.planning.consequences.listings import Listing, listings

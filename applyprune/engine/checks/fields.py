@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from applyprune.errors import ApplypruneError
 from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.live import CRD
 from applyprune.model.options import DryRun
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
 from applyprune.model.problem import Problem
-from applyprune.model.resources import CRD
 from applyprune.planning.checks.fault_text import fields_problem
 from applyprune.planning.checks.field_types import (
     KindSchema,
@@ -24,7 +24,7 @@ from applyprune.values import dataclass, replace
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext, WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.model.resources import Resource
+    from applyprune.model.live import Resource
     from applyprune.planning.snapshot import ClusterSnapshot
 
 _Schemas: TypeAlias = "Mapping[str, Any] | str"

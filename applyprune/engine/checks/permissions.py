@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Unreachable, as_problem
 from applyprune.model.options import DryRun
+from applyprune.model.plan import Access, AccessRule
 from applyprune.model.problem import ProblemKind
-from applyprune.model.request import Access, AccessRule
 from applyprune.planning.checks.needed_rights import needs_of, with_missing_rights
 from applyprune.values import dataclass, replace
 

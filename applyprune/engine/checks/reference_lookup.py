@@ -14,9 +14,9 @@ from applyprune.planning.checks.missing_references import (
 if TYPE_CHECKING:
     from applyprune.engine.snapshot_reader import SnapshotReader
     from applyprune.model.identity import Ref
+    from applyprune.model.live import ResourceMap
     from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
-    from applyprune.model.resources import ResourceMap
     from applyprune.planning.snapshot import ClusterSnapshot
 
 

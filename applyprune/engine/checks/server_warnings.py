@@ -18,7 +18,7 @@ from applyprune.planning.checks.warning_text import (
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Manifest
     from applyprune.planning.snapshot import ClusterSnapshot
 
 

@@ -36,10 +36,9 @@ from applyprune.errors import (
 from applyprune.model.events import Event, ObjectDone, Outcome, Phase
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
-from applyprune.model.live import LiveObject, State
+from applyprune.model.live import LiveObject, Resource, State
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
-from applyprune.model.resources import Resource
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.inventory.move import MOVED, Move, MoveStep, move_step
 from applyprune.planning.inventory.selection import chosen

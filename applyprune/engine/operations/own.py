@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Store
     from applyprune.model.identity import Ref
-    from applyprune.model.resources import Resource
+    from applyprune.model.live import Resource
 
 _TRIES = 8
 

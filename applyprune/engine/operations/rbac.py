@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.errors import raise_all
-from applyprune.model.resources import Resource, ResourceMap
+from applyprune.model.live import Resource, ResourceMap
 from applyprune.planning.checks.rbac import Member, RoleText, roles
 from applyprune.planning.desired import resolve
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Inventory
-    from applyprune.model.manifest import Manifest
     from applyprune.model.options import Options
+    from applyprune.model.problem import Manifest
     from applyprune.planning.applyset import ApplySetIdentity
 
 

@@ -24,14 +24,19 @@ from applyprune.engine.preflight import no_such_set
 from applyprune.engine.snapshot_reader import SnapshotReader
 from applyprune.engine.steps.related_objects import RelatedObjects
 from applyprune.errors import Forbidden, as_problem
-from applyprune.model.events import ApplySetListed, Event, Finished, ObjectStatus, WarningRaised
+from applyprune.model.events import (
+    ApplySetListed,
+    Event,
+    Finished,
+    ObjectStatus,
+    Status,
+    WarningRaised,
+)
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import LiveObject, State, Unknown
+from applyprune.model.live import CONFIG_MAPS, LiveObject, State, Unknown
 from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
-from applyprune.model.readiness_state import Status
-from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.readiness.object_status import (
     is_waited_for,

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.engine.steps.related_objects import RelatedObjects
 from applyprune.errors import ApplypruneError, as_problem
-from applyprune.model.events import ObjectStatus
+from applyprune.model.events import ContainerLog, ObjectStatus, Status
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject, State
-from applyprune.model.readiness_state import ContainerLog, Status
-from applyprune.model.resources import (
+from applyprune.model.live import (
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
     PODS,
     REPLICA_SETS,
     STATEFUL_SETS,
+    LiveObject,
     Resource,
+    State,
 )
 from applyprune.planning.readiness.failing_containers import (
     LINES,

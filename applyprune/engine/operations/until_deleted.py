@@ -13,10 +13,9 @@ from applyprune.errors import NotReady, RunFailed, as_problem
 from applyprune.model.events import Event, Finished, Waiting, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.live import LiveObject, State, Unknown
+from applyprune.model.live import CONFIG_MAPS, LiveObject, State, Unknown
 from applyprune.model.options import StatusOptions
-from applyprune.model.resources import CONFIG_MAPS
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 
 if TYPE_CHECKING:

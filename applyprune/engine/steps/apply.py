@@ -35,18 +35,10 @@ from applyprune.errors import (
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
-from applyprune.model.live import LiveObject
+from applyprune.model.live import CRD, NAMESPACE, LiveObject
 from applyprune.model.options import Approval, WaitMode
-from applyprune.model.plan import (
-    IN_PLACE,
-    ApplyStep,
-    Desired,
-    Fate,
-    OnConflict,
-)
-from applyprune.model.plan_values.apply_rules import ON_CHANGE, OUTSIDE
+from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import CRD, NAMESPACE
 from applyprune.planning.adoption.found_at_create import found_at_create, is_found_at_create
 from applyprune.planning.checks.set_needs import SetNeeds
 from applyprune.planning.diff.rewritten import rewritten_problem

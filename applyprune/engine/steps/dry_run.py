@@ -25,10 +25,9 @@ from applyprune.errors import (
     Unreachable,
 )
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.plan import IN_PLACE, ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.request import DeleteRequest
-from applyprune.model.resources import CRD, NAMESPACE, Resource
-from applyprune.model.text.display import and_more
+from applyprune.model.live import CRD, NAMESPACE, Resource
+from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Fate, Plan, RemoveStep
+from applyprune.model.text import and_more
 from applyprune.planning.checks.set_needs import SetNeeds
 from applyprune.planning.diff.comparison import Comparison, changes_ownership, has_changed
 from applyprune.planning.diff.states import dropped, overlaid, without
@@ -55,8 +54,8 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
+    from applyprune.model.fieldset import Path
     from applyprune.model.live import LiveObject
-    from applyprune.planning.fields.path import Path
     from applyprune.planning.ownership.removed_fields import Removals
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"

@@ -18,18 +18,18 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.options import OnDrift
-from applyprune.model.plan import ApplyStep, Desired, Fate
-from applyprune.model.problem import ManagerConflict, Problem
-from applyprune.model.resources import (
+from applyprune.model.live import (
     AUTOSCALERS,
     CRD,
     DAEMON_SETS,
     DEPLOYMENTS,
     NAMESPACE,
     STATEFUL_SETS,
+    LiveObject,
 )
+from applyprune.model.options import OnDrift
+from applyprune.model.plan import ApplyStep, Desired, Fate
+from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.planning.adoption.decide_again import again
 from applyprune.planning.ownership.conflicts import conflicts_of, explain, is_about_scale
 from applyprune.planning.prune.finalizers import diagnose

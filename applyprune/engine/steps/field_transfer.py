@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, RunFailed
-from applyprune.model.request import ApplyRequest, PatchRequest
+from applyprune.model.plan import ApplyRequest, PatchRequest
 from applyprune.planning.adoption.decide_again import decided_again
 from applyprune.planning.requests import settle_request
 

@@ -26,12 +26,10 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.live import Absent, LiveObject, State, Unknown
+from applyprune.model.live import CRD, NAMESPACE, Absent, LiveObject, Resource, State, Unknown
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, Fate, RemoveStep
-from applyprune.model.request import DeleteRequest, PatchRequest
-from applyprune.model.resources import CRD, NAMESPACE, Resource
-from applyprune.model.text.display import and_more
+from applyprune.model.plan import ApplyStep, DeleteRequest, Fate, PatchRequest, RemoveStep
+from applyprune.model.text import and_more
 from applyprune.planning.checks.references import has_references
 from applyprune.planning.order import is_built_in
 from applyprune.planning.prune.cascade import cascade_of

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, InputError, UsageError
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.resources import CRD, DEFINITIONS
+from applyprune.model.live import CRD, DEFINITIONS
 from applyprune.planning.annotations import READY_WHEN
 from applyprune.planning.order import is_built_in
 from applyprune.planning.readiness.cel import compile_rule

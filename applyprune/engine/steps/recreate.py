@@ -14,7 +14,7 @@ from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Go
 from applyprune.errors import Conflict, NotFound, NotReady, PruneRefused, RunFailed
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject, State
-from applyprune.model.request import NO_MIGRATION
+from applyprune.model.plan import NO_MIGRATION
 from applyprune.planning.adoption.decide_again import decided_again
 from applyprune.planning.prune.dependants import deletions_of
 from applyprune.planning.prune.recreation import cascades_of, refused_recreation_of
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from applyprune.engine.cascade_counter import DependantCounter
     from applyprune.engine.context import RunContext
     from applyprune.model.identity import Ref
-    from applyprune.model.plan import ApplyStep, Desired
-    from applyprune.model.request import DeleteRequest
+    from applyprune.model.plan import ApplyStep, DeleteRequest, Desired
 
 _TRIES = 8
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.engine.informer import Change, Listed, WatchFailed, WatchScope
 from applyprune.errors import ApplypruneError, as_problem
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import CLAIMS, EVENTS, PODS, REPLICA_SETS
+from applyprune.model.live import CLAIMS, EVENTS, PODS, REPLICA_SETS, LiveObject
 from applyprune.planning.readiness.related import Related, mounts_claims
 from applyprune.planning.readiness.wait_rules import WITH_PODS
 from applyprune.values import dataclass, field
@@ -17,8 +16,8 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
+    from applyprune.model.live import Resource
     from applyprune.model.problem import Problem
-    from applyprune.model.resources import Resource
 
 if TYPE_CHECKING:
     Body = Mapping[str, Any]

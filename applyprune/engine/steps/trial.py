@@ -16,8 +16,7 @@ from applyprune.errors import (
     as_problem,
 )
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import Fate
-from applyprune.model.request import DeleteRequest
+from applyprune.model.plan import DeleteRequest, Fate
 from applyprune.planning.adoption.decide_again import decided_again
 from applyprune.planning.diff.states import renamed
 from applyprune.planning.ownership.conflicts import managers, settled_first

@@ -20,10 +20,16 @@ from applyprune.engine.informer import (
 )
 from applyprune.engine.steps.related_objects import RelatedObjects
 from applyprune.errors import NotReady, as_problem
-from applyprune.model.events import Event, ObjectStuck, ReadinessReported, WarningRaised
+from applyprune.model.events import (
+    Event,
+    ObjectStuck,
+    Readiness,
+    ReadinessReported,
+    Status,
+    WarningRaised,
+)
 from applyprune.model.identity import Ref
-from applyprune.model.readiness_state import Readiness, Status
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.readiness.finished_jobs import UNKNOWN_RESULT, is_complete
 from applyprune.planning.readiness.kstatus import assess

@@ -13,9 +13,9 @@ from applyprune.engine.context import RunContext
 from applyprune.errors import ApplypruneError, NotReady, as_problem
 from applyprune.model.events import Event, WarningRaised
 from applyprune.model.identity import Ref
+from applyprune.model.live import DEFINITIONS
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
-from applyprune.model.resources import DEFINITIONS
 from applyprune.planning.schema.crd import defined_resources, refused_names
 from applyprune.planning.summary import waiting
 from applyprune.values import dataclass, field

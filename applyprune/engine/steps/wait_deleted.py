@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from applyprune.engine.cancellation import Cancellation
 from applyprune.model.events import Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.live import Absent, LiveObject, State
-from applyprune.model.resources import Resource
+from applyprune.model.live import Absent, LiveObject, Resource, State
 from applyprune.planning.summary import waiting
 from applyprune.values import dataclass, field
 

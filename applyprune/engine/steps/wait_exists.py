@@ -9,8 +9,7 @@ from applyprune.errors import ApplypruneError, NotReady, as_problem
 from applyprune.model.events import Event
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Unknown
-from applyprune.model.plan import Desired
-from applyprune.model.plan_values.apply_rules import OUTSIDE
+from applyprune.model.plan import OUTSIDE, Desired
 from applyprune.model.problem import Problem
 from applyprune.planning.summary import waiting
 from applyprune.values import dataclass, field

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.model.inventory import Ownership
+from applyprune.model.live import IN_EACH_NAMESPACE
 from applyprune.model.options import Adopt
-from applyprune.model.resources import IN_EACH_NAMESPACE
 from applyprune.planning.ownership.other_owner import other_applier, owned_by_tool
 from applyprune.planning.ownership.owner import Owner, foreign_owner
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
     from applyprune.model.options import ApplyOptions
-    from applyprune.model.request import Migration
+    from applyprune.model.plan import Migration
     from applyprune.planning.applyset import ApplySetIdentity
 
 

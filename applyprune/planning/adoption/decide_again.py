@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed
 from applyprune.model.options import OnDrift
-from applyprune.model.request import PatchRequest
+from applyprune.model.plan import PatchRequest
 from applyprune.planning.ownership.conflicts import forces
 from applyprune.planning.ownership.foreign_label import foreign_label
 from applyprune.planning.ownership.shared_fields import drift_to_revert

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import Ownership
+from applyprune.model.live import IN_EACH_NAMESPACE, NAMESPACE
 from applyprune.model.options import Adopt
-from applyprune.model.plan import ApplyStep, Fate
-from applyprune.model.plan_values.apply_rules import ApplyRule
-from applyprune.model.resources import IN_EACH_NAMESPACE, NAMESPACE
+from applyprune.model.plan import ApplyRule, ApplyStep, Fate
 from applyprune.planning.adoption.existing import refused_step
 from applyprune.planning.requests import apply_request
 from applyprune.values import replace

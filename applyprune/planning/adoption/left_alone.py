@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from applyprune.model.fieldset import FieldWriter, leaves
 from applyprune.model.live import LiveObject, NotListed, Unknown
 from applyprune.model.options import OnDrift
-from applyprune.model.plan import ApplyStep, Desired, Fate
-from applyprune.model.plan_values.apply_rules import OUTSIDE, ApplyRule
-from applyprune.model.plan_values.field_writer import FieldWriter
+from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Fate
 from applyprune.planning.diff.drift import DELETED, differs, step_drift
-from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.fields.normalize import may_be_secret, sent
 from applyprune.planning.marks.apply_mark import left_alone
 from applyprune.planning.ownership.managed_fields import own_apply_entry

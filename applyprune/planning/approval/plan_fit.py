@@ -11,15 +11,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from applyprune.model.identity import Ref
+from applyprune.model.live import NAMESPACE
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.resources import NAMESPACE
 from applyprune.planning.approval.planned_objects import PlannedObject, planned_object
 from applyprune.planning.ownership.managed_fields import owns_all, times_of
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory, InventoryEntry
-    from applyprune.model.manifest import Origin
+    from applyprune.model.problem import Origin
     from applyprune.planning.approval.plan_file import PlanFile
 
 _WORDS: Mapping[Fate, str] = {

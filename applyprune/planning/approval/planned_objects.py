@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.fields.normalize import digest
 from applyprune.planning.ownership.managed_fields import times_of

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.model.problem import Mark, Problem, ProblemKind
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.checks.field_types import UNKNOWN, FieldFault
 from applyprune.planning.schema.server_errors import advice_on, dotted
 from applyprune.planning.suggest import did_you_mean

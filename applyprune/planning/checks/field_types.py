@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from applyprune.model.identity import GVK
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.model.problem import Field
 from applyprune.planning.checks.schema_node import IDENTITY, KINDS, SchemaNode, node_of
 from applyprune.values import dataclass, field

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.model.options import HelmHooks
 from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.planning.marks.apply_mark import is_disabled
@@ -26,7 +26,7 @@ from applyprune.planning.suggest import did_you_mean
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Manifest
 
 HOOK = "helm.sh/hook"
 _FIELD = ("metadata", "annotations", HOOK)

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.manifest import Origin
 from applyprune.model.plan import Desired
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text.display import and_more
+from applyprune.model.problem import Origin, Problem, ProblemKind
+from applyprune.model.text import and_more
 from applyprune.values import dataclass, replace
 
 PRUNES_LATER = "kinds are installed during this run; the next run prunes"

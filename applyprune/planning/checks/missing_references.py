@@ -9,13 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import leaves
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.json_access import field, mapping, text
-from applyprune.model.live import LiveObject, Missing, State
-from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
-from applyprune.model.plan_values.apply_rules import ApplyRule
+from applyprune.model.live import (
+    IN_EACH_NAMESPACE,
+    LiveObject,
+    Missing,
+    State,
+    field,
+    mapping,
+    text,
+)
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import IN_EACH_NAMESPACE
 from applyprune.planning.checks.references import (
     SECRET,
     STORAGE_CLASS,
@@ -24,7 +30,6 @@ from applyprune.planning.checks.references import (
     may_refer,
     references,
 )
-from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.order import is_built_in
 from applyprune.planning.suggest import closest, did_you_mean
 from applyprune.values import dataclass, pattern

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from applyprune.errors import Forbidden, as_problem
 from applyprune.model.identity import Ref
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.request import Access, DeleteRequest, PatchRequest
-from applyprune.model.resources import CONFIG_MAPS, NAMESPACE, NAMESPACES, Resource, namespace_ref
+from applyprune.model.live import CONFIG_MAPS, NAMESPACE, NAMESPACES, Resource, namespace_ref
+from applyprune.model.plan import (
+    Access,
+    ApplyStep,
+    DeleteRequest,
+    Fate,
+    PatchRequest,
+    Plan,
+    RemoveStep,
+)
 from applyprune.planning.summary import of_object
 from applyprune.values import dataclass, replace
 

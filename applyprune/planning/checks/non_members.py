@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.model.problem import Mark
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
-    from applyprune.model.manifest import Manifest
     from applyprune.model.plan import Desired
+    from applyprune.model.problem import Manifest
 
 _NAME = ("metadata", "name")
 

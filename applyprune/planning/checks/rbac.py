@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind
-from applyprune.model.resources import (
+from applyprune.model.live import (
     API_SERVICES,
     AUTOSCALERS,
     CONFIG_MAPS,
@@ -32,8 +32,8 @@ from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
+    from applyprune.model.live import Resource
     from applyprune.model.plan import Desired
-    from applyprune.model.resources import Resource
     from applyprune.planning.applyset import ApplySetIdentity
 
 RBAC = "rbac.authorization.k8s.io"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.json_access import field, mapping, text
+from applyprune.model.live import field, mapping, text
 from applyprune.planning.pod_template import POD, Way, pod_template, readings, template_path
 from applyprune.values import dataclass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.values import dataclass, field
 
 KINDS = "x-kubernetes-group-version-kind"

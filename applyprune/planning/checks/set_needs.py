@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from applyprune.errors import ApplypruneError
 from applyprune.model.identity import GVK, GroupKind, Ref
-from applyprune.model.json_access import text
+from applyprune.model.live import CRD, namespace_ref, text
 from applyprune.model.plan import ApplyStep, Desired
-from applyprune.model.resources import CRD, namespace_ref
 from applyprune.planning.checks.references import STORAGE_CLASS, has_references, references
 from applyprune.planning.schema.crd import defined_kinds
 from applyprune.planning.schema.server_errors import is_about, said_missing

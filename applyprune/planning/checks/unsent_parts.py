@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.model.problem import Mark, Problem, ProblemKind
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.fields.null_fields import unnamed_nulls
 from applyprune.planning.order import is_built_in
 from applyprune.planning.schema.server_errors import dotted
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Manifest
     from applyprune.model.plan import Desired
+    from applyprune.model.problem import Manifest
 
 _SHOWN = 3
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import Conflict
+from applyprune.model.fieldset import Path, to_server, value_at
 from applyprune.planning.fields.normalize import sent
-from applyprune.planning.fields.path import Path, to_server, value_at
 from applyprune.planning.ownership.shared_fields import shared_fields
 from applyprune.values import pattern
 

@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import one_line
-from applyprune.model.live import LiveObject, State
+from applyprune.model.live import LiveObject, State, one_line
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.checks.references import SECRET
 from applyprune.planning.fields.normalize import may_be_secret
 from applyprune.planning.fields.redact import without_secrets
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Manifest
 
 MOST_WARNINGS = 100
 """How many warnings of the server one run reports."""

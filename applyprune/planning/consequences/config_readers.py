@@ -10,13 +10,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.json_access import count, field, mapping
-from applyprune.model.plan import (
-    Desired,
-    Fate,
-)
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
-from applyprune.model.text.display import and_more
+from applyprune.model.live import count, field, mapping
+from applyprune.model.plan import Consequence, ConsequenceKind, Desired, Fate
+from applyprune.model.text import and_more
 from applyprune.planning.consequences.facts import CONFIG_MAP, JOB, SECRET, Change
 from applyprune.planning.pod_template import CRON_JOB, Reading, Way, pod_template, readings
 from applyprune.values import dataclass

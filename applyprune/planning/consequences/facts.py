@@ -11,22 +11,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model import json_access
+from applyprune.model import live as json_access
+from applyprune.model.fieldset import MISSING, Path, leaves, owns, value_at
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Propagation
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.planning.fields.fieldsv1 import leaves, owns
 from applyprune.planning.fields.normalize import sent
-from applyprune.planning.fields.path import MISSING, Path, value_at
 from applyprune.planning.ownership.owner import holds
 from applyprune.planning.prune.dependants import children_of, collected
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
+    from applyprune.model.live import Resource
     from applyprune.model.plan import Desired
-    from applyprune.model.resources import Resource
 
 CONFIG_MAP = GroupKind("", "ConfigMap")
 SECRET = GroupKind("", "Secret")

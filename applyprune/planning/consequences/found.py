@@ -6,10 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from applyprune.model.identity import Ref
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.consequence import Consequence
+from applyprune.model.plan import Consequence, Fate
 from applyprune.planning.consequences.config_readers import (
     may_change_values,
     read_values,

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
-from applyprune.model.text.display import and_more
+from applyprune.model.fieldset import MISSING, leaves, to_server, value_at
+from applyprune.model.plan import Consequence, ConsequenceKind, Fate
+from applyprune.model.text import and_more
 from applyprune.planning.consequences.facts import Change
-from applyprune.planning.fields.fieldsv1 import leaves
-from applyprune.planning.fields.path import MISSING, to_server, value_at
 from applyprune.planning.ownership.conflicts import is_by_hand, is_kubernetes
 
 _SHOWN = 3

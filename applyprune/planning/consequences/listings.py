@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from applyprune.model.identity import GroupKind
+from applyprune.model.live import Resource
 from applyprune.model.plan import Fate
-from applyprune.model.resources import Resource
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.consequences.config_readers import may_change_values, readers_of
 from applyprune.planning.consequences.facts import (

@@ -6,15 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from applyprune.model.identity import GroupKind
-from applyprune.model.json_access import items, text
-from applyprune.model.live import LiveObject
+from applyprune.model.live import CRD, NAMESPACE, LiveObject, Resource, items, text
 from applyprune.model.options import Propagation
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
-from applyprune.model.resources import CRD, NAMESPACE, Resource
-from applyprune.model.text.display import and_more
+from applyprune.model.plan import Consequence, ConsequenceKind, Fate
+from applyprune.model.text import and_more
 from applyprune.planning.consequences.facts import (
     CLAIM,
     DAEMON_SET,

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from applyprune.model.json_access import count, field
+from applyprune.model.live import count, field
 from applyprune.model.options import Propagation
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
+from applyprune.model.plan import Consequence, ConsequenceKind, Fate
 from applyprune.planning.consequences.facts import (
     DAEMON_SET,
     DEPLOYMENT,

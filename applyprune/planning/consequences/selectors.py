@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import field, mapping
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
+from applyprune.model.live import field, mapping
+from applyprune.model.plan import Consequence, ConsequenceKind, Fate
 from applyprune.planning.consequences.facts import (
     DEPLOYMENT,
     JOB,

@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from applyprune.model.json_access import items, mapping, text
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
-from applyprune.model.resources import CRD
+from applyprune.model.live import CRD, items, mapping, text
+from applyprune.model.plan import Consequence, ConsequenceKind, Fate
 from applyprune.planning.consequences.facts import Change
 
 _Versions = Mapping[str, Mapping[str, Any]]

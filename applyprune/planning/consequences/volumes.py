@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from applyprune.model.json_access import text
-from applyprune.model.live import LiveObject
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
-from applyprune.model.text.display import and_more
+from applyprune.model.live import LiveObject, text
+from applyprune.model.plan import Consequence, ConsequenceKind
+from applyprune.model.text import and_more
 from applyprune.planning.consequences.facts import CLAIM, VOLUME, Change, Facts
 from applyprune.planning.consequences.owners import deleted_with
 

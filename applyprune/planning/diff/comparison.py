@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.events import ObjectDiff
+from applyprune.model.fieldset import Drift, from_pointer, is_under, left_out
 from applyprune.model.plan import ApplyStep, Fate, RemoveStep
-from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.planning.diff.drift import drifted_from_manifest, manifest_drift, recorded_drift
 from applyprune.planning.diff.states import substance
 from applyprune.planning.fields.ignore_rule import IgnoreRule, ignored_paths
-from applyprune.planning.fields.path import from_pointer, is_under, left_out
 from applyprune.planning.fields.redact import masked
 from applyprune.planning.ownership.owner import fingerprint_of
 from applyprune.values import dataclass, field

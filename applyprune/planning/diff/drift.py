@@ -16,14 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import (
+    MISSING,
+    Drift,
+    Missing,
+    Path,
+    leaves,
+    owns,
+    to_pointer,
+    value_at,
+)
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Desired
-from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.planning.applyset import yielded_manager
-from applyprune.planning.fields.fieldsv1 import leaves, owns
 from applyprune.planning.fields.normalize import may_be_secret, sent
-from applyprune.planning.fields.path import MISSING, Missing, Path, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.fields.stored_value import is_stored
 from applyprune.planning.ownership.managed_fields import own_apply_entry

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import ListItem, Path, leaves, to_server, value_at
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text.display import and_more
-from applyprune.planning.fields.fieldsv1 import leaves
-from applyprune.planning.fields.path import ListItem, Path, to_server, value_at
+from applyprune.model.text import and_more
 from applyprune.planning.fields.stored_value import is_stored
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 

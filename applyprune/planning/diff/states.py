@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from applyprune.model.fieldset import (
+    MISSING,
+    Path,
+    leaves,
+    left_out,
+    less,
+    owned_items,
+    owns,
+    value_at,
+)
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep
 from applyprune.planning.applyset import LAST_APPLIED
-from applyprune.planning.fields.fieldsv1 import leaves, less, owned_items, owns
 from applyprune.planning.fields.normalize import sent
-from applyprune.planning.fields.path import MISSING, Path, left_out, value_at
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.ownership.migration import INVENTED, moved, recorded_fields
 

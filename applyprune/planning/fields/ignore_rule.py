@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from applyprune.errors import UsageError
+from applyprune.model.fieldset import Path, from_pointer, is_under, to_pointer
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.fields.path import Path, from_pointer, is_under, to_pointer
 from applyprune.values import dataclass, pattern
 
 _ALL = "*"

@@ -11,13 +11,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import from_pointer, left_out
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
-from applyprune.planning.fields.path import from_pointer, left_out
 from applyprune.values import encode_sorted
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import JSONObject
+    from applyprune.model.problem import JSONObject
 
 
 # Annotations of live objects that come along if a manifest is copied from one: never sent as such.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import ListItem, Path, to_pointer
 from applyprune.planning.fields.normalize import canonical
-from applyprune.planning.fields.path import ListItem, Path, to_pointer
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Field

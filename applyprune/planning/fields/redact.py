@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
-from applyprune.model.json_access import mapping
+from applyprune.model.fieldset import MISSING
+from applyprune.model.live import mapping
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.fields.normalize import SECRET_PARTS, may_be_secret
-from applyprune.planning.fields.path import MISSING
 
 HIDDEN = "(secret)"
 """The text that replaces any field of a Secret in a message."""

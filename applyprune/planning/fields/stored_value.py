@@ -10,9 +10,9 @@ import base64
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import MISSING
 from applyprune.model.options import seconds_of
-from applyprune.model.text.display import time_of
-from applyprune.planning.fields.path import MISSING
+from applyprune.model.text import time_of
 from applyprune.values import pattern
 
 if TYPE_CHECKING:

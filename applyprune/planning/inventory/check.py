@@ -13,9 +13,8 @@ from applyprune.model.inventory import (
     Ownership,
     Repair,
 )
-from applyprune.model.live import KindDeleted, LiveObject, Missing, Unknown
+from applyprune.model.live import KindDeleted, LiveObject, Missing, Resource, Unknown
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import Resource
 from applyprune.planning.applyset import (
     GROUP_KINDS,
     MANAGERS,

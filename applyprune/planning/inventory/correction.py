@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError
+from applyprune.model.live import AUTOSCALERS, CRD, NAMESPACE
 from applyprune.model.plan import Fate
-from applyprune.model.resources import AUTOSCALERS, CRD, NAMESPACE
 from applyprune.values import replace
 
 if TYPE_CHECKING:

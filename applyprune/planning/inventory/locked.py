@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from applyprune.errors import InventoryLocked
-from applyprune.model.holder_observation import HolderObservation
-from applyprune.model.inventory import Inventory
+from applyprune.model.inventory import HolderObservation, Inventory
 
 
 def locked_error(

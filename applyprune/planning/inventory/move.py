@@ -12,9 +12,16 @@ from enum import StrEnum
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.live import Absent, KindDeleted, LiveObject, NotListed, State, Unknown
+from applyprune.model.live import (
+    Absent,
+    KindDeleted,
+    LiveObject,
+    NotListed,
+    Resource,
+    State,
+    Unknown,
+)
 from applyprune.model.problem import Problem
-from applyprune.model.resources import Resource
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
 from applyprune.planning.ownership.foreign_label import (
     OtherSet,

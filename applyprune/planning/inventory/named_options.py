@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind
+from applyprune.model.live import GUARDED_KINDS
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import GUARDED_KINDS
 from applyprune.planning.schema.kind_names import KindNames, full_name
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory
-    from applyprune.model.manifest import Manifest
     from applyprune.model.options import Options
+    from applyprune.model.problem import Manifest
 
 _ALL = "*"
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.live import Absent, KindDeleted, LiveObject, Unknown
-from applyprune.model.resources import IN_EACH_NAMESPACE
+from applyprune.model.live import IN_EACH_NAMESPACE, Absent, KindDeleted, LiveObject, Unknown
 from applyprune.planning.applyset import SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.marks.apply_mark import left_alone
 from applyprune.planning.ownership.foreign_label import (
@@ -35,9 +34,8 @@ from applyprune.planning.ownership.owner import (
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from applyprune.model.live import State
+    from applyprune.model.live import Resource, State
     from applyprune.model.problem import Problem
-    from applyprune.model.resources import Resource
     from applyprune.planning.ownership.foreign_label import OtherSet
 
 ALREADY = "it is owned already"

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ForeignParent
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import (
     GROUP_KINDS,
     SET_ID,

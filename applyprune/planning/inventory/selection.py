@@ -11,12 +11,12 @@ from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import Absent, KindDeleted, LiveObject
 from applyprune.model.options import Mode
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 
 if TYPE_CHECKING:
     from applyprune.model.live import State
     from applyprune.model.options import Options
-    from applyprune.model.text.label_selector import Selector
+    from applyprune.model.text import Selector
     from applyprune.planning.applyset import ApplySetIdentity
 
 _SHOWN = 5

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import mapping
-from applyprune.model.plan_values.apply_rules import ApplyRule
+from applyprune.model.live import mapping
+from applyprune.model.plan import ApplyRule
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.marks.peer_marks import (
     PARTS,
     PEER_MARKS,
@@ -24,7 +24,7 @@ from applyprune.planning.marks.peer_marks import (
 )
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Manifest, Origin
+    from applyprune.model.problem import Manifest, Origin
 
 APPLY = "applyprune.dev/apply"
 _RULES = {

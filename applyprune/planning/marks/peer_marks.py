@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.values import dataclass
 
 PARTS = ("annotations", "labels")

@@ -8,18 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import ApplypruneError, Conflict
-from applyprune.model.json_access import mapping
-from applyprune.model.live import LiveObject
+from applyprune.model.fieldset import Path, from_server, owns, to_pointer, value_at
+from applyprune.model.live import LiveObject, mapping
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import Desired, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict
-from applyprune.model.text.display import age, and_more, seconds_since
+from applyprune.model.text import age, and_more, seconds_since
 from applyprune.planning.annotations import CONFLICTS, IGNORED
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity
-from applyprune.planning.fields.fieldsv1 import owns
 from applyprune.planning.fields.ignore_rule import is_ignorable
 from applyprune.planning.fields.normalize import may_be_secret
-from applyprune.planning.fields.path import Path, from_server, to_pointer, value_at
 from applyprune.planning.fields.redact import shown
 from applyprune.planning.ownership.default_rules import targets
 from applyprune.planning.ownership.managed_fields import set_manager
@@ -29,7 +27,7 @@ from applyprune.values import dataclass, pattern
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from applyprune.model.request import Migration
+    from applyprune.model.plan import Migration
 
 
 # The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.planning.fields.fieldsv1 import united
+from applyprune.model.fieldset import united
 from applyprune.planning.ownership.managed_fields import guarded_patch
 
 if TYPE_CHECKING:

@@ -10,20 +10,19 @@ import base64
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.json_access import field, mapping, text
-from applyprune.model.plan_values.apply_rules import ApplyRule
-from applyprune.model.resources import AUTOSCALERS, CRD
+from applyprune.model.fieldset import left_out
+from applyprune.model.live import AUTOSCALERS, CRD, field, mapping, text
+from applyprune.model.plan import ApplyRule
 from applyprune.planning.fields.normalize import ruled_digest
-from applyprune.planning.fields.path import left_out
 from applyprune.values import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from applyprune.model.fieldset import Path
     from applyprune.model.identity import GroupKind, Ref
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
-    from applyprune.planning.fields.path import Path
 
 
 class DefaultRule(StrEnum):

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import ListItem, Path, has, is_split, to_pointer
 from applyprune.planning.applyset import MANAGERS
-from applyprune.planning.fields.fieldsv1 import has, is_split
-from applyprune.planning.fields.path import ListItem, Path, to_pointer
 from applyprune.planning.ownership.conflicts import is_by_hand
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 

@@ -12,29 +12,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, RunFailed, UsageError, as_problem
-from applyprune.model.json_access import mapping
-from applyprune.model.plan import Desired, OnConflict
-from applyprune.planning.annotations import CONFLICTS, IGNORED
-from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.fields.fieldsv1 import is_split, leaves, owns, whole_above
-from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
-from applyprune.planning.fields.path import (
+from applyprune.model.fieldset import (
     MISSING,
     Path,
     from_pointer,
+    is_split,
     is_under,
+    leaves,
+    owns,
     put,
     to_pointer,
     value_at,
+    whole_above,
 )
+from applyprune.model.live import mapping
+from applyprune.model.plan import Desired, OnConflict
+from applyprune.planning.annotations import CONFLICTS, IGNORED
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.live import LiveObject
-    from applyprune.model.manifest import Origin
-    from applyprune.model.problem import Problem
+    from applyprune.model.problem import Origin, Problem
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import covers, united
 from applyprune.planning.applyset import OWNED_BY, PART_OF, set_of, yielded_manager
-from applyprune.planning.fields.fieldsv1 import covers, united
 from applyprune.planning.fields.normalize import digest
 from applyprune.values import remembered
 

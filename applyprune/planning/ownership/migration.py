@@ -17,10 +17,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import common, held, less, united
 from applyprune.model.options import Adopt, ApplyOptions
-from applyprune.model.request import Migration
+from applyprune.model.plan import Migration
 from applyprune.planning.applyset import LAST_APPLIED, OWNED_BY
-from applyprune.planning.fields.fieldsv1 import common, held, less, united
 from applyprune.planning.ownership.managed_fields import (
     apply_entry,
     guarded_patch,

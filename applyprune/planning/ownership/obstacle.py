@@ -5,10 +5,9 @@ from __future__ import annotations
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.manifest import Origin
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import Desired
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Origin, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, SHARD_OF
 from applyprune.planning.ownership.ignored_fields import split_problem
 from applyprune.planning.ownership.owner import Owner, other_set

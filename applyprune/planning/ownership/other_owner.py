@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.fields.fieldsv1 import leaves, owns
-from applyprune.planning.fields.path import Path, to_server
+from applyprune.model.fieldset import Path, leaves, owns, to_server
 from applyprune.planning.fields.redact import HIDDEN
 from applyprune.planning.marks.peer_marks import OwnerMark, owner_marks, owner_named
 from applyprune.planning.ownership.managed_fields import own_apply_entry

@@ -15,17 +15,16 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from applyprune.model.fieldset import extracted, left_out
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity, set_of
-from applyprune.planning.fields.fieldsv1 import extracted
 from applyprune.planning.fields.normalize import (
     canonical_text,
     manifest_digest,
     may_be_secret,
     sent,
 )
-from applyprune.planning.fields.path import left_out
 from applyprune.planning.ownership.managed_fields import is_applied, own_apply_entry, own_mark
 from applyprune.planning.ownership.removed_fields import is_contested
 

@@ -17,28 +17,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.json_access import field, mapping
-from applyprune.planning.applyset import yielded_manager
-from applyprune.planning.fields.fieldsv1 import (
-    covers,
-    field_set,
-    fields_below,
-    has,
-    leaves,
-    united,
-    without_path,
-)
-from applyprune.planning.fields.path import (
+from applyprune.model.fieldset import (
     MISSING,
     ListItem,
     Path,
+    covers,
+    field_set,
+    fields_below,
     from_pointer,
+    has,
     is_at,
     is_under,
+    leaves,
     left_out,
     put,
+    united,
     value_at,
+    without_path,
 )
+from applyprune.model.live import field, mapping
+from applyprune.planning.applyset import yielded_manager
 from applyprune.planning.ownership.default_rules import REPLICAS
 from applyprune.planning.ownership.managed_fields import (
     apply_entry,
@@ -52,10 +50,10 @@ from applyprune.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from applyprune.model.fieldset import Step
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.fields.path import Step
     from applyprune.planning.ownership.managed_fields import Operations
 
 _ROLLING = "RollingUpdate"

@@ -7,19 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import MISSING, Path, leaves, to_pointer, value_at
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.fields.fieldsv1 import leaves
 from applyprune.planning.fields.normalize import sent
-from applyprune.planning.fields.path import MISSING, Path, to_pointer, value_at
 from applyprune.planning.ownership.conflicts import is_drift, settled_first
 from applyprune.planning.ownership.default_rules import REPLICAS
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import LiveObject
-    from applyprune.model.plan import Desired
-    from applyprune.model.request import Migration
+    from applyprune.model.plan import Desired, Migration
     from applyprune.planning.applyset import ApplySetIdentity
 
 _LABEL: Path = ("metadata", "labels", PART_OF)

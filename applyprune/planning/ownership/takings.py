@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 
+from applyprune.model.fieldset import MISSING, Path, leaves, value_at
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Desired, Fate
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.fields.fieldsv1 import leaves
-from applyprune.planning.fields.path import MISSING, Path, value_at
 from applyprune.planning.ownership.managed_fields import set_manager
 from applyprune.planning.ownership.migration import INVENTED
 from applyprune.planning.ownership.owner import Owner, other_set

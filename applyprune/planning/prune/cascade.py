@@ -10,12 +10,10 @@ from collections.abc import Collection, Mapping
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.json_access import items, text
-from applyprune.model.live import LiveObject
+from applyprune.model.live import GUARDED_KINDS, IN_EACH_NAMESPACE, LiveObject, items, text
 from applyprune.model.plan import Cascaded, Fate, RemoveStep
 from applyprune.model.problem import Problem
-from applyprune.model.resources import GUARDED_KINDS, IN_EACH_NAMESPACE
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.prune.dependants import owners_of
 from applyprune.planning.snapshot import CascadeContents
 from applyprune.values import dataclass, field

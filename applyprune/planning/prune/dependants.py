@@ -10,8 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.json_access import items, text
-from applyprune.model.live import LiveObject
+from applyprune.model.live import LiveObject, items, text
 from applyprune.model.options import Propagation
 from applyprune.planning.snapshot import CascadeContents
 from applyprune.values import dataclass, field

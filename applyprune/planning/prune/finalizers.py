@@ -10,10 +10,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import mapping
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import DAEMON_SETS, DEPLOYMENTS, NAMESPACE, STATEFUL_SETS
-from applyprune.model.text.display import and_more
+from applyprune.model.live import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NAMESPACE,
+    STATEFUL_SETS,
+    LiveObject,
+    mapping,
+)
+from applyprune.model.text import and_more
 from applyprune.planning.snapshot import CascadeContents
 
 _SHOWN = 5

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from applyprune.errors import as_problem
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.live import LiveObject
+from applyprune.model.live import LiveObject, Resource
 from applyprune.model.plan import Fate, RemoveStep
-from applyprune.model.resources import Resource
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.ownership.foreign_label import (
     foreign_label,

@@ -15,14 +15,10 @@ from collections.abc import Iterator, Sequence
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.identity import Ref
+from applyprune.model.live import CRD, GUARDED_KINDS, NAMESPACE
 from applyprune.model.options import PruneLimit
-from applyprune.model.plan import (
-    Fate,
-    RemoveStep,
-)
-from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
+from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import CRD, GUARDED_KINDS, NAMESPACE
 from applyprune.planning.inventory.selection import unlisted
 from applyprune.planning.prune.guarded_prune import GuardedPrune
 from applyprune.values import replace

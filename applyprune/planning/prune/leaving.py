@@ -6,11 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import LiveObject
+from applyprune.model.live import CRD, GUARDED_KINDS, NAMESPACE, LiveObject
 from applyprune.model.options import Approval, Mode, Options
-from applyprune.model.plan import Desired, Fate, Removals, RemoveStep
-from applyprune.model.plan_values.apply_rules import ApplyRule
-from applyprune.model.resources import CRD, GUARDED_KINDS, NAMESPACE
+from applyprune.model.plan import ApplyRule, Desired, Fate, Removals, RemoveStep
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.inventory.selection import selected
 from applyprune.planning.ownership.owner import (

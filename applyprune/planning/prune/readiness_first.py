@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from applyprune.model.identity import GroupKind
-from applyprune.model.json_access import mapping
+from applyprune.model.live import CRD, NAMESPACE, mapping
 from applyprune.model.plan import ApplyStep, Desired, Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.order import is_built_in
 from applyprune.planning.pod_template import POD
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from applyprune.model.fieldset import owns, value_at
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Options
-from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
-from applyprune.model.plan_values.apply_rules import ON_CHANGE, Recreate
+from applyprune.model.plan import ON_CHANGE, ApplyStep, Desired, Fate, Plan, Recreate
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import MANIFEST_DIGEST, ApplySetIdentity
-from applyprune.planning.fields.fieldsv1 import owns
-from applyprune.planning.fields.path import value_at
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.prune.cascade import NOTHING, Cascades, cascade_of
 from applyprune.planning.requests import delete_request

@@ -7,10 +7,9 @@ from typing import Any
 
 from applyprune.errors import NotReady, RunFailed, as_problem
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.json_access import mapping
+from applyprune.model.live import API_SERVICES, CRD, NAMESPACE, mapping
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import API_SERVICES, CRD, NAMESPACE
 from applyprune.planning.checks.references import (
     SECRET,
     SERVICE,

@@ -8,11 +8,18 @@ from typing import NamedTuple
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
-from applyprune.model.live import Absent, KindDeleted, LiveObject, Missing, Unknown
+from applyprune.model.live import (
+    NAMESPACE,
+    Absent,
+    KindDeleted,
+    LiveObject,
+    Missing,
+    Resource,
+    Unknown,
+)
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Fate, Kept, RemoveStep
 from applyprune.model.problem import Problem
-from applyprune.model.resources import NAMESPACE, Resource
 from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.marks.apply_mark import left_alone

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.json_access import one_line
-from applyprune.model.readiness_state import Readiness, current, failed, in_progress
+from applyprune.model.events import Readiness, current, failed, in_progress
+from applyprune.model.live import one_line
 from applyprune.planning.readiness.cel_cost import MOST_COST, cost_of, unknown_in
 from applyprune.planning.readiness.cel_syntax import Node, syntax_tree
 from applyprune.values import dataclass, field

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.json_access import count, field, items, mapping, text
-from applyprune.model.text.display import visible
+from applyprune.model.live import count, field, items, mapping, text
+from applyprune.model.text import visible
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:

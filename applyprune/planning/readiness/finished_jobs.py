@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.inventory import InventoryEntry, JobRecord
-from applyprune.model.json_access import field, items, text, whole_number
-from applyprune.model.text.display import time_of
+from applyprune.model.live import field, items, text, whole_number
+from applyprune.model.text import time_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

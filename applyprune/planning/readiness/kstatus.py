@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.events import Readiness, Status, current, failed, in_progress
 from applyprune.model.identity import GVK, GroupKind
-from applyprune.model.json_access import condition, conditions, field, items, text, whole_number
-from applyprune.model.readiness_state import Readiness, Status, current, failed, in_progress
+from applyprune.model.live import condition, conditions, field, items, text, whole_number
 from applyprune.planning.readiness.pods import assess_pod
 from applyprune.planning.readiness.workloads import (
     assess_daemon_set,

@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
-from applyprune.model.events import ObjectStatus
+from applyprune.model.events import ObjectStatus, Readiness, Status
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import KindDeleted, LiveObject, Missing, NotListed, State, Unknown
 from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
-from applyprune.model.readiness_state import Readiness, Status
-from applyprune.model.text.display import and_more, seconds_since
+from applyprune.model.text import and_more, seconds_since
 from applyprune.planning.annotations import READY_WHEN, WAIT
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.diff.drift import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.events import TreeNode
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.json_access import condition, count, field, items, mapping, text, whole_number
-from applyprune.model.readiness_state import TreeNode
-from applyprune.model.text.display import seconds_since, visible
+from applyprune.model.live import condition, count, field, items, mapping, text, whole_number
+from applyprune.model.text import seconds_since, visible
 from applyprune.planning.readiness.kstatus import assess
 
 if TYPE_CHECKING:

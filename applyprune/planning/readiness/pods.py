@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.json_access import (
+from applyprune.model.events import Readiness, Status, current, failed, in_progress, stuck
+from applyprune.model.live import (
     condition,
     count,
     field,
@@ -19,7 +20,6 @@ from applyprune.model.json_access import (
     text,
     whole_number,
 )
-from applyprune.model.readiness_state import Readiness, Status, current, failed, in_progress, stuck
 from applyprune.planning.readiness.warning_events import GRACE, is_refusal
 from applyprune.values import replace
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.json_access import items, mapping, text
-from applyprune.model.readiness_state import Readiness, Status, stuck
+from applyprune.model.events import Readiness, Status, stuck
+from applyprune.model.live import items, mapping, text
 from applyprune.planning.readiness.pods import (
     current_pods,
     is_observed,
@@ -17,8 +17,8 @@ from applyprune.planning.readiness.warning_events import last_warnings, refused_
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
+    from applyprune.model.events import WarningEvent
     from applyprune.model.live import LiveObject
-    from applyprune.model.readiness_state import WarningEvent
 
 if TYPE_CHECKING:
     Body = Mapping[str, Any]

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.json_access import mapping
+from applyprune.model.live import Resource, mapping
 from applyprune.model.plan import Desired
-from applyprune.model.resources import Resource
 from applyprune.planning.annotations import WAIT
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
-    from applyprune.model.manifest import Origin
-    from applyprune.model.problem import Problem
-    from applyprune.model.readiness_state import Readiness
+    from applyprune.model.events import Readiness
+    from applyprune.model.problem import Origin, Problem
     from applyprune.planning.readiness.cel import Rule
 
 WITH_PODS = frozenset(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.events import WarningEvent
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import count, mapping, one_line, text
-from applyprune.model.readiness_state import WarningEvent
-from applyprune.model.text.display import visible
+from applyprune.model.live import count, mapping, one_line, text
+from applyprune.model.text import visible
 from applyprune.values import replace
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.json_access import condition, conditions, count, field, text, whole_number
-from applyprune.model.readiness_state import Readiness, current, failed, in_progress, stuck
+from applyprune.model.events import Readiness, current, failed, in_progress, stuck
+from applyprune.model.live import condition, conditions, count, field, text, whole_number
 from applyprune.planning.readiness.warning_events import is_refusal
 
 if TYPE_CHECKING:

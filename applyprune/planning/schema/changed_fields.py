@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from applyprune.model.fieldset import MISSING, fields_below, is_at
 from applyprune.model.problem import Field
-from applyprune.planning.fields.fieldsv1 import fields_below
 from applyprune.planning.fields.normalize import may_be_secret, sent
-from applyprune.planning.fields.path import MISSING, is_at
 from applyprune.planning.fields.redact import masked
 from applyprune.planning.ownership.managed_fields import own_apply_entry
 from applyprune.planning.schema.server_errors import dotted

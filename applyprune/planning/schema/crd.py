@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind
-from applyprune.model.json_access import mapping
-from applyprune.model.resources import Resource
+from applyprune.model.live import Resource, mapping
 
 if TYPE_CHECKING:
-    from applyprune.model.resources import ResourceMap
+    from applyprune.model.live import ResourceMap
 
 
 def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:

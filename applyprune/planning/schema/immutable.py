@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import ApplypruneError, Invalid, RunFailed, as_problem
 from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import InventoryEntry, Ownership
+from applyprune.model.live import CRD, NAMESPACE
 from applyprune.model.options import Options
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Mark, Problem
-from applyprune.model.resources import CRD, NAMESPACE
-from applyprune.model.text.display import and_more
+from applyprune.model.text import and_more
 from applyprune.planning.annotations import RECREATE, not_understood, orphan_mark
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.marks.apply_mark import left_alone

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind
-from applyprune.model.resources import CRD
+from applyprune.model.live import CRD
 from applyprune.planning.schema.crd import defined_resources
 from applyprune.planning.suggest import did_you_mean
 from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from applyprune.model.inventory import Inventory
-    from applyprune.model.manifest import Manifest
-    from applyprune.model.resources import Resource, ResourceMap
+    from applyprune.model.live import Resource, ResourceMap
+    from applyprune.model.problem import Manifest
 
 _FORMS = "Write KIND/NAME, KIND.GROUP/NAME or NAMESPACE/KIND/NAME: deployment.apps/web."
 _LONGEST = 3

@@ -13,18 +13,22 @@ from typing import Any
 from applyprune.errors import Unavailable
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.json_access import mapping
-from applyprune.model.live import Absent, KindDeleted, LiveObject, NotListed, State, Unknown
-from applyprune.model.manifest import Manifest
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import (
+from applyprune.model.live import (
     API_SERVICES,
     CRD,
+    Absent,
     CompleteResourceMap,
+    KindDeleted,
+    LiveObject,
+    NotListed,
     Registrations,
     ResourceMap,
+    State,
+    Unknown,
+    mapping,
 )
-from applyprune.model.text.display import and_more
+from applyprune.model.problem import Manifest, Problem, ProblemKind
+from applyprune.model.text import and_more
 from applyprune.planning.schema.crd import defined_resources
 from applyprune.values import dataclass
 

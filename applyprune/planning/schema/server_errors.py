@@ -17,10 +17,10 @@ from applyprune.errors import (
     ApplypruneError,
     Forbidden,
 )
+from applyprune.model.fieldset import bracketed, is_at
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.model.problem import Field, Mark
-from applyprune.planning.fields.path import bracketed, is_at
 from applyprune.values import pattern
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.json_access import mapping, one_line
-from applyprune.model.text.display import and_more
+from applyprune.model.live import mapping, one_line
+from applyprune.model.text import and_more
 from applyprune.planning.readiness.cel import compile_rule
 from applyprune.values import dataclass, field, pattern
 

@@ -11,8 +11,8 @@ import pytest
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import InventoryLocked
 from applyprune.model.identity import Ref
-from applyprune.model.request import ApplyRequest, DeleteRequest, PatchRequest, Precondition
-from applyprune.model.resources import CONFIG_MAPS
+from applyprune.model.live import CONFIG_MAPS
+from applyprune.model.plan import ApplyRequest, DeleteRequest, PatchRequest, Precondition
 from applyprune.values import packed
 from tests.support.fault_proxy import faults, first
 from tests.support.objects import config_map

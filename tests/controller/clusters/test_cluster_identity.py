@@ -9,8 +9,7 @@ import pytest
 from applyprune.controller.clusters import ClusterChanged, left_cluster
 from applyprune.controller.reasons import FINALIZER
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import BUNDLES
+from applyprune.model.live import BUNDLES, LiveObject
 from applyprune.planning.annotations import ACCEPT_CLUSTER
 
 HOME, OLD, NEW = "uid-of-home", "uid-of-old", "uid-of-new"

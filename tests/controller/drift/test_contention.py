@@ -17,7 +17,7 @@ from applyprune.controller.drift import (
     to_leave,
     written_count,
 )
-from applyprune.model.plan_values.field_writer import FieldWriter
+from applyprune.model.fieldset import FieldWriter
 
 LIMITS = Limits(3, timedelta(minutes=10))
 START = datetime(2026, 1, 1, tzinfo=UTC)

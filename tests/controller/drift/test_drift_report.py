@@ -12,10 +12,9 @@ from applyprune.controller.drift import Count, counts_before, drift_report, reve
 from applyprune.controller.report import tries_rewritten
 from applyprune.controller.result import RunResult
 from applyprune.controller.spec import SPEC, Bundle
+from applyprune.model.fieldset import Drift, FieldWriter
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
-from applyprune.model.plan_values.drifted_field import Drift
-from applyprune.model.plan_values.field_writer import FieldWriter
 from applyprune.planning.adoption.left_alone import CONTENDED, DRIFTED
 from tests.support.planning import body, desired, live, recorded
 

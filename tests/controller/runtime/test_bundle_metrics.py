@@ -14,9 +14,9 @@ from applyprune.controller.report import measured
 from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.model.events import Outcome
+from applyprune.model.fieldset import Drift
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.plan import ApplyStep, Fate, Plan
-from applyprune.model.plan_values.drifted_field import Drift
 from applyprune.model.problem import ProblemKind
 from tests.support.planning import body, desired
 

@@ -11,8 +11,7 @@ from applyprune.cluster.many_watches import AllSeen, Blind, Seen, Watched
 from applyprune.controller.reasons import Key
 from applyprune.controller.watches import SharedWatches
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.resources import CONFIG_MAPS, SECRETS
+from applyprune.model.live import CONFIG_MAPS, SECRETS, LiveObject
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable

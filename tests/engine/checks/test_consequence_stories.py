@@ -20,7 +20,7 @@ from tests.support.workloads import ours, workload
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from applyprune.model.plan_values.consequence import Consequence
+    from applyprune.model.plan import Consequence
     from tests.support.api import Api, AuditTrail
     from tests.support.plane import Kubectl
     from tests.support.stage import Stage, Story

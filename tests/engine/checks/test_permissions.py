@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import DryRun
-from applyprune.model.request import Access
+from applyprune.model.plan import Access
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import REVIEWS, writes
 from tests.support.fault_proxy import FaultProxy, always, faults

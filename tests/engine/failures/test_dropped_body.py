@@ -15,9 +15,9 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import Conflict
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
+from applyprune.model.live import CONFIG_MAPS, Resource
 from applyprune.model.options import DryRun, Mode, Propagation
-from applyprune.model.request import DeleteRequest, Precondition
-from applyprune.model.resources import CONFIG_MAPS, Resource
+from applyprune.model.plan import DeleteRequest, Precondition
 from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.stage import Stage

@@ -13,9 +13,9 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
 from applyprune.errors import AccessError, InventoryLocked
 from applyprune.model.identity import Ref
+from applyprune.model.live import CONFIG_MAPS
 from applyprune.model.options import Mode, Options
-from applyprune.model.request import CREATE_ONLY, ApplyRequest
-from applyprune.model.resources import CONFIG_MAPS
+from applyprune.model.plan import CREATE_ONLY, ApplyRequest
 from applyprune.values import packed
 from tests.support.clocks import HeldClock, MovedClock
 from tests.support.fault_proxy import faults

@@ -15,8 +15,7 @@ from tests.support.objects import config_map
 from tests.support.other_run import ELSEWHERE, take_from_elsewhere, wait_for_lock
 
 if TYPE_CHECKING:
-    from applyprune.model.holder_observation import HolderObservation
-    from applyprune.model.inventory import LockHolder
+    from applyprune.model.inventory import HolderObservation, LockHolder
     from tests.support.api import Api
     from tests.support.fault_proxy import Exchange, FaultProxy
     from tests.support.stage import Stage

@@ -13,10 +13,16 @@ from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.operations.status import status
 from applyprune.errors import UsageError
-from applyprune.model.events import ApplySetListed, Event, Finished, ObjectStatus, WarningRaised
+from applyprune.model.events import (
+    ApplySetListed,
+    Event,
+    Finished,
+    ObjectStatus,
+    Status,
+    WarningRaised,
+)
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, StatusOptions
-from applyprune.model.readiness_state import Status
 from applyprune.planning.applyset import PART_OF
 from tests.support.clocks import AGES, QuickClock
 from tests.support.objects import SECRET, SERVICE, config_map

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Finished, ObjectStatus
-from applyprune.model.readiness_state import Status
+from applyprune.model.events import Finished, ObjectStatus, Status
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.command import applyprune
 from tests.support.kubelet import Kubelet

@@ -17,9 +17,9 @@ import pytest
 
 from applyprune.cluster.requests import live_object
 from applyprune.model.events import ObjectDiff, Outcome
+from applyprune.model.live import CONFIG_MAPS
 from applyprune.model.options import Adopt, DryRun
 from applyprune.model.plan import Fate
-from applyprune.model.resources import CONFIG_MAPS
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE

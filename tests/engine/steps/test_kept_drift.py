@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Outcome, Planned
+from applyprune.model.fieldset import FieldWriter
 from applyprune.model.options import OnDrift
-from applyprune.model.plan_values.field_writer import FieldWriter
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, config_map
 

@@ -14,13 +14,11 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.informer import Listed, Upserted, WatchScope
 from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.errors import InputError, UsageError
-from applyprune.model.events import InventoryWritten, Outcome, Phase, Waiting
+from applyprune.model.events import InventoryWritten, Outcome, Phase, Status, Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.manifest import Origin
+from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun
-from applyprune.model.readiness_state import Status
-from applyprune.model.resources import Resource
+from applyprune.model.problem import Origin
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.readiness.kstatus import STATUS_GRACE
 from applyprune.planning.readiness.wait_rules import Awaited

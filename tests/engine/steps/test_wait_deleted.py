@@ -12,8 +12,7 @@ from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Go
 from applyprune.errors import Forbidden, as_problem
 from applyprune.model.events import Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.live import Absent, LiveObject, State, Unknown
-from applyprune.model.resources import CONFIG_MAPS
+from applyprune.model.live import CONFIG_MAPS, Absent, LiveObject, State, Unknown
 from tests.support.clocks import ManualClock
 
 if TYPE_CHECKING:

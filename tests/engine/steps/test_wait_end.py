@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import Interrupted
-from applyprune.model.events import (
-    InventoryWritten,
-    Outcome,
-    Phase,
-    Waiting,
-)
+from applyprune.model.events import InventoryWritten, Outcome, Phase, Waiting
 from applyprune.model.inventory import Ownership
 from applyprune.planning.readiness.warning_events import GRACE
 from tests.support.clocks import AGES

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.engine.cancellation import Cancellation
-from applyprune.model.events import (
-    InventoryWritten,
-    Phase,
-)
+from applyprune.model.events import InventoryWritten, Phase
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import always, faults
 from tests.support.stage import Stage

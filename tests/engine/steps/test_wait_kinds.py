@@ -17,7 +17,7 @@ from applyprune.model.events import (
     Started,
 )
 from applyprune.model.options import DryRun
-from applyprune.model.text.label_selector import parse_selector
+from applyprune.model.text import parse_selector
 from applyprune.planning.checks.late_kinds import PRUNES_LATER
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import edit_entry, remove_entries

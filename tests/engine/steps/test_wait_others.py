@@ -14,9 +14,8 @@ from applyprune.engine.steps.wait_exists import ExistenceWaiter
 from applyprune.errors import NotFound
 from applyprune.model.events import Event, Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.live import Absent, LiveObject
-from applyprune.model.manifest import Origin
-from applyprune.model.resources import CONFIG_MAPS, DEFINITIONS
+from applyprune.model.live import CONFIG_MAPS, DEFINITIONS, Absent, LiveObject
+from applyprune.model.problem import Origin
 from tests.support.clocks import ManualClock
 from tests.support.objects import crd
 

@@ -10,9 +10,8 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.steps.wait import ReadinessWaiter
 from applyprune.model.events import Event, ObjectStuck, ReadinessReported, Waiting
 from applyprune.model.identity import Ref
-from applyprune.model.live import LiveObject
-from applyprune.model.manifest import Origin
-from applyprune.model.resources import PODS, Resource
+from applyprune.model.live import PODS, LiveObject, Resource
+from applyprune.model.problem import Origin
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.readiness.wait_rules import Awaited
 from tests.support.clocks import ManualClock, QuickClock

@@ -21,17 +21,17 @@ from applyprune.model.events import (
     ObjectStatus,
     Outcome,
     Planned,
+    Readiness,
     Started,
+    Status,
     WarningRaised,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
-from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Fate, Plan
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.readiness_state import Readiness, Status
-from applyprune.model.reports.version import VersionReport
+from applyprune.model.problem import Origin, Problem, ProblemKind
+from applyprune.model.reports import VersionReport
 from applyprune.output.markdown import block, code
 from applyprune.output.pipelines import GitHubPrinter
 from applyprune.output.printers import OutputTarget, RepositoryPaths, printer

@@ -10,30 +10,18 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from applyprune import errors
-from applyprune.model import (
-    events,
-    inventory,
-    live,
-    plan,
-    readiness_state,
-    resources,
-)
+from applyprune.model import events, fieldset, inventory, live, plan
+from applyprune.model import events as readiness_state
 from applyprune.model import (
     identity as refs,
 )
-from applyprune.model import (
-    inventory as findings,
-)
-from applyprune.model import (
-    manifest as manifests,
-)
-from applyprune.model import (
-    problem as problems,
-)
+from applyprune.model import inventory as findings
+from applyprune.model import live as resources
+from applyprune.model import problem as manifests
+from applyprune.model import problem as problems
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan_values import drifted_field
-from applyprune.model.plan_values.guard_result import Guard, GuardVerdict
+from applyprune.model.plan import Guard, GuardVerdict
 from applyprune.output.json import EVENT_NAMES, KEYS, data, event_data
 from tests.support.output import stream
 from tests.support.output.printed import FILES, FOLDER, SUMMARY, printed
@@ -58,7 +46,7 @@ _NAMES = {
         readiness_state,
         refs,
         resources,
-        drifted_field,
+        fieldset,
     )
     for name, value in vars(module).items()
     if not name.startswith("_")

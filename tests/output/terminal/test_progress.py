@@ -17,12 +17,12 @@ from applyprune.model.events import (
     ReadinessReported,
     Started,
     Waiting,
+    current,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.model.readiness_state import current
 from applyprune.output.progress import INTERRUPTED, Progress, clock
 from tests.support.planning import DEPLOYMENTS, body, desired
 

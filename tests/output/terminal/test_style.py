@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.model.text.display import visible
+from applyprune.model.text import visible
 from applyprune.output.terminal import Colour, Terminal, cells, cut, rendered, styled, table
 
 

@@ -5,11 +5,7 @@ from __future__ import annotations
 from applyprune.model.events import Finished, ObjectDiff, ObjectDone, Outcome, Planned, Started
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import (
-    Fate,
-    Plan,
-)
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
+from applyprune.model.plan import Consequence, ConsequenceKind, Fate, Plan
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model.events import (
-    ErrorRaised,
-    Finished,
-    ObjectDiff,
-    ObjectDone,
-    Outcome,
-    Started,
-)
+from applyprune.model.events import ErrorRaised, Finished, ObjectDiff, ObjectDone, Outcome, Started
+from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
-from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Fate
-from applyprune.model.plan_values.drifted_field import Drift
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered
 

@@ -8,12 +8,13 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.options import Mode
 from applyprune.model.plan import (
     ApplyStep,
+    Consequence,
+    ConsequenceKind,
     Fate,
     Kept,
     Plan,
     RemoveStep,
 )
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.plan_text import plan_table
 from applyprune.output.terminal import rendered

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import ApplySetListed, ObjectStatus
-from applyprune.model.identity import Ref
-from applyprune.model.inventory import Ownership, RunRecord
-from applyprune.model.plan_values.drifted_field import Drift
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.readiness_state import (
+from applyprune.model.events import (
+    ApplySetListed,
     ContainerLog,
+    ObjectStatus,
     TreeNode,
     WarningEvent,
     current,
     in_progress,
     stuck,
 )
+from applyprune.model.fieldset import Drift
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Ownership, RunRecord
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.output.inspection import InspectionPrinter
 from applyprune.output.printers import OutputTarget
 from applyprune.output.terminal import rendered

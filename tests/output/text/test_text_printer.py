@@ -7,10 +7,7 @@ import pytest
 from applyprune.model.events import Finished, ObjectDone, Outcome, Planned, Started
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
-from applyprune.model.plan import (
-    Plan,
-)
-from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
+from applyprune.model.plan import Guard, GuardResult, GuardVerdict, Plan
 from applyprune.output.printers import OutputTarget, printer
 from applyprune.output.terminal import rendered
 

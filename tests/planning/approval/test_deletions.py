@@ -8,11 +8,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.options import Approval, Mode
-from applyprune.model.plan import (
-    Fate,
-    Plan,
-)
-from applyprune.model.plan_values.guard_result import GuardVerdict
+from applyprune.model.plan import Fate, GuardVerdict, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.approval.digests import deletions_digest

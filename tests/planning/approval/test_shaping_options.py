@@ -17,7 +17,7 @@ from applyprune.model.options import (
     Propagation,
     PruneOptions,
 )
-from applyprune.model.text.label_selector import parse_selector
+from applyprune.model.text import parse_selector
 from applyprune.planning.approval.shaping_options import changed_options, shaping_options
 
 LIFT_A_GUARD = {

@@ -12,7 +12,7 @@ from applyprune.model.live import Absent, State, Unknown
 from applyprune.model.options import HelmHooks
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text.label_selector import parse_selector
+from applyprune.model.text import parse_selector
 from applyprune.planning.checks.helm_hooks import HOOK, find_hooks
 from applyprune.planning.desired import Resolved, resolve
 from applyprune.planning.plan import make_plan

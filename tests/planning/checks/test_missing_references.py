@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.model.live import Absent, LiveObject, State, Unknown
-from applyprune.model.manifest import Origin
+from applyprune.model.live import Absent, LiveObject, Resource, State, Unknown
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import Resource
+from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.planning.checks.missing_references import (
     missing_keys,
     missing_references,

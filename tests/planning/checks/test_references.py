@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.model.json_access import mapping
+from applyprune.model.live import mapping
 from applyprune.planning.checks.references import Reference, references
 
 POD = {

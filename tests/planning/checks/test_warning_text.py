@@ -18,7 +18,7 @@ from tests.support.planning import SECRETS, body, desired, live, recorded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from applyprune.model.manifest import Manifest
+    from applyprune.model.problem import Manifest
 
 REFS = [Ref("", "ConfigMap", "home", name) for name in ("a", "b", "c")]
 EMPTY = Plan((), ())

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.live import LiveObject
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.consequence import ConsequenceKind
+from applyprune.model.plan import ConsequenceKind, Fate
 from applyprune.planning.snapshot import CascadeContents
 from tests.support.consequences import change, found, live, told
 

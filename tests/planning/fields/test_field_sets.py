@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.planning.fields.fieldsv1 import common, held, less, united
+from applyprune.model.fieldset import common, held, less, united
 
 Fields = dict[str, Any]
 

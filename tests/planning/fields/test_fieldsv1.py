@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.fields.fieldsv1 import covers, extracted
+from applyprune.model.fieldset import covers, extracted
 
 ITEM = 'k:{"name":"web"}'
 PORT = 'k:{"port":80,"protocol":"TCP"}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import UsageError
+from applyprune.model.fieldset import to_pointer
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.planning.fields.ignore_rule import (
     IgnoreRule,
@@ -12,7 +13,6 @@ from applyprune.planning.fields.ignore_rule import (
     parse_rule,
     split_pointers,
 )
-from applyprune.planning.fields.path import to_pointer
 
 WEB = Ref("apps", "Deployment", "shop", "web-1")
 ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "system:node")

@@ -7,19 +7,22 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.fields.fieldsv1 import is_split, leaves, owns, whole_above
-from applyprune.planning.fields.path import (
+from applyprune.model.fieldset import (
     MISSING,
     ListItem,
     Path,
     SetMember,
     from_pointer,
     from_server,
+    is_split,
     is_under,
+    leaves,
     left_out,
+    owns,
     put,
     to_pointer,
     value_at,
+    whole_above,
 )
 
 WEB = ListItem((("name", "web"),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.planning.fields.path import MISSING
+from applyprune.model.fieldset import MISSING
 from applyprune.planning.fields.stored_value import is_stored
 
 SAME = [

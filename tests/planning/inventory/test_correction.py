@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.identity import GroupKind
+from applyprune.model.live import AUTOSCALERS
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import AUTOSCALERS
 from applyprune.planning.inventory.correction import (
     WholeSetNeeded,
     part_to_correct,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from applyprune.model.holder_observation import HolderObservation
-from applyprune.model.inventory import Inventory
+from applyprune.model.inventory import HolderObservation, Inventory
 from applyprune.planning.inventory.locked import locked_error
 from tests.support.other_run import ELSEWHERE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.plan_values.apply_rules import ApplyRule
+from applyprune.model.plan import ApplyRule
 from applyprune.planning.marks.apply_mark import (
     apply_rule,
     is_created_once,

@@ -11,8 +11,7 @@ import pytest
 
 from applyprune.errors import Conflict, Invalid
 from applyprune.model.options import Adopt, Options
-from applyprune.model.plan import ApplyStep, Desired, Fate, OnConflict
-from applyprune.model.request import Migration
+from applyprune.model.plan import ApplyStep, Desired, Fate, Migration, OnConflict
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.ownership.conflicts import (
     contended,

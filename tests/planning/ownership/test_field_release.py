@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError, raise_all
+from applyprune.model.fieldset import to_pointer
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
 from applyprune.planning.desired import resolve
 from applyprune.planning.fields.normalize import manifest_digest, sent
-from applyprune.planning.fields.path import to_pointer
 from applyprune.planning.ownership.ignored_fields import (
     kept,
     split_fields,

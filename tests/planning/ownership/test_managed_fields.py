@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.request import Migration
+from applyprune.model.plan import Migration
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
 from applyprune.planning.ownership.managed_fields import (
     hand_over_patch,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.resources import Resource
+from applyprune.model.live import Resource
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.ownership.owner import holds, needs_values, unchanged
 from tests.support.planning import (

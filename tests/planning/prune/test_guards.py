@@ -10,10 +10,7 @@ import pytest
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, NotListed, Unknown
 from applyprune.model.options import Mode, PruneLimit
-from applyprune.model.plan import (
-    Fate,
-)
-from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
+from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.plan import completed, make_plan

@@ -9,10 +9,10 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import Resource
 from applyprune.model.options import Mode, Options, WaitMode, WaitOptions
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import ProblemKind
-from applyprune.model.resources import Resource
 from applyprune.planning.plan import completed, make_plan
 from applyprune.planning.prune.readiness_first import wait_reason
 from applyprune.planning.snapshot import ClusterSnapshot

@@ -18,10 +18,10 @@ from applyprune.errors import (
     PruneRefused,
     UsageError,
 )
+from applyprune.model.events import Status, failed, in_progress, stuck
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
-from applyprune.model.readiness_state import Status, failed, in_progress, stuck
-from applyprune.model.reports.bundle import BundleCondition, BundleStatus
+from applyprune.model.reports import BundleCondition, BundleStatus
 from tests.support.output.bundles import BUNDLE
 
 NOW = datetime(2026, 11, 23, 7, 0, tzinfo=UTC)

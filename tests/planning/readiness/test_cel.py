@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError, UsageError
-from applyprune.model.readiness_state import Status
+from applyprune.model.events import Status
 from applyprune.planning.readiness.cel import compile_rule
 from applyprune.planning.readiness.kstatus import assess
 

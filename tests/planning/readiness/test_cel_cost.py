@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from applyprune.errors import InputError
-from applyprune.model.readiness_state import Status
+from applyprune.model.events import Status
 from applyprune.planning.readiness.cel import compile_rule
 from applyprune.planning.readiness.cel_cost import unknown_in
 from applyprune.planning.readiness.cel_syntax import (

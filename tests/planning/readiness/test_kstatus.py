@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.readiness_state import Readiness, Status
+from applyprune.model.events import Readiness, Status
 from applyprune.planning.readiness.kstatus import assess
 from applyprune.planning.readiness.pods import current_pods, pods_problem
 from applyprune.planning.readiness.warning_events import (

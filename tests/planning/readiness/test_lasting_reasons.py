@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.events import in_progress
 from applyprune.model.identity import Ref
-from applyprune.model.readiness_state import in_progress
 from applyprune.planning.readiness.pods import pods_problem
 from applyprune.planning.readiness.related import Related, explained
 from tests.support.planning import live

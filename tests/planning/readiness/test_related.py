@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from applyprune.model.events import Readiness, Status, current, in_progress, stuck
 from applyprune.model.identity import Ref
-from applyprune.model.readiness_state import Readiness, Status, current, in_progress, stuck
 from applyprune.planning.readiness.related import Related, explained, for_wait
 from tests.support.planning import live
 

@@ -8,16 +8,21 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.live import Absent, KindDeleted, LiveObject, NotListed, State, Unknown
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import (
+from applyprune.model.live import (
     API_SERVICES,
     CRD,
+    Absent,
     CompleteResourceMap,
+    KindDeleted,
+    LiveObject,
+    NotListed,
     Registrations,
     Resource,
     ResourceMap,
+    State,
+    Unknown,
 )
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.schema.served_kinds import (
     MissingKinds,
     prove,

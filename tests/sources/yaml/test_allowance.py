@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import InputError, InputErrors
-from applyprune.model.manifest import Manifest
+from applyprune.model.problem import Manifest
 from applyprune.sources import read
 from applyprune.sources.load import read_source, text_of
 from applyprune.sources.tree import Source

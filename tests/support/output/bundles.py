@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from applyprune.model.identity import Ref
-from applyprune.model.reports.bundle import (
+from applyprune.model.reports import (
     BundleChange,
     BundleCondition,
     BundlePlan,

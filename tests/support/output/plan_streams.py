@@ -21,16 +21,9 @@ from applyprune.model.events import (
     WarningRaised,
 )
 from applyprune.model.identity import GVK
-from applyprune.model.manifest import Manifest
 from applyprune.model.options import Approval, DryRun, HelmHooks, Mode
-from applyprune.model.plan import (
-    ApplyStep,
-    Fate,
-    Plan,
-    Removals,
-    RemoveStep,
-)
-from applyprune.model.plan_values.guard_result import Guard
+from applyprune.model.plan import ApplyStep, Fate, Guard, Plan, Removals, RemoveStep
+from applyprune.model.problem import Manifest
 from applyprune.planning.approval.deletions import with_approval
 from applyprune.planning.approval.required import is_held, without_unapproved
 from applyprune.planning.checks.helm_hooks import find_hooks, hooks_refusal

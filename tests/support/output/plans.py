@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, NOT_CHECKED
 from applyprune.errors import Conflict, Forbidden, as_problem
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import NotListed, Unknown
-from applyprune.model.manifest import Origin
+from applyprune.model.live import NotListed, Resource, Unknown
 from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import (
     IN_PLACE,
     ApplyStep,
+    Consequence,
+    ConsequenceKind,
     Fate,
+    Guard,
+    GuardResult,
+    GuardVerdict,
     Kept,
     Plan,
     RemoveStep,
 )
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
-from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
-from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.resources import Resource
+from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.planning.checks.fault_text import fields_problem
 from applyprune.planning.checks.field_types import UNKNOWN, FieldFault
 from applyprune.planning.ownership.conflicts import conflicts_of, explain

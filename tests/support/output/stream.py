@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.model.events import (
     ApplySetListed,
+    ContainerLog,
     EntryListed,
     ErrorRaised,
     Explanation,
@@ -22,13 +23,18 @@ from applyprune.model.events import (
     Phase,
     Planned,
     PruneBlocked,
+    Readiness,
     ReadinessReported,
     RetryReported,
     RunListed,
     Started,
+    Status,
+    TreeNode,
     Waiting,
+    WarningEvent,
     WarningRaised,
 )
+from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import (
     ApplyFingerprint,
@@ -40,27 +46,20 @@ from applyprune.model.inventory import (
     RunRecord,
     Wave,
 )
-from applyprune.model.manifest import Origin
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import (
     ApplyStep,
+    Consequence,
+    ConsequenceKind,
     Fate,
+    Guard,
+    GuardResult,
+    GuardVerdict,
     Plan,
     RemoveStep,
 )
-from applyprune.model.plan_values.consequence import Consequence, ConsequenceKind
-from applyprune.model.plan_values.drifted_field import Drift
-from applyprune.model.plan_values.guard_result import Guard, GuardResult, GuardVerdict
-from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
-from applyprune.model.readiness_state import (
-    ContainerLog,
-    Readiness,
-    Status,
-    TreeNode,
-    WarningEvent,
-)
-from applyprune.model.reports.pushed_artifact import ArtifactPushed
-from applyprune.model.reports.version import VersionReport
+from applyprune.model.problem import ContestedField, ManagerConflict, Origin, Problem, ProblemKind
+from applyprune.model.reports import ArtifactPushed, VersionReport
 from tests.support.output.bundles import BUNDLE, LINE
 from tests.support.planning import DEPLOYMENTS, SECRETS, body, desired, live
 

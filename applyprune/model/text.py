@@ -1,16 +1,111 @@
-"""Parse and match label selectors by the rules of Kubernetes: every requirement must match.
-
-The grammar is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``a!=b``, ``a``,
-``!a``, ``a in (b,c)``, ``a notin (b,c)``, ``a>1``, ``a<1``, separated by commas.
-"""
+"""Text: foreign text made safe to print, DNS names, label selectors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 
-from applyprune.model.text.names import is_dns_subdomain
 from applyprune.values import dataclass, pattern
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
+_TWICE = 2
+
+
+def visible(text: str) -> str:
+    """Return the text on one line, with escapes for what is not printable."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str:
+    """Return the first things and the number of the others: ``a, b and 3 more``.
+
+    A separator that begins with a line end also precedes the number of the others.
+    """
+    first, others = separator.join(str(thing) for thing in things[:limit]), len(things) - limit
+    if others <= 0:
+        return first
+    glue = separator if separator.startswith("\n") else " "
+    return f"{first}{glue}and {others} more"
+
+
+def time_of(text: object) -> datetime | None:
+    """Return the time of an RFC 3339 text, in UTC by default; None if the text is invalid."""
+    try:
+        time = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def seconds_since(text: object, now: datetime) -> float | None:
+    """Return the seconds since an RFC 3339 time, at least 0; None if the text is invalid.
+
+    The clock that wrote the text may be ahead of the clock of ``now``.
+    """
+    time = time_of(text)
+    return None if time is None else max(0.0, (now - time).total_seconds())
+
+
+def age(seconds: float | None) -> str:
+    """Return ``45s``, ``90m`` or ``3d``: at least 2 of the unit, except seconds; ``-`` for None."""
+    if seconds is None:
+        return "-"
+    for length, unit in _UNITS:
+        if seconds >= _TWICE * length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def age_of(text: str) -> str:
+    """Return the age of an RFC 3339 time by the local clock; the text itself if it is invalid."""
+    seconds = seconds_since(text, datetime.now(UTC))
+    return text if seconds is None else age(seconds)
+
+
+def _escape(char: str) -> str:
+    if char < " ":
+        return ascii(char)[1:-1]
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def shown(text: str) -> str:
+    """Return the text with its line ends, and escapes for what else is not printable."""
+    return "\n".join(visible(line) for line in text.split("\n"))
+
+
+# The DNS rules for names, which no other module has.
+#
+# They need no other module: help and completion check names without loading the values of a run.
+
+
+DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+"""The pattern of an RFC 1123 label."""
+
+_LABEL = pattern(DNS_LABEL)
+# Only the length of the whole subdomain is limited: a label may have 200 letters.
+_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = pattern(rf"{_PART}(?:\.{_PART})*")
+_LONGEST_SUBDOMAIN = 253
+
+
+def is_dns_label(text: str) -> bool:
+    """Return whether a text can name a namespace or a set: an RFC 1123 label."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def is_dns_subdomain(text: str) -> bool:
+    """Return whether a text can name most objects: an RFC 1123 subdomain."""
+    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+
+
+# Parse and match label selectors by the rules of Kubernetes: every requirement must match.
+#
+# The grammar is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``a!=b``, ``a``,
+# ``!a``, ``a in (b,c)``, ``a notin (b,c)``, ``a>1``, ``a<1``, separated by commas.
 
 
 class Operator(StrEnum):

@@ -1,4 +1,4 @@
-"""The state of a Bundle as its object tells it, and the lines of the controller's log about it."""
+"""What verbs without a run report: Bundles, versions, a pushed artifact."""
 
 from __future__ import annotations
 
@@ -139,3 +139,34 @@ class LogLine:
     message: str
     fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Its other fields."""
+
+
+# The versions of the client and of the server.
+
+
+@dataclass(frozen=True, slots=True)
+class VersionReport:
+    """The versions of the client and the server."""
+
+    client: str
+    python: str
+    platform: str
+    server: str = ""
+    """The version of the server; empty if it was not requested, or did not answer."""
+
+
+# What ``push`` has published.
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactPushed:
+    """An artifact with manifests is in its registry; in a dry run, it would be."""
+
+    artifact: str
+    """``oci://HOST/NAME:TAG@sha256:…``, safe to print."""
+    digest: str
+    """``sha256:…`` of the artifact's manifest."""
+    objects: int
+    """How many objects its manifests have."""
+    dry_run: bool = False
+    """Whether nothing was sent."""

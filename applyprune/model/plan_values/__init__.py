@@ -1,1 +1,0 @@
-"""The values that a plan consists of, besides its steps."""

@@ -1,1 +1,0 @@
-"""What the verbs report that read neither a set nor a run."""
