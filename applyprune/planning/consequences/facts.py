@@ -11,17 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from applyprune.model import live as json_access
 from applyprune.model.fieldset import MISSING, Path, leaves, owns, value_at
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.model.live import LiveObject
+from applyprune.model.live import LiveObject, field, text
 from applyprune.model.options import Propagation
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.planning.fields.normalize import sent
 from applyprune.planning.ownership.owner import holds
 from applyprune.planning.prune.dependants import children_of, collected
 from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass
+from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
     from applyprune.model.live import Resource
@@ -52,7 +52,7 @@ class Change:
     """The manifest; None if the object has left the set."""
     live: LiveObject | None = None
     """The live object; None if there is none."""
-    after: Mapping[str, Any] | None = field(default=None, hash=False, repr=False)
+    after: Mapping[str, Any] | None = dataclass_field(default=None, hash=False, repr=False)
     """The object after the apply, by a dry run on the server; None if that was not asked."""
     managers: frozenset[str] = frozenset()
     """The field managers whose fields the apply owns: what it no longer names, it removes."""
@@ -90,20 +90,20 @@ class Change:
     def value(self, *path: str) -> Any:
         """Return a value as it will be, as far as that is known."""
         if self.after is not None:
-            return json_access.field(self.after, *path)
-        wanted = json_access.field(self.desired.body, *path) if self.desired is not None else None
+            return field(self.after, *path)
+        wanted = field(self.desired.body, *path) if self.desired is not None else None
         if wanted is None and self.before is not None and self.is_changed:
-            return json_access.field(self.before, *path)
+            return field(self.before, *path)
         return wanted
 
     def differs(self, *path: str) -> bool:
         """Return whether the value at a path changes, or may change; ``before`` is known."""
-        before = json_access.field(self.before or {}, *path)
+        before = field(self.before or {}, *path)
         if self.after is not None:
-            return bool(json_access.field(self.after, *path) != before)
+            return bool(field(self.after, *path) != before)
         if self.desired is None:
             return False
-        wanted = json_access.field(sent(self.desired), *path)
+        wanted = field(sent(self.desired), *path)
         return (wanted is not None and not holds(wanted, before)) or any(self.removed(*path))
 
     def removed(self, *path: str) -> Iterator[Path]:
@@ -128,9 +128,11 @@ class Change:
 class Related:
     """What was read besides the plan: objects by their kind, and why a kind could not be read."""
 
-    objects: Mapping[GroupKind, Sequence[LiveObject]] = field(default_factory=dict, hash=False)
-    failures: Mapping[GroupKind, str] = field(default_factory=dict, hash=False)
-    bodies: Mapping[Ref, LiveObject] = field(default_factory=dict, hash=False)
+    objects: Mapping[GroupKind, Sequence[LiveObject]] = dataclass_field(
+        default_factory=dict, hash=False
+    )
+    failures: Mapping[GroupKind, str] = dataclass_field(default_factory=dict, hash=False)
+    bodies: Mapping[Ref, LiveObject] = dataclass_field(default_factory=dict, hash=False)
     """Objects of the plan, in full."""
     full: frozenset[GroupKind] = frozenset()
     """The kinds of ``bodies`` that were requested, with or without success."""
@@ -150,13 +152,13 @@ class Facts:
 
     changes: Sequence[Change]
     """Every object of the input, and every object that is deleted, in the order of the plan."""
-    contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    contents: Mapping[Ref, CascadeContents] = dataclass_field(default_factory=dict, hash=False)
     """The contents of each Namespace and CRD that has left the set."""
-    kinds: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
+    kinds: Mapping[GroupKind, Resource] = dataclass_field(default_factory=dict, hash=False)
     """The endpoint of each kind that the server serves."""
     propagation: Propagation = Propagation.BACKGROUND
     related: Related = Related()
-    dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    dependants: Mapping[Ref, CascadeContents] = dataclass_field(default_factory=dict, hash=False)
     """What the garbage collector deletes with each deleted object, of the guarded kinds."""
 
     @cached_property
@@ -182,7 +184,7 @@ class Facts:
         return {
             uid: live
             for live in self.related.of(VOLUME)
-            if (uid := json_access.text(live.body or {}, "spec", "claimRef", "uid"))
+            if (uid := text(live.body or {}, "spec", "claimRef", "uid"))
         }
 
     def owned_by(self, uids: Iterable[str]) -> Mapping[str, LiveObject]:
