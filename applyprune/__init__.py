@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Manifest, Problem
     from applyprune.model.reports import BundleStatus
     from applyprune.output.report import ObjectReport, RunReport
-    from applyprune.planning.approval.plan_file import PlanFile
+    from applyprune.planning.approval import PlanFile
     from applyprune.sources.load import Input
     from applyprune.sources.plan_files import read_plan, write_plan
 
@@ -193,7 +193,7 @@ _MODULES = {
         "ObjectReport",
         "RunReport",
     ),
-    "planning.approval.plan_file": ("PlanFile",),
+    "planning.approval": ("PlanFile",),
     "sources.load": ("Input",),
     "sources.plan_files": (
         "read_plan",

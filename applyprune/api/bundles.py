@@ -72,7 +72,7 @@ from applyprune.model.reports import (
 )
 from applyprune.model.text import is_dns_subdomain, seconds_since
 from applyprune.output.report import RunReport, report_of
-from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
+from applyprune.planning.marks import APPROVE, RECONCILE_NOW
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

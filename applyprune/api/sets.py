@@ -52,7 +52,7 @@ from applyprune.model.problem import Manifest, Problem
 from applyprune.model.text import visible
 from applyprune.output.report import RunReport, report_of
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
-from applyprune.planning.approval.plan_binding import plan_file_of, refuse_validity
+from applyprune.planning.approval import plan_file_of, refuse_validity
 from applyprune.sources import Input, Overlay, read, read_objects
 from applyprune.sources.load import with_excerpt
 from applyprune.values import dataclass, field, replace
@@ -60,7 +60,7 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from applyprune.model.plan import Plan
     from applyprune.model.text import Selector
-    from applyprune.planning.approval.plan_file import PlanFile
+    from applyprune.planning.approval import PlanFile
 
 
 class ApplySet:

@@ -117,7 +117,7 @@ def _bundles(line: CommandLine) -> Iterable[str]:
 
 def _objects(line: CommandLine) -> Iterable[str]:
     from applyprune.api.sets import ApplySet
-    from applyprune.planning.schema.kind_names import kind_names
+    from applyprune.planning.names import kind_names
 
     name = line.text("name") or line.text("source")
     word, slash, _ = line.prefix.partition("/")

@@ -223,7 +223,7 @@ def _checked(configuration: Configuration, key: str) -> Any:
             hint=f"Give --{option} on the command line, for the run that needs it.",
         )
     if form is None:
-        from applyprune.planning.suggest import did_you_mean
+        from applyprune.planning.names import did_you_mean
 
         hint = did_you_mean(key, KEYS) or f"The keys are {', '.join(KEYS)}."
         raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)

@@ -16,9 +16,8 @@ from applyprune.model.events import Finished, Outcome, Planned, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.plan_text import deletion_summary, plan_table
 from applyprune.output.terminal import Colour, styled
-from applyprune.planning.approval.consent import needed_consent
-from applyprune.planning.approval.required import is_held
-from applyprune.planning.suggest import similar_sets
+from applyprune.planning.approval import is_held, needed_consent
+from applyprune.planning.names import similar_sets
 from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.tree import shown_path
 from applyprune.system.processes import STOP_SIGNALS
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Plan
     from applyprune.output.terminal import Terminal
     from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.approval.consent import Consent
+    from applyprune.planning.approval import Consent
     from applyprune.sources import Overlay
 
 

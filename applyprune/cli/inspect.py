@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.options import Options, StatusOptions
     from applyprune.model.problem import Problem
-    from applyprune.planning.checks.rbac import RoleText
+    from applyprune.planning.rights import RoleText
     from applyprune.sources import Overlay
 
 
@@ -319,7 +319,7 @@ def rbac(
     """
     from applyprune.output.diff_text import rbac_text
     from applyprune.output.terminal import Terminal
-    from applyprune.planning.checks.rbac import bindings
+    from applyprune.planning.rights import bindings
 
     subjects = [
         *map(_account, accounts),

@@ -32,7 +32,7 @@ class SuggestingGroup(click.Group):
         """Return the verb of the first argument; raise UsageError for an unknown verb."""
         verb = args[0]
         if not ctx.resilient_parsing and self.get_command(ctx, verb) is None and verb[:1] != "-":
-            from applyprune.planning.suggest import did_you_mean
+            from applyprune.planning.names import did_you_mean
 
             verbs = self.list_commands(ctx)
             hint = did_you_mean(verb, verbs) or f"The commands are {', '.join(verbs)}."

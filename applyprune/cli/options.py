@@ -497,7 +497,7 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def _rules(_: click.Context, __: click.Parameter, rules: tuple[str, ...]) -> tuple[str, ...]:
     if rules:
-        from applyprune.planning.fields.ignore_rule import parse_rule
+        from applyprune.planning.normalize import parse_rule
 
         for rule in rules:
             parse_rule(rule)
@@ -539,7 +539,7 @@ def approval_option(verb: Callable[..., Any]) -> Callable[..., Any]:
 
 def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the digest that an option gives, empty if it gives none; raise BadParameter."""
-    from applyprune.planning.approval.digests import is_digest
+    from applyprune.planning.digests import is_digest
 
     digest = value.strip()
     if digest and not is_digest(digest):

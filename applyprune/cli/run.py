@@ -292,7 +292,7 @@ def plan(
     """
     from applyprune.cli.confirmation import PlanOutput
     from applyprune.cli.session import input_reader, run_set
-    from applyprune.planning.approval.plan_binding import refuse_validity
+    from applyprune.planning.approval import refuse_validity
 
     if out is None and is_given("expires_in"):
         raise UsageError("--expires-in needs --out", hint="It is about the plan file.")

@@ -16,7 +16,7 @@ import platformdirs
 from applyprune.cluster.requests import JSON, for_document, schemas_path
 from applyprune.errors import AccessError, Unavailable, Unreachable
 from applyprune.model.live import Resource, ResourceMap, mapping
-from applyprune.planning.checks.schema_node import KEYWORDS
+from applyprune.planning.schemas import KEYWORDS
 from applyprune.system.files import replace_file
 
 if TYPE_CHECKING:

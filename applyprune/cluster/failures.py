@@ -169,7 +169,7 @@ def _reason(request: Request, reason: str) -> str:
 def _path_in(body: dict[str, Any], field: str) -> str:
     """Return the part of a path that the body has, as the server writes it."""
     # It would slow down every start, and only an error needs it.
-    from applyprune.planning.schema.server_errors import dotted, parse_path  # noqa: PLC0415
+    from applyprune.planning.server_errors import dotted, parse_path  # noqa: PLC0415
 
     path, left = parse_path(field, body)
     return safe_text(dotted(path) if left else field, 200)

@@ -49,13 +49,14 @@ from applyprune.planning.applyset import (
     ApplySetIdentity,
     applyset_annotations,
     applyset_identity,
+    foreign_parent,
     hinted_kinds,
     hinted_namespaces,
+    parent_faults,
     set_name,
     shard_ref,
 )
-from applyprune.planning.fields.normalize import canonical_text
-from applyprune.planning.inventory.parent import foreign_parent, parent_faults
+from applyprune.planning.normalize import canonical_text
 from applyprune.values import dataclass, field
 from applyprune.values import encode as json_text
 

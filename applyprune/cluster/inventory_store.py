@@ -49,10 +49,10 @@ from applyprune.planning.applyset import (
     ApplySetIdentity,
     applyset_identity,
     hinted_kinds,
+    kinds_fault,
     set_name,
     shard_ref,
 )
-from applyprune.planning.inventory.parent import kinds_fault
 from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, replace
 

@@ -17,7 +17,7 @@ from applyprune.cluster.messages import Request, RetryBudget
 from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.live import PODS, LiveObject, Resource
-from applyprune.planning.fields.normalize import may_be_secret
+from applyprune.planning.normalize import may_be_secret
 from applyprune.values import dataclass, pattern, replace
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from applyprune.http import AddressRules
 from applyprune.model.identity import Ref
 from applyprune.model.live import NAMESPACES, SECRETS, namespace_ref, text
 from applyprune.model.problem import ProblemKind
-from applyprune.planning.annotations import ACCEPT_CLUSTER
+from applyprune.planning.marks import ACCEPT_CLUSTER
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:

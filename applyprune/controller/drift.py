@@ -13,9 +13,9 @@ from applyprune.controller.result import shown_field
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import called
 from applyprune.model.text import and_more, time_of
-from applyprune.planning.adoption.left_alone import CONTENDED
-from applyprune.planning.annotations import CONFLICTS, RECONCILE_NOW
-from applyprune.planning.ownership.shared_fields import drifted_fields
+from applyprune.planning.conflicts import drifted_fields
+from applyprune.planning.decide import CONTENDED
+from applyprune.planning.marks import CONFLICTS, RECONCILE_NOW
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from applyprune.controller.task import Fetched, FetchTask, SourceContent
 from applyprune.errors import InputError, UsageError, as_problem
 from applyprune.model.problem import Problem
-from applyprune.planning.fields.normalize import digest
+from applyprune.planning.normalize import digest
 from applyprune.sources.address import FoundRef, GitSource
 from applyprune.sources.archive import (
     ArchiveSource,

@@ -66,8 +66,8 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
-from applyprune.planning.annotations import APPROVE, RECONCILE_NOW
-from applyprune.planning.readiness.cel import compile_rule
+from applyprune.planning.cel import compile_rule
+from applyprune.planning.marks import APPROVE, RECONCILE_NOW
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

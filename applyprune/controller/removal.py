@@ -44,8 +44,8 @@ from applyprune.model.live import LiveObject, deleted_at, mapping, text, whole_n
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import is_dns_subdomain
-from applyprune.planning.annotations import APPROVE, ORPHAN
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
+from applyprune.planning.marks import APPROVE, ORPHAN
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, EVENTS, NAMESPACES, LiveObject
 from applyprune.model.options import Approval
 from applyprune.model.problem import ProblemKind
-from applyprune.planning.annotations import RECONCILE_NOW
-from applyprune.planning.approval.digests import is_digest
-from applyprune.planning.fields.normalize import digest
+from applyprune.planning.digests import is_digest
+from applyprune.planning.marks import RECONCILE_NOW
+from applyprune.planning.normalize import digest
 from applyprune.values import dataclass, pattern, replace
 
 if TYPE_CHECKING:

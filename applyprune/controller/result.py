@@ -44,8 +44,8 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.desired import KindNotServed
-from applyprune.planning.schema.kind_names import UnknownKind
-from applyprune.planning.schema.server_errors import dotted
+from applyprune.planning.names import UnknownKind
+from applyprune.planning.server_errors import dotted
 from applyprune.values import dataclass, field, pattern
 
 REMOVED = frozenset(

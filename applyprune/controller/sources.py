@@ -35,9 +35,8 @@ from applyprune.errors import (
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, SECRETS, LiveObject, Resource
 from applyprune.model.problem import Manifest, Problem, ProblemKind
-from applyprune.planning.fields.ignore_rule import IgnoreRule
-from applyprune.planning.fields.normalize import digest, manifest_digest
-from applyprune.planning.ownership.ignored_fields import with_ignored_fields
+from applyprune.planning.managed_fields import with_ignored_fields
+from applyprune.planning.normalize import IgnoreRule, digest, manifest_digest
 from applyprune.sources.address import GitRef, GitSource
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.inputs import tree_sources

@@ -47,10 +47,9 @@ from applyprune.model.options import (
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import is_dns_label, is_dns_subdomain
 from applyprune.planning.applyset import ApplySetIdentity, applyset_identity
-from applyprune.planning.approval.digests import is_digest
-from applyprune.planning.fields.ignore_rule import IgnoreRule, split_pointers
-from applyprune.planning.ownership.default_rules import DefaultRule
-from applyprune.planning.readiness.cel import compile_rule
+from applyprune.planning.cel import compile_rule
+from applyprune.planning.digests import is_digest
+from applyprune.planning.normalize import DefaultRule, IgnoreRule, split_pointers
 from applyprune.sources.tree import clean_path
 from applyprune.values import dataclass, pattern
 

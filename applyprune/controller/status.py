@@ -28,8 +28,8 @@ from applyprune.model.live import BUNDLES
 from applyprune.model.options import Approval
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import ProblemKind
-from applyprune.planning.annotations import APPROVE
-from applyprune.planning.approval.digests import is_digest
+from applyprune.planning.digests import is_digest
+from applyprune.planning.marks import APPROVE
 from applyprune.sources.tree import error_of
 from applyprune.values import dataclass, field, replace
 

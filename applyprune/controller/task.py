@@ -15,7 +15,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.live import Resource
 from applyprune.model.problem import Problem
-from applyprune.planning.ownership.owner import fingerprint_of
+from applyprune.planning.ownership import fingerprint_of
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from applyprune.controller.task import AppliedObjects, SourceObjects
 from applyprune.engine.informer import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, DEFINITIONS, LiveObject
-from applyprune.planning.annotations import ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW
 from applyprune.planning.applyset import PART_OF
+from applyprune.planning.marks import ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:

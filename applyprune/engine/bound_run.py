@@ -12,19 +12,18 @@ from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.live import NAMESPACES, namespace_ref
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.approval.plan_binding import (
+from applyprune.planning.approval import (
     SYSTEM,
+    Misfit,
+    PlanFile,
+    input_misfits,
     is_continued,
     is_done,
+    misfits,
+    refuse_expired,
     refuse_other_cluster,
     refuse_other_options,
     refuse_other_set,
-)
-from applyprune.planning.approval.plan_file import PlanFile, refuse_expired
-from applyprune.planning.approval.plan_fit import (
-    Misfit,
-    input_misfits,
-    misfits,
     refused_since,
 )
 from applyprune.values import dataclass

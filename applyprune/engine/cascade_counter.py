@@ -27,8 +27,8 @@ from applyprune.model.live import (
     ResourceMap,
 )
 from applyprune.model.options import Mode
-from applyprune.planning.prune.cascade import IN_FULL
-from applyprune.planning.prune.dependants import (
+from applyprune.planning.cascade import (
+    IN_FULL,
     Deletion,
     OwnerChains,
     OwnerReference,
@@ -37,9 +37,9 @@ from applyprune.planning.prune.dependants import (
     owner_references,
     places_of,
 )
-from applyprune.planning.prune.leaving import left_entries, objects_to_prune
-from applyprune.planning.schema.served_kinds import MissingKinds
-from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot, is_restored
+from applyprune.planning.leave import left_entries, objects_to_prune
+from applyprune.planning.recovery import CascadeContents, ClusterSnapshot, is_restored
+from applyprune.planning.served_kinds import MissingKinds
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

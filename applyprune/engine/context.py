@@ -19,14 +19,14 @@ from applyprune.model.inventory import Changes
 from applyprune.model.options import Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.summary import finished, of_object
+from applyprune.planning.plan import finished, of_object
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.cancellation import Cancellation
     from applyprune.engine.ports import Cluster, Readable, Store
     from applyprune.model.plan import Desired
-    from applyprune.planning.checks.late_kinds import LateObject
+    from applyprune.planning.desired import LateObject
 
 _AHEAD = 1000
 """How many calls wait at most for a thread: each takes as much memory as a small object."""

@@ -36,8 +36,7 @@ from applyprune.model.inventory import (
 )
 from applyprune.model.options import Mode, Options
 from applyprune.model.text import visible
-from applyprune.planning.inventory.held import held_inventory
-from applyprune.planning.inventory.locked import locked_error
+from applyprune.planning.recovery import held_inventory, locked_error
 from applyprune.system.terminal import user_name
 from applyprune.values import replace
 

@@ -21,13 +21,8 @@ from applyprune.model.live import (
     ResourceMap,
 )
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity
-from applyprune.planning.ownership.managed_fields import is_applied
-from applyprune.planning.schema.served_kinds import (
-    MissingKinds,
-    cannot_count,
-    not_served,
-    prove,
-)
+from applyprune.planning.managed_fields import is_applied
+from applyprune.planning.served_kinds import MissingKinds, cannot_count, not_served, prove
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -37,40 +37,35 @@ from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.checks.helm_hooks import ChartHook
-from applyprune.planning.checks.late_kinds import PRUNES_LATER, before_late
-from applyprune.planning.checks.missing_references import missing_keys
-from applyprune.planning.desired import Resolved, resolve
-from applyprune.planning.forecast import of_apply
-from applyprune.planning.inventory.correction import part_to_correct
-from applyprune.planning.inventory.named_options import (
+from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
+from applyprune.planning.names import (
     has_names,
+    kind_names,
     known_names,
-    with_names_resolved,
-)
-from applyprune.planning.inventory.selection import (
     partial_problem,
     refuse_needed,
     refuse_unselected,
     selected,
     unmatched,
+    with_names_resolved,
 )
-from applyprune.planning.plan import make_plan
-from applyprune.planning.schema.kind_names import kind_names
-from applyprune.planning.schema.served_kinds import has_all_kinds
-from applyprune.planning.snapshot import (
+from applyprune.planning.order import missing_keys
+from applyprune.planning.plan import make_plan, of_apply
+from applyprune.planning.recovery import (
     ClusterSnapshot,
+    part_to_correct,
     recovered_problem,
     restored_problem,
     to_orphan_problem,
     unlisted_problem,
 )
+from applyprune.planning.served_kinds import has_all_kinds
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.model.inventory import HolderObservation
-    from applyprune.planning.approval.plan_file import PlanFile
+    from applyprune.planning.approval import PlanFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,15 @@ from applyprune.model.live import NAMESPACES, namespace_ref
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.desired import labels_of
-from applyprune.planning.inventory.selection import unlisted
-from applyprune.planning.snapshot import may_lose_objects
+from applyprune.planning.names import unlisted
+from applyprune.planning.recovery import may_lose_objects
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
     from applyprune.model.plan import Desired
     from applyprune.model.problem import Manifest, Problem
-    from applyprune.planning.snapshot import ClusterSnapshot
+    from applyprune.planning.recovery import ClusterSnapshot
 
 
 def refuse_run(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError
 from applyprune.model.events import Event, ObjectDiff, ObjectDone, Outcome
 from applyprune.model.plan import Fate, Plan, RemoveStep
-from applyprune.planning.diff.comparison import diff_of, removal_diff
-from applyprune.planning.forecast import forecast
+from applyprune.planning.comparison import diff_of, removal_diff
+from applyprune.planning.plan import forecast
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

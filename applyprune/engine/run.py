@@ -34,12 +34,10 @@ from applyprune.model.live import NAMESPACES, namespace_ref
 from applyprune.model.options import Approval, DryRun, Mode, WaitMode
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem
-from applyprune.planning.approval.plan_binding import refuse_other_plan
-from applyprune.planning.approval.required import is_held, without_unapproved
-from applyprune.planning.forecast import back_in_the_inventory, not_pruned, of_apply
-from applyprune.planning.inventory.entry_before_apply import entry_of_untouched
-from applyprune.planning.plan import with_existing
-from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.approval import is_held, refuse_other_plan, without_unapproved
+from applyprune.planning.decide import entry_of_untouched
+from applyprune.planning.plan import back_in_the_inventory, not_pruned, of_apply, with_existing
+from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -38,19 +38,25 @@ from applyprune.model.live import (
 )
 from applyprune.model.plan import Desired
 from applyprune.planning.applyset import SET_ID, ApplySetIdentity
+from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.order import is_built_in
-from applyprune.planning.ownership.foreign_label import OtherSet, foreign_label, other_set_in
-from applyprune.planning.ownership.managed_fields import is_applied
-from applyprune.planning.ownership.obstacle import name_error
-from applyprune.planning.ownership.owner import SECRET, is_marked, needs_values
+from applyprune.planning.ownership import (
+    SECRET,
+    OtherSet,
+    foreign_label,
+    is_marked,
+    name_error,
+    needs_values,
+    other_set_in,
+)
+from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.planning.requests import needs_body
-from applyprune.planning.schema.served_kinds import (
+from applyprune.planning.served_kinds import (
     definition_of,
     service_of,
     silent_problem,
     unserved_state,
 )
-from applyprune.planning.snapshot import ClusterSnapshot
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from applyprune.output.text import TextPrinter
 from applyprune.values import pattern
 
 if TYPE_CHECKING:
-    from applyprune.planning.checks.rbac import RoleText
+    from applyprune.planning.rights import RoleText
 
 
 _COLOURS = {"+": Colour.GREEN, "-": Colour.RED, "@": Colour.CYAN}

@@ -31,7 +31,7 @@ from applyprune.model.inventory import Mismatch
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, VersionReport
-from applyprune.planning.summary import verdict
+from applyprune.planning.plan import verdict
 from applyprune.values import dataclass, field
 
 _NOTES = 10

@@ -1,69 +1,58 @@
-"""Turn manifests into desired objects: find endpoint, scope and namespace before any write.
+"""Turn manifests into desired objects: endpoint, scope and namespace, before any write.
 
-The refs are final: they come from discovery or, for a new kind, from the CRD in the input.
+What a set cannot contain, what is not sent and what waits for its kind is found here as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError, as_problem
+from applyprune.errors import ApplypruneError, InputError, NotReady, RunFailed, as_problem
+from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.live import CRD, Resource, ResourceMap, mapping
-from applyprune.model.options import Options
+from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired, Recreate
-from applyprune.model.problem import Problem
-from applyprune.planning.annotations import (
+from applyprune.model.problem import Mark, Origin, Problem, ProblemKind
+from applyprune.model.text import and_more
+from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.managed_fields import conflict_rule, ignored_fields, matching_pointers
+from applyprune.planning.marks import (
     IGNORED,
     READY_WHEN,
     annotation_errors,
-    orphan_mark,
-    recreate_rule,
-    timeout_of,
-)
-from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.checks.helm_hooks import (
-    ChartHook,
-    find_hooks,
-    hooks_refusal,
-    hooks_warning,
-    is_undecided,
-)
-from applyprune.planning.checks.late_kinds import LateObject
-from applyprune.planning.checks.non_members import refuse_non_member
-from applyprune.planning.checks.unsent_parts import unsent_parts
-from applyprune.planning.dependencies import asked_for
-from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
-from applyprune.planning.fields.normalize import (
-    manifest_digest,
-    normalize,
-    ruled_digest,
-    with_manifest_digest,
-)
-from applyprune.planning.fields.null_fields import without_nulls, without_status
-from applyprune.planning.inventory.selection import is_applied_part
-from applyprune.planning.marks.apply_mark import (
     apply_rule,
     is_disabled,
+    orphan_mark,
     peer_errors,
+    recreate_rule,
+    timeout_of,
     unread_marks,
 )
-from applyprune.planning.order import in_order, is_built_in, wave_asked
-from applyprune.planning.ownership.default_rules import without_defaults
-from applyprune.planning.ownership.ignored_fields import (
-    conflict_rule,
-    ignored_fields,
-    matching_pointers,
+from applyprune.planning.names import advice_for_kind, did_you_mean, is_applied_part
+from applyprune.planning.normalize import (
+    IgnoreRule,
+    manifest_digest,
+    normalize,
+    parse_rule,
+    ruled_digest,
+    unnamed_nulls,
+    with_manifest_digest,
+    without_defaults,
+    without_nulls,
+    without_status,
 )
-from applyprune.planning.readiness.wait_rules import wait_word
-from applyprune.planning.schema.crd import defined_resources, served_versions
-from applyprune.planning.suggest import advice_for_kind
+from applyprune.planning.order import asked_for, in_order, is_built_in, wave_asked
+from applyprune.planning.readiness import wait_word
+from applyprune.planning.served_kinds import defined_resources, served_versions
+from applyprune.planning.server_errors import dotted
 from applyprune.values import dataclass, field, packed, replace
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Manifest
+
 
 _PLAIN = Options()
 _NAME = ("metadata", "name")
@@ -393,4 +382,345 @@ def _settle(
         else versions.get(resource.group_kind, frozenset()),
         wait=wait_word(body["metadata"]),
         ready_when=str(mapping(body["metadata"].get("annotations")).get(READY_WHEN, "")),
+    )
+
+
+# Refuse the objects of the input that the set cannot contain.
+
+
+def refuse_non_member(
+    desired: Desired,
+    manifest: Manifest,
+    applyset: ApplySetIdentity,
+    seen: Mapping[Ref, Desired],
+    *,
+    override: str,
+) -> None:
+    """Raise InputError for an object that the set cannot contain.
+
+    It is in the set twice, has a label of a set, or is the inventory. ``seen`` are the objects of
+    the input before it, ``override`` is the namespace that the user gives to all.
+    """
+    if (twin := seen.get(desired.ref)) is not None:
+        together = " --namespace-override gives both the same namespace." if override else ""
+        raise InputError(
+            f"{desired.ref} is in the set twice",
+            location=manifest.origin,
+            reason=f"it is also in {twin.origin}",
+            hint=f"Remove the duplicate.{together}",
+            marks=(Mark(_NAME, "here"), Mark(_NAME, "and here", twin.origin)),
+        )
+    labels = mapping(manifest.body["metadata"].get("labels"))
+    for label in (PART_OF, SET_ID):
+        if label in labels:
+            raise InputError(
+                f"{desired.ref} already has the label {label}",
+                location=manifest.origin,
+                reason="applyprune sets this label to the set that owns the object",
+                hint="Remove the label from the manifest.",
+                field=("metadata", "labels", label),
+            )
+    if applyset.records_in(desired.ref):
+        raise InputError(
+            f"{desired.ref} is the inventory of this set",
+            location=manifest.origin,
+            hint="Remove it from the input, or choose another name for the set.",
+            field=_NAME,
+        )
+
+
+# Warn about the parts of a manifest that are not sent.
+
+
+_SHOWN = 3
+
+
+def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
+    """Yield a warning for each part of a manifest that is not sent."""
+    if manifest.namespace and not desired.resource.namespaced:
+        yield Problem(
+            kind=ProblemKind.IGNORED_NAMESPACE,
+            message=f"{desired.ref.short} is cluster-scoped: its namespace is ignored",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            field=("metadata", "namespace"),
+            hint=f"Remove metadata.namespace {manifest.namespace!r} from the manifest.",
+        )
+    if left := unnamed_nulls(manifest.body, custom=not is_built_in(desired.ref.group)):
+        yield Problem(
+            kind=ProblemKind.IGNORED_NULL,
+            message=f"{desired.ref.short}: null is left out, and removes nothing, in "
+            f"{and_more([dotted(place) for place in left], _SHOWN)}",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            reason="it is in an item of a list that has no name",
+            hint="Leave the field out. A field that the set has owned is removed then.",
+            marks=tuple(map(Mark, left)),
+            field=left[0],
+        )
+    if OWNED_BY in mapping(manifest.body["metadata"].get("annotations")):
+        yield Problem(
+            kind=ProblemKind.IGNORED_ANNOTATION,
+            message=f"{desired.ref}: the annotation {OWNED_BY} is left out",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            field=("metadata", "annotations", OWNED_BY),
+            reason="it says which set has created an object, and only applyprune writes it",
+            hint="Remove the annotation from the manifest.",
+        )
+
+
+# Part an input whose kinds are not all served yet: what can be applied before, and what waits.
+
+
+PRUNES_LATER = "kinds are installed during this run; the next run prunes"
+"""Why a run in two parts prunes nothing."""
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LateObject:
+    """An object whose kind is neither served nor in the input."""
+
+    ref: Ref
+    """Only its probable ref: its scope is unknown. It is never written."""
+    gvk: GVK
+    origin: Origin
+    wave: int
+    """The wave of its annotation."""
+    hint: str
+    """What may be meant instead."""
+
+    @property
+    def refs(self) -> tuple[Ref, Ref]:
+        """Return both refs that it may have: with its namespace, and without."""
+        return self.ref, replace(self.ref, namespace="")
+
+
+def before_late(desired: Iterable[Desired], late: Sequence[LateObject]) -> tuple[Desired, ...]:
+    """Return the objects that do not have to wait for late ones; ``desired`` are in order.
+
+    An object of a later wave waits, and one that depends on a late object, itself or not.
+    """
+    if not late:
+        return tuple(desired)
+    first = min(one.wave for one in late)
+    waiting = {ref for one in late for ref in one.refs}
+    free = []
+    for member in desired:
+        needs = (*member.depends_on, *member.needs)
+        if member.wave.wave > first or not waiting.isdisjoint(needs):  # guard: late-wave-order
+            waiting.add(member.ref)
+        else:
+            free.append(member)
+    return tuple(free)
+
+
+def not_served(
+    late: Iterable[LateObject], seconds: float, unread: ApplypruneError | None
+) -> Iterator[ObjectDone]:
+    """Yield the failure of each object whose kind was not served in time.
+
+    ``unread`` is why the served kinds could not be read in the end.
+    """
+    for one in late:
+        reason = f"the kind {one.gvk} was not served within {seconds:g} s"
+        if unread is not None:
+            why = f"{unread.message}: {unread.reason}" if unread.reason else unread.message
+            reason = f"the served kinds could not be read within {seconds:g} s: {why}"
+        error = NotReady(
+            f"{one.ref.short} was not applied",
+            location=one.origin,
+            reason=reason,
+            hint=one.hint,
+        )
+        yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=as_problem(error))
+
+
+def held_back(
+    late: Iterable[LateObject],
+    waiting: Iterable[Desired],
+    reason: str,
+    kind: type[RunFailed] = RunFailed,
+) -> Iterator[ObjectDone]:
+    """Yield each object that was not tried: its kind is not served, or it comes after such ones.
+
+    ``kind`` is NotReady if only time was missing.
+    """
+    objects = [(one.ref, one.origin) for one in late]
+    objects += [(member.ref, member.origin) for member in waiting]
+    for ref, origin in objects:
+        error = kind(f"{ref.short} was not applied", location=origin, reason=reason)
+        yield ObjectDone(ref, Outcome.SKIPPED, origin, problem=as_problem(error))
+
+
+def not_planned(late: Sequence[LateObject]) -> Problem:
+    """Return the warning of a dry run about objects of kinds that are not served yet."""
+    names = and_more([one.ref.short for one in late], _NAMED)
+    kinds = and_more(sorted({str(one.gvk) for one in late}), _NAMED)
+    return Problem(
+        ProblemKind.NOT_SERVED,
+        f"not checked, because their kinds are not served yet: {names}",
+        location=str(late[0].origin),
+        reason=f"the apply waits for {kinds}; what comes after these objects is planned only then",
+        origin=late[0].origin,
+    )
+
+
+# Find the chart hooks in an input, and decide which of them are left out.
+#
+# Helm does not install an object with the annotation ``helm.sh/hook`` like the others: it creates
+# it at certain events of a release. The value is a comma-separated list of events; spaces and case
+# do not matter (``SortManifests`` in Helm's ``manifest_sorter.go``, and
+# https://helm.sh/docs/topics/charts_hooks/). ``test-success``, ``test-failure`` and ``crd-install``
+# are events of Helm 2; of these, Helm 3 only knows the first.
+#
+# applyprune runs no hooks. A test, delete or rollback hook must never be applied: a ``pre-delete``
+# Job would run at once. Only the user knows whether an install or upgrade hook may be applied like
+# any other object.
+
+
+HOOK = "helm.sh/hook"
+_FIELD = ("metadata", "annotations", HOOK)
+_INSTALL = frozenset({"crd-install", "pre-install", "post-install", "pre-upgrade", "post-upgrade"})
+_NEVER = frozenset(
+    {
+        "pre-delete",
+        "post-delete",
+        "pre-rollback",
+        "post-rollback",
+        "test",
+        "test-success",
+        "test-failure",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChartHook:
+    """An object of the input that Helm would create as a hook."""
+
+    manifest: Manifest
+    events: tuple[str, ...]
+    """The events of a release at which Helm would create it."""
+
+    @property
+    def needs_decision(self) -> bool:
+        """Return whether it is an install or upgrade hook, whatever else it is."""
+        return not _INSTALL.isdisjoint(self.events)
+
+    @property
+    def name(self) -> str:
+        """Return ``job.batch/migrate``."""
+        gvk = self.manifest.gvk
+        return Ref(gvk.group, gvk.kind, "", self.manifest.name).short
+
+    @property
+    def described(self) -> str:
+        """Return ``job.batch/migrate (pre-install, pre-upgrade)``."""
+        return f"{self.name} ({', '.join(self.events)})"
+
+    def is_left_out(self, decision: HelmHooks) -> bool:
+        """Return whether the object does not belong to the set."""
+        return not self.needs_decision or decision is HelmHooks.SKIP  # guard: left-out-hook
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHooks:
+    """The chart hooks of an input."""
+
+    hooks: tuple[ChartHook, ...]
+    manifests: tuple[Manifest, ...]
+    """The manifests that belong to the set."""
+    errors: tuple[InputError, ...]
+    """An error for each unknown event."""
+
+
+def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks:
+    """Find the hooks among manifests, and separate those that are left out."""
+    hooks: list[ChartHook] = []
+    kept: list[Manifest] = []
+    errors: list[InputError] = []
+    for manifest in manifests:
+        text = _hook_text(manifest)
+        if text is None:
+            kept.append(manifest)
+            continue
+        hook = ChartHook(manifest, tuple(_events(text)))
+        unknown = [event for event in hook.events if event not in _INSTALL | _NEVER]
+        if unknown:
+            errors.append(_unknown_event(manifest, unknown[0]))
+        else:
+            hooks.append(hook)
+        if unknown or not hook.is_left_out(decision):
+            kept.append(manifest)
+    return FoundHooks(tuple(hooks), tuple(kept), tuple(errors))
+
+
+def is_undecided(manifest: Manifest, decision: HelmHooks) -> bool:
+    """Return whether an object that ``find_hooks`` kept cannot be applied: its hook is an error."""
+    return decision is not HelmHooks.APPLY and _hook_text(manifest) is not None
+
+
+def _hook_text(manifest: Manifest) -> str | None:
+    """Return the value of the annotation; None if there is none, or the manifest is left out."""
+    if not manifest.packed.mentions(HOOK):
+        return None
+    annotations = mapping(mapping(manifest.body.get("metadata")).get("annotations"))
+    if HOOK not in annotations or is_disabled(manifest):
+        return None
+    return str(annotations[HOOK])
+
+
+def _events(text: str) -> Iterable[str]:
+    return (event.strip().lower() for event in text.split(","))
+
+
+def _unknown_event(manifest: Manifest, event: str) -> InputError:
+    """Return the error for an event that Helm does not know: it drops such an object silently."""
+    known = sorted(_INSTALL | _NEVER)
+    return InputError(
+        f"invalid {HOOK}",
+        location=manifest.origin,
+        reason=f"{event!r} is not an event of a chart hook",
+        hint=did_you_mean(event, known) or f"The events are {', '.join(known)}.",
+        field=_FIELD,
+    )
+
+
+def hooks_refusal(hooks: Collection[ChartHook], decision: HelmHooks) -> InputError | None:
+    """Return the error that names all hooks which need a decision; None if there is none."""
+    undecided = [hook for hook in hooks if hook.needs_decision]
+    if not undecided or decision is not HelmHooks.REFUSE:
+        return None
+    many = len(undecided) > 1
+    return InputError(
+        f"{len(undecided)} objects are install or upgrade hooks of a chart"
+        if many
+        else f"{undecided[0].name} is an install or upgrade hook of a chart",
+        location=undecided[0].manifest.origin,
+        reason=", ".join(f"{hook.described} in {hook.manifest.origin}" for hook in undecided)
+        if many
+        else f"Helm would create it at {' and '.join(undecided[0].events)}",
+        hint="applyprune runs no hooks. To leave them out, use `helm template --no-hooks`, or "
+        "--helm-hooks=skip. To apply them like other objects, use --helm-hooks=apply.",
+        marks=[Mark(_FIELD, hook.name, hook.manifest.origin) for hook in undecided]
+        if many
+        else [Mark(_FIELD)],
+    )
+
+
+def hooks_warning(hooks: Collection[ChartHook], decision: HelmHooks) -> Problem | None:
+    """Return the warning that names all hooks which are left out; None if there is none."""
+    left_out = [hook for hook in hooks if hook.is_left_out(decision)]
+    if not left_out:
+        return None
+    what = "chart hook is" if len(left_out) == 1 else "chart hooks are"
+    return Problem(
+        kind=ProblemKind.CHART_HOOKS,
+        message=f"{len(left_out)} {what} left out",
+        location=str(left_out[0].manifest.origin),
+        reason=", ".join(hook.described for hook in left_out),
+        origin=left_out[0].manifest.origin,
+        hint="applyprune runs no hooks. `helm template --no-hooks` prints none.",
     )

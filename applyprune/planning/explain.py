@@ -20,13 +20,12 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
-from applyprune.planning.annotations import DISABLED, PRUNE, not_understood, orphan_mark
 from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
-from applyprune.planning.checks.helm_hooks import ChartHook
-from applyprune.planning.ownership.managed_fields import own_apply_entry
-from applyprune.planning.ownership.other_owner import owned_by_tool
-from applyprune.planning.ownership.owner import fingerprint_of, foreign_owner, has_witness
-from applyprune.planning.prune.removal import ADOPTED, NO_WITNESS
+from applyprune.planning.desired import ChartHook
+from applyprune.planning.leave import ADOPTED, NO_WITNESS
+from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.marks import DISABLED, PRUNE, not_understood, orphan_mark
+from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
 from applyprune.values import dataclass, field
 
 ORPHAN = f"{PRUNE}: {DISABLED}"

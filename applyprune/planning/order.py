@@ -1,31 +1,112 @@
-"""Put the objects of a set in order: waves by kind and dependency, whatever the input's order.
-
-All objects of a wave are applied in parallel. Deletion uses the reverse order, so that custom
-resources are deleted before their CRD, and contents before their namespace. The table has groups
-and kinds, because a kind alone may belong to any CRD.
-"""
+"""Put the objects of a set in order: waves by kind and dependency; what they miss."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import InputError
-from applyprune.model.identity import GroupKind, Ref
+from applyprune.errors import ApplypruneError, InputError
+from applyprune.model.fieldset import leaves
+from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.inventory import Wave
-from applyprune.model.live import CRD, NAMESPACE, mapping
-from applyprune.model.plan import Desired
-from applyprune.model.problem import Mark
-from applyprune.planning.annotations import FARTHEST_WAVE, WAVE, wave_number
-from applyprune.planning.dependencies import DEPENDS_ON, asked_for, brought, needed
-from applyprune.planning.suggest import closest
-from applyprune.values import replace
+from applyprune.model.live import (
+    API_SERVICES,
+    CRD,
+    IN_EACH_NAMESPACE,
+    NAMESPACE,
+    LiveObject,
+    Missing,
+    State,
+    field,
+    mapping,
+    namespace_ref,
+    text,
+)
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Plan
+from applyprune.model.problem import Mark, Problem, ProblemKind
+from applyprune.planning.marks import FARTHEST_WAVE, WAVE, wave_number
+from applyprune.planning.names import closest, did_you_mean
+from applyprune.planning.references import (
+    SECRET,
+    STORAGE_CLASS,
+    Reference,
+    has_references,
+    may_refer,
+    references,
+)
+from applyprune.planning.served_kinds import defined_kinds
+from applyprune.planning.server_errors import is_about, said_missing
+from applyprune.values import dataclass, pattern, replace
+from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
-    from applyprune.model.problem import Origin
+    from applyprune.model.problem import Field, Origin
+
+
+# Find the dependencies of an object: those in its annotation, and those that its fields name.
+#
+# ``config.kubernetes.io/depends-on`` is the annotation of kustomize and cli-utils, with their
+# syntax: ``GROUP/KIND/NAME`` or ``GROUP/namespaces/NAMESPACE/KIND/NAME``, comma-separated, GROUP
+# empty for the core group.
+
+
+DEPENDS_ON = "config.kubernetes.io/depends-on"
+
+
+def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
+    """Return the objects that the depends-on annotation names; raises InputError if invalid."""
+    text = str(mapping(metadata.get("annotations")).get(DEPENDS_ON, ""))
+    if not text.strip():
+        return ()
+    found: list[Ref] = []
+    for part in text.split(","):
+        fields = part.strip().split("/")
+        match fields:
+            case [group, kind, name] if kind and name:
+                found.append(Ref(group, kind, "", name))
+            case [group, "namespaces", namespace, kind, name] if namespace and kind and name:
+                found.append(Ref(group, kind, namespace, name))
+            case _:
+                raise InputError(
+                    f"invalid {DEPENDS_ON}",
+                    location=origin,
+                    reason=f"{part.strip()!r} does not name an object",
+                    hint="Write GROUP/KIND/NAME, or GROUP/namespaces/NAMESPACE/KIND/NAME; GROUP is "
+                    "empty for the core group, as in /namespaces/shop/ConfigMap/web.",
+                    field=("metadata", "annotations", DEPENDS_ON),
+                )
+    return tuple(found)
+
+
+def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
+    """Yield the objects that the fields of an object name, in the set or not.
+
+    ``brings`` has the CRD of each kind that the set defines.
+    """
+    ref, body = desired.ref, desired.body
+    if ref.namespace:
+        yield namespace_ref(ref.namespace)
+    if (definition := brings.get(ref.group_kind)) is not None:
+        yield definition
+    group, _, version = body["apiVersion"].rpartition("/")
+    served_by = f"{version}.{group}"
+    yield Ref(API_SERVICES.group, API_SERVICES.kind, "", served_by)  # guard: api-service-order
+    yield from (found.ref for found in references(ref, body) if found.orders)
+
+
+def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
+    """Return the CRD of each kind that the set defines."""
+    return {
+        kind: ref
+        for ref, manifest in desired.items()
+        if ref.group_kind == CRD
+        for kind in defined_kinds(manifest.body)
+    }
+
 
 _RBAC = "rbac.authorization.k8s.io"
 _ADMISSION = "admissionregistration.k8s.io"
@@ -257,3 +338,303 @@ def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
         hint=f"Remove a dependency from {DEPENDS_ON}.",
         marks=marks,
     )
+
+
+# Find references to what is missing: objects, and keys of the set's own ConfigMaps and Secrets.
+#
+# A missing reference is a warning: something else may create the object later. Keys are compared by
+# name; no value is read.
+
+
+_CONFIG_MAP = GroupKind("", "ConfigMap")
+_VOLUME = GroupKind("", "PersistentVolume")
+_VALUES = ("data", "binaryData", "stringData")
+# The end of a name that kustomize has generated: ten characters of its own alphabet.
+_HASH = pattern(r"-[bcdfghkmt2456789]{10}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A reference, with the object that has it."""
+
+    desired: Desired
+    reference: Reference
+
+
+def outside_references(plan: Plan) -> Mapping[Ref, Sequence[Use]]:
+    """Return the objects outside the set that must exist, each with what refers to it.
+
+    Only what would be sent is searched: what is unchanged was checked when it was applied.
+    """
+    desired = [
+        step.desired for step in plan.applies if step.desired.apply is not ApplyRule.DISABLED
+    ]
+    inside = {member.ref for member in desired}
+    found: dict[Ref, list[Use]] = {}
+    for use in _uses(step.desired for step in plan.applies if step.fate.is_applied):
+        target = use.reference.ref
+        if (
+            target not in inside
+            and not use.reference.optional
+            and (target.group_kind, target.name) not in IN_EACH_NAMESPACE
+            and not _is_provided(target, desired)
+        ):
+            found.setdefault(target, []).append(use)
+    return found
+
+
+def missing_references(
+    uses: Mapping[Ref, Sequence[Use]],
+    states: Mapping[Ref, State],
+    plan: Plan,
+    left_out: Collection[Ref],
+) -> Iterator[Problem]:
+    """Yield a warning for each object that does not exist; ``left_out`` are chart hooks.
+
+    An object whose state is unknown is not reported: the account may not read it.
+    """
+    inside = [step.desired.ref for step in plan.applies]
+    for target, found in uses.items():
+        if isinstance(states.get(target), Missing):
+            hint = _near(target, inside)
+            if target in left_out:
+                hint = "It is in the input, but only as a chart hook, which is left out."
+            message = (
+                f"{found[0].desired.ref.short} refers to {target}, which is neither in the set "
+                "nor in the cluster"
+            )
+            yield _warning(message, found, hint)
+
+
+def pruned_references(plan: Plan) -> Iterator[Problem]:
+    """Yield a warning for each object that is pruned while the set still refers to it."""
+    pruned = {step.entry.ref for step in plan.removals if step.fate is Fate.PRUNE}
+    if not pruned or plan.no_prune:
+        return
+    found: dict[Ref, list[Use]] = {}
+    for use in _uses(step.desired for step in plan.applies):
+        if use.reference.ref in pruned and not use.reference.optional:
+            found.setdefault(use.reference.ref, []).append(use)
+    inside = [step.desired.ref for step in plan.applies]
+    for target, uses in found.items():
+        message = f"{uses[0].desired.ref.short} refers to {target}, which is pruned"
+        yield _warning(message, uses, _near(target, inside))
+
+
+def missing_keys(plan: Plan, manager: str) -> Iterator[Problem]:
+    """Yield a warning for each key that a ConfigMap or Secret of the set lacks.
+
+    ``manager`` is the set's field manager: keys that others have set stay.
+    """
+    steps = {step.desired.ref: step for step in plan.applies}
+    keys: dict[Ref, frozenset[str]] = {}
+    found: dict[tuple[Ref, str], list[Use]] = {}
+    fields: dict[tuple[Ref, str], Field] = {}
+    for use in _uses(step.desired for step in plan.applies):
+        target = use.reference.ref
+        if use.reference.optional or not use.reference.keys or target not in steps:
+            continue
+        if target not in keys:
+            keys[target] = _keys(steps[target], manager)
+        for key, path in use.reference.keys:
+            # A ConfigMap or Secret without any key is filled by somebody else.
+            if keys[target] and key not in keys[target]:
+                found.setdefault((target, key), []).append(use)
+                fields.setdefault((target, key), path)
+    for (target, key), uses in found.items():
+        reader = uses[0].desired.ref.short
+        message = f"{reader} reads the key {key!r} of {target}, which does not have it"
+        yield _warning(message, uses, did_you_mean(key, keys[target]), fields[target, key])
+
+
+def _uses(desired: Iterable[Desired]) -> Iterator[Use]:
+    """Yield the references of some objects; the same field of an object only once."""
+    for member in desired:
+        if not may_refer(member):
+            continue
+        seen: set[tuple[Ref, Field]] = set()
+        for reference in references(member.ref, member.body):
+            if (place := (reference.ref, reference.field)) not in seen:
+                seen.add(place)
+                yield Use(member, reference)
+
+
+def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> Problem:
+    first = uses[0]
+    others = len({use.desired.ref for use in uses}) - 1
+    reason = ""
+    if others:
+        reason = f"{others} other object{'s do' if others > 1 else ' does'} the same"
+    return Problem(
+        kind=ProblemKind.MISSING_REFERENCE,
+        message=message,
+        location=str(first.desired.origin),
+        reason=reason,
+        origin=first.desired.origin,
+        field=path or first.reference.field,
+        hint=hint,
+    )
+
+
+def _near(target: Ref, inside: Iterable[Ref]) -> str:
+    """Return what may be meant: the same name elsewhere, or a similar name of the same kind."""
+    alike = [ref for ref in inside if ref.group_kind == target.group_kind]
+    elsewhere = sorted(ref.namespace for ref in alike if ref.name == target.name)
+    if elsewhere:
+        return f"The set has {target.short} in namespace {elsewhere[0]}."
+    names = sorted(ref.name for ref in alike if ref.namespace == target.namespace)
+    plain = _HASH.sub("", target.name)
+    hashed = [name for name in names if _HASH.sub("", name) == plain]
+    meant = hashed[0] if hashed else closest(target.name, names)
+    return f"Did you mean {meant}?" if meant else ""
+
+
+def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
+    """Return whether an object of the set may create the target, or make it unnecessary."""
+    if target.group_kind == STORAGE_CLASS:
+        # A volume of the set is bound by the name of a class that need not exist.
+        return any(
+            member.ref.group_kind == _VOLUME
+            and text(member.body, "spec", "storageClassName") == target.name
+            for member in desired
+        )
+    if target.group_kind not in {SECRET, _CONFIG_MAP}:
+        return False
+    # A Certificate, an ExternalSecret, a SealedSecret: its controller creates what it names.
+    return any(
+        not is_built_in(member.ref.group)
+        and not has_references(member.ref.group_kind)
+        and member.ref.namespace == target.namespace
+        and (member.ref.name == target.name or _names(member.body.get("spec"), target.name))
+        for member in desired
+    )
+
+
+def _names(value: object, name: str) -> bool:
+    if isinstance(value, dict):
+        return any(_names(inner, name) for inner in value.values())
+    if isinstance(value, list):
+        return any(_names(inner, name) for inner in value)
+    return value == name
+
+
+def _keys(step: ApplyStep, manager: str) -> frozenset[str]:
+    """Return the keys that a ConfigMap or Secret has after the apply."""
+    body: Mapping[str, Any] = step.desired.body
+    keys = {key for part in _VALUES for key in mapping(body.get(part))}
+    if isinstance(step.live, LiveObject):
+        for entry in step.live.managed_fields:
+            if entry.get("manager") in {manager, *step.migration.whole_managers}:
+                continue
+            for path in leaves(mapping(field(entry, "fieldsV1"))):
+                if path[0] in _VALUES and len(path) > 1:
+                    keys.add(str(path[1]))
+    return frozenset(keys)
+
+
+# Find the object of the same plan for whose lack the server has refused a dry run.
+#
+# That object is applied earlier, but a dry run applies nothing. The server's words say what it is:
+# there is no code for it.
+
+
+_QUOTA = GroupKind("", "ResourceQuota")
+_LIMITS = GroupKind("", "LimitRange")
+_ROLES = frozenset({GroupKind(_RBAC, "Role"), GroupKind(_RBAC, "ClusterRole")})
+_POLICIES = frozenset(
+    GroupKind(_ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+)
+# The admission plugins ResourceQuota, PodSecurity, LimitRanger and PersistentVolumeClaimResize, and
+# the registries of RBAC and of admission policies.
+_OVER_QUOTA = pattern(r"(?:exceeded|failed) quota: (?P<name>[\w.-]+)")
+_POD_SECURITY = 'violates PodSecurity "'
+_OVER_LIMIT = pattern(r"(?:(?:minimum|maximum) \S+ usage|max limit to request ratio) per \w+ is")
+_ESCALATION = "is attempting to grant RBAC permissions not currently held"
+_NO_RESIZE = "the storageclass that provisions the pvc must support resize"
+_PARAMETER = pattern(
+    r"of the referenced paramKind|to determine minimum required permissions"
+    r"|on the object referenced by paramRef"
+)
+
+
+@dataclass(slots=True)
+class SetNeeds:
+    """The objects of one plan, by what the server may miss."""
+
+    steps: Mapping[Ref, ApplyStep] = dataclass_field(default_factory=dict)
+    _names: Mapping[str, Sequence[Ref]] = dataclass_field(init=False)
+    _places: Mapping[tuple[GroupKind, str], Sequence[Ref]] = dataclass_field(init=False)
+    _definitions: Mapping[GroupKind, Ref] = dataclass_field(init=False)
+
+    def __post_init__(self) -> None:
+        """Index the objects that are sent."""
+        names, places = defaultdict(list), defaultdict(list)
+        for ref in (ref for ref, step in self.steps.items() if step.fate.is_applied):
+            names[ref.name].append(ref)
+            if ref.group_kind == _LIMITS:
+                places[ref.group_kind, ref.namespace].append(ref)
+        self._names, self._places = names, places
+        self._definitions = {
+            kind: ref
+            for ref, step in self.steps.items()
+            if ref.group_kind == CRD and step.fate.is_applied
+            for kind in defined_kinds(step.desired.body)
+        }
+
+    def awaited(self, desired: Desired, error: ApplypruneError) -> Ref | None:
+        """Return the object that an object waits for, by the words of its refusal."""
+        found = (*self._missing(desired, error), *self._changing(desired, error.message))
+        return next((ref for ref in found if self._is_earlier(ref, desired)), None)
+
+    def reason(self, awaited: Ref) -> str:
+        """Return why an object is not checked."""
+        is_new = self.steps[awaited].is_new
+        how = "does not exist yet" if is_new else "is about to change"
+        return f"not checked: it needs {awaited.short}, which {how}"
+
+    def _is_earlier(self, ref: Ref, desired: Desired) -> bool:
+        step = self.steps.get(ref)
+        return step is not None and step.fate.is_applied and step.desired.wave < desired.wave
+
+    def _missing(self, desired: Desired, error: ApplypruneError) -> Iterator[Ref]:
+        """Yield the new objects that do not exist by the words of the error.
+
+        The fields of some kinds say which objects they need. For others, as for a custom resource
+        that a webhook refuses, the words must do.
+        """
+        named = {found.ref for found in references(desired.ref, desired.body)}
+        named |= {*desired.depends_on, *desired.needs}
+        for said in said_missing(error):
+            for ref in self._names.get(said["name"], ()):
+                is_named = ref in named or not (
+                    has_references(desired.ref.group_kind)
+                    or ref.namespace not in {"", desired.ref.namespace}
+                )
+                if is_named and self.steps[ref].is_new and is_about(said, ref):
+                    yield ref
+
+    def _changing(self, desired: Desired, message: str) -> Iterator[Ref]:
+        """Yield the objects that decide whether the server admits this one."""
+        ref = desired.ref
+        if over := _OVER_QUOTA.search(message):
+            yield Ref(_QUOTA.group, _QUOTA.kind, ref.namespace, over["name"])
+        if _POD_SECURITY in message:
+            yield namespace_ref(ref.namespace)
+        if _OVER_LIMIT.search(message):
+            yield from self._places.get((_LIMITS, ref.namespace), ())
+        named = [found.ref for found in references(ref, desired.body)]
+        if _ESCALATION in message:
+            yield from (one for one in named if one.group_kind in _ROLES)
+        if _NO_RESIZE in message:
+            yield from (one for one in named if one.group_kind == STORAGE_CLASS)
+        if _PARAMETER.search(message):
+            policies = [one for one in named if one.group_kind in _POLICIES]
+            yield from policies
+            bodies = (self.steps[one].desired.body for one in policies if one in self.steps)
+            for body in (desired.body, *bodies):
+                kind = text(body, "spec", "paramKind", "kind")
+                version = text(body, "spec", "paramKind", "apiVersion")
+                if (
+                    found := self._definitions.get(GVK.parse(version, kind).group_kind)
+                ) is not None:
+                    yield found

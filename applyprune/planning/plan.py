@@ -1,14 +1,29 @@
-"""Make the plan from the input, the inventory and the state of the cluster."""
+"""The plan: what a run does with each object of the input and the inventory.
+
+It is made from the input, the inventory and the state of the cluster, before any write.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from typing import TypeVar
 
+from applyprune.errors import (
+    ApplypruneError,
+    ConflictsFound,
+    NotApproved,
+    NotReady,
+    PlanOutdated,
+    PruneRefused,
+    RunFailed,
+    as_problem,
+)
+from applyprune.model.events import Finished, ObjectDone, Outcome, Pending, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import CRD, Absent, LiveObject, Missing, Unknown, deleted_at
-from applyprune.model.options import Mode, Options, WaitMode
+from applyprune.model.options import Mode, OnDrift, Options, WaitMode
 from applyprune.model.plan import (
     ApplyStep,
     Desired,
@@ -16,31 +31,38 @@ from applyprune.model.plan import (
     Guard,
     GuardResult,
     GuardVerdict,
+    PatchRequest,
     Plan,
     RemoveStep,
 )
-from applyprune.model.problem import Problem
-from applyprune.planning.adoption.existing import existing_step, refused_step
-from applyprune.planning.adoption.in_new_namespace import with_controllers_objects
-from applyprune.planning.adoption.left_alone import step_of_deleted, step_of_left
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.approval.digests import plan_digest
-from applyprune.planning.checks.missing_references import pruned_references
-from applyprune.planning.diff.rewritten import rewritten_problem
-from applyprune.planning.ownership.default_rules import with_autoscaler
-from applyprune.planning.prune.leaving import left_entries, remove_steps, without_other_uid
-from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
-from applyprune.planning.readiness.finished_jobs import (
-    DELETED,
+from applyprune.planning.conflicts import drift_to_revert, drifted_fields, forces, rewritten_problem
+from applyprune.planning.decide import (
     FINISHED,
+    JOB_DELETED,
     LEAVING,
     UNKNOWN_RESULT,
+    existing_step,
     job_record,
+    refused_step,
+    step_of_deleted,
+    step_of_left,
     was_deleted,
+    with_controllers_objects,
 )
-from applyprune.planning.requests import apply_request
-from applyprune.planning.schema.crd import defined_kinds
-from applyprune.planning.snapshot import (
+from applyprune.planning.digests import plan_digest
+from applyprune.planning.leave import (
+    left_entries,
+    no_wait_warning,
+    remove_steps,
+    wait_reason,
+    without_other_uid,
+)
+from applyprune.planning.normalize import with_autoscaler
+from applyprune.planning.order import pruned_references
+from applyprune.planning.ownership import foreign_label
+from applyprune.planning.recovery import (
     CHANGING,
     ClusterSnapshot,
     is_restored,
@@ -48,7 +70,8 @@ from applyprune.planning.snapshot import (
     recovered_entries,
     restored_problem,
 )
-from applyprune.planning.summary import of_object
+from applyprune.planning.requests import apply_request
+from applyprune.planning.served_kinds import defined_kinds
 from applyprune.values import replace
 
 _Step = TypeVar("_Step", ApplyStep, RemoveStep)
@@ -240,7 +263,7 @@ def _apply_step(
             created = ApplyStep(desired, Fate.CREATE, fresh, reason=left, request=request)
             return step_of_deleted(created, entry, state, options)
         if was_deleted(entry.job, snapshot.now):
-            created = ApplyStep(desired, Fate.CREATE, fresh, reason=DELETED, request=request)
+            created = ApplyStep(desired, Fate.CREATE, fresh, reason=JOB_DELETED, request=request)
             return step_of_deleted(created, entry, state, options)
         completed = entry.job is not None and entry.job.completed
         return ApplyStep(
@@ -287,3 +310,269 @@ def _no_prune(
     ):
         return "the state of an object to prune is unknown"
     return ""
+
+
+# Say of each object of a plan how a run would end for it: the events of a dry run.
+
+
+NOT_ASKED = "not checked by the server"
+_OUTCOMES = {
+    Fate.CREATE: Outcome.CREATED,
+    Fate.CHANGE: Outcome.CONFIGURED,
+    Fate.ADOPT: Outcome.CONFIGURED,
+    Fate.RECREATE: Outcome.RECREATED,
+    Fate.LEAVE: Outcome.UNCHANGED,
+    Fate.REFUSE: Outcome.FAILED,
+}
+_OF_REMOVALS = {
+    Fate.PRUNE: Outcome.PRUNED,
+    Fate.ORPHAN: Outcome.ORPHANED,
+    Fate.REMOVE_FROM_INVENTORY: Outcome.REMOVED_FROM_INVENTORY,
+    Fate.LEAVE: Outcome.NOT_PRUNED,
+    Fate.REFUSE: Outcome.FAILED,
+}
+
+
+def unchecked(plan: Plan) -> Plan:
+    """Return a plan that says of everything that would be sent that no server has checked it."""
+    return replace(
+        plan,
+        applies=tuple(
+            replace(step, not_checked=NOT_ASKED) if step.request is not None else step
+            for step in plan.applies
+        ),
+        removals=tuple(
+            replace(step, not_checked=NOT_ASKED) if step.fate is Fate.PRUNE else step
+            for step in plan.removals
+        ),
+    )
+
+
+def of_apply(step: ApplyStep) -> ObjectDone:
+    """Return how a run would end for an object of the input."""
+    outcome = Outcome.SKIPPED if step.is_skipped else _OUTCOMES[step.fate]
+    reverts = f"reverts {drifted_fields(step.reverts)}" if step.reverts else ""
+    reason = "" if step.problem else step.not_checked or step.reason or reverts
+    return ObjectDone(step.desired.ref, outcome, step.desired.origin, reason, step.problem)
+
+
+def of_removal(step: RemoveStep, options: Options) -> ObjectDone:
+    """Return how a run would end for an entry that has left the set."""
+    outcome = _OF_REMOVALS[step.fate]
+    reason = step.reason
+    if step.fate is Fate.PRUNE:
+        outcome = Outcome.DELETED if options.mode is Mode.DELETE else Outcome.PRUNED
+        reason = ""
+        if step.live is not None and step.live.terminating:
+            reason = "it is being deleted already"
+    if step.problem is not None:
+        reason = ""
+    return ObjectDone(
+        step.entry.ref, outcome, reason=step.not_checked or reason, problem=step.problem
+    )
+
+
+def not_pruned(step: RemoveStep, reason: str) -> ObjectDone:
+    """Return the event for an entry that a run does not prune."""
+    if step.fate is Fate.REFUSE and step.problem is not None:
+        return ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
+    return ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
+
+
+def back_in_the_inventory(entry: InventoryEntry, options: Options) -> ObjectDone:
+    """Return the event for an unlisted object of the set that the run records again."""
+    absent = "not selected" if options.applies_part else "not in the input"
+    reason = f"back in the inventory; it is {absent}"
+    return ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=reason)
+
+
+def forecast(plan: Plan, options: Options) -> Iterator[ObjectDone]:
+    """Yield how a run would end for each object, in the order of the run."""
+    yield from map(of_apply, plan.applies)
+    for entry in plan.recovered:
+        yield back_in_the_inventory(entry, options)
+    for step in plan.removals:
+        if plan.no_prune:
+            yield not_pruned(step, plan.no_prune)
+        else:
+            yield of_removal(step, options)
+
+
+# Summarize a run: how it ended, by the outcomes of its objects, and what it waits for.
+
+
+_NAMED = 10
+
+
+def finished(
+    counts: Mapping[Outcome, int],
+    problems: Sequence[Problem],
+    elapsed: float,
+    refusal: Problem | None = None,
+    *,
+    held: bool = False,
+) -> Finished:
+    """Return the event that ends a run.
+
+    ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune, and ``held``
+    says that it has also stopped the apply.
+    """
+    error = verdict(problems, refusal, held=held)
+    return Finished(
+        counts=dict(counts),
+        exit_code=error.exit_code if error else 0,
+        elapsed=elapsed,
+        problem=as_problem(error) if error else None,
+    )
+
+
+def of_object(problem: Problem) -> Problem:
+    """Return an object's problem with the exit code of a run in which nothing else fails."""
+    error = verdict((problem,))
+    return problem if error is None else replace(problem, exit_code=error.exit_code)
+
+
+def waiting(reasons: Mapping[Ref, str], what: str, elapsed: float, timeout: float) -> Waiting:
+    """Return the event for the objects that a run waits for, with a reason for each.
+
+    There is at least one object; ``what`` is the desired state. Times are in seconds.
+    """
+    # There may be 100,000 objects, and this is called every second.
+    first, *others = nsmallest(_NAMED + 1, reasons)
+    named = tuple(Pending(ref, reasons[ref]) for ref in others)
+    return Waiting(first, what, elapsed, timeout, reasons[first], named, len(reasons))
+
+
+def verdict(
+    problems: Iterable[Problem], refusal: Problem | None = None, *, held: bool = False
+) -> ApplypruneError | None:
+    """Return the error for a run's failures; None if there are none.
+
+    ``problems`` are those of single objects; ``refusal`` is that of the whole prune, and ``held``
+    says that it has also stopped the apply. There are special exit codes if all failures are
+    conflicts, timeouts or refusals.
+    """
+    problems = tuple(problems)
+    kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
+    if not kinds:
+        return None
+    if kinds <= {ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED}:
+        return _refused_prune(approvable=ProblemKind.NOT_APPROVED in kinds, held=held)
+    if kinds == {ProblemKind.PLAN_OUTDATED}:
+        fit = "object no longer fits" if len(problems) == 1 else "objects no longer fit"
+        return PlanOutdated(
+            f"{len(problems)} {fit} the plan: nothing was written",
+            hint="Make the plan again, and review it again.",
+        )
+    some = f"{len(problems)} of the set's objects"
+    if held:
+        return _refused_plan(kinds, some, refusal)
+    if kinds == {ProblemKind.CONFLICT}:
+        return ConflictsFound(f"{some} failed: other field managers own some of their fields")
+    if kinds == {ProblemKind.NOT_READY}:
+        was = "was" if len(problems) == 1 else "were"
+        return NotReady(f"{some} {was} not ready or not deleted before the timeout")
+    return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")
+
+
+def _refused_plan(
+    kinds: Collection[ProblemKind], some: str, refusal: Problem | None
+) -> ApplypruneError:
+    """Return the error for a plan that was refused as a whole."""
+    if kinds == {ProblemKind.CONFLICT}:
+        return ConflictsFound(f"nothing was changed: other field managers own fields of {some}")
+    also = ", and the prune was refused" if refusal else ""
+    return RunFailed(f"nothing was changed: {some} cannot be applied as planned{also}")
+
+
+def _refused_prune(*, approvable: bool, held: bool) -> ApplypruneError:
+    """Return the error for a prune that a guard or a missing approval has stopped."""
+    if approvable and held:
+        return NotApproved("the plan is not approved: nothing was written")
+    if approvable:
+        return NotApproved("the deletions are not approved: nothing was deleted")
+    if held:
+        return PruneRefused(
+            "the prune was refused: nothing was applied, and nothing was deleted",
+            hint="To apply without the prune: --apply-anyway.",
+        )
+    return PruneRefused("the prune was refused: nothing was deleted")
+
+
+# Make the request for an object again, when its state has changed or was read in full.
+
+
+def again(
+    step: ApplyStep,
+    live: LiveObject | None,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    is_reply: bool = False,
+) -> ApplyStep:
+    """Return a step with the request for a state of its object that is newer, or read in full.
+
+    ``is_reply`` says that it is the reply to the request before the apply.
+    """
+    claims = (
+        is_reply
+        and step.request is not None
+        and isinstance(step.request.before, PatchRequest)
+        and step.request.before.claims
+    )
+    reverts = _reverts(step, live, applyset, options)
+    request = apply_request(
+        step.desired,
+        live,
+        applyset,
+        options,
+        migration=step.migration,
+        fence=step.fence,
+        reverts=bool(reverts),
+        owns=step.becomes_owned or None,
+    )
+    claimed_from = step.live if claims else step.claimed_from
+    return replace(step, live=live, request=request, reverts=reverts, claimed_from=claimed_from)
+
+
+def decided_again(
+    step: ApplyStep,
+    live: LiveObject | None,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    is_reply: bool = False,
+) -> ApplyStep:
+    """Do what ``again`` does during an apply.
+
+    Raises RunFailed for drift that no plan has shown, and for another set's label.
+    """
+    planned = foreign_label(step.live, applyset) if step.live is not None else ""
+    # guard: taken-by-another-set
+    if live is not None and foreign_label(live, applyset) not in {"", planned}:
+        raise RunFailed(
+            f"{step.desired.ref} was taken by another set during this run",
+            location=step.desired.origin,
+            hint="Run again.",
+        )
+    fresh = again(step, live, applyset, options, is_reply=is_reply)
+    if not {*fresh.reverts} <= {*step.reverts}:  # guard: unplanned-revert
+        raise RunFailed(
+            f"{step.desired.ref} changed during this run, after force was decided",
+            location=step.desired.origin,
+            hint="Run again.",
+        )
+    return fresh
+
+
+def _reverts(
+    step: ApplyStep, live: LiveObject | None, applyset: ApplySetIdentity, options: Options
+) -> tuple[tuple[str, str], ...]:
+    """Return the drifted fields that are set back, if that is asked for.
+
+    Where the options force everything, nothing is left to decide.
+    """
+    fails = options.apply.on_drift is OnDrift.FAIL
+    if live is None or fails or forces(step.desired, live, options, applyset):
+        return ()
+    return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)

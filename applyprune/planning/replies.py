@@ -1,8 +1,4 @@
-"""Decide what the server's reply to a request of the plan means.
-
-A 200 is not yet success: the reply may be about another object, or about one that is being deleted
-(design.md, safety rule 9). A refused guard means that the object has changed since the plan.
-"""
+"""What the server's reply to a request of the plan means, and what is to be done after it."""
 
 from __future__ import annotations
 
@@ -13,32 +9,32 @@ from applyprune.model.events import Outcome
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import OnDrift
-from applyprune.model.plan import Fate
-from applyprune.planning.diff.rewritten import rewritten_fields
-from applyprune.planning.fields.normalize import may_be_secret, sent
-from applyprune.planning.ownership.obstacle import name_error
-from applyprune.planning.ownership.other_owner import marks_to_record
-from applyprune.planning.ownership.owner import (
-    STUCK,
-    Owner,
-    applied_digest,
-    fingerprint_of,
-    has_witness,
-    owned_fields_of,
-    owner_of,
-    values_match,
-)
-from applyprune.planning.ownership.shared_fields import drifted_fields
-from applyprune.planning.ownership.takings import confirmed_takings
-from applyprune.planning.readiness.finished_jobs import job_record
-from applyprune.planning.requests import delete_request
-from applyprune.planning.schema.immutable import (
+from applyprune.model.plan import ApplyStep, Fate
+from applyprune.planning.comparison import (
     NOT_ALLOWED,
     NOT_CREATED,
     explained,
     says_immutable,
     why_not,
 )
+from applyprune.planning.conflicts import drifted_fields, is_by_hand, rewritten_fields
+from applyprune.planning.decide import existing_step, job_record
+from applyprune.planning.normalize import may_be_secret, sent
+from applyprune.planning.ownership import (
+    STUCK,
+    Owner,
+    applied_digest,
+    confirmed_takings,
+    fingerprint_of,
+    foreign_label,
+    has_witness,
+    marks_to_record,
+    name_error,
+    owned_fields_of,
+    owner_of,
+    values_match,
+)
+from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -49,8 +45,9 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.options import Options
-    from applyprune.model.plan import ApplyStep, DeleteRequest, Desired
+    from applyprune.model.plan import DeleteRequest, Desired
     from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.planning.recovery import ClusterSnapshot
 
 
 _DRIFT_ONLY = "its manifest has not changed, and setting back drift deletes nothing"
@@ -290,3 +287,55 @@ def refused_recreation(
     if not reason:
         return None
     return explained(step.desired, error, reason, live, created, applyset.manager)
+
+
+# Decide about an object that exists although the run was about to create it.
+
+
+_LATE = "adopted: a controller has created it during this run"
+
+
+def is_found_at_create(step: ApplyStep, live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether somebody else has created the object that a step was to create.
+
+    It is our own if only the reply to the create is lost.
+    """
+    is_new = step.live is None
+    return is_new and owner_of(live, step.entry, applyset) is not Owner.RECORDED
+
+
+def found_at_create(
+    step: ApplyStep,
+    live: LiveObject,
+    error: ApplypruneError,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    reviewed: bool,
+) -> ApplyStep:
+    """Return the step for the object as it exists now, by the rules for any existing object.
+
+    Raises RunFailed if the plan was ``reviewed`` and creates it, or if a person or another applier
+    has made it, and no controller: nobody has agreed to take it from them.
+    """
+    adopts = step.fate is Fate.ADOPT
+    if reviewed and not adopts:  # guard: reviewed-create
+        raise created_by_others(step.desired) from error
+    # Only a plan that has shown the object may make it the set's own.
+    adopts_only = replace(options, apply=replace(options.apply, adopt_as=Ownership.ADOPTED))
+    found = existing_step(step.desired, None, live, snapshot, applyset, adopts_only)
+    if found.problem is not None or found.is_left_alone:
+        return found
+    if foreign_label(live, applyset) or _is_somebodys(live):  # guard: found-from-controller
+        raise created_by_others(step.desired) from error
+    return replace(found, reason=step.reason if adopts else _LATE)
+
+
+def _is_somebodys(live: LiveObject) -> bool:
+    """Return whether a person or an applier has written an object, by its field managers."""
+    return any(
+        entry.get("operation") == "Apply" or is_by_hand(str(entry.get("manager", "")))
+        for entry in live.managed_fields
+        if not entry.get("subresource")
+    )

@@ -21,34 +21,37 @@ from applyprune.model.plan import (
     Precondition,
 )
 from applyprune.planning.applyset import OWNED_BY, PART_OF, WANTED, ApplySetIdentity
-from applyprune.planning.diff.states import renamed
-from applyprune.planning.fields.normalize import sent
-from applyprune.planning.ownership.conflicts import forces
-from applyprune.planning.ownership.dead_versions import dead_versions, version_patch
-from applyprune.planning.ownership.ignored_fields import kept, split_fields, stub, yields
-from applyprune.planning.ownership.managed_fields import (
-    hand_over_patch,
-    leave_patch,
-    mark_patch,
-    marked_managers,
-    orphan_patch,
-    release_patch,
-    renamed_managers,
-    set_manager,
-    settle_patch,
-)
-from applyprune.planning.ownership.migration import has_migration, migrate_patch
-from applyprune.planning.ownership.owner import has_witness, is_last_applied
-from applyprune.planning.ownership.removed_fields import (
+from applyprune.planning.comparison import renamed
+from applyprune.planning.conflicts import forces
+from applyprune.planning.managed_fields import (
     NO_REMOVALS,
     Removals,
     before_removal,
     claim_patch,
+    dead_versions,
+    hand_over_patch,
+    has_migration,
     is_contested,
+    kept,
+    leave_patch,
+    mark_patch,
+    marked_managers,
     may_remove,
+    migrate_patch,
+    orphan_patch,
+    release_patch,
     removals,
+    renamed_managers,
+    set_manager,
+    settle_patch,
+    split_fields,
+    stub,
+    version_patch,
     with_contested,
+    yields,
 )
+from applyprune.planning.normalize import sent
+from applyprune.planning.ownership import has_witness, is_last_applied
 from applyprune.values import packed, replace
 
 if TYPE_CHECKING:

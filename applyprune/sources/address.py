@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
 from applyprune.errors import UsageError
 from applyprune.http import AddressRules
-from applyprune.planning.suggest import did_you_mean
+from applyprune.planning.names import did_you_mean
 from applyprune.sources.tree import ANONYMOUS, Credentials, TreeLimits, clean_path, shown_path
 from applyprune.values import dataclass, field, pattern, replace
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from applyprune.errors import UsageError
-from applyprune.planning.approval.plan_file import LARGEST, PlanFile, decode, encode, is_plan_file
+from applyprune.planning.approval import LARGEST, PlanFile, decode, encode, is_plan_file
 from applyprune.sources.tree import shown_path
 from applyprune.system.files import NO_WAITING, replace_file
 

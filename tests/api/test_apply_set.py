@@ -42,7 +42,7 @@ from applyprune.cluster.access import connect as choose_access
 from applyprune.model.events import ApplySetListed, Event, Finished, Planned
 from applyprune.model.plan import Fate
 from applyprune.output.printers import OutputTarget, discard, printer
-from applyprune.planning.annotations import WAVE
+from applyprune.planning.marks import WAVE
 from tests.support.clocks import ManualClock
 from tests.support.command import applyprune
 from tests.support.objects import DEPLOYMENT, config_map, text

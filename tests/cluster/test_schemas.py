@@ -11,7 +11,7 @@ import pytest
 from applyprune.cluster.client import KubernetesClient
 from applyprune.errors import ApiError, Unreachable
 from applyprune.model.live import CONFIG_MAPS, DEPLOYMENTS, Resource
-from applyprune.planning.checks.field_types import field_faults, kind_schema
+from applyprune.planning.schemas import field_faults, kind_schema
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.objects import crd
 from tests.support.waiting import eventually

@@ -19,7 +19,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Adopt, Approval, HelmHooks, Mode, PruneLimit, WaitMode
-from applyprune.planning.fields.ignore_rule import IgnoreRule
+from applyprune.planning.normalize import IgnoreRule
 
 DIGEST = "sha256:" + "d" * 64
 INLINE = {"source": {"inline": ""}}

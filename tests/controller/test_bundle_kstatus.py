@@ -20,7 +20,7 @@ from applyprune.model.events import Status
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.readiness.kstatus import assess
+from applyprune.planning.readiness import assess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from applyprune.planning.fields.normalize import digest
+from applyprune.planning.normalize import digest
 from tests.support.canaries import (
     BROKEN_OBJECTS,
     BROKEN_TEXTS,

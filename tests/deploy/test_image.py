@@ -99,7 +99,7 @@ def test_image_supports_ready_rules_and_the_controller(prefix: Path) -> None:
     """CEL and metrics are extras of the package and a part of the image."""
     script = (
         "import prometheus_client, kubernetes.config, deepdiff, jsonpatch\n"
-        "from applyprune.planning.readiness.cel import compile_rule\n"
+        "from applyprune.planning.cel import compile_rule\n"
         "print(compile_rule('self.a == 1', where='here').judge({'a': 1}).status)"
     )
     python = prefix / "bin/python"

@@ -15,10 +15,8 @@ from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.events import Outcome
 from applyprune.model.plan import ConsequenceKind
 from applyprune.output.printers import PRINTERS
-from applyprune.planning import annotations as marks
-from applyprune.planning import applyset, dependencies
-from applyprune.planning.checks import helm_hooks
-from applyprune.planning.marks.peer_marks import OWNER_MARKS, PEER_MARKS, Handling, Meaning
+from applyprune.planning import applyset, desired, marks, order
+from applyprune.planning.marks import OWNER_MARKS, PEER_MARKS, Handling, Meaning
 from tests.docs import config_schema
 from tests.docs.generate import commands, generated, options
 from tests.docs.pages import PAGES, ROOT, first_column, page
@@ -110,8 +108,8 @@ def test_annotations_of_a_manifest_are_listed() -> None:
         r"`([a-z0-9./-]+)`", " ".join(first_column(ANNOTATIONS.section("On a manifest")))
     )
     assert set(said) == {
-        dependencies.DEPENDS_ON,
-        helm_hooks.HOOK,
+        order.DEPENDS_ON,
+        desired.HOOK,
         *(key for key, known in marks._ANNOTATIONS.items() if known.in_manifests),
     } - {*OF_BUNDLES, applyset.MANIFEST_DIGEST, applyset.OWNED_BY}
 

@@ -13,7 +13,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import Fate
 from applyprune.model.text import parse_selector
-from applyprune.planning.approval.plan_file import decode, encode
+from applyprune.planning.approval import decode, encode
 from tests.support.api import AuditTrail, writes
 from tests.support.objects import SECRET, config_map, crd, custom_resource
 from tests.support.stage import Stage

@@ -12,7 +12,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.text import parse_selector
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.dependencies import DEPENDS_ON
+from applyprune.planning.order import DEPENDS_ON
 from tests.support.api import writes
 from tests.support.fault_proxy import Exchange, FaultProxy, always, faults
 from tests.support.objects import SECRET, SERVICE, config_map

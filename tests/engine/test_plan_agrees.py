@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import ApplyStep, Fate, RemoveStep
-from applyprune.planning.diff.states import substance
-from applyprune.planning.forecast import of_apply, of_removal
+from applyprune.planning.comparison import substance
+from applyprune.planning.plan import of_apply, of_removal
 from tests.support.actors import ALICE
 from tests.support.objects import config_map
 from tests.support.options import options_of

@@ -11,7 +11,7 @@ from applyprune.errors import EmptyInput, InputErrors
 from applyprune.model.events import InventoryWritten, Outcome, Phase
 from applyprune.model.options import Mode
 from applyprune.model.text import parse_selector
-from applyprune.planning.dependencies import DEPENDS_ON
+from applyprune.planning.order import DEPENDS_ON
 from tests.support.objects import config_map
 from tests.support.selectors import BAD, GOOD, LABELS, MATCHES
 

@@ -46,7 +46,7 @@ def compared_by_identity(module: ast.AST) -> list[int]:
 
 def test_parts_of_packed_fields_are_compared_by_value() -> None:
     """And the law finds them: many modules read our own entry."""
-    assert sum(bool(names_of_parts(tree(module))) for module in modules()) > 5
+    assert sum(bool(names_of_parts(tree(module))) for module in modules()) >= 5
     wrong = [
         f"{module}, line {line}"
         for module in modules()

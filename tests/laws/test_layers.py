@@ -101,11 +101,11 @@ def test_layer_imports_only_what_it_may(name: str) -> None:
 
 
 BUT = {
-    ("applyprune.planning.ownership.managed_fields", "jsonpatch"),
-    ("applyprune.planning.readiness.cel", "cel_expr_python"),
-    ("applyprune.planning.readiness.cel", "cel_expr_python.ext"),
-    ("applyprune.planning.schema.structural", "jsonschema"),
-    ("applyprune.planning.schema.structural", "jsonschema.validators"),
+    ("applyprune.planning.managed_fields", "jsonpatch"),
+    ("applyprune.planning.cel", "cel_expr_python"),
+    ("applyprune.planning.cel", "cel_expr_python.ext"),
+    ("applyprune.planning.schemas", "jsonschema"),
+    ("applyprune.planning.schemas", "jsonschema.validators"),
 }
 
 

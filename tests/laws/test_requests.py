@@ -130,8 +130,8 @@ def test_only_the_client_builds_a_path() -> None:
 
 PROOFS = {
     "Absent": "applyprune.cluster.client",
-    "KindDeleted": "applyprune.planning.schema.served_kinds",
-    "CompleteResourceMap": "applyprune.planning.schema.served_kinds",
+    "KindDeleted": "applyprune.planning.served_kinds",
+    "CompleteResourceMap": "applyprune.planning.served_kinds",
 }
 """The types that are proofs, and the module with the only call that makes one."""
 
@@ -177,7 +177,7 @@ EXECUTORS = (
 """The modules that send the requests of one applied object."""
 DECISIONS = ("requests", "replies", "plan", "ownership")
 """The modules of planning that decide about an object."""
-MOST_DECISIONS = 4
+MOST_DECISIONS = 6
 ENDS = {"created_by_others", "refuse_false_absence", "skips"}
 """They only say what a failed request means; nothing is sent after them."""
 

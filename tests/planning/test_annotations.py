@@ -6,7 +6,7 @@ import pytest
 
 from applyprune.model.live import BUNDLES
 from applyprune.model.problem import Origin
-from applyprune.planning.annotations import annotation_errors, not_understood, orphan_mark
+from applyprune.planning.marks import annotation_errors, not_understood, orphan_mark
 
 KEPT = [
     {"applyprune.dev/prune": "disabled"},

@@ -9,9 +9,8 @@ import pytest
 from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.identity import Ref
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.checks.helm_hooks import HOOK
-from applyprune.planning.dependencies import DEPENDS_ON
-from applyprune.planning.desired import resolve
+from applyprune.planning.desired import HOOK, resolve
+from applyprune.planning.order import DEPENDS_ON
 from tests.support.objects import manifest
 from tests.support.options import options_of
 from tests.support.planning import CATALOGUE, TARGET, body

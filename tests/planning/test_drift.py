@@ -10,9 +10,9 @@ import pytest
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject
-from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
-from applyprune.planning.fields.normalize import canonical_text
-from applyprune.planning.ownership.owner import fingerprint_of
+from applyprune.planning.conflicts import drifted_from_record, recorded_drift
+from applyprune.planning.normalize import canonical_text
+from applyprune.planning.ownership import fingerprint_of
 from applyprune.values import packed
 
 MANAGER = "applyprune/shop/web"

@@ -12,7 +12,7 @@ from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.explain import ExplainInput, explained
 from applyprune.planning.plan import make_plan
-from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, inventory, live, recorded
 

@@ -9,9 +9,8 @@ import pytest
 
 from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.problem import Origin
-from applyprune.planning.annotations import WAVE
-from applyprune.planning.dependencies import DEPENDS_ON
-from applyprune.planning.order import in_order
+from applyprune.planning.marks import WAVE
+from applyprune.planning.order import DEPENDS_ON, in_order
 from tests.support.planning import (
     CLUSTER_ROLES,
     CONFIG_MAPS,

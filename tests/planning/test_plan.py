@@ -15,10 +15,9 @@ from applyprune.model.options import Adopt, Mode, Options
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
-from applyprune.planning.inventory.entry_before_apply import entry_of_untouched
+from applyprune.planning.decide import FINISHED, JOB_DELETED, UNKNOWN_RESULT, entry_of_untouched
 from applyprune.planning.plan import make_plan
-from applyprune.planning.readiness.finished_jobs import DELETED, FINISHED, UNKNOWN_RESULT
-from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,
@@ -403,7 +402,7 @@ def test_job_that_is_gone_before_its_ttl_is_created_again(
     snapshot = ClusterSnapshot({job.ref: Absent()}, now=now)
     (step,) = make_plan((job,), inventory(entry), snapshot, TARGET, Options()).applies
     if seconds is not None and seconds < 60:
-        assert (step.fate, step.reason) == (Fate.CREATE, DELETED)
+        assert (step.fate, step.reason) == (Fate.CREATE, JOB_DELETED)
         assert step.entry.job is None
     else:
         assert (step.fate, step.reason) == (Fate.LEAVE, FINISHED if completed else UNKNOWN_RESULT)

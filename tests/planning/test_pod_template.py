@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import GroupKind
-from applyprune.planning.pod_template import Reading, Way, pod_template, readings
+from applyprune.planning.references import Reading, Way, pod_template, readings
 
 ENVIRONMENT, SUB_PATH, VOLUME, START = Way.ENVIRONMENT, Way.SUB_PATH, Way.VOLUME, Way.START
 CONFIG: dict[str, Any] = {"name": "v", "configMap": {"name": "c"}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.planning.applyset import applyset_identity
-from applyprune.planning.suggest import similar_sets
+from applyprune.planning.names import similar_sets
 
 SETS = [applyset_identity(*arguments.split()) for arguments in ("web home", "shop home", "wep far")]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.summary import finished, of_object, verdict
+from applyprune.planning.plan import finished, of_object, verdict
 
 REFUSAL = Problem(ProblemKind.PRUNE_REFUSED, "the prune was refused: it would delete 8 objects")
 UNAPPROVED = Problem(ProblemKind.NOT_APPROVED, "the deletions are not approved")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.planning.snapshot import ClusterSnapshot, may_lose_objects
+from applyprune.planning.recovery import ClusterSnapshot, may_lose_objects
 from tests.support.planning import desired, inventory, live, recorded
 
 ONE = desired()

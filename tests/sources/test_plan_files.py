@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.planning.approval.plan_file import LARGEST, encode
+from applyprune.planning.approval import LARGEST, encode
 from applyprune.sources.plan_files import read_plan, write_plan
 from tests.support.plan_files import FILE
 

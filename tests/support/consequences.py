@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.plan import Fate
-from applyprune.planning.consequences.facts import Change, Facts, Related
-from applyprune.planning.consequences.found import consequences
+from applyprune.planning.consequences import Change, Facts, Related, consequences
 from tests.support.planning import TARGET, desired, managed
 
 if TYPE_CHECKING:

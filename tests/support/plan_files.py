@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded, Fate
-from applyprune.planning.approval.plan_file import SCHEMA, PlanFile, encode, sealed
-from applyprune.planning.approval.planned_objects import PlannedObject
+from applyprune.planning.approval import SCHEMA, PlanFile, encode, sealed
+from applyprune.planning.digests import PlannedObject
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,9 +10,9 @@ from applyprune.model.live import LiveObject, Resource, ResourceMap
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Origin
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity, set_of
-from applyprune.planning.fields.normalize import manifest_digest, normalize
+from applyprune.planning.normalize import manifest_digest, normalize
 from applyprune.planning.order import wave_of
-from applyprune.planning.ownership.owner import fingerprint_of
+from applyprune.planning.ownership import fingerprint_of
 from applyprune.values import packed
 
 TARGET = applyset_identity("web", "home")

@@ -8,16 +8,16 @@ from applyprune.errors import AccessError, ApplypruneError, NotFound, NotServed,
 from applyprune.model.live import AUTOSCALERS, LiveObject
 from applyprune.model.plan import ApplyRule, Fate
 from applyprune.model.text import and_more
-from applyprune.planning.ownership.default_rules import (
+from applyprune.planning.leave import left_entries, objects_to_prune
+from applyprune.planning.normalize import (
     autoscalers_in,
     is_scaled,
     may_be_autoscaled,
     with_autoscaler,
 )
-from applyprune.planning.ownership.owner import is_last_applied
-from applyprune.planning.prune.leaving import left_entries, objects_to_prune
+from applyprune.planning.ownership import is_last_applied
+from applyprune.planning.recovery import is_restored
 from applyprune.planning.requests import needs_body
-from applyprune.planning.snapshot import is_restored
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Desired, Plan
     from applyprune.model.problem import Problem
     from applyprune.planning.desired import Resolved
-    from applyprune.planning.snapshot import ClusterSnapshot
+    from applyprune.planning.recovery import ClusterSnapshot
 
 _SHOWN = 3
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from applyprune.errors import ApplypruneError, Forbidden
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject, Resource, ResourceMap
-from applyprune.planning.consequences.facts import Related, facts_of
-from applyprune.planning.consequences.found import consequences
-from applyprune.planning.consequences.listings import Listing, listings
+from applyprune.planning.consequences import Listing, Related, consequences, facts_of, listings
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.model.plan import Plan
-    from applyprune.planning.snapshot import ClusterSnapshot
+    from applyprune.planning.recovery import ClusterSnapshot
 
 States: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
 

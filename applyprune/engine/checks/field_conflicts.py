@@ -8,11 +8,10 @@ from applyprune.engine.steps.failures import apply_problem
 from applyprune.errors import ApplypruneError
 from applyprune.model.options import OnDrift
 from applyprune.model.plan import Fate
-from applyprune.planning.adoption.decide_again import again
-from applyprune.planning.adoption.left_alone import with_drift
-from applyprune.planning.checks.visible_conflicts import shares_fields, visible_conflict
-from applyprune.planning.diff.drift import may_have_drifted
-from applyprune.planning.ownership.foreign_label import foreign_label
+from applyprune.planning.conflicts import may_have_drifted, shares_fields, visible_conflict
+from applyprune.planning.decide import with_drift
+from applyprune.planning.ownership import foreign_label
+from applyprune.planning.plan import again
 from applyprune.values import replace
 
 if TYPE_CHECKING:

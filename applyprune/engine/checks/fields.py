@@ -11,21 +11,21 @@ from applyprune.model.live import CRD
 from applyprune.model.options import DryRun
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan
 from applyprune.model.problem import Problem
-from applyprune.planning.checks.fault_text import fields_problem
-from applyprune.planning.checks.field_types import (
+from applyprune.planning.schemas import (
     KindSchema,
     custom_schema,
     field_faults,
+    fields_problem,
     kind_schema,
 )
-from applyprune.planning.schema.crd import defined_resources, schema_of
+from applyprune.planning.served_kinds import defined_resources, schema_of
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext, WorkerPool
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import Resource
-    from applyprune.planning.snapshot import ClusterSnapshot
+    from applyprune.planning.recovery import ClusterSnapshot
 
 _Schemas: TypeAlias = "Mapping[str, Any] | str"
 """The schemas of a group version, or why there are none."""

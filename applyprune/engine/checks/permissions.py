@@ -13,7 +13,7 @@ from applyprune.errors import ApplypruneError, Unreachable, as_problem
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Access, AccessRule
 from applyprune.model.problem import ProblemKind
-from applyprune.planning.checks.needed_rights import needs_of, with_missing_rights
+from applyprune.planning.rights import needs_of, with_missing_rights
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:

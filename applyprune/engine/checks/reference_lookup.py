@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from applyprune.planning.checks.missing_references import (
-    missing_keys,
-    missing_references,
-    outside_references,
-)
+from applyprune.planning.order import missing_keys, missing_references, outside_references
 
 if TYPE_CHECKING:
     from applyprune.engine.snapshot_reader import SnapshotReader
@@ -17,7 +13,7 @@ if TYPE_CHECKING:
     from applyprune.model.live import ResourceMap
     from applyprune.model.plan import Plan
     from applyprune.model.problem import Problem
-    from applyprune.planning.snapshot import ClusterSnapshot
+    from applyprune.planning.recovery import ClusterSnapshot
 
 
 def reference_warnings(

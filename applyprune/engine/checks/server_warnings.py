@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from applyprune.model.events import WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Plan
-from applyprune.planning.checks.warning_text import (
+from applyprune.planning.server_errors import (
     MOST_WARNINGS,
     known_secrets,
     more_warnings,
@@ -19,7 +19,7 @@ from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Manifest
-    from applyprune.planning.snapshot import ClusterSnapshot
+    from applyprune.planning.recovery import ClusterSnapshot
 
 
 @dataclass(slots=True)

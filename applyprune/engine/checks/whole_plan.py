@@ -15,20 +15,17 @@ from applyprune.engine.preview import NOT_APPLIED
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate, Plan
-from applyprune.planning.approval.deletions import with_approval
-from applyprune.planning.approval.plan_binding import as_reviewed
-from applyprune.planning.forecast import unchecked
-from applyprune.planning.inventory.correction import refuse_beyond_drift
-from applyprune.planning.plan import completed
-from applyprune.planning.prune.dependants import deletions_of
-from applyprune.planning.prune.recreation import with_recreations_judged
+from applyprune.planning.approval import as_reviewed, with_approval
+from applyprune.planning.cascade import deletions_of, with_recreations_judged
+from applyprune.planning.plan import completed, unchecked
+from applyprune.planning.recovery import refuse_beyond_drift
 from applyprune.values import replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.plan_stage import PlanStage
     from applyprune.engine.steps.dry_run import ServerDryRun
-    from applyprune.planning.approval.plan_file import PlanFile
+    from applyprune.planning.approval import PlanFile
 
 
 def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) -> Plan:

@@ -17,10 +17,9 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
-from applyprune.planning.approval.required import is_held
+from applyprune.planning.approval import is_held
 from applyprune.planning.explain import ExplainInput, explained
-from applyprune.planning.inventory.named_options import Resolver, known_names
-from applyprune.planning.schema.kind_names import NamedObject, full_name, kind_names
+from applyprune.planning.names import NamedObject, Resolver, full_name, kind_names, known_names
 from applyprune.values import replace
 
 if TYPE_CHECKING:

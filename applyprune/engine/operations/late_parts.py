@@ -17,14 +17,8 @@ from applyprune.engine.inventory_lock import inventory_lock
 from applyprune.errors import ApplypruneError, NotReady
 from applyprune.model.events import Event, Finished, Started, WarningRaised
 from applyprune.model.options import DryRun, Mode
-from applyprune.planning.checks.late_kinds import (
-    PRUNES_LATER,
-    LateObject,
-    held_back,
-    not_planned,
-    not_served,
-)
-from applyprune.planning.summary import waiting
+from applyprune.planning.desired import PRUNES_LATER, LateObject, held_back, not_planned, not_served
+from applyprune.planning.plan import waiting
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:

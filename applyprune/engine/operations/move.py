@@ -40,11 +40,10 @@ from applyprune.model.live import LiveObject, Resource, State
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
-from applyprune.planning.inventory.move import MOVED, Move, MoveStep, move_step
-from applyprune.planning.inventory.selection import chosen
-from applyprune.planning.ownership.foreign_label import OtherSet
-from applyprune.planning.ownership.managed_fields import is_applied
-from applyprune.planning.ownership.owner import has_witness
+from applyprune.planning.managed_fields import is_applied
+from applyprune.planning.names import chosen
+from applyprune.planning.ownership import OtherSet, has_witness
+from applyprune.planning.recovery import MOVED, Move, MoveStep, move_step
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
 from applyprune.values import dataclass, replace

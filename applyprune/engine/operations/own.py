@@ -25,10 +25,10 @@ from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.inventory.own import GONE, OwnStep, as_owned, own_step, owned_entry
-from applyprune.planning.inventory.selection import chosen
-from applyprune.planning.ownership.owner import has_witness
-from applyprune.planning.prune.removal import kept_as_owned
+from applyprune.planning.leave import kept_as_owned
+from applyprune.planning.names import chosen
+from applyprune.planning.ownership import has_witness
+from applyprune.planning.recovery import GONE, OwnStep, as_owned, own_step, owned_entry
 from applyprune.planning.requests import mark_request
 from applyprune.values import dataclass, replace
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import raise_all
 from applyprune.model.live import Resource, ResourceMap
-from applyprune.planning.checks.rbac import Member, RoleText, roles
 from applyprune.planning.desired import resolve
+from applyprune.planning.rights import Member, RoleText, roles
 
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster

@@ -17,12 +17,12 @@ from applyprune.model.inventory import Inventory, Mismatch, MismatchType, Owners
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.inventory.check import check, repaired, unsearched_problem
+from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.order import is_built_in
-from applyprune.planning.ownership.managed_fields import is_applied
-from applyprune.planning.ownership.owner import has_witness
+from applyprune.planning.ownership import has_witness
+from applyprune.planning.recovery import check, repaired, unsearched_problem
 from applyprune.planning.requests import mark_request
-from applyprune.planning.schema.served_kinds import hidden_kind_problem
+from applyprune.planning.served_kinds import hidden_kind_problem
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:

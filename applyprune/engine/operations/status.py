@@ -38,7 +38,7 @@ from applyprune.model.live import CONFIG_MAPS, LiveObject, State, Unknown
 from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
-from applyprune.planning.readiness.object_status import (
+from applyprune.planning.object_status import (
     is_waited_for,
     object_status,
     status_warning,
@@ -48,8 +48,8 @@ from applyprune.planning.readiness.object_status import (
     unready_objects,
     verdict,
 )
-from applyprune.planning.readiness.related import Related
-from applyprune.planning.snapshot import (
+from applyprune.planning.readiness import Related
+from applyprune.planning.recovery import (
     ClusterSnapshot,
     is_restored,
     restored_problem,

@@ -20,14 +20,15 @@ from applyprune.model.live import (
     Resource,
     State,
 )
-from applyprune.planning.readiness.failing_containers import (
+from applyprune.planning.object_status import (
     LINES,
     Instance,
+    by_owner,
     failing_instances,
     log_lines,
+    tree_of,
 )
-from applyprune.planning.readiness.owned_objects import by_owner, tree_of
-from applyprune.planning.readiness.related import pods_of
+from applyprune.planning.readiness import pods_of
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:

@@ -39,13 +39,16 @@ from applyprune.model.live import CRD, NAMESPACE, LiveObject
 from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.adoption.found_at_create import found_at_create, is_found_at_create
-from applyprune.planning.checks.set_needs import SetNeeds
-from applyprune.planning.diff.rewritten import rewritten_problem
-from applyprune.planning.ownership.conflicts import skips
-from applyprune.planning.replies import confirmed, refused_guard
-from applyprune.planning.schema.crd import defined_kinds
-from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.conflicts import rewritten_problem, skips
+from applyprune.planning.order import SetNeeds
+from applyprune.planning.recovery import ClusterSnapshot
+from applyprune.planning.replies import (
+    confirmed,
+    found_at_create,
+    is_found_at_create,
+    refused_guard,
+)
+from applyprune.planning.served_kinds import defined_kinds
 from applyprune.values import dataclass, field, replace
 
 _UNREADY = "is not ready"

@@ -28,35 +28,36 @@ from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import CRD, NAMESPACE, Resource
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Fate, Plan, RemoveStep
 from applyprune.model.text import and_more
-from applyprune.planning.checks.set_needs import SetNeeds
-from applyprune.planning.diff.comparison import Comparison, changes_ownership, has_changed
-from applyprune.planning.diff.states import dropped, overlaid, without
-from applyprune.planning.fields.ignore_rule import IgnoreRule, parse_rule
-from applyprune.planning.fields.normalize import sent
-from applyprune.planning.ownership.conflicts import managers, settled_first, skips
-from applyprune.planning.ownership.dead_versions import dead_versions, with_versions
-from applyprune.planning.ownership.removed_fields import after_removal
-from applyprune.planning.ownership.takings import confirmed_takings
-from applyprune.planning.readiness.warning_events import is_denial
+from applyprune.planning.comparison import (
+    Comparison,
+    changes_ownership,
+    dropped,
+    has_changed,
+    overlaid,
+    without,
+)
+from applyprune.planning.conflicts import managers, settled_first, skips
+from applyprune.planning.managed_fields import after_removal, dead_versions, with_versions
+from applyprune.planning.normalize import IgnoreRule, parse_rule, sent
+from applyprune.planning.order import SetNeeds
+from applyprune.planning.ownership import confirmed_takings
+from applyprune.planning.readiness import is_denial
 from applyprune.planning.replies import dry_run_reply, refused_guard
 from applyprune.planning.requests import (
     dry_run_request,
     forced,
     planned_removals,
 )
-from applyprune.planning.schema.crd import defined_resources, schema_of
-from applyprune.planning.schema.server_errors import (
-    cannot_be_dry_run,
-    is_without_namespace,
-)
-from applyprune.planning.schema.structural import validate
+from applyprune.planning.schemas import validate
+from applyprune.planning.served_kinds import defined_resources, schema_of
+from applyprune.planning.server_errors import cannot_be_dry_run, is_without_namespace
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.model.fieldset import Path
     from applyprune.model.live import LiveObject
-    from applyprune.planning.ownership.removed_fields import Removals
+    from applyprune.planning.managed_fields import Removals
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"

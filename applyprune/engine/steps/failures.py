@@ -30,16 +30,16 @@ from applyprune.model.live import (
 from applyprune.model.options import OnDrift
 from applyprune.model.plan import ApplyStep, Desired, Fate
 from applyprune.model.problem import ManagerConflict, Problem
-from applyprune.planning.adoption.decide_again import again
-from applyprune.planning.ownership.conflicts import conflicts_of, explain, is_about_scale
-from applyprune.planning.prune.finalizers import diagnose
-from applyprune.planning.schema.server_errors import (
+from applyprune.planning.cascade import diagnose
+from applyprune.planning.conflicts import conflicts_of, explain, is_about_scale
+from applyprune.planning.plan import again
+from applyprune.planning.recovery import CascadeContents
+from applyprune.planning.server_errors import (
     advice_on,
     clean_message,
     error_fields,
     is_without_namespace,
 )
-from applyprune.planning.snapshot import CascadeContents
 from applyprune.values import replace
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, RunFailed
 from applyprune.model.plan import ApplyRequest, PatchRequest
-from applyprune.planning.adoption.decide_again import decided_again
+from applyprune.planning.plan import decided_again
 from applyprune.planning.requests import settle_request
 
 if TYPE_CHECKING:

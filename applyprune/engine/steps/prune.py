@@ -30,15 +30,13 @@ from applyprune.model.live import CRD, NAMESPACE, Absent, LiveObject, Resource, 
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, Fate, PatchRequest, RemoveStep
 from applyprune.model.text import and_more
-from applyprune.planning.checks.references import has_references
+from applyprune.planning.cascade import cascade_of, has_foreign_finalizer
+from applyprune.planning.leave import GONE, Remaining, remove_step
 from applyprune.planning.order import is_built_in
-from applyprune.planning.prune.cascade import cascade_of
-from applyprune.planning.prune.finalizers import has_foreign_finalizer
-from applyprune.planning.prune.remaining import Remaining
-from applyprune.planning.prune.removal import GONE, remove_step
+from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
+from applyprune.planning.references import has_references
 from applyprune.planning.replies import refuse_false_absence
-from applyprune.planning.schema.served_kinds import still_registered
-from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+from applyprune.planning.served_kinds import still_registered
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from applyprune.errors import ApplypruneError, InputError, UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import CRD, DEFINITIONS
-from applyprune.planning.annotations import READY_WHEN
+from applyprune.planning.cel import compile_rule
+from applyprune.planning.marks import READY_WHEN
 from applyprune.planning.order import is_built_in
-from applyprune.planning.readiness.cel import compile_rule
-from applyprune.planning.readiness.wait_rules import Awaited, Wait, is_awaited
-from applyprune.planning.schema.crd import defined_kinds, has_status
+from applyprune.planning.readiness import Awaited, Wait, is_awaited
+from applyprune.planning.served_kinds import defined_kinds, has_status
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.options import Options
     from applyprune.model.plan import Desired
-    from applyprune.planning.readiness.cel import Rule
+    from applyprune.planning.cel import Rule
 
 
 @dataclass(slots=True)

@@ -15,9 +15,8 @@ from applyprune.errors import Conflict, NotFound, NotReady, PruneRefused, RunFai
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import LiveObject, State
 from applyprune.model.plan import NO_MIGRATION
-from applyprune.planning.adoption.decide_again import decided_again
-from applyprune.planning.prune.dependants import deletions_of
-from applyprune.planning.prune.recreation import cascades_of, refused_recreation_of
+from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
+from applyprune.planning.plan import decided_again
 from applyprune.planning.replies import created_by_others, refuse_false_absence
 from applyprune.values import dataclass, replace
 

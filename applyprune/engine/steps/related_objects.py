@@ -9,8 +9,7 @@ from applyprune.engine.informer import Change, Listed, WatchFailed, WatchScope
 from applyprune.errors import ApplypruneError, as_problem
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import CLAIMS, EVENTS, PODS, REPLICA_SETS, LiveObject
-from applyprune.planning.readiness.related import Related, mounts_claims
-from applyprune.planning.readiness.wait_rules import WITH_PODS
+from applyprune.planning.readiness import WITH_PODS, Related, mounts_claims
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Conflict, Forbidden, Invalid, NotFound, NotServed
-from applyprune.planning.adoption.decide_again import decided_again
+from applyprune.planning.plan import decided_again
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext

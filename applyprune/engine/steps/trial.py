@@ -17,14 +17,13 @@ from applyprune.errors import (
 )
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import DeleteRequest, Fate
-from applyprune.planning.adoption.decide_again import decided_again
-from applyprune.planning.diff.states import renamed
-from applyprune.planning.ownership.conflicts import managers, settled_first
-from applyprune.planning.ownership.obstacle import name_error
+from applyprune.planning.comparison import is_worth_a_trial, renamed
+from applyprune.planning.conflicts import managers, settled_first
+from applyprune.planning.ownership import name_error
+from applyprune.planning.plan import decided_again
 from applyprune.planning.replies import late_replacement, refused_guard, refused_recreation
 from applyprune.planning.requests import delete_request, dry_run_request, trial_request
-from applyprune.planning.schema.immutable import is_worth_a_trial
-from applyprune.planning.schema.server_errors import cannot_be_dry_run
+from applyprune.planning.server_errors import cannot_be_dry_run
 from applyprune.values import replace
 
 if TYPE_CHECKING:

@@ -31,11 +31,16 @@ from applyprune.model.events import (
 from applyprune.model.identity import Ref
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.readiness.finished_jobs import UNKNOWN_RESULT, is_complete
-from applyprune.planning.readiness.kstatus import assess
-from applyprune.planning.readiness.related import explained, for_wait, warnings_about
-from applyprune.planning.readiness.wait_rules import Awaited, ready_with_warning
-from applyprune.planning.summary import waiting
+from applyprune.planning.decide import UNKNOWN_RESULT, is_complete
+from applyprune.planning.plan import waiting
+from applyprune.planning.readiness import (
+    Awaited,
+    assess,
+    explained,
+    for_wait,
+    ready_with_warning,
+    warnings_about,
+)
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:

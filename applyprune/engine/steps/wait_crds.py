@@ -16,8 +16,8 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import DEFINITIONS
 from applyprune.model.plan import Desired
 from applyprune.model.problem import Problem
-from applyprune.planning.schema.crd import defined_resources, refused_names
-from applyprune.planning.summary import waiting
+from applyprune.planning.plan import waiting
+from applyprune.planning.served_kinds import defined_resources, refused_names
 from applyprune.values import dataclass, field
 
 _FIRST_PAUSE = 0.02

@@ -11,7 +11,7 @@ from applyprune.engine.cancellation import Cancellation
 from applyprune.model.events import Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, Resource, State
-from applyprune.planning.summary import waiting
+from applyprune.planning.plan import waiting
 from applyprune.values import dataclass, field
 
 _FIRST_PAUSE = 0.05

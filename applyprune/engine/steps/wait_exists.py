@@ -11,7 +11,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, Unknown
 from applyprune.model.plan import OUTSIDE, Desired
 from applyprune.model.problem import Problem
-from applyprune.planning.summary import waiting
+from applyprune.planning.plan import waiting
 from applyprune.values import dataclass, field
 
 _FIRST_PAUSE = 0.1

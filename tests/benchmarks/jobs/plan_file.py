@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate
-from applyprune.planning.approval.digests import digest_of
-from applyprune.planning.approval.plan_file import PlanFile, decode, encode
-from applyprune.planning.approval.planned_objects import PlannedObject
-from applyprune.planning.fields.normalize import digest
+from applyprune.planning.approval import PlanFile, decode, encode
+from applyprune.planning.digests import PlannedObject, digest_of
+from applyprune.planning.normalize import digest
 
 OBJECTS = 10_000
 

@@ -10,7 +10,7 @@ from applyprune.controller.clusters import ClusterChanged, left_cluster
 from applyprune.controller.reasons import FINALIZER
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, LiveObject
-from applyprune.planning.annotations import ACCEPT_CLUSTER
+from applyprune.planning.marks import ACCEPT_CLUSTER
 
 HOME, OLD, NEW = "uid-of-home", "uid-of-old", "uid-of-new"
 

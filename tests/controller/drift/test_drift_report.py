@@ -15,7 +15,7 @@ from applyprune.controller.spec import SPEC, Bundle
 from applyprune.model.fieldset import Drift, FieldWriter
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
-from applyprune.planning.adoption.left_alone import CONTENDED, DRIFTED
+from applyprune.planning.decide import CONTENDED, DRIFTED
 from tests.support.planning import body, desired, live, recorded
 
 if TYPE_CHECKING:

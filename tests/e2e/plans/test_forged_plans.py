@@ -11,7 +11,7 @@ from applyprune.errors import ApplypruneError
 from applyprune.model.identity import Ref
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Fate
-from applyprune.planning.approval.digests import plan_digest
+from applyprune.planning.digests import plan_digest
 from applyprune.sources.plan_files import read_plan
 from tests.support.api import writes
 from tests.support.command import applyprune

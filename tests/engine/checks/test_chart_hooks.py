@@ -10,7 +10,7 @@ import pytest
 from applyprune.errors import EmptyInput, InputError
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun, HelmHooks, Mode
-from applyprune.planning.checks.helm_hooks import HOOK
+from applyprune.planning.desired import HOOK
 from tests.support.api import writes
 from tests.support.command import applyprune
 from tests.support.input_files import write_input

@@ -13,9 +13,9 @@ from applyprune import ApplySet, Input
 from applyprune.errors import ApplypruneError, InputErrors, Interrupted, problems_of
 from applyprune.model.events import Explanation, ObjectDone, Planned, PruneBlocked, WarningRaised
 from applyprune.model.options import DryRun, Mode
-from applyprune.planning.annotations import READY_WHEN
-from applyprune.planning.checks.helm_hooks import HOOK
-from applyprune.planning.dependencies import DEPENDS_ON
+from applyprune.planning.desired import HOOK
+from applyprune.planning.marks import READY_WHEN
+from applyprune.planning.order import DEPENDS_ON
 from tests.support.actors import ALICE
 from tests.support.api import WRITES
 from tests.support.command import applyprune

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.identity import GVK
-from applyprune.planning.checks.field_types import field_faults, kind_schema
+from applyprune.planning.schemas import field_faults, kind_schema
 from tests.support.field_samples import VALUES, Kind, served_kinds
 from tests.support.objects import crd
 from tests.support.waiting import eventually

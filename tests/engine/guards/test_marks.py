@@ -12,7 +12,7 @@ from applyprune.model.events import ObjectDone, Outcome, Planned, ReadinessRepor
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import Adopt, DryRun, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
-from applyprune.planning.marks.peer_marks import OWNER_MARKS
+from applyprune.planning.marks import OWNER_MARKS
 from tests.support.objects import SECRET, config_map
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, Mode
-from applyprune.planning.marks.peer_marks import OWNER_MARKS
+from applyprune.planning.marks import OWNER_MARKS
 from tests.support.objects import DEPLOYMENT, config_map
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.inventory import MismatchType, Ownership
 from applyprune.model.options import Adopt, Mode
 from applyprune.planning.applyset import OWNED_BY, PART_OF
-from applyprune.planning.prune.removal import NO_WITNESS
+from applyprune.planning.leave import NO_WITNESS
 from tests.support.forged import forge
 from tests.support.objects import SERVICE, config_map
 from tests.support.stage import Stage

@@ -21,7 +21,7 @@ from applyprune.model.live import CONFIG_MAPS
 from applyprune.model.options import Adopt, DryRun
 from applyprune.model.plan import Fate
 from applyprune.planning.applyset import OWNED_BY, PART_OF
-from applyprune.planning.diff.drift import drifted_from_record, recorded_drift
+from applyprune.planning.conflicts import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
 from tests.support.objects import config_map, crd, custom_resource, manifest
 from tests.support.stage import Stage, Story

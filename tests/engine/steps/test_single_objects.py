@@ -9,7 +9,7 @@ import pytest
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
 from applyprune.model.options import OnDrift
-from applyprune.planning.inventory.correction import WholeSetNeeded
+from applyprune.planning.recovery import WholeSetNeeded
 from tests.support.api import writes
 from tests.support.objects import config_map
 

@@ -20,8 +20,7 @@ from applyprune.model.live import LiveObject, Resource
 from applyprune.model.options import DryRun
 from applyprune.model.problem import Origin
 from applyprune.planning.applyset import PART_OF, applyset_identity
-from applyprune.planning.readiness.kstatus import STATUS_GRACE
-from applyprune.planning.readiness.wait_rules import Awaited
+from applyprune.planning.readiness import STATUS_GRACE, Awaited
 from tests.support.clocks import AGES, MOMENT, QuickClock
 from tests.support.objects import config_map
 from tests.support.stage import Stage

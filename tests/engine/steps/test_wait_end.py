@@ -9,7 +9,7 @@ import pytest
 from applyprune.errors import Interrupted
 from applyprune.model.events import InventoryWritten, Outcome, Phase, Waiting
 from applyprune.model.inventory import Ownership
-from applyprune.planning.readiness.warning_events import GRACE
+from applyprune.planning.readiness import GRACE
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import faults
 from tests.support.objects import config_map

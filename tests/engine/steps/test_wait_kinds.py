@@ -18,7 +18,7 @@ from applyprune.model.events import (
 )
 from applyprune.model.options import DryRun
 from applyprune.model.text import parse_selector
-from applyprune.planning.checks.late_kinds import PRUNES_LATER
+from applyprune.planning.desired import PRUNES_LATER
 from tests.support.fault_proxy import FaultProxy, always, faults
 from tests.support.forged import edit_entry, remove_entries
 from tests.support.input_files import write_input

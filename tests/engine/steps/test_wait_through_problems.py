@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import ObjectStuck
-from applyprune.planning.readiness.warning_events import GRACE
+from applyprune.planning.readiness import GRACE
 from tests.support.clocks import AGES
 from tests.support.stage import Stage, Story
 from tests.support.waiting import eventually

@@ -13,7 +13,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import PODS, LiveObject, Resource
 from applyprune.model.problem import Origin
 from applyprune.planning.applyset import PART_OF, applyset_identity
-from applyprune.planning.readiness.wait_rules import Awaited
+from applyprune.planning.readiness import Awaited
 from tests.support.clocks import ManualClock, QuickClock
 from tests.support.told_cluster import ToldCluster
 from tests.support.workloads import Body, ready, stuck

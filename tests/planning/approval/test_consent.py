@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.planning.approval.consent import needed_consent
+from applyprune.planning.approval import needed_consent
 from tests.support.planning import body, desired, live, recorded
 
 ONE = desired(body())

@@ -10,11 +10,11 @@ import pytest
 from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Fate, GuardVerdict, Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.approval.deletions import with_approval
-from applyprune.planning.approval.digests import deletions_digest
+from applyprune.planning.approval import with_approval
+from applyprune.planning.digests import deletions_digest
+from applyprune.planning.guards import APPROVAL
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.prune.guards import APPROVAL
-from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,

@@ -15,14 +15,15 @@ from applyprune.model.live import LiveObject
 from applyprune.model.options import Mode, Propagation
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.applyset import applyset_identity
-from applyprune.planning.approval.digests import (
+from applyprune.planning.digests import (
     deletions_digest,
     digest_of,
     is_digest,
+    names,
     plan_digest,
+    planned_objects,
+    shaping_options,
 )
-from applyprune.planning.approval.planned_objects import names, planned_objects
-from applyprune.planning.approval.shaping_options import shaping_options
 from applyprune.values import packed
 from tests.support.options import options_of
 from tests.support.planning import (

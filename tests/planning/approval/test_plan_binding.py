@@ -13,7 +13,8 @@ from applyprune.model.inventory import AppliedPlan, RunRecord
 from applyprune.model.options import Adopt, ApplyOptions, Options
 from applyprune.model.plan import ApplyStep, Fate, OnConflict, Plan
 from applyprune.planning.applyset import applyset_identity
-from applyprune.planning.approval.plan_binding import (
+from applyprune.planning.approval import (
+    PlanFile,
     as_reviewed,
     is_continued,
     is_done,
@@ -23,7 +24,6 @@ from applyprune.planning.approval.plan_binding import (
     refuse_other_plan,
     refuse_other_set,
 )
-from applyprune.planning.approval.plan_file import PlanFile
 from applyprune.planning.requests import apply_request
 from tests.support.planning import DEPLOYMENTS, TARGET, body, desired, inventory, live, recorded
 

@@ -15,15 +15,8 @@ from hypothesis import strategies as st
 from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded, Fate
-from applyprune.planning.approval.plan_file import (
-    LARGEST,
-    PlanFile,
-    decode,
-    encode,
-    refuse_expired,
-    sealed,
-)
-from applyprune.planning.approval.planned_objects import PlannedObject
+from applyprune.planning.approval import LARGEST, PlanFile, decode, encode, refuse_expired, sealed
+from applyprune.planning.digests import PlannedObject
 from tests.support.plan_files import FILE, with_checksum
 
 NAMES = st.text('abcXYZ019-._:@ é☃"\\\n\u2028', max_size=80)

@@ -14,9 +14,8 @@ from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.approval.plan_file import PlanFile
-from applyprune.planning.approval.plan_fit import misfits
-from applyprune.planning.approval.planned_objects import planned_objects
+from applyprune.planning.approval import PlanFile, misfits
+from applyprune.planning.digests import planned_objects
 from applyprune.planning.requests import apply_request
 from tests.support.planning import (
     CONFIG_MAPS,

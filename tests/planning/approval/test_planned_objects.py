@@ -9,8 +9,8 @@ import pytest
 
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.approval.planned_objects import planned_object, state_mark
-from applyprune.planning.fields.normalize import manifest_digest
+from applyprune.planning.digests import planned_object, state_mark
+from applyprune.planning.normalize import manifest_digest
 from tests.support.planning import (
     DEPLOYMENTS,
     SECRETS,

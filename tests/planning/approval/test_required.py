@@ -14,14 +14,14 @@ from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval, PruneLimit
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.approval.deletions import with_approval
-from applyprune.planning.approval.required import (
+from applyprune.planning.approval import (
     is_held,
     missing_approval,
+    with_approval,
     without_unapproved,
 )
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import CONFIG_MAPS, TARGET, body, desired, inventory, live, recorded
 

@@ -18,7 +18,7 @@ from applyprune.model.options import (
     PruneOptions,
 )
 from applyprune.model.text import parse_selector
-from applyprune.planning.approval.shaping_options import changed_options, shaping_options
+from applyprune.planning.digests import changed_options, shaping_options
 
 LIFT_A_GUARD = {
     "max_prune",

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.problem import Mark, ProblemKind
-from applyprune.planning.checks.fault_text import fields_problem
-from applyprune.planning.checks.field_types import UNKNOWN, FieldFault
+from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
 from tests.support.planning import SECRETS, body, desired
 
 NAME = FieldFault(("spec", "imagee"), UNKNOWN, ("image", "ports"))

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import GVK
-from applyprune.planning.checks.field_types import (
-    KindSchema,
-    custom_schema,
-    field_faults,
-    kind_schema,
-)
+from applyprune.planning.schemas import KindSchema, custom_schema, field_faults, kind_schema
 
 STRING = {"type": "string"}
 NUMBER = {"type": "integer"}

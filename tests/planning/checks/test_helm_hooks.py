@@ -13,10 +13,9 @@ from applyprune.model.options import HelmHooks
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import parse_selector
-from applyprune.planning.checks.helm_hooks import HOOK, find_hooks
-from applyprune.planning.desired import Resolved, resolve
+from applyprune.planning.desired import HOOK, Resolved, find_hooks, resolve
 from applyprune.planning.plan import make_plan
-from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.objects import manifest
 from tests.support.options import options_of
 from tests.support.planning import (

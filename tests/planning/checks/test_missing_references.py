@@ -11,7 +11,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import Absent, LiveObject, Resource, State, Unknown
 from applyprune.model.plan import ApplyStep, Desired, Fate, Plan, RemoveStep
 from applyprune.model.problem import Origin, Problem, ProblemKind
-from applyprune.planning.checks.missing_references import (
+from applyprune.planning.order import (
     missing_keys,
     missing_references,
     outside_references,

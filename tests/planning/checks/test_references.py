@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.identity import Ref
 from applyprune.model.live import mapping
-from applyprune.planning.checks.references import Reference, references
+from applyprune.planning.references import Reference, references
 
 POD = {
     "serviceAccountName": "runner",

@@ -10,8 +10,8 @@ import pytest
 from applyprune.engine.checks.server_warnings import ServerWarnings
 from applyprune.model.identity import Ref
 from applyprune.model.plan import ApplyStep, Fate, Plan
-from applyprune.planning.checks.warning_text import MOST_WARNINGS
-from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.recovery import ClusterSnapshot
+from applyprune.planning.server_errors import MOST_WARNINGS
 from tests.support.objects import manifest
 from tests.support.planning import SECRETS, body, desired, live, recorded
 

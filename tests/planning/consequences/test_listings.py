@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from applyprune.model.plan import Fate
-from applyprune.planning.consequences.facts import Change, Facts, Related
-from applyprune.planning.consequences.listings import Listing, listings
-from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.consequences import Change, Facts, Listing, Related, listings
+from applyprune.planning.recovery import CascadeContents
 from tests.support.consequences import KINDS, change, live, resource
 
 HOME = frozenset({"home"})

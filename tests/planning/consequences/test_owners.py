@@ -9,8 +9,8 @@ import pytest
 from applyprune.model.live import LiveObject
 from applyprune.model.options import Propagation
 from applyprune.model.plan import Fate
-from applyprune.planning.consequences.facts import Change
-from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.consequences import Change
+from applyprune.planning.recovery import CascadeContents
 from tests.support.consequences import change, found, live, told
 
 CLAIMS: dict[str, Any] = {

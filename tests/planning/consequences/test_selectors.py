@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Fate
-from applyprune.planning.consequences.facts import Change
+from applyprune.planning.consequences import Change
 from tests.support.consequences import change, found, live, told
 
 Body = dict[str, Any]

@@ -6,7 +6,7 @@ import pytest
 
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ConsequenceKind, Fate
-from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.recovery import CascadeContents
 from tests.support.consequences import change, found, live, told
 
 CLAIM = "PersistentVolumeClaim"

@@ -7,12 +7,7 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.model.fieldset import to_pointer
 from applyprune.model.identity import GroupKind, Ref
-from applyprune.planning.fields.ignore_rule import (
-    IgnoreRule,
-    ignored_paths,
-    parse_rule,
-    split_pointers,
-)
+from applyprune.planning.normalize import IgnoreRule, ignored_paths, parse_rule, split_pointers
 
 WEB = Ref("apps", "Deployment", "shop", "web-1")
 ROLE = Ref("rbac.authorization.k8s.io", "ClusterRole", "", "system:node")

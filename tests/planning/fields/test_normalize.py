@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.fields.normalize import manifest_digest, normalize
+from applyprune.planning.normalize import manifest_digest, normalize
 from tests.support.planning import body
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.fields.null_fields import unnamed_nulls, without_nulls, without_status
+from applyprune.planning.normalize import unnamed_nulls, without_nulls, without_status
 
 
 @pytest.mark.parametrize(

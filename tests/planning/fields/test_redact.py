@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.fields.redact import HIDDEN, masked, shown
+from applyprune.planning.secrets import HIDDEN, masked, shown
 
 
 def secret(data: Any, **annotations: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.fieldset import MISSING
-from applyprune.planning.fields.stored_value import is_stored
+from applyprune.planning.conflicts import is_stored
 
 SAME = [
     ("v", "v", ""),

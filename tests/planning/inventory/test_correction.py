@@ -11,11 +11,7 @@ from applyprune.model.identity import GroupKind
 from applyprune.model.live import AUTOSCALERS
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.inventory.correction import (
-    WholeSetNeeded,
-    part_to_correct,
-    refuse_beyond_drift,
-)
+from applyprune.planning.recovery import WholeSetNeeded, part_to_correct, refuse_beyond_drift
 from tests.support.planning import NAMESPACES, body, desired, inventory, live, recorded
 
 if TYPE_CHECKING:

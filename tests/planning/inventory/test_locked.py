@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from applyprune.model.inventory import HolderObservation, Inventory
-from applyprune.planning.inventory.locked import locked_error
+from applyprune.planning.recovery import locked_error
 from tests.support.other_run import ELSEWHERE
 
 SEEN = HolderObservation("u1", 7, ELSEWHERE, since=100.0)

@@ -9,8 +9,7 @@ import pytest
 from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind
 from applyprune.model.options import Options
-from applyprune.planning.inventory.named_options import has_names, with_names_resolved
-from applyprune.planning.schema.kind_names import kind_names
+from applyprune.planning.names import has_names, kind_names, with_names_resolved
 from tests.support.kinds import MAP
 from tests.support.options import options_of
 

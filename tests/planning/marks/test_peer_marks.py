@@ -5,17 +5,15 @@ from __future__ import annotations
 import pytest
 
 from applyprune.model.plan import ApplyRule
-from applyprune.planning.marks.apply_mark import (
-    apply_rule,
-    is_created_once,
-    left_alone,
-)
-from applyprune.planning.marks.peer_marks import (
+from applyprune.planning.marks import (
     OWNER_MARKS,
     PEER_MARKS,
     Handling,
     Meaning,
+    apply_rule,
     found_marks,
+    is_created_once,
+    left_alone,
     owner_named,
     unknown_values,
 )

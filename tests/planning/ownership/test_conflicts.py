@@ -13,7 +13,7 @@ from applyprune.errors import Conflict, Invalid
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired, Fate, Migration, OnConflict
 from applyprune.planning.applyset import PART_OF, applyset_identity
-from applyprune.planning.ownership.conflicts import (
+from applyprune.planning.conflicts import (
     contended,
     explain,
     forces,

@@ -8,9 +8,9 @@ import pytest
 
 from applyprune.cli.options import DEFAULT_RULES
 from applyprune.model.identity import Ref
-from applyprune.planning.ownership.dead_versions import dead_versions, version_patch
-from applyprune.planning.ownership.default_rules import DefaultRule, without_defaults
-from applyprune.planning.ownership.empty_fields import filled_by_others
+from applyprune.planning.conflicts import filled_by_others
+from applyprune.planning.managed_fields import dead_versions, version_patch
+from applyprune.planning.normalize import DefaultRule, without_defaults
 from applyprune.values import packed
 from tests.support.planning import TARGET, body, live, managed
 

@@ -12,16 +12,18 @@ from applyprune.model.fieldset import to_pointer
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
 from applyprune.planning.desired import resolve
-from applyprune.planning.fields.normalize import manifest_digest, sent
-from applyprune.planning.ownership.ignored_fields import (
+from applyprune.planning.managed_fields import (
+    hand_over_patch,
     kept,
+    leave_patch,
+    orphan_patch,
     split_fields,
     split_problem,
     stub,
     yields,
 )
-from applyprune.planning.ownership.managed_fields import hand_over_patch, leave_patch, orphan_patch
-from applyprune.planning.ownership.owner import unchanged
+from applyprune.planning.normalize import manifest_digest, sent
+from applyprune.planning.ownership import unchanged
 from tests.support.objects import manifest
 from tests.support.planning import (
     CATALOGUE,

@@ -11,18 +11,18 @@ from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Migration
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
-from applyprune.planning.ownership.managed_fields import (
+from applyprune.planning.managed_fields import (
     hand_over_patch,
     leave_patch,
     mark_patch,
+    migrate_patch,
     orphan_patch,
     release_patch,
     renamed_managers,
     set_manager,
     settle_patch,
 )
-from applyprune.planning.ownership.migration import migrate_patch
-from applyprune.planning.ownership.owner import has_witness
+from applyprune.planning.ownership import has_witness
 from applyprune.values import packed
 from tests.support.planning import TARGET, live, managed
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.planning.ownership.other_owner import marks_of, other_owner, owned_by_tool
+from applyprune.planning.ownership import marks_of, other_owner, owned_by_tool
 from tests.support.objects import config_map
 from tests.support.planning import (
     CONFIG_MAPS,

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.live import Resource
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.ownership.owner import holds, needs_values, unchanged
+from applyprune.planning.ownership import holds, needs_values, unchanged
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.ownership.removed_fields import is_contested
+from applyprune.planning.managed_fields import is_contested
 from tests.support.planning import TARGET, body, desired, live, managed
 
 POINTER = '/spec/ports[name="http"]/appProtocol'

@@ -10,9 +10,9 @@ import pytest
 from applyprune.model.options import Adopt
 from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.ownership.takings import confirmed_takings
+from applyprune.planning.ownership import confirmed_takings
 from applyprune.planning.plan import make_plan
-from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,

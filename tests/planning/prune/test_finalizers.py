@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.planning.prune.finalizers import diagnose
-from applyprune.planning.snapshot import CascadeContents
+from applyprune.planning.cascade import diagnose
+from applyprune.planning.recovery import CascadeContents
 from tests.support.planning import TARGET, TIME, live, managed
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from applyprune.model.live import Absent, NotListed, Unknown
 from applyprune.model.options import Mode, PruneLimit
 from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.approval.deletions import with_approval
+from applyprune.planning.approval import with_approval
+from applyprune.planning.guards import APPROVAL
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.prune.guards import APPROVAL
-from applyprune.planning.snapshot import CascadeContents, ClusterSnapshot
+from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
 from tests.support.options import options_of
 from tests.support.planning import (
     CONFIG_MAPS,

@@ -13,9 +13,9 @@ from applyprune.model.live import Resource
 from applyprune.model.options import Mode, Options, WaitMode, WaitOptions
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import ProblemKind
+from applyprune.planning.leave import wait_reason
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.prune.readiness_first import wait_reason
-from applyprune.planning.snapshot import ClusterSnapshot
+from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,

@@ -10,7 +10,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.plan import Fate, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.prune.remaining import Remaining
+from applyprune.planning.leave import Remaining
 from tests.support.planning import live
 
 if TYPE_CHECKING:

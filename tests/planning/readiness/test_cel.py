@@ -10,8 +10,8 @@ import pytest
 
 from applyprune.errors import InputError, UsageError
 from applyprune.model.events import Status
-from applyprune.planning.readiness.cel import compile_rule
-from applyprune.planning.readiness.kstatus import assess
+from applyprune.planning.cel import compile_rule
+from applyprune.planning.readiness import assess
 
 WHERE = "rules.yaml:3"
 BODY: dict[str, Any] = {
@@ -162,7 +162,7 @@ def test_rules_are_refused_without_the_library(monkeypatch: pytest.MonkeyPatch) 
 def test_library_is_imported_only_for_a_rule() -> None:
     """Most runs have none."""
     script = (
-        "import sys, applyprune.planning.readiness.kstatus, applyprune.planning.readiness.cel\n"
+        "import sys, applyprune.planning.readiness, applyprune.planning.cel\n"
         "print(any(name.startswith('cel') for name in sys.modules))"
     )
     reply = subprocess.run(

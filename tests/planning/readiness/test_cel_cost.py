@@ -12,15 +12,15 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.model.events import Status
-from applyprune.planning.readiness.cel import compile_rule
-from applyprune.planning.readiness.cel_cost import unknown_in
-from applyprune.planning.readiness.cel_syntax import (
+from applyprune.planning.cel import (
     Call,
     Collection,
     Constant,
     Loop,
     Name,
     Select,
+    compile_rule,
+    unknown_in,
 )
 from tests.support.waiting import HANG
 

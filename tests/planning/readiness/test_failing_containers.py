@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.readiness.failing_containers import failing_instances, log_lines
+from applyprune.planning.object_status import failing_instances, log_lines
 
 Body = dict[str, Any]
 DIED: Body = {"terminated": {"exitCode": 1}}

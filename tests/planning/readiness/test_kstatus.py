@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from applyprune.model.events import Readiness, Status
-from applyprune.planning.readiness.kstatus import assess
-from applyprune.planning.readiness.pods import current_pods, pods_problem
-from applyprune.planning.readiness.warning_events import (
+from applyprune.planning.readiness import (
+    assess,
+    current_pods,
     is_refusal,
     last_warnings,
+    pods_problem,
     refused_creation,
 )
 

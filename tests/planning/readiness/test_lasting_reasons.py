@@ -8,8 +8,7 @@ import pytest
 
 from applyprune.model.events import in_progress
 from applyprune.model.identity import Ref
-from applyprune.planning.readiness.pods import pods_problem
-from applyprune.planning.readiness.related import Related, explained
+from applyprune.planning.readiness import Related, explained, pods_problem
 from tests.support.planning import live
 
 Body = dict[str, Any]

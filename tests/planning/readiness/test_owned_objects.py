@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.readiness.owned_objects import by_owner, pod_status, tree_of
+from applyprune.planning.object_status import by_owner, pod_status, tree_of
 
 Body = dict[str, Any]
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.events import Readiness, Status, current, in_progress, stuck
 from applyprune.model.identity import Ref
-from applyprune.planning.readiness.related import Related, explained, for_wait
+from applyprune.planning.readiness import Related, explained, for_wait
 from tests.support.planning import live
 
 Body = dict[str, Any]

@@ -8,7 +8,7 @@ from applyprune.errors import UsageError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import DEPLOYMENTS
-from applyprune.planning.schema.kind_names import KindNames, full_name, kind_names
+from applyprune.planning.names import KindNames, full_name, kind_names
 from tests.support.kinds import DEPLOYS, MAP
 from tests.support.objects import crd, manifest
 

@@ -23,12 +23,7 @@ from applyprune.model.live import (
     Unknown,
 )
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.schema.served_kinds import (
-    MissingKinds,
-    prove,
-    still_registered,
-    unserved_state,
-)
+from applyprune.planning.served_kinds import MissingKinds, prove, still_registered, unserved_state
 from tests.support.objects import crd
 
 if TYPE_CHECKING:

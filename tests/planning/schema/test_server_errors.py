@@ -9,7 +9,7 @@ import pytest
 from applyprune.errors import Invalid, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.problem import Field, Mark
-from applyprune.planning.schema.server_errors import (
+from applyprune.planning.server_errors import (
     advice_on,
     clean_message,
     dotted,

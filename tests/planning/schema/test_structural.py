@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.schema.structural import validate
+from applyprune.planning.schemas import validate
 
 SPEC: dict[str, Any] = {
     "type": "object",

@@ -21,16 +21,19 @@ from applyprune.model.events import ErrorRaised, WarningRaised
 from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
-from applyprune.planning.approval.plan_binding import (
+from applyprune.planning.approval import (
+    LARGEST,
+    PlanFile,
+    encode,
+    misfits,
     plan_file_of,
+    refuse_expired,
     refuse_other_cluster,
     refuse_other_options,
     refuse_other_plan,
     refuse_other_set,
     refuse_validity,
 )
-from applyprune.planning.approval.plan_file import LARGEST, PlanFile, encode, refuse_expired
-from applyprune.planning.approval.plan_fit import misfits
 from applyprune.sources.plan_files import read_plan, refuse_unwritable
 from tests.support.options import options_of
 from tests.support.output.plan_streams import ended_by, finished, previewed, started

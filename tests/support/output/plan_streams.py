@@ -24,10 +24,9 @@ from applyprune.model.identity import GVK
 from applyprune.model.options import Approval, DryRun, HelmHooks, Mode
 from applyprune.model.plan import ApplyStep, Fate, Guard, Plan, Removals, RemoveStep
 from applyprune.model.problem import Manifest
-from applyprune.planning.approval.deletions import with_approval
-from applyprune.planning.approval.required import is_held, without_unapproved
-from applyprune.planning.checks.helm_hooks import find_hooks, hooks_refusal
-from applyprune.planning.forecast import forecast, not_pruned, of_apply
+from applyprune.planning.approval import is_held, with_approval, without_unapproved
+from applyprune.planning.desired import find_hooks, hooks_refusal
+from applyprune.planning.plan import forecast, not_pruned, of_apply
 from tests.support.options import options_of
 from tests.support.output.plans import ALLOWED, DELETION, REFUSED, applied, refused_by, wanted
 

@@ -29,17 +29,14 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
-from applyprune.planning.checks.fault_text import fields_problem
-from applyprune.planning.checks.field_types import UNKNOWN, FieldFault
-from applyprune.planning.ownership.conflicts import conflicts_of, explain
+from applyprune.planning.cascade import Cascade, Cascades
+from applyprune.planning.conflicts import conflicts_of, explain
+from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
+from applyprune.planning.leave import ADOPTED, no_wait_warning, remove_step, wait_reason
 from applyprune.planning.plan import completed, make_plan
-from applyprune.planning.prune.cascade import Cascade, Cascades
-from applyprune.planning.prune.guarded_prune import GuardedPrune
-from applyprune.planning.prune.guards import check_guards, hinted, refusal_of
-from applyprune.planning.prune.readiness_first import no_wait_warning, wait_reason
-from applyprune.planning.prune.removal import ADOPTED, remove_step
-from applyprune.planning.schema.server_errors import cannot_be_dry_run
-from applyprune.planning.snapshot import ClusterSnapshot, restored_problem
+from applyprune.planning.recovery import ClusterSnapshot, restored_problem
+from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
+from applyprune.planning.server_errors import cannot_be_dry_run
 from tests.support.options import options_of
 from tests.support.planning import TARGET, body, inventory, live, managed, recorded
 from tests.support.planning import desired as settled

@@ -1,1 +1,0 @@
-"""How existing objects come into a set."""

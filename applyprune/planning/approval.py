@@ -1,0 +1,799 @@
+"""Who must agree to a plan, and the plan file that binds a later apply to it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from applyprune._version import __version__
+from applyprune.errors import NotApproved, PlanOutdated, UsageError, as_problem
+from applyprune.model.identity import Ref
+from applyprune.model.live import NAMESPACE
+from applyprune.model.options import Approval, Mode, Options
+from applyprune.model.plan import IN_PLACE, ApplyStep, Cascaded, Fate, OnConflict, Plan, RemoveStep
+from applyprune.model.problem import ProblemKind
+from applyprune.planning.digests import (
+    OptionValue,
+    PlannedObject,
+    changed_options,
+    deletions_digest,
+    is_digest,
+    names,
+    planned_object,
+    planned_objects,
+    shaping_options,
+)
+from applyprune.planning.guards import of_other_approval
+from applyprune.planning.managed_fields import owns_all, times_of
+from applyprune.planning.plan import settled
+from applyprune.values import dataclass, field, pattern, replace
+
+if TYPE_CHECKING:
+    from applyprune.model.inventory import Inventory, InventoryEntry
+    from applyprune.model.problem import Origin
+    from applyprune.planning.applyset import ApplySetIdentity
+
+
+_DELETIONS = "the deletions are not approved"
+_PLAN = "the plan is not approved"
+_NOT_RECREATED = "it must be recreated, and that is not approved"
+_UNCHANGED = frozenset({Fate.LEAVE, Fate.REFUSE})
+
+
+def missing_approval(plan: Plan, options: Options, *, takes_set: bool) -> str:
+    """Return the digest that must be approved before all of a plan may run; empty if none.
+
+    ``takes_set`` says whether the set gets another owner.
+    """
+    if plan.faults or plan.lacks_rights:
+        return ""  # nothing of it runs anyway
+    if options.approval is Approval.ALWAYS:
+        approved = plan.digest == options.approved_plan  # guard: whole-plan-approved
+        return "" if approved or not (takes_set or _changes(plan)) else plan.digest
+    if options.approval is Approval.PRUNE or plan.refusal is not None:
+        approved = plan.deletions == options.prune.approved  # guard: deletions-approved
+        return "" if approved else plan.deletions
+    return ""
+
+
+def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan:
+    """Return the plan as it may run now: without the deletions if they must be approved first.
+
+    With ``Approval.ALWAYS`` nothing of a plan with ``needs_approval`` may run.
+    """
+    missing = missing_approval(plan, options, takes_set=takes_set)
+    plan = replace(plan, needs_approval=missing)
+    if not missing or options.approval is Approval.AUTOMATIC:
+        return plan
+    message = _PLAN if options.approval is Approval.ALWAYS else _DELETIONS
+    if options.approval is Approval.PRUNE:
+        plan = replace(plan, applies=tuple(map(_not_recreated, plan.applies)))
+    problem = as_problem(NotApproved(message, reason=f"it needs an approval of {missing}"))
+    return replace(
+        plan,
+        no_prune=plan.no_prune or (message if plan.removals else ""),  # guard: unapproved-deletions
+        refusal=plan.refusal or problem,
+    )
+
+
+def is_held(plan: Plan, options: Options) -> bool:
+    """Return whether nothing of a plan may run: for a fault, a refused prune, or no approval."""
+    prune_is_refused = (
+        options.mode is Mode.APPLY
+        and plan.refusal is not None
+        and plan.refusal.kind is ProblemKind.PRUNE_REFUSED
+        and not plan.restored
+        and not options.prune.apply_anyway  # guard: apply-anyway
+    )
+    is_unapproved = options.approval is Approval.ALWAYS and bool(plan.needs_approval)
+    lacks_rights = plan.lacks_rights  # guard: missing-rights
+    is_wrong = bool(plan.faults) or lacks_rights or prune_is_refused
+    return is_wrong or is_unapproved  # guard: unapproved-plan
+
+
+def _changes(plan: Plan) -> bool:
+    """Return whether a plan changes any object, or which objects the inventory lists."""
+    fates = {step.fate for step in plan.applies}
+    if not plan.no_prune:
+        fates |= {step.fate for step in plan.removals}
+    return bool(plan.recovered) or not fates <= _UNCHANGED
+
+
+def _not_recreated(step: ApplyStep) -> ApplyStep:
+    if step.fate is not Fate.RECREATE:
+        return step
+    return replace(
+        step,
+        fate=Fate.LEAVE,
+        reason=_NOT_RECREATED,
+        request=None,
+        deletion=None,
+        awaits_approval=True,
+    )
+
+
+# What a person must agree to before a run: deletions, recreations, and what is taken from others.
+#
+# Creations and changes need no question: they can be undone by another apply.
+
+
+Consent: TypeAlias = frozenset[Hashable]
+"""What somebody agrees to; two plans that need the same consent have equal values."""
+
+_DELETES = frozenset({Fate.PRUNE})
+_REMOVES = frozenset({Fate.PRUNE, Fate.ORPHAN, Fate.REMOVE_FROM_INVENTORY})
+
+
+def needed_consent(plan: Plan, mode: Mode) -> Consent:
+    """Return what the plan needs consent for; empty if it needs none.
+
+    To delete a set, every object that leaves it counts, even if it stays in the cluster.
+    """
+    fates = _REMOVES if mode is Mode.DELETE else _DELETES
+    removals = () if plan.no_prune else plan.removals
+    return frozenset(
+        (
+            *(_identity(step) for step in removals if step.fate in fates),
+            *(_identity(step) for step in plan.applies if _takes(step)),
+        )
+    )
+
+
+def _takes(step: ApplyStep) -> bool:
+    return step.fate is Fate.RECREATE or (
+        step.fate.is_applied and (bool(step.taken_from) or step.becomes_owned)  # guard: own-asks
+    )
+
+
+def _identity(step: ApplyStep | RemoveStep) -> Hashable:
+    """Return what the user has seen of a step, and the UID that the name stands for."""
+    uid = step.live.uid if step.live else ""
+    taken = step.taken_from if isinstance(step, ApplyStep) else ()
+    return (step.fate, step.entry.ref, uid, step.reason, taken)
+
+
+# Judge an approval of deletions, once the checks have found everything that would be deleted.
+
+
+def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
+    """Return a plan with the digest of its deletions, and a refused prune lifted if it is approved.
+
+    Call it after the check of the applies, which finds the recreations, and before the check of the
+    removals: one that the server refuses stays in the digest. ``deletions`` replaces the digest if
+    the plan is the rest of an earlier one, which was interrupted.
+    """
+    prunes = options.prune.enabled and not plan.restored
+    found = deletions or deletions_digest(plan.applies, plan.removals if prunes else ())
+    plan = replace(plan, deletions=found)
+    lifted, approved = plan.if_approved, options.prune.approved
+    if plan.refusal is None or lifted is None or not approved:
+        return plan
+    exactly = found == approved  # guard: one-approval
+    if not exactly:
+        return replace(plan, refusal=of_other_approval(plan.refusal, approved, found))
+    # Some steps may have been left out since: objects of an API group that does not answer.
+    steps = {step.entry.ref: step for step in lifted.steps}
+    return settled(
+        replace(
+            plan,
+            removals=tuple(steps[step.entry.ref] for step in plan.removals),
+            guards=lifted.guards,
+            refusal=lifted.refusal,
+            if_approved=None,
+        ),
+        options,
+    )
+
+
+# Bind a run to a plan file: make the file, refuse it elsewhere, and hold a new plan to it.
+
+
+SYSTEM = "kube-system"
+"""The Namespace whose UID identifies a cluster."""
+_YEAR = 365 * 24 * 3600
+_AGAIN = "Make the plan again, and review it again."
+
+
+def plan_file_of(
+    plan: Plan,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    cluster: Mapping[str, str],
+    now: datetime,
+    valid_for: timedelta,
+) -> PlanFile:
+    """Return the file of a plan that a run has planned and checked.
+
+    ``cluster`` has the UIDs of the Namespaces that identify the cluster. Raises UsageError if
+    nothing identifies it.
+    """
+    uid, _, generation = plan.inventory.rpartition("/")
+    if not (cluster or uid):
+        raise UsageError(
+            "a plan file must name its cluster, and nothing identifies it",
+            reason=f"the Namespaces {SYSTEM} and {applyset.namespace} cannot be read",
+            hint=f"Allow the account to get the Namespace {applyset.namespace}.",
+        )
+    created = now.replace(microsecond=0)
+    return sealed(
+        PlanFile(
+            name=applyset.name,
+            namespace=applyset.namespace,
+            cluster=cluster,
+            inventory_uid=uid,
+            generation=int(generation),
+            options=shaping_options(options),
+            created=created,
+            expires=created + valid_for,
+            digest=plan.digest,
+            deletions=plan.deletions,
+            objects=planned_objects(plan),
+            recovered=tuple((entry.ref, entry.uid) for entry in plan.recovered),
+        )
+    )
+
+
+def refuse_validity(seconds: float) -> None:
+    """Refuse a plan file that would be valid for less than a second, or for more than a year."""
+    if not 1 <= seconds <= _YEAR:
+        raise UsageError("a plan file must be valid for at least 1s, and at most 8760h, a year")
+
+
+def refuse_other_set(file: PlanFile, applyset: ApplySetIdentity) -> None:
+    """Refuse the plan file of another set."""
+    if (file.name, file.namespace) != (applyset.name, applyset.namespace):
+        raise UsageError(
+            f"the plan file is for the set {file.name} in namespace {file.namespace}",
+            reason=f"this run is for the set {applyset.name} in namespace {applyset.namespace}",
+        )
+
+
+def refuse_other_options(file: PlanFile, options: Options) -> None:
+    """Refuse other options than those that the plan was made with."""
+    changes = changed_options(file.options, shaping_options(options))
+    if changes:
+        raise UsageError(
+            "the plan was made with other options",
+            reason="; ".join(f"{then} then, {now} now" for then, now in changes),
+            hint="Give the same options as for the plan, or make the plan again.",
+        )
+
+
+def refuse_other_cluster(file: PlanFile, cluster: Mapping[str, str]) -> None:
+    """Refuse a plan file for another cluster; ``cluster`` has the UIDs of this one's Namespaces."""
+    # A Namespace may be replaced in the same cluster, but not kube-system.
+    names = sorted(file.cluster.keys() & cluster.keys(), key=lambda name: name != SYSTEM)
+    if not names and not file.inventory_uid:
+        known = " or ".join(f"the Namespace {name}" for name in sorted(file.cluster))
+        raise UsageError(
+            "it is unknown whether the plan file is for this cluster",
+            reason=f"this account cannot read {known}",
+            hint=f"Allow the account to get {known}.",
+        )
+    if names and file.cluster[names[0]] != cluster[names[0]]:
+        raise UsageError(
+            "the plan file is for another cluster",
+            reason=f"the Namespace {names[0]} has another UID here",
+        )
+
+
+def is_continued(file: PlanFile, inventory: Inventory) -> bool:
+    """Return whether an apply of this file was interrupted, or failed in part."""
+    plan = inventory.plan
+    return plan is not None and plan.checksum == file.checksum and not plan.done
+
+
+def is_done(file: PlanFile, inventory: Inventory) -> bool:
+    """Return whether this file is applied, and nothing has written the inventory since."""
+    plan = inventory.plan
+    return plan is not None and plan.checksum == file.checksum and plan.done
+
+
+def as_reviewed(plan: Plan, file: PlanFile) -> Plan:
+    """Return a plan that fits the file, with the fates that the server had confirmed for it.
+
+    An object is only recreated if the file says so.
+    """
+    before = {one.ref: one for one in file.objects}
+    applies = (_reviewed(step, before.get(step.desired.ref)) for step in plan.applies)
+    return replace(plan, applies=tuple(applies))
+
+
+def refuse_other_plan(file: PlanFile, plan: Plan, inventory: Inventory) -> None:
+    """Refuse a plan with another digest although each of its objects fits the file."""
+    if plan.digest == file.digest:
+        return
+    reason = "the plan made now has another digest"
+    if (inventory.uid, inventory.generation) != (file.inventory_uid, file.generation):
+        last = inventory.last
+        by = f" by {last.who} at {last.at}" if last is not None else ""
+        reason = f"the inventory of the set was written meanwhile{by}"
+    message = "nothing was written, because the plan no longer fits"
+    raise PlanOutdated(message, reason=reason, hint=_AGAIN)
+
+
+def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:
+    if old is None or step.request is None or step.desired.conflicts is OnConflict.SKIP:
+        return step  # what may be skipped on a conflict is tried first, as in any run
+    step = replace(step, is_checked=True)
+    if old.is_checked:
+        return replace(step, fate=Fate.LEAVE)
+    if old.fate is not Fate.RECREATE or step.fate is Fate.RECREATE:
+        return step
+    if step.live is None or step.live.uid != old.uid:
+        return step
+    # Without a delete in the plan, the run first proves that the object can be created again.
+    return replace(step, fate=Fate.RECREATE, reason=IN_PLACE)
+
+
+# The plan file: what was planned, without manifests and values, so that a later apply is bound.
+#
+# It is JSON, readable with any tool. Its first line has the checksum of all that follows, so a file
+# with one changed byte is invalid. It restricts an apply and allows nothing.
+
+
+_VERSION = 1
+SCHEMA = f"applyprune.dev/plan/v{_VERSION}"
+LARGEST = 32 * 1024 * 1024
+"""The most bytes that a plan file may have: about 150,000 objects."""
+
+_HEAD = pattern(rb'\{"schema":"applyprune\.dev/plan/v(\d{1,9})"')
+_TIGHT = (",", ":")
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_PROGRAM = f"applyprune {__version__}"
+_LONGEST_REASON = 200
+_UNREADABLE = (KeyError, TypeError, ValueError, RecursionError, OverflowError)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """A plan as it was reviewed: the fate of each object, and on what it is based."""
+
+    name: str
+    """The name of the set."""
+    namespace: str
+    """The namespace of its inventory."""
+    cluster: Mapping[str, str]
+    """The UIDs of the Namespaces that identify the cluster, by their names."""
+    inventory_uid: str
+    """The UID of the inventory; empty if there was none."""
+    generation: int
+    """The number of the inventory's writes."""
+    options: Mapping[str, OptionValue]
+    """The options that shape the plan."""
+    created: datetime
+    expires: datetime
+    digest: str
+    """The digest of the whole plan."""
+    deletions: str
+    """The digest of its deletions; empty if there are none."""
+    objects: tuple[PlannedObject, ...]
+    """What is planned for each object, in the order of their refs."""
+    recovered: tuple[tuple[Ref, str], ...] = ()
+    """The refs and UIDs of unlisted objects that the inventory gets back."""
+    created_by: str = _PROGRAM
+    """The program that made it, with its version."""
+    checksum: str = field(default="", compare=False)
+    """The checksum of the file; it names this very plan."""
+
+
+def sealed(file: PlanFile) -> PlanFile:
+    """Return the plan file with its checksum."""
+    return replace(file, checksum=_checksum(_content(file)))
+
+
+def encode(file: PlanFile) -> bytes:
+    """Return the content of a plan file."""
+    content = _content(file)
+    return _first_line(_checksum(content)) + content
+
+
+def is_plan_file(data: bytes) -> bool:
+    """Return whether this is the beginning of a plan file of any version."""
+    return _HEAD.match(data) is not None
+
+
+def decode(data: bytes, *, source: str) -> PlanFile:
+    """Return the plan in the content of a file; raise UsageError if it is not exactly as written.
+
+    ``source`` is the path of the file, for the error.
+    """
+    found = _HEAD.match(data)
+    if found is None:
+        raise _invalid(source, "is not a plan file, or was changed after it was written")
+    if (version := int(found[1])) != _VERSION:
+        raise UsageError(
+            f"the plan file has the schema v{version}, which is unknown",
+            location=source,
+            reason=f"applyprune {__version__} reads v{_VERSION}",
+            hint="Use the version of applyprune that wrote it.",
+        )
+    first, end, content = data.partition(b"\n")
+    checksum = _checksum(content)
+    if first + end != _first_line(checksum):
+        raise _invalid(source, "was changed or cut off after it was written")
+    try:
+        file = _file_in(json.loads(b"{" + content))
+        # guard: plan-file-form
+        is_ours = _content(file) == content
+    except _UNREADABLE as error:
+        lacks = "it lacks " if isinstance(error, KeyError) else ""
+        reason = f"{lacks}{error}"[:_LONGEST_REASON]
+        raise _invalid(source, "is not a valid plan file", reason=reason) from error
+    if not is_ours:  # a key that is there twice, or unknown, would show another plan than is read
+        raise _invalid(source, "is not a valid plan file", reason="it has another form")
+    return replace(file, checksum=checksum)
+
+
+def refuse_expired(file: PlanFile, now: datetime, *, source: str = "") -> None:
+    """Refuse a plan file whose time is over."""
+    if now >= file.expires:
+        raise PlanOutdated(
+            f"the plan expired at {file.expires.strftime(_TIME)}",
+            location=source,
+            hint="Make the plan again, and review it again.",
+        )
+
+
+def _invalid(source: str, message: str, *, reason: str = "") -> UsageError:
+    hint = "Make it again with `applyprune plan --out FILE`."
+    return UsageError(f"the file {message}", location=source, reason=reason, hint=hint)
+
+
+def _first_line(checksum: str) -> bytes:
+    return f'{{"schema":"{SCHEMA}","checksum":"{checksum}",\n'.encode()
+
+
+def _checksum(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _content(file: PlanFile) -> bytes:
+    """Return everything after the first line: a line for each object."""
+    head = {
+        "createdBy": file.created_by,
+        "created": file.created.strftime(_TIME),
+        "expires": file.expires.strftime(_TIME),
+        "set": {"name": file.name, "namespace": file.namespace},
+        "cluster": file.cluster,
+        "inventory": {"uid": file.inventory_uid, "generation": file.generation},
+        "options": file.options,
+        "digest": file.digest,
+        "deletions": file.deletions,
+        "recovered": [[*names(ref), uid] for ref, uid in file.recovered],
+    }
+    parts = [f"{_json(key)}:{_json(value)}" for key, value in head.items()]
+    rows = ",\n".join(_json(_object_out(planned)) for planned in file.objects)
+    return (",\n".join(parts) + f',\n"objects":[\n{rows}\n]}}\n').encode()
+
+
+def _json(value: object) -> str:
+    # In ASCII, so that no name can move a terminal's cursor.
+    return json.dumps(value, sort_keys=True, separators=_TIGHT)
+
+
+def _object_out(planned: PlannedObject) -> dict[str, Any]:
+    out: dict[str, Any] = {"object": names(planned.ref), "fate": str(planned.fate)}
+    for key in ("manifest", "uid", "state", "applied"):
+        if value := getattr(planned, key):
+            out[key] = value
+    if planned.is_checked:
+        out["checked"] = True
+    if planned.cascade:
+        out["cascade"] = [[*names(also.ref), also.uid] for also in planned.cascade]
+    return out
+
+
+def _file_in(raw: Mapping[str, Any]) -> PlanFile:
+    applyset, inventory = raw["set"], raw["inventory"]
+    objects = tuple(_object_in(planned) for planned in _list(raw["objects"]))
+    if len({planned.ref for planned in objects}) != len(objects):
+        raise ValueError("an object is in it twice")
+    return PlanFile(
+        name=_typed(str, applyset["name"]),
+        namespace=_typed(str, applyset["namespace"]),
+        cluster=_texts(raw["cluster"]),
+        inventory_uid=_typed(str, inventory["uid"]),
+        generation=_typed(int, inventory["generation"]),
+        options={key: _option_in(value) for key, value in _mapping(raw["options"]).items()},
+        created=_time_in(raw["created"]),
+        expires=_time_in(raw["expires"]),
+        digest=_digest_in(raw["digest"]),
+        deletions=_digest_in(raw["deletions"]) if raw["deletions"] != "" else "",
+        objects=objects,
+        recovered=tuple((cascaded.ref, cascaded.uid) for cascaded in _cascade_in(raw["recovered"])),
+        created_by=_typed(str, raw["createdBy"]),
+    )
+
+
+def _object_in(raw: Mapping[str, Any]) -> PlannedObject:
+    return PlannedObject(
+        ref=_ref_in(raw["object"]),
+        fate=Fate(raw["fate"]),
+        manifest=_typed(str, raw.get("manifest", "")),
+        uid=_typed(str, raw.get("uid", "")),
+        state=_typed(str, raw.get("state", "")),
+        cascade=_cascade_in(raw.get("cascade", [])),
+        applied=_typed(str, raw.get("applied", "")),
+        is_checked=_typed(bool, raw.get("checked", False)),
+    )
+
+
+def _cascade_in(raw: object) -> tuple[Cascaded, ...]:
+    return tuple(Cascaded(_ref_in(row[:-1]), _typed(str, row[-1])) for row in _list(raw))
+
+
+def _ref_in(raw: object) -> Ref:
+    group, kind, namespace, name = (_typed(str, part) for part in _list(raw))
+    return Ref(group, kind, namespace, name)
+
+
+def _option_in(raw: object) -> OptionValue:
+    if isinstance(raw, bool | str):
+        return raw
+    return tuple(_typed(str, one) for one in _list(raw))
+
+
+def _time_in(raw: object) -> datetime:
+    return datetime.strptime(_typed(str, raw), _TIME).replace(tzinfo=UTC)
+
+
+def _digest_in(raw: object) -> str:
+    if not is_digest(text := _typed(str, raw)):
+        raise ValueError("a digest has another form")
+    return text
+
+
+def _texts(raw: object) -> Mapping[str, str]:
+    return {key: _typed(str, value) for key, value in _mapping(raw).items()}
+
+
+def _mapping(raw: object) -> Mapping[str, Any]:
+    return _typed(dict, raw)
+
+
+def _list(raw: object) -> list[Any]:
+    return _typed(list, raw)
+
+
+def _typed(kind: type[T], value: object) -> T:
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} is in the place of {kind.__name__}")
+    if isinstance(value, str):
+        value.encode()  # half a surrogate pair could not be printed
+    return value
+
+
+# Compare a plan file with the plan that is made again: what no longer fits, and why.
+#
+# An interrupted apply of a plan file is continued with the same file. Then steps that are already
+# done fit too, and those whose request may have arrived before the interruption.
+
+
+_WORDS: Mapping[Fate, str] = {
+    Fate.CREATE: "create it",
+    Fate.CHANGE: "apply it",
+    Fate.LEAVE: "leave it as it is",
+    Fate.RECREATE: "recreate it",
+    Fate.ADOPT: "adopt it",
+    Fate.ORPHAN: "orphan it",
+    Fate.PRUNE: "prune it",
+    Fate.REMOVE_FROM_INVENTORY: "only remove it from the inventory",
+    Fate.REFUSE: "refuse it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """An object for which the plan file no longer fits."""
+
+    ref: Ref
+    reason: str
+    """What is different, as a sentence about the object."""
+    origin: Origin | None = None
+    """The place of its manifest; None if it is not in the input."""
+
+
+def misfits(
+    file: PlanFile,
+    plan: Plan,
+    inventory: Inventory,
+    *,
+    continues: bool,
+    unknown: Mapping[Ref, str] = MappingProxyType({}),
+) -> Iterator[Misfit]:
+    """Yield each object for which the file does not fit the plan that was made now.
+
+    ``continues`` says that an interrupted apply of this very file has written the inventory last.
+    ``unknown`` are the objects of the input that could not be planned, each with the reason.
+    """
+    before = {one.ref: one for one in file.objects}
+    steps: dict[Ref, ApplyStep | RemoveStep] = {
+        **{step.entry.ref: step for step in plan.removals},
+        **{step.desired.ref: step for step in plan.applies},
+    }
+    for ref in sorted({*before, *steps}):
+        step, old = steps.get(ref), before.get(ref)
+        entry = inventory.entries.get(ref)
+        if reason := unknown.get(ref) or _reason(old, step, entry, continues=continues):
+            origin = step.desired.origin if isinstance(step, ApplyStep) else None
+            yield Misfit(ref, reason, origin)
+    recovered = {(entry.ref, entry.uid) for entry in plan.recovered}
+    if not continues:
+        for ref, _ in sorted({*file.recovered} ^ recovered):
+            yield Misfit(ref, "it has the set's label, and the inventory does not list it")
+
+
+def input_misfits(
+    file: PlanFile, plan: Plan, unknown: Mapping[Ref, str] = MappingProxyType({})
+) -> Iterator[Misfit]:
+    """Yield each object that the input has in another form than the file, whatever is live.
+
+    ``unknown`` is that of ``misfits``.
+    """
+    before = {one.ref: one.manifest for one in file.objects if one.manifest}
+    steps = {step.desired.ref: step for step in plan.applies}
+    for ref in sorted({*before, *steps}):
+        step, old = steps.get(ref), before.get(ref, "")
+        new = step.desired.digest if step else ""
+        if reason := unknown.get(ref) or _input_reason(old, new):
+            yield Misfit(ref, reason, step.desired.origin if step else None)
+
+
+def refused_since(plan: Plan) -> Iterator[Misfit]:
+    """Yield each object that the checks after ``misfits`` refuse; no plan with one has a file.
+
+    The server's schema may have changed, for example.
+    """
+    for step in plan.faults:
+        ref = step.desired.ref
+        said = step.problem.message if step.problem else step.reason
+        yield Misfit(ref, said.removeprefix(f"{ref}: "), step.desired.origin)
+
+
+def _input_reason(old: str, new: str) -> str:
+    """Return how two manifests differ, by their digests; empty if they do not."""
+    if old == new:
+        return ""
+    if old and new:
+        return "its manifest has changed"
+    return "the input no longer has it" if old else "the input has it, and the plan does not"
+
+
+def _reason(
+    old: PlannedObject | None,
+    step: ApplyStep | RemoveStep | None,
+    entry: InventoryEntry | None,
+    *,
+    continues: bool,
+) -> str:
+    """Return why one object does not fit; empty if it does."""
+    if step is None or old is None:
+        return _one_sided(old, step, continues=continues)
+    new = planned_object(step)
+    if new.manifest and not old.manifest:
+        return "the input has it again"
+    if reason := _input_reason(old.manifest, new.manifest):
+        return reason
+    if continues and _is_under_way(old, step, entry):
+        return ""
+    if step.problem is not None and new.fate is Fate.REFUSE:
+        return step.problem.message
+    is_awaited = _awaits_controller(old) and new.fate is Fate.ADOPT
+    return "" if is_awaited else _changed_state(old, new)
+
+
+def _one_sided(
+    old: PlannedObject | None, step: ApplyStep | RemoveStep | None, *, continues: bool
+) -> str:
+    if isinstance(step, ApplyStep):
+        return _input_reason("", step.desired.digest)
+    if step is not None:
+        return f"it has left the set: an apply would {_WORDS[planned_object(step).fate]}"
+    if old is None or (continues and not old.manifest):
+        return ""  # it was removed, as planned
+    return "the input no longer has it" if old.manifest else "the inventory no longer lists it"
+
+
+def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
+    """Return how the live object, or the decision about it, differs from the plan."""
+    if old.uid and not new.uid:
+        return "it was deleted meanwhile"
+    if new.uid and not old.uid:
+        return "it was created meanwhile"
+    if old.uid != new.uid:
+        return "it was deleted and created again meanwhile"
+    is_left = old.decided is Fate.LEAVE and new.decided is Fate.LEAVE
+    if old.state != new.state and not is_left:
+        return "it has been changed meanwhile"
+    if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
+        if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
+            return "its live state differs from its manifest now"
+        return f"the plan was to {_WORDS[old.fate]}; now an apply would {_WORDS[new.fate]}"
+    # What goes with a recreation is counted when the check has found it; the digest binds it.
+    if old.fate is not Fate.RECREATE and old.cascade != new.cascade:
+        return "its deletion would delete other objects now"
+    return ""
+
+
+def _is_under_way(
+    old: PlannedObject, step: ApplyStep | RemoveStep, entry: InventoryEntry | None
+) -> bool:
+    """Return whether an object is as an interrupted apply of the plan may have left it."""
+    if isinstance(step, RemoveStep):
+        return _is_being_removed(old, step, entry)
+    same = step.live is not None and step.live.uid == old.uid
+    changes = same and (old.is_checked or old.fate in {Fate.CHANGE, Fate.ADOPT})
+    if step.fate is Fate.LEAVE:
+        is_new = old.fate in {Fate.CREATE, Fate.RECREATE} or _awaits_controller(old)
+        return changes or is_new
+    if entry is None:
+        return False
+    if _awaits_controller(old):
+        return step.fate in {Fate.CHANGE, Fate.ADOPT}
+    if old.fate is Fate.RECREATE:
+        return _is_being_recreated(old, step, entry)
+    if old.fate is Fate.CREATE:
+        return step.fate is Fate.CHANGE and (_has_arrived(old, step) or _is_made(step, entry))
+    is_sent = step.fate in {Fate.CHANGE, Fate.ADOPT}
+    return changes and is_sent and (old.state == _state(step) or _has_arrived(old, step))
+
+
+def _awaits_controller(old: PlannedObject) -> bool:
+    """Return whether the plan adopts an object that a controller is about to create."""
+    return old.fate is Fate.ADOPT and not old.uid
+
+
+def _state(step: ApplyStep) -> str:
+    return planned_object(step).state
+
+
+def _is_made(step: ApplyStep, entry: InventoryEntry) -> bool:
+    """Return whether the run has made the Namespace of a new set, before it sends its manifest."""
+    is_new = step.desired.ref.group_kind == NAMESPACE and not entry.digest
+    return is_new and step.live is not None and step.live.uid == entry.uid_before_apply
+
+
+def _is_being_recreated(old: PlannedObject, step: ApplyStep, entry: InventoryEntry) -> bool:
+    live = step.live
+    # The inventory says first that the old object is being deleted, and then that none exists.
+    is_next = not entry.deleting and entry.uid_before_apply != old.uid
+    if live is None:
+        return step.fate is Fate.CREATE and (entry.deleting or is_next)
+    if live.uid == old.uid:
+        return entry.deleting and live.terminating
+    return is_next and step.fate is Fate.CHANGE and _has_arrived(old, step)
+
+
+def _is_being_removed(old: PlannedObject, step: RemoveStep, entry: InventoryEntry | None) -> bool:
+    # The inventory says what a run will delete or orphan, before the first of these requests.
+    if entry is None:
+        return False
+    leaves = step.fate is Fate.REMOVE_FROM_INVENTORY
+    if old.fate is Fate.ORPHAN:
+        return entry.orphaning and leaves
+    if old.fate is not Fate.PRUNE or not entry.deleting:
+        return False
+    live = step.live
+    if live is None or live.uid != old.uid:
+        return leaves
+    return live.terminating and step.fate is Fate.PRUNE
+
+
+def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
+    """Return whether the set has applied an object since the plan, and nobody has undone it.
+
+    Another run of the set would have written the inventory. managedFields count in seconds: an
+    apply within the second of the one before the plan counts as none, so the plan is refused.
+    """
+    live, request = step.live, step.request
+    if live is None or request is None or times_of(live, request.manager) == old.applied:
+        return False
+    return owns_all(live, request.manager, request.body)

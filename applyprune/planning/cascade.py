@@ -1,0 +1,744 @@
+"""What else a deletion deletes, and why a deleted object still exists."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from applyprune.errors import PruneRefused, as_problem
+from applyprune.model.fieldset import owns, value_at
+from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    GUARDED_KINDS,
+    IN_EACH_NAMESPACE,
+    NAMESPACE,
+    STATEFUL_SETS,
+    LiveObject,
+    items,
+    mapping,
+    text,
+)
+from applyprune.model.options import Options, Propagation
+from applyprune.model.plan import (
+    ON_CHANGE,
+    ApplyStep,
+    Cascaded,
+    Desired,
+    Fate,
+    Plan,
+    Recreate,
+    RemoveStep,
+)
+from applyprune.model.problem import Problem
+from applyprune.model.text import and_more
+from applyprune.planning.applyset import MANIFEST_DIGEST, ApplySetIdentity
+from applyprune.planning.comparison import not_recreated, why_not
+from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.recovery import CascadeContents
+from applyprune.planning.requests import delete_request
+from applyprune.values import dataclass, field, replace
+
+NOTHING = CascadeContents(())
+"""No contents."""
+_SHOWN = 5
+_CASCADES = "cascade-deletes"
+_SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
+_SLICE = GroupKind("discovery.k8s.io", "EndpointSlice")
+_MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+_SLICE_MAKERS = frozenset(
+    {"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
+)
+_CONTROL_PLANE = "kube-controller-manager"
+_PARTS = ("annotations", "finalizers", "labels", "ownerReferences")
+_ACCOUNT_FIELDS = ("automountServiceAccountToken", "imagePullSecrets")
+IN_FULL = frozenset({_SERVICE_ACCOUNT})
+"""The kinds of which only the body shows whether the system makes an object itself."""
+PASSING = frozenset(
+    {GroupKind("", "Endpoints"), GroupKind("", "Event"), GroupKind("events.k8s.io", "Event")}
+)
+"""The kinds that nobody counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cascade:
+    """The cascaded deletions of one delete."""
+
+    total: int
+    """How many objects are deleted, without those that do not matter."""
+    foreign: tuple[Ref, ...]
+    """Those that this prune does not delete itself.
+
+    What an object in this prune owns is left out, except for the guarded kinds, and for what the
+    set lists.
+    """
+    uncounted: str = ""
+    """What could not be read, and why; empty if all was read."""
+    roots: tuple[Cascaded, ...] = ()
+    """Those of ``foreign`` that no other one of them owns, and all of the guarded kinds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cascades:
+    """The cascaded deletions of every Namespace, CRD and owner that has left the set."""
+
+    found: Mapping[Ref, Cascade] = field(hash=False)
+    """The cascade of each object that has any."""
+    listed: Collection[Ref]
+    """All refs in the set's inventory."""
+    coming: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict, hash=False)
+    """The desired objects in each such Namespace, of each such CRD, or of each such owner."""
+
+    def foreign(self, ref: Ref) -> tuple[Ref, ...]:
+        """Return the objects that only the delete of ``ref`` would delete."""
+        cascade = self.found.get(ref)
+        there = cascade.foreign if cascade is not None else ()
+        return tuple(sorted({*there, *self.coming.get(ref, ())}))
+
+    def roots(self, step: RemoveStep) -> tuple[Cascaded, ...]:
+        """Return the existing objects that only the deletion of a step's object would delete."""
+        cascade = self.found.get(step.entry.ref) if step.fate is Fate.PRUNE else None
+        return cascade.roots if cascade is not None else ()
+
+    def described(self, ref: Ref) -> str:
+        """Return the cascaded deletions of an object in words; empty if there are none."""
+        cascade = self.found.get(ref)
+        if cascade is None or not cascade.total:
+            return ""
+        text = f"{_CASCADES} {cascade.total} object{'' if cascade.total == 1 else 's'}"
+        if not cascade.foreign:
+            return text
+        strangers = [other for other in cascade.foreign if other not in self.listed]
+        parts = []
+        if strangers:
+            do = "does" if len(strangers) == 1 else "do"
+            parts.append(f"{len(strangers)} of which {do} not belong to this set")
+        if stay := len(cascade.foreign) - len(strangers):
+            parts.append(f"{stay} of which must stay")
+        names = and_more([_named(other) for other in cascade.foreign], _SHOWN)
+        return f"{text}, {' and '.join(parts)}: {names}"
+
+    def is_counted(self, ref: Ref) -> bool:
+        """Return whether an object has a cascade that could be read in full."""
+        cascade = self.found.get(ref)
+        return cascade is not None and not cascade.uncounted
+
+    def harms(self, ref: Ref) -> bool:
+        """Return whether objects that must stay would be deleted with this one, or may be."""
+        cascade = self.found.get(ref)
+        return cascade is not None and bool(cascade.foreign or cascade.uncounted)
+
+    def refusal(self, ref: Ref, allowed: Collection[str]) -> Problem | None:
+        """Return why an object may not be deleted because of its contents; None if it may.
+
+        ``allowed`` names those that may, as ``Ref.is_among`` takes them.
+        """
+        cascade = self.found.get(ref)
+        if wanted := self.coming.get(ref):
+            names = ", ".join(_named(other) for other in sorted(wanted)[:_SHOWN])
+            return as_problem(
+                PruneRefused(
+                    f"{ref.short} was not deleted",
+                    reason=f"it would cascade-delete objects of the input: {names}",
+                    hint=f"Add it to the input again, or orphan it: --orphan {ref.short}",
+                )
+            )
+        if cascade is None or ref.is_among(allowed):
+            return None
+        if cascade.foreign:
+            told = self.described(ref).removeprefix(_CASCADES)
+            reason = f"it would cascade-delete{told}"
+        elif cascade.uncounted:
+            reason = f"its cascaded deletions cannot be counted: {cascade.uncounted}"
+        else:
+            return None
+        return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=reason))
+
+
+def cascade_of(
+    contents: CascadeContents,
+    deleting: Collection[str],
+    manager: str,
+    dependants: CascadeContents = NOTHING,
+    staying: Collection[str] = (),
+) -> Cascade:
+    """Return the cascade of a delete; an object that two groups serve counts once, by its UID.
+
+    ``deleting`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
+    orphans or still wants are not in it: their namespace would delete them too. ``manager`` is the
+    set's field manager. ``dependants`` is what the garbage collector deletes with the object.
+    ``staying`` has the UIDs of the set's objects that must stay, whatever owns them.
+    """
+    unique = {live.uid: live for live in contents.objects if not is_passing(live, manager)}
+    ours = set(deleting)
+    left = {uid: live for uid, live in unique.items() if uid not in ours}
+    # An object that is owned by an object of ours is ours too, at any depth.
+    while made := {
+        uid for uid, live in left.items() if uid not in staying and _is_made_by(live, ours)
+    }:
+        ours |= made
+        left = {uid: live for uid, live in left.items() if uid not in made}
+    inside = set(left)
+    roots = {uid: live for uid, live in left.items() if not owners_of(live) & inside}
+    # guard: owned-by-ours
+    owned = {live.uid: live for live in dependants.objects if live.uid not in deleting}
+    return Cascade(
+        len(unique | owned),
+        tuple(sorted(live.ref for live in (left | owned).values())),
+        "; ".join(reason for reason in (contents.uncounted, dependants.uncounted) if reason),
+        tuple(sorted(Cascaded(live.ref, uid) for uid, live in (roots | owned).items())),
+    )
+
+
+def _is_made_by(live: LiveObject, ours: Collection[str]) -> bool:
+    """Return whether an object comes and goes with some; anybody may name an owner for data."""
+    return not owners_of(live).isdisjoint(ours) and live.ref.group_kind not in GUARDED_KINDS
+
+
+def is_passing(live: LiveObject, manager: str = "") -> bool:
+    """Return whether the system makes an object itself, with nothing of its own to lose.
+
+    What the field manager ``manager`` has set counts as nothing.
+    """
+    kind, name = live.ref.group_kind, live.ref.name
+    if (kind, name) in IN_EACH_NAMESPACE:
+        # guard: default-account
+        return kind != _SERVICE_ACCOUNT or not _has_content(live, manager)
+    if kind == _SLICE:
+        # guard: endpoint-slices
+        return live.labels.get(_MANAGED_BY) in _SLICE_MAKERS and bool(owners_of(live))
+    return kind in PASSING
+
+
+def _has_content(live: LiveObject, manager: str) -> bool:
+    """Return whether somebody has given content to a ServiceAccount that the system makes empty.
+
+    The system's own has no managedFields, and then the server records no later writer either.
+    """
+    if live.managed_fields:
+        return any(
+            entry.get("manager") not in {_CONTROL_PLANE, manager} for entry in live.managed_fields
+        )
+    body = live.body or {}
+    # Before 1.24, the system made a token for it.
+    tokens = [name for one in items(body, "secrets") if (name := text(one, "name"))]
+    return (
+        any(live.metadata.get(part) for part in _PARTS)
+        or any(body.get(name) is not None for name in _ACCOUNT_FIELDS)
+        or not all(name.startswith("default-token-") for name in tokens)
+    )
+
+
+def _named(ref: Ref) -> str:
+    return f"{ref.namespace}/{ref.short}" if ref.namespace else ref.short
+
+
+# Find what the garbage collector deletes with the deleted objects: guarded kinds, and the set.
+#
+# An ownerReference may name any object, also one of another team. The server deletes an object once
+# none of its owners is left, at any depth.
+
+
+_SHOWN_DOUBTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """An object that a plan deletes, itself or with a Namespace or CRD."""
+
+    cause: Ref
+    """The object of the plan."""
+    live: LiveObject
+    """The object that is deleted: that one, or one of its contents."""
+    collects: bool = True
+    """Whether what it owns is deleted with it; with the propagation Orphan it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerReference:
+    """An owner as an object names it; ``namespace`` is that of the object."""
+
+    gvk: GVK
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(slots=True)
+class OwnerChains:
+    """What was read: the objects that count, and their owners at any depth, by UID."""
+
+    objects: dict[str, LiveObject] = field(default_factory=dict)
+    """All objects that are known to exist."""
+    counted: dict[str, LiveObject] = field(default_factory=dict)
+    """Those of the guarded kinds that have an owner, and the set's own that may be deleted."""
+    absent: set[str] = field(default_factory=set)
+    """The owners that do not exist any more."""
+    lasting: set[str] = field(default_factory=set)
+    """The owners that the server never takes for gone: what has no namespace names one in some."""
+    unknown: dict[str, str] = field(default_factory=dict)
+    """The owners that could not be read, and why."""
+    failures: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    """Why a guarded kind could not be listed, by namespace and kind; an empty name is for all."""
+
+    def count_owned(self, own: Iterable[LiveObject], deleted: Collection[str]) -> None:
+        """Count those of the set's ``own`` objects that deleted ones own, at any depth."""
+        children = children_of(own)
+        left, seen = list(deleted), set(deleted)
+        while left:
+            for live in children.get(left.pop(), ()):
+                if live.uid not in seen and not live.terminating:
+                    seen.add(live.uid)
+                    left.append(live.uid)
+                    self.counted[live.uid] = live  # guard: owned-and-listed
+
+    def to_read(self) -> Sequence[OwnerReference]:
+        """Return the owners that must be read next, each once."""
+        known = self.objects.keys() | self.absent | self.lasting | self.unknown.keys()
+        found: dict[str, OwnerReference] = {}
+        todo = list(self.counted.values())
+        seen: set[str] = set()
+        while todo:
+            live = todo.pop()
+            for owner in owner_references(live):
+                if owner.uid not in known:
+                    found.setdefault(owner.uid, owner)
+                elif owner.uid in self.objects and owner.uid not in seen:
+                    seen.add(owner.uid)
+                    todo.append(self.objects[owner.uid])
+        return tuple(found.values())
+
+
+def deletions_of(
+    deleted: Iterable[LiveObject],
+    contents: Mapping[Ref, CascadeContents],
+    propagation: Propagation,
+) -> Iterator[Deletion]:
+    """Yield what is deleted with the objects that a plan deletes: themselves, and contents."""
+    for live in deleted:
+        yield Deletion(live.ref, live, collects=propagation is not Propagation.ORPHAN)
+        inside = contents.get(live.ref)
+        # The contents are deleted by controllers, which do not know the propagation.
+        yield from (Deletion(live.ref, one) for one in (inside.objects if inside else ()))
+
+
+def places_of(deletions: Iterable[Deletion]) -> frozenset[str]:
+    """Return the namespaces in which dependants may be; an empty name for all, and none at all.
+
+    The owner of an object in a namespace is in that namespace, or in none.
+    """
+    return frozenset(deletion.live.ref.namespace for deletion in deletions if deletion.collects)
+
+
+def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Ref, CascadeContents]:
+    """Return the objects that count and are deleted with each object of the plan.
+
+    An object that neither has such objects, nor may have, is left out.
+    """
+    deleted = {deletion.live.uid for deletion in deletions}
+    children = children_of(chains.objects.values())
+    going = {uid for uid, live in chains.objects.items() if live.terminating}
+    gone = deleted | chains.absent | going
+    start = [deletion.live.uid for deletion in deletions if deletion.collects]
+    certain = collected(children, start, gone)
+    # guard: unread-owners
+    possible = collected(children, [*start, *chains.unknown], gone | chains.unknown.keys())
+    causes: defaultdict[str, set[Ref]] = defaultdict(set)
+    for deletion in deletions:
+        if deletion.collects:
+            causes[deletion.live.uid].add(deletion.cause)
+    found: defaultdict[Ref, dict[str, LiveObject]] = defaultdict(dict)
+    doubts: defaultdict[Ref, dict[str, None]] = defaultdict(dict)
+    for uid, live in sorted(chains.counted.items(), key=lambda one: one[1].ref):
+        if uid in certain:
+            for cause in _causes_of(live, causes, certain):
+                found[cause][uid] = live
+        elif uid in possible:
+            reason = f"{live.ref}: {_doubt(live, chains, possible)}"
+            for deletion in deletions:
+                if deletion.collects and deletion.live.ref.namespace in {"", live.ref.namespace}:
+                    doubts[deletion.cause][reason] = None
+    for deletion in deletions:
+        failures = chains.failures.get(deletion.live.ref.namespace) if deletion.collects else None
+        if failures:
+            doubts[deletion.cause].update(
+                dict.fromkeys(f"{kind}: {reason}" for kind, reason in failures.items())
+            )
+    return {
+        cause: CascadeContents(
+            tuple(found[cause].values()), "; ".join([*doubts[cause]][:_SHOWN_DOUBTS])
+        )
+        for cause in sorted({*found, *doubts})
+    }
+
+
+def collected(
+    children: Mapping[str, Sequence[LiveObject]], roots: Iterable[str], gone: Iterable[str]
+) -> Mapping[str, LiveObject]:
+    """Return by UID what is deleted with ``roots``: nothing else owns it, at any depth.
+
+    ``gone`` are all objects that do not count as owners; they are not in the result.
+    """
+    found: dict[str, LiveObject] = {}
+    left = list(roots)
+    ends = {*left, *gone}
+    while left:
+        for live in children.get(left.pop(), ()):
+            if live.uid not in ends and owners_of(live) <= ends:
+                ends.add(live.uid)
+                found[live.uid] = live
+                left.append(live.uid)
+    return found
+
+
+def children_of(objects: Iterable[LiveObject]) -> Mapping[str, Sequence[LiveObject]]:
+    """Return objects by the UID of each of their owners."""
+    found: defaultdict[str, list[LiveObject]] = defaultdict(list)
+    for live in objects:
+        for owner in owners_of(live):
+            found[owner].append(live)
+    return found
+
+
+def owners_of(live: LiveObject) -> frozenset[str]:
+    """Return the UIDs of an object's owners."""
+    return frozenset(text(owner, "uid") for owner in items(live.metadata, "ownerReferences"))
+
+
+def owner_references(live: LiveObject) -> Iterator[OwnerReference]:
+    """Yield the owners that an object names."""
+    for owner in items(live.metadata, "ownerReferences"):
+        gvk = GVK.parse(text(owner, "apiVersion"), text(owner, "kind"))
+        yield OwnerReference(gvk, live.ref.namespace, text(owner, "name"), text(owner, "uid"))
+
+
+def _causes_of(
+    live: LiveObject, causes: Mapping[str, set[Ref]], certain: Mapping[str, LiveObject]
+) -> set[Ref]:
+    """Return the objects of the plan among the owners of an object, at any depth."""
+    found: set[Ref] = set()
+    seen: set[str] = set()
+    todo = [live]
+    while todo:
+        for uid in owners_of(todo.pop()) - seen:
+            seen.add(uid)
+            found |= causes.get(uid, set())
+            if uid in certain:
+                todo.append(certain[uid])
+    return found
+
+
+def _doubt(live: LiveObject, chains: OwnerChains, possible: Mapping[str, LiveObject]) -> str:
+    """Return why it is not known whether an object would be deleted."""
+    todo, seen = [live], {live.uid}
+    while todo:
+        for owner in owner_references(todo.pop()):
+            if owner.uid in chains.unknown:
+                return chains.unknown[owner.uid]
+            if owner.uid in possible and owner.uid not in seen:
+                seen.add(owner.uid)
+                todo.append(possible[owner.uid])
+    return "its owners could not be read"
+
+
+# Judge recreations by what the garbage collector would delete with the old object.
+
+
+def with_recreations_judged(
+    plan: Plan,
+    dependants: Mapping[Ref, CascadeContents],
+    listed: Collection[Ref],
+    options: Options,
+) -> Plan:
+    """Return a plan whose recreations have their cascades; one that harms others is refused.
+
+    ``dependants`` is what is deleted with each deleted object, ``listed`` are all refs in the
+    inventory.
+    """
+    deleting = {
+        step.live.uid
+        for step in plan.steps
+        if step.live is not None and step.fate in {Fate.PRUNE, Fate.RECREATE}
+    }
+    cascades = cascades_of(dependants, deleting, listed)
+
+    def judged(step: ApplyStep) -> ApplyStep:
+        ref = step.desired.ref
+        if step.fate is not Fate.RECREATE or ref not in cascades.found:
+            return step
+        if problem := refused_recreation_of(ref, cascades, options):
+            located = replace(problem, location=str(step.desired.origin))
+            return replace(step, fate=Fate.REFUSE, problem=located, request=None, deletion=None)
+        told = cascades.described(ref)
+        reason = "; ".join(part for part in (step.reason, told) if part)
+        return replace(step, reason=reason, cascade=cascades.found[ref].roots)
+
+    return replace(plan, applies=tuple(map(judged, plan.applies)))
+
+
+def recreated_on_change(
+    step: ApplyStep, entry: InventoryEntry, applyset: ApplySetIdentity, options: Options
+) -> ApplyStep:
+    """Return the step of a listed object; as RECREATE if its manifest asks for it and has changed.
+
+    The object itself must prove that: an inventory that somebody has edited recreates nothing. If
+    the last manifest is unknown, it counts as unchanged.
+    """
+    desired, live = step.desired, step.live
+    if live is None or desired.recreate is not Recreate.ON_CHANGE:
+        return step
+    if not _has_changed(desired, live, applyset.manager):
+        return step
+    if reason := why_not(desired, entry, live, applyset, options):  # guard: recreation-on-change
+        problem = not_recreated(desired, reason)
+        return ApplyStep(desired, Fate.REFUSE, entry, live, problem=problem)
+    return replace(
+        step,
+        fate=Fate.RECREATE,
+        reason=ON_CHANGE,
+        deletion=delete_request(desired.resource, live, options.prune.propagation),
+    )
+
+
+def _has_changed(desired: Desired, live: LiveObject, manager: str) -> bool:
+    """Return whether an object was applied by another manifest than this one."""
+    path = ("metadata", "annotations", MANIFEST_DIGEST)
+    ours = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    applied = live.annotations.get(MANIFEST_DIGEST, "")
+    is_known = bool(applied) and owns(ours, path)  # guard: digest-on-the-object
+    return is_known and applied != value_at(desired.body, path)
+
+
+def cascades_of(
+    dependants: Mapping[Ref, CascadeContents], deleting: Collection[str], listed: Collection[Ref]
+) -> Cascades:
+    """Return the cascades of what is recreated; ``deleting`` has the UIDs of what is deleted."""
+    found = {ref: cascade_of(NOTHING, deleting, "", owned) for ref, owned in dependants.items()}
+    return Cascades(found, listed)
+
+
+def refused_recreation_of(ref: Ref, cascades: Cascades, options: Options) -> Problem | None:
+    """Return why an object may not be recreated because of what it owns; None if it may."""
+    problem = cascades.refusal(ref, options.prune.allow_cascade)  # guard: recreation-cascade
+    if problem is None:
+        return None
+    return replace(
+        problem,
+        message=f"{ref.short} cannot be changed in place, and was not recreated",
+        hint=f"To allow exactly this: --allow-cascade {ref.short}",
+    )
+
+
+# Explain why a deleted object still exists: its finalizers, their owners, and whether these run.
+#
+# Nothing here decides to remove a finalizer: its owner still has work to do.
+
+
+_SHOWN_MEMBERS = 5
+_CANDIDATES = 3
+_OURS = "applyprune/"
+_WORKLOADS = frozenset(kind.group_kind for kind in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS))
+_GOING = "is also deleted by this prune"
+_UNRECORDED = "its controller is unknown"
+# The finalizers of Kubernetes itself, by the names in its source (1.36).
+_BUILT_IN: Mapping[str, str] = {
+    "foregroundDeletion": "the garbage collector removes it once the object's dependents are gone",
+    "orphan": "the garbage collector removes it once the dependents no longer name their owner",
+    "kubernetes.io/pvc-protection": (
+        "the PVC protection controller removes it once no Pod uses the claim"
+    ),
+    "kubernetes.io/pv-protection": (
+        "the PV protection controller removes it once the volume is bound to no claim"
+    ),
+    "kubernetes.io/pv-controller": (
+        "the volume controller removes it once the storage behind the volume is deleted"
+    ),
+    "kubernetes.io/vac-protection": (
+        "the VAC protection controller removes it once no volume and no claim uses the class"
+    ),
+    "batch.kubernetes.io/job-tracking": (
+        "the Job controller removes it once it has counted the Pod"
+    ),
+    "service.kubernetes.io/load-balancer-cleanup": (
+        "the cloud controller manager removes it once the load balancer is deleted"
+    ),
+    "resource.kubernetes.io/delete-protection": (
+        "the resource claim controller removes it once no Pod uses the claim"
+    ),
+    "networking.k8s.io/service-cidr-finalizer": (
+        "the service CIDR controller removes it once no Service has an address of the range"
+    ),
+    "customresourcecleanup.apiextensions.k8s.io": (
+        "the API server removes it once every custom resource of the kind is gone"
+    ),
+}
+_CONTROL_PLANE_MANAGERS = frozenset(
+    {"cloud-controller-manager", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+)
+
+
+def has_foreign_finalizer(live: LiveObject) -> bool:
+    """Return whether a controller from outside Kubernetes must clean up after an object."""
+    return any(name not in _BUILT_IN for name in live.finalizers)
+
+
+def diagnose(
+    live: LiveObject,
+    *,
+    workloads: CascadeContents,
+    pruning: Collection[Ref],
+    remains: CascadeContents | None = None,
+) -> str:
+    """Return what blocks a deletion, in clauses.
+
+    ``workloads`` are the Deployments, StatefulSets and DaemonSets of the cluster, read in full.
+    ``pruning`` are the objects that the current prune deletes. ``remains`` is the remaining content
+    of a Namespace or CRD.
+    """
+    clauses = [*_held(live, workloads, pruning), *_conditions(live)]
+    if remains is not None:
+        left = _left(remains)
+        clauses += _remaining(live, left, remains.uncounted)
+        for member in left[:_SHOWN_MEMBERS]:
+            clauses += _held(member, workloads, pruning)
+    # A finalizer may block many objects of a namespace: explain it only once.
+    return "; ".join(dict.fromkeys(clauses)) or "the server has not removed it yet"
+
+
+def _held(live: LiveObject, workloads: CascadeContents, pruning: Collection[Ref]) -> Iterator[str]:
+    for name in live.finalizers:
+        yield from _explained(name, _owners(live, name, "f:metadata"), workloads, pruning)
+    if live.ref.group_kind == NAMESPACE:
+        # A Namespace also has finalizers in its spec.
+        for name in _list(mapping((live.body or {}).get("spec")).get("finalizers")):
+            if name == "kubernetes":
+                yield f"finalizer {name}: the namespace controller removes it once nothing is left"
+            else:
+                yield from _explained(name, _owners(live, name, "f:spec"), workloads, pruning)
+
+
+def _explained(
+    name: str, managers: Sequence[str], workloads: CascadeContents, pruning: Collection[Ref]
+) -> Iterator[str]:
+    if name in _BUILT_IN:
+        yield f"finalizer {name}: {_BUILT_IN[name]}"
+        return
+    if not managers:
+        yield f"finalizer {name}, owned by no field manager: {_UNRECORDED}"
+    for manager in managers:
+        if manager.startswith(_OURS):
+            yield f"finalizer {name}, set by the manifest: {_UNRECORDED}"
+        else:
+            yield f"finalizer {name}, set by {manager}: {_at_work(manager, workloads, pruning)}"
+
+
+def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
+    """Return the managers of a finalizer; if there are none, those of the whole list."""
+    exact: dict[str, None] = {}
+    whole: dict[str, None] = {}
+    for entry in live.managed_fields:
+        fields = mapping(mapping(entry.get("fieldsV1")).get(part)).get("f:finalizers")
+        if not isinstance(fields, dict):
+            continue
+        manager = str(entry.get("manager", ""))
+        if f"v:{json.dumps(name)}" in fields:
+            exact[manager] = None
+        elif not any(key.startswith("v:") for key in fields):
+            whole[manager] = None
+    return tuple(exact or whole)
+
+
+def _at_work(manager: str, workloads: CascadeContents, pruning: Collection[Ref]) -> str:
+    """Return, in words, whether the controller with a manager's name runs."""
+    objects = {workload.ref: workload for workload in workloads.objects}
+    named = [
+        ref for ref in {*objects, *pruning} if ref.name == manager and ref.group_kind in _WORKLOADS
+    ]
+    found = sorted(
+        named or (ref for ref, workload in objects.items() if manager in _programs(workload))
+    )
+    if found:
+        states = [f"{ref} {_state(ref, objects.get(ref), pruning)}" for ref in found]
+        return and_more(states, _CANDIDATES, ", or ")
+    if manager in _CONTROL_PLANE_MANAGERS:
+        return "part of the control plane"
+    if manager == "kubectl" or manager.startswith("kubectl-"):
+        return _UNRECORDED
+    if workloads.uncounted:
+        return f"it is unknown whether it runs ({workloads.uncounted})"
+    return "no workload with that name runs"
+
+
+def _programs(live: LiveObject) -> Iterator[str]:
+    """Yield the names of a workload's containers, images and programs."""
+    template = mapping(mapping((live.body or {}).get("spec")).get("template"))
+    for item in _list(mapping(template.get("spec")).get("containers")):
+        container = mapping(item)
+        yield str(container.get("name", ""))
+        image = str(container.get("image", "")).partition("@")[0].rpartition("/")[2]
+        yield image.partition(":")[0]
+        for program in _list(container.get("command"))[:1]:
+            yield str(program).rpartition("/")[2]
+
+
+def _state(ref: Ref, live: LiveObject | None, pruning: Collection[Ref]) -> str:
+    if live is None:
+        return _GOING
+    if live.terminating:
+        return _GOING if ref in pruning else "is being deleted"
+    ready, wanted = _replicas(live)
+    state = f"runs ({ready} of {wanted} ready)" if ready else "has no ready replica"
+    return f"{state} and {_GOING}" if ref in pruning else state
+
+
+def _replicas(live: LiveObject) -> tuple[int, int]:
+    """Return how many replicas are ready, and how many are desired."""
+    body = live.body or {}
+    spec, status = mapping(body.get("spec")), mapping(body.get("status"))
+    if live.ref.group_kind == DAEMON_SETS.group_kind:
+        return _count(status.get("numberReady")), _count(status.get("desiredNumberScheduled"))
+    return _count(status.get("readyReplicas")), _count(spec.get("replicas", 1))
+
+
+def _conditions(live: LiveObject) -> Iterator[str]:
+    """Yield the messages of the conditions of a terminating Namespace."""
+    for condition in _list(mapping((live.body or {}).get("status")).get("conditions")):
+        facts = mapping(condition)
+        if facts.get("status") == "True" and str(facts.get("type", "")).startswith("Namespace"):
+            yield str(facts.get("message", ""))
+
+
+def _left(remains: CascadeContents) -> Sequence[LiveObject]:
+    """Return the remaining objects, with finalizers first; two groups may serve the same object."""
+    unique = {member.uid: member for member in remains.objects}
+    return sorted(unique.values(), key=lambda member: (not member.finalizers, member.ref))
+
+
+def _remaining(live: LiveObject, left: Sequence[LiveObject], unread: str) -> Iterator[str]:
+    if left:
+        names = and_more([_named_in(member, live) for member in left], _SHOWN_MEMBERS)
+        yield f"it still contains {names}"
+    elif not unread:
+        yield "it is empty"
+    if unread:
+        yield f"its contents could not be read completely ({unread})"
+
+
+def _named_in(member: LiveObject, holder: LiveObject) -> str:
+    name = member.ref.short if member.ref.namespace == holder.ref.name else str(member.ref)
+    if not member.finalizers:
+        return name
+    plural = "s" if len(member.finalizers) > 1 else ""
+    return f"{name} (finalizer{plural} {', '.join(member.finalizers)})"
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0

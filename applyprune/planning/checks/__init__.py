@@ -1,1 +1,0 @@
-"""The checks of a set before anything is written."""

@@ -1,0 +1,542 @@
+"""Compare two states of an object: what changes, how it is shown, what cannot change."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import ApplypruneError, Invalid, RunFailed, as_problem
+from applyprune.model.events import ObjectDiff
+from applyprune.model.fieldset import (
+    MISSING,
+    Drift,
+    Path,
+    fields_below,
+    from_pointer,
+    is_at,
+    is_under,
+    leaves,
+    left_out,
+    less,
+    owned_items,
+    owns,
+    value_at,
+)
+from applyprune.model.identity import GroupKind
+from applyprune.model.inventory import InventoryEntry, Ownership
+from applyprune.model.live import CRD, NAMESPACE, LiveObject
+from applyprune.model.options import Options
+from applyprune.model.plan import ApplyStep, Desired, Fate, RemoveStep
+from applyprune.model.problem import Field, Mark, Problem
+from applyprune.model.text import and_more
+from applyprune.planning.applyset import LAST_APPLIED, ApplySetIdentity
+from applyprune.planning.conflicts import drifted_from_manifest, manifest_drift, recorded_drift
+from applyprune.planning.managed_fields import INVENTED, moved, own_apply_entry, recorded_fields
+from applyprune.planning.marks import RECREATE, left_alone, not_understood, orphan_mark
+from applyprune.planning.normalize import IgnoreRule, ignored_paths, may_be_secret, sent
+from applyprune.planning.ownership import (
+    Owner,
+    fingerprint_of,
+    foreign_owner,
+    is_marked,
+    other_owner,
+    owner_of,
+    ownership_of,
+)
+from applyprune.planning.secrets import masked
+from applyprune.planning.server_errors import clean_message, dotted, error_fields
+from applyprune.values import dataclass, field, pattern
+
+if TYPE_CHECKING:
+    from applyprune.model.identity import Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """An object before and after, as a dry run has it; Secret values are not masked yet."""
+
+    step: ApplyStep
+    fate: Fate
+    before: LiveObject | None = field(repr=False)
+    """The object in full; None if it would be created."""
+    body: Mapping[str, Any] | None = field(hash=False, repr=False)
+    """The object afterwards."""
+    after: LiveObject | None = field(default=None, repr=False)
+    """The server's reply; None if something else has computed ``body``."""
+    not_checked: str = ""
+    """What the server could not check, in words."""
+
+
+def has_changed(comparison: Comparison, rules: Sequence[IgnoreRule]) -> bool:
+    """Return whether an object changes, apart from its bookkeeping and the ignored fields."""
+    then, now = _states(comparison)
+    if then == now:
+        return False
+    ignored = ignored_paths(rules, comparison.step.desired.ref)
+    return not ignored or _without(then, ignored) != _without(now, ignored)
+
+
+def changes_ownership(before: LiveObject, after: LiveObject, manager: str) -> bool:
+    """Return whether a set owns other fields afterwards: the server writes that too."""
+    then, now = (fingerprint_of(live, manager, None) for live in (before, after))
+    return then is None or now is None or then.managed_fields != now.managed_fields
+
+
+def diff_of(
+    comparison: Comparison,
+    rules: Sequence[IgnoreRule],
+    recorded: Mapping[Ref, InventoryEntry],
+    manager: str,
+) -> ObjectDiff:
+    """Return a comparison as it is shown: without ignored fields, and with Secrets masked.
+
+    ``recorded`` are the entries of the inventory as read, ``manager`` is the set's field manager.
+    """
+    desired = comparison.step.desired
+    ref, before, after = desired.ref, comparison.before, comparison.after
+    ignored = ignored_paths(rules, ref)
+    states = _states(comparison)
+    # Mask the whole object first: a rule that ignores the kind must not unmask a Secret.
+    then, now = (_without(state, ignored) for state in masked(*states, desired.body))
+    drifted = drifted_from_manifest(desired, recorded.get(ref), before, manager)
+    drift: tuple[Drift, ...] = ()
+    entry = recorded.get(ref)
+    if drifted and entry is not None and before is not None and after is not None:
+        is_same_manifest = entry.digest == desired.digest
+        found = manifest_drift(before, after, manager)
+        drift = tuple(
+            drift
+            for drift in (found if is_same_manifest else recorded_drift(entry, before, manager))
+            if not any(is_under(from_pointer(drift.path), path) for path in ignored)
+        )
+    return ObjectDiff(
+        ref,
+        comparison.fate,
+        then,
+        now,
+        desired.origin,
+        comparison.not_checked,
+        drifted=drifted,
+        drift=drift,
+    )
+
+
+def removal_diff(step: RemoveStep, live: LiveObject, *, not_checked: str = "") -> ObjectDiff:
+    """Return the diff of an object that would be deleted."""
+    body, _ = masked(substance(live.body or {"metadata": live.metadata}), None)
+    return ObjectDiff(step.entry.ref, step.fate, body, None, not_checked=not_checked)
+
+
+def _states(
+    comparison: Comparison,
+) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    status = "status" in comparison.step.desired.body
+    before = comparison.before.body if comparison.before is not None else None
+    return tuple(  # type: ignore[return-value]
+        None if state is None else substance(state, status=status)
+        for state in (before, comparison.body)
+    )
+
+
+def _without(state: Mapping[str, Any] | None, ignored: Sequence[Any]) -> Mapping[str, Any] | None:
+    return None if state is None else left_out(state, ignored)
+
+
+# Prepare two states of an object for a comparison, without the server's own metadata.
+
+
+_BOOKKEEPING = frozenset(
+    {"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"}
+)
+
+
+def substance(body: Mapping[str, Any], *, status: bool = False) -> Mapping[str, Any]:
+    """Return an object without the fields that every write or dry run changes.
+
+    Also remove its status, unless ``status`` says that the manifest sets it, and kubectl's
+    last-applied annotation, which our apply never writes.
+    """
+    kept = {key: value for key, value in body.items() if key != "status" or status}
+    metadata = {
+        key: value for key, value in (body.get("metadata") or {}).items() if key not in _BOOKKEEPING
+    }
+    if LAST_APPLIED in (annotations := metadata.get("annotations") or {}):
+        left = {key: value for key, value in annotations.items() if key != LAST_APPLIED}
+        metadata["annotations"] = left
+        if not left:
+            del metadata["annotations"]
+    return {**kept, "metadata": metadata}
+
+
+def dropped(
+    step: ApplyStep, after: LiveObject, others: Collection[str], manager: str
+) -> tuple[Path, ...]:
+    """Return the fields that the apply of a step removes after fields have changed hands.
+
+    ``after`` is the response of a dry run, which cannot migrate the fields first. ``others`` are
+    the managers whose fields are taken for another reason than the step's migration.
+    """
+    migration = step.migration
+    wanted = sent(step.desired)
+    leaving: list[Mapping[str, Any]] = []
+    staying: list[Mapping[str, Any]] = []
+    ours = own_apply_entry(after, manager)
+    is_untracked = step.live is not None and not step.live.managed_fields
+    for entry in after.managed_fields:
+        if entry == ours:
+            continue  # the manifest shows what it has; an empty map does not keep what was in it
+        fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
+        name = entry.get("manager")
+        if is_untracked and name == INVENTED:
+            continue  # the server has just invented it; the real apply finds an entry of ours
+        is_others = name in others and not entry.get("subresource")
+        part = fields if is_others else moved(entry, migration, step.desired.packed)
+        leaving.append(part)
+        staying.append(less(fields, part))
+    if migration.restores:
+        leaving.append(recorded_fields(migration))
+    gone = [
+        path
+        for fields in leaving
+        for path in leaves(fields)
+        if not any(owns(other, path) for other in staying)
+    ]
+    # A list item goes with its last owner, whoever owns something in it.
+    kept = {path for fields in staying for path in owned_items(fields)}
+    items = [path for fields in leaving for path in owned_items(fields) if path not in kept]
+    return tuple(path for path in (*gone, *items) if value_at(wanted, path) is MISSING)
+
+
+def without(body: Mapping[str, Any], paths: Collection[Path]) -> Mapping[str, Any]:
+    """Return a body without the fields at ``paths``."""
+    return left_out(body, paths) if paths else body
+
+
+def renamed(body: Mapping[str, Any], *, name: str, namespace: str) -> Mapping[str, Any]:
+    """Return a body with another name and, if it has a namespace, another namespace."""
+    metadata = {**(body.get("metadata") or {}), "name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {**body, "metadata": metadata}
+
+
+def overlaid(live: LiveObject | None, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a live object with every value of a manifest in it; lists are replaced as a whole.
+
+    This predicts an apply, except for the fields that it removes: only the server knows these.
+    """
+    there: Mapping[str, Any] = (live.body if live else None) or {}
+    return {**there, **{name: _overlaid(there.get(name), value) for name, value in wanted.items()}}
+
+
+def _overlaid(there: Any, wanted: Any) -> Any:
+    if not (isinstance(there, dict) and isinstance(wanted, dict)):
+        return wanted
+    return there | {name: _overlaid(there.get(name), value) for name, value in wanted.items()}
+
+
+# Find the fields of a live object that an apply would change.
+
+
+_LONGEST = 60
+_NOT_COMPARED = frozenset({"apiVersion", "kind", "metadata", "status"})
+# By what an item of a list is the same item: the merge keys of the built-in kinds.
+_KEYS = ("name", "mountPath", "devicePath", "containerPort", "port", "key", "ip", "topologyKey")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedField:
+    """A field with its live value and its desired one; a Secret's values are masked."""
+
+    path: Field
+    before: Any
+    """The live value; MISSING if there is none."""
+    after: Any
+    """The desired value; MISSING if the manifest does not have the field any more."""
+
+    @property
+    def place(self) -> Field:
+        """Return the field of the manifest that shows it: the nearest one for a removed field."""
+        return self.path[:-1] if self.after is MISSING else self.path
+
+    @property
+    def values(self) -> str:
+        """Return both values: ``web:1 → web:2``."""
+        return f"{_shown(self.before)} → {_shown(self.after)}"
+
+    def __str__(self) -> str:
+        """Return ``spec.containers[0].image: web:1 → web:2``."""
+        return f"{dotted(self.path)}: {self.values}"
+
+
+def changed_fields(
+    desired: Desired, live: LiveObject, created: Mapping[str, Any] | None, manager: str
+) -> list[ChangedField]:
+    """Return the fields outside metadata that an apply would change, in the order of the manifest.
+
+    ``live`` was read in full. ``created`` is the object as the server would create it now: a value
+    that the server only writes in another form does not count.
+    """
+    body = sent(desired)
+    before, after = masked(live.body, body, desired.body)
+    if may_be_secret(desired.body):
+        created = None
+    entry = own_apply_entry(live, manager) or {}
+    parts = (
+        {key: value for key, value in (part or {}).items() if key not in _NOT_COMPARED}
+        for part in (before, after, created)
+    )
+    old, new, made = parts
+    return list(_in_mapping(old, new, made, entry.get("fieldsV1") or {}, ()))
+
+
+def _changes(
+    before: Any, after: Any, made: Any, owned: Mapping[str, Any] | None, path: Field
+) -> Iterator[ChangedField]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _in_mapping(before, after, made, owned, path)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _in_list(before, after, made, owned, path)
+    elif before != after and (made is MISSING or made != before):
+        yield ChangedField(path, before, after)
+
+
+def _in_mapping(
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    made: Any,
+    owned: Mapping[str, Any] | None,
+    path: Field,
+) -> Iterator[ChangedField]:
+    steps = fields_below(owned) if owned else {}
+    known = made if isinstance(made, dict) else {}
+    for key, wanted in after.items():
+        if key in before:
+            inner = steps.get(key)
+            yield from _changes(before[key], wanted, known.get(key, MISSING), inner, (*path, key))
+        elif not isinstance(made, dict) or key in made:  # else the server drops it
+            yield ChangedField((*path, key), MISSING, wanted)
+    for key, value in before.items():
+        if key not in after and (owned == {} or key in steps) and known.get(key) != value:
+            yield ChangedField((*path, key), value, MISSING)
+
+
+def _in_list(
+    before: list[Any],
+    after: list[Any],
+    made: Any,
+    owned: Mapping[str, Any] | None,
+    path: Field,
+) -> Iterator[ChangedField]:
+    steps = fields_below(owned) if owned else {}
+    known = made if isinstance(made, list) else []
+    matched = set()
+    for at, wanted in enumerate(after):
+        there = _same_item(wanted, at, before)
+        if there is None:
+            yield ChangedField((*path, at), MISSING, wanted)
+            continue
+        matched.add(there)
+        created = _same_item(wanted, at, known)
+        inner = next(
+            (
+                inner
+                for step, inner in steps.items()
+                if not isinstance(step, str) and is_at(before[there], step)
+            ),
+            None,
+        )
+        value = MISSING if created is None else known[created]
+        yield from _changes(before[there], wanted, value, inner, (*path, at))
+    for at, value in enumerate(before):
+        is_ours = owned == {} or any(
+            not isinstance(step, str) and is_at(value, step) for step in steps
+        )
+        if at not in matched and is_ours:
+            yield ChangedField((*path, at), value, MISSING)
+
+
+def _same_item(wanted: Any, at: int, items: list[Any]) -> int | None:
+    """Return the index of the same item of a list; None if it has none."""
+    key = next((key for key in _KEYS if isinstance(wanted, dict) and key in wanted), "")
+    if key:
+        found = (
+            index
+            for index, one in enumerate(items)
+            if isinstance(one, dict) and one.get(key) == wanted[key]
+        )
+        return next(found, None)
+    return at if at < len(items) else None
+
+
+def _shown(value: Any) -> str:
+    """Return a value on one line, in full or only its size."""
+    if value is MISSING:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():
+        text = json.dumps(value)
+    if len(text) <= _LONGEST:
+        return text
+    if isinstance(value, str):
+        return f"({len(value)} characters)"
+    return f"({len(value)} {'items' if isinstance(value, list) else 'fields'})"
+
+
+# Fields that cannot be changed in place: whether a recreation may resolve that, and which fields.
+#
+# The server's own words contain its internal structs, so the fields are found by comparison: of the
+# live object, of what is sent, and of what the server would create now.
+
+
+_SHOWN = 5
+NOT_ALLOWED = "that is not allowed"
+"""The obstacle if nobody has allowed it."""
+NOT_CREATED = "the server would not create it again as it is now"
+"""The obstacle if a trial has failed."""
+# The wording of apimachinery's validation, and of the strategies of single kinds.
+_IMMUTABLE = pattern(
+    r"immutable|may not (?:be )?change|cannot (?:be )?change|once set|updates to .* are forbidden"
+)
+# Which fields may be changed: "for fields other than 'replicas' and 'template' are forbidden".
+_CHANGEABLE = pattern(r"(?:other than|except) (.*)", re.DOTALL)
+_NAME = pattern(r"[A-Za-z][\w.]*(?:\[\*\][\w.]*)*")
+_UNPROCESSABLE = 422
+_NEVER = frozenset(
+    {
+        NAMESPACE,
+        CRD,
+        GroupKind("", "PersistentVolume"),
+        GroupKind("", "PersistentVolumeClaim"),
+    }
+)
+
+
+def is_worth_a_trial(error: ApplypruneError) -> bool:
+    """Return whether a rejected update may be about an immutable field.
+
+    Neither the code nor the text proves it, so a trial is needed: a server dry run of a create. An
+    error about metadata never needs a trial.
+    """
+    if not isinstance(error, Invalid) or error.code != _UNPROCESSABLE:
+        return False
+    fields = [cause.get("field", "") for cause in error.causes]
+    return not any(field.split(".")[0] == "metadata" for field in fields)
+
+
+def why_not(
+    desired: Desired,
+    entry: InventoryEntry,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> str:
+    """Return why an object may not be recreated; empty if it may."""
+    kind = desired.ref.group_kind
+    if kind in _NEVER:
+        return f"a {kind.kind} is never recreated"
+    if marked := _mark_against(desired, live):
+        return marked
+    adopted = ownership_of(entry, live, applyset) is Ownership.ADOPTED  # guard: witness-recreate
+    if adopted and not options.prune.prune_adopted:
+        return "it was adopted, not created, by this set (--prune-adopted)"
+    if owner_of(live, entry, applyset) is not Owner.RECORDED or not is_marked(live, applyset):
+        return "it does not have this set's label and field manager any more"
+    if owner := foreign_owner(live, applyset.manager):
+        return f"it belongs to {owner}, by its ownerReferences"
+    other = other_owner(entry, live, applyset)  # guard: other-owner-recreate
+    if other and not options.prune.prune_shared:
+        return f"{other} (--prune-shared)"
+    if not (options.apply.recreate or desired.recreate):
+        return NOT_ALLOWED
+    return ""
+
+
+def _mark_against(desired: Desired, live: LiveObject) -> str:
+    """Return which annotation forbids to delete an object, or may forbid it; empty if none does."""
+    if rule := orphan_mark(live.metadata) or desired.orphan_reason:
+        return f"it is marked {rule}"
+    if rule := left_alone(live.metadata, {}):  # guard: left-alone-recreate
+        return f"it is marked {rule}"
+    unknown = not_understood(live.metadata, live.ref.group_kind)  # guard: mark-before-recreation
+    return f"{unknown} is not understood" if unknown else ""
+
+
+def not_recreated(desired: Desired, obstacle: str) -> Problem:
+    """Return the problem of an object whose manifest asks to recreate it, which is not allowed."""
+    return as_problem(
+        RunFailed(
+            f"{desired.ref} was not recreated",
+            reason=obstacle,
+            hint=f"To change it in place, remove the annotation {RECREATE}.",
+        ),
+        where=desired.origin,
+    )
+
+
+def says_immutable(error: ApplypruneError) -> bool:
+    """Return whether the server says in words that a field cannot be changed."""
+    return _IMMUTABLE.search(error.message) is not None
+
+
+def explained(
+    desired: Desired,
+    error: Invalid,
+    obstacle: str,
+    live: LiveObject,
+    created: Mapping[str, Any] | None,
+    manager: str,
+) -> RunFailed:
+    """Return the failure for a rejected change of immutable fields; it names them and both values.
+
+    ``created`` is the object as the server would create it now; None if it would not.
+    """
+    found = changed_fields(desired, live, created, manager)
+    changes = [change for change in found if _is_meant(change, error)]
+    is_open = obstacle == NOT_ALLOWED
+    ending = "cannot be changed in place" + (
+        "; --recreate deletes and creates it" if is_open else ""
+    )
+    if changes:
+        named = and_more([str(change) for change in changes], _SHOWN)
+        message, reason = f"{desired.ref}: {named} {ending}", ""
+        marks = tuple(Mark(change.place, change.values) for change in changes if change.place)
+    else:
+        message, reason = f"{desired.ref} {ending}", clean_message(error.message)
+        marks = error_fields(error, desired.body)
+    hint = (
+        f"To allow it for this object alone: the annotation {RECREATE}: allowed."
+        if is_open
+        else f"It cannot be recreated: {obstacle}."
+    )
+    return RunFailed(message, location=desired.origin, reason=reason, hint=hint, marks=marks)
+
+
+def _is_meant(change: ChangedField, error: Invalid) -> bool:
+    """Return whether an error is about a changed field; a cause may name what is around it."""
+    if not error.causes:
+        return True
+    path = dotted(change.path)
+    return any(_covers(cause, path) for cause in error.causes)
+
+
+def _covers(cause: Mapping[str, str], path: str) -> bool:
+    field = cause.get("field", "")
+    # The server derives a list from a single value: clusterIPs.
+    forms = {field, re.sub(r"s\[0\]$", "", field)}
+    if not any(_is_part(path, form) or _is_part(form, path) for form in forms):
+        return False
+    changeable = _CHANGEABLE.search(cause.get("message", ""))
+    names: Sequence[str] = _NAME.findall(changeable[1]) if changeable else ()
+    any_item = re.sub(r"\[\d+\]", "[*]", path)
+    return not any(
+        _is_part(any_item, name) or _is_part(any_item, f"{field}.{name}") for name in names
+    )
+
+
+def _is_part(path: str, above: str) -> bool:
+    """Return whether a dotted path equals another one, or leads to a part of its value."""
+    rest = path.removeprefix(above)
+    return path.startswith(above) and (not rest or rest[0] in ".[")

@@ -1,0 +1,940 @@
+"""Drift and conflicts: find them, tell them apart, explain them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import ApplypruneError, Conflict
+from applyprune.model.fieldset import (
+    MISSING,
+    Drift,
+    ListItem,
+    Missing,
+    Path,
+    from_server,
+    has,
+    is_split,
+    leaves,
+    owns,
+    to_pointer,
+    to_server,
+    value_at,
+)
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import LiveObject, mapping
+from applyprune.model.options import Adopt, Options, seconds_of
+from applyprune.model.plan import ApplyStep, Desired, OnConflict
+from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
+from applyprune.model.text import age, and_more, seconds_since, time_of
+from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity, yielded_manager
+from applyprune.planning.managed_fields import INVENTED, own_apply_entry, set_manager
+from applyprune.planning.marks import CONFLICTS, IGNORED
+from applyprune.planning.normalize import REPLICAS, is_ignorable, may_be_secret, sent, targets
+from applyprune.planning.ownership import SECRET, applied_digest, same_apply_entry
+from applyprune.planning.secrets import shown
+from applyprune.values import dataclass, pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+    from datetime import datetime
+
+    from applyprune.model.identity import Ref
+    from applyprune.model.plan import Migration
+    from applyprune.values import Packed
+
+    Writer = Mapping[str, Any]
+
+# The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.
+_CAUSE = pattern(
+    r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"'
+    r'(?: with subresource "(?P<subresource>[^"]*)")?'
+    r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
+)
+_REPLICAS = ".spec.replicas"
+_UNREAD = "its HorizontalPodAutoscalers could not be read: one may rewrite the field"
+_LINE = "\n    "
+_LINES = 20
+_KUBERNETES = pattern(
+    r"kube-controller-manager|kube-scheduler|kube-apiserver|cloud-controller-manager|kubelet"
+)
+_KNOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (pattern(text), words)
+    for text, words in (
+        (_KUBERNETES.pattern, "Kubernetes"),
+        (r"vpa-.*|recommender|updater", "the vertical Pod autoscaler"),
+        (r"keda.*", "KEDA"),
+        (r"(cert-manager-)?cainjector", "cert-manager"),
+        (r"pilot-discovery|istio.*", "Istio"),
+        (r"argocd.*", "Argo CD"),
+        (r"kustomize-controller|helm-controller", "Flux"),
+        (r".*(webhook|injector).*", "a webhook by its name"),
+        (r".*(controller|operator).*", "a controller by its name"),
+    )
+)
+_BY_HAND = pattern(r"kubectl.*|k9s|Lens|helm|before-first-apply|Mozilla|node-fetch")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOwner:
+    """Another manager of a field, as the server's error names it."""
+
+    manager: str
+    operation: str
+    """``Apply`` or ``Update``; empty if unknown."""
+    subresource: str
+    time: str
+    """The time of the last write, RFC 3339; empty if unknown."""
+
+
+def contenders(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
+    """Return the other managers of each field in conflict, by the server's name of the field."""
+    found: defaultdict[str, dict[FieldOwner, None]] = defaultdict(dict)
+    for cause in error.causes:
+        match = _CAUSE.match(cause.get("message", ""))
+        owner = (
+            FieldOwner(
+                match["manager"],
+                "Update" if match["update"] else "Apply",
+                match["subresource"] or "",
+                match["time"] or "",
+            )
+            if match
+            else FieldOwner("another manager", "", "", "")
+        )
+        found[cause.get("field", "")][owner] = None
+    return {name: tuple(owners) for name, owners in sorted(found.items())}
+
+
+def managers(error: Conflict) -> frozenset[str]:
+    """Return the other managers in a conflict."""
+    return frozenset(owner.manager for owners in contenders(error).values() for owner in owners)
+
+
+def forces(
+    desired: Desired, live: LiveObject | None, options: Options, applyset: ApplySetIdentity
+) -> bool:
+    """Return whether to apply an object with force; its own annotation has priority.
+
+    An object that another set has applied, and that has no label, may still be listed by that set.
+    """
+    if desired.conflicts is OnConflict.SKIP:
+        return False
+    if not (options.apply.force_conflicts or desired.conflicts is OnConflict.FORCE):
+        return False
+    if live is None or options.apply.adopt is Adopt.ALL or PART_OF in live.labels:
+        return True
+    ours = {applyset.manager, applyset.yielded}
+    appliers = {entry.get("manager") for entry in live.managed_fields} - ours
+    return not any(str(manager).startswith(MANAGERS) for manager in appliers)  # guard: other-set
+
+
+def settled_first(
+    live: LiveObject | None, migration: Migration, applyset: ApplySetIdentity
+) -> frozenset[str]:
+    """Return the managers whose fields are migrated first, so that they cannot conflict.
+
+    Of an object without managedFields, the server would say that ``before-first-apply`` has them.
+    """
+    taken = live is not None and live.labels.get(PART_OF, applyset.id) != applyset.id
+    old = {set_manager(live)} if live is not None and taken else set()
+    invented = {INVENTED} if live is not None and not live.managed_fields else set()
+    return frozenset({applyset.yielded, *migration.managers, *old, *invented})
+
+
+def skips(desired: Desired, error: ApplypruneError) -> str:
+    """Return why an object is skipped, as its manifest asks; empty if it fails instead."""
+    if (
+        desired.conflicts is not OnConflict.SKIP
+        or not isinstance(error, Conflict)
+        or not error.causes
+    ):
+        return ""
+    return f"{CONFLICTS}: skip, and {contended(error)}"
+
+
+def is_about_scale(error: Conflict) -> bool:
+    """Return whether an autoscaler may cause a conflict."""
+    return any(_is_scale(name, owners) for name, owners in contenders(error).items())
+
+
+def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
+    """Return whether a manager that owns a field by this operation has caused drift.
+
+    It is drift if the set's last apply owned the field, and somebody has changed it since by an
+    Update: of the object or of a subresource, by hand or by a controller. It is a conflict if
+    another manager owns the field by Apply, or if it was never the set's. ``owned`` are the fields
+    of the set's last apply.
+    """
+    return operation == "Update" and owns(owned, path)
+
+
+def is_by_hand(manager: str) -> bool:
+    """Return whether people write with a field manager, by its name."""
+    return _BY_HAND.fullmatch(manager) is not None
+
+
+def is_kubernetes(manager: str) -> bool:
+    """Return whether a field manager belongs to Kubernetes itself, by its name."""
+    return _KUBERNETES.fullmatch(manager) is not None
+
+
+def contended(error: Conflict) -> str:
+    """Return the fields and their managers in short words."""
+    fields = [
+        f"{name} is owned by {_joined([owner.manager for owner in owners])}"
+        for name, owners in contenders(error).items()
+    ]
+    return and_more(fields, _LINES)
+
+
+def explain(
+    error: Conflict,
+    desired: Desired,
+    live: LiveObject | None,
+    autoscalers: Sequence[Mapping[str, Any]] | None,
+    now: datetime,
+    *,
+    reverts: bool,
+) -> Conflict:
+    """Return the conflict, worded for the person who must decide.
+
+    ``live`` is the object in full; None if it could not be read. ``autoscalers`` are the readable
+    HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
+    whether ``--on-drift revert`` would set the fields back.
+    """
+    fields = contenders(error)
+    found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
+    leaving = [one for one in found if _is_pruned(one, desired)]  # guard: autoscaler-that-leaves
+    staying = None if autoscalers is None else [one for one in found if one not in leaving]
+    contested = {name: _contested(name, desired, live) for name in fields}
+    pointers = [field.path for field in contested.values() if field.path is not None]
+
+    def reason(at: datetime | None) -> str:
+        notes = [_UNREAD] if staying is None else [_described(one, at) for one in staying]
+        return _reason(fields, contested, live, notes or list(map(_former, leaving)), at)
+
+    told = Conflict(
+        f"{desired.ref} was not applied",
+        code=error.code,
+        status_reason=error.status_reason,
+        causes=error.causes,
+        location=desired.origin,
+        reason=reason(now),
+        hint=_hint(
+            pointers[:_LINES],
+            [owner for owners in fields.values() for owner in owners],
+            must_own=bool(pointers) and not any(map(is_ignorable, pointers)),
+            reverts=reverts and staying == [],
+        ),
+    )
+    told.lasting_reason = reason(None)
+    return told
+
+
+def _reason(
+    fields: Mapping[str, Sequence[FieldOwner]],
+    contested: Mapping[str, ContestedField],
+    live: LiveObject | None,
+    scalers: Sequence[str],
+    now: datetime | None,
+) -> str:
+    """Return the fields in conflict, one on each line; without ``now``, without ages.
+
+    ``scalers`` are what is said about the object's autoscalers.
+    """
+    lines = []
+    for name, owners in fields.items():
+        field = contested[name]
+        values = [] if field.ours is None else [f"ours {field.ours}"]
+        values += [] if field.theirs is None else [f"theirs {field.theirs}"]
+        who = _joined([_who(other, live, now) for other in owners])
+        notes = scalers if scalers and _is_scale(name, owners) else _notes(owners)
+        lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
+    if len(fields) == 1:
+        count = "another field manager owns one of its fields"
+    else:
+        count = f"other field managers own {len(fields)} of its fields"
+    return f"{count}{_LINE}{and_more(lines, _LINES, _LINE)}"
+
+
+def conflicts_of(
+    error: Conflict, desired: Desired, live: LiveObject | None
+) -> tuple[ManagerConflict, ...]:
+    """Return the conflict as data: each other manager with the fields that it owns.
+
+    ``live`` is the object in full; None if it could not be read.
+    """
+    owned: defaultdict[FieldOwner, list[ContestedField]] = defaultdict(list)
+    for name, owners in contenders(error).items():
+        field = _contested(name, desired, live)
+        for other in owners:
+            owned[other].append(field)
+    return tuple(
+        ManagerConflict(
+            other.manager,
+            other.operation,
+            other.subresource,
+            other.time or _time(other, live),
+            tuple(fields),
+        )
+        for other, fields in sorted(owned.items(), key=lambda item: item[0].manager)
+    )
+
+
+def _contested(name: str, desired: Desired, live: LiveObject | None) -> ContestedField:
+    """Return a field in conflict, with both values if they are known."""
+    path = from_server(name, desired.body)
+    if path is None:
+        return ContestedField(name, None, None, None)
+    secret = may_be_secret(desired.body)
+    body = live.body if live else None
+    theirs = shown(value_at(body, path), secret=secret) if body else None
+    ours = shown(value_at(desired.body, path), secret=secret)
+    return ContestedField(name, to_pointer(path), ours, theirs)
+
+
+def _hint(
+    pointers: Sequence[str], owners: Sequence[FieldOwner], *, must_own: bool, reverts: bool
+) -> str:
+    """Return what resolves a conflict; ``must_own`` says that none of its fields can be left."""
+    fields = ",".join(dict.fromkeys(filter(is_ignorable, pointers)))
+    yielding = f", or annotate the object:\n    {IGNORED}: {fields}" if fields else "."
+    names = sorted({owner.manager for owner in owners})
+    appliers = sorted({owner.manager for owner in owners if owner.operation == "Apply"})
+    tools = [name for name in appliers if not name.startswith(MANAGERS)]
+    lines = [
+        "To set back what was changed: --on-drift revert." if reverts else "",
+        "" if must_own else f"To leave it to its owner, remove it from the manifest{yielding}",
+        f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
+        f"To take it over: --force-conflicts, or only for this object {CONFLICTS}: force.",
+        f"To take over all fields of {tools[0]}: --take-over {tools[0]}." if tools else "",
+        "Fields of another set need --adopt=all."
+        if any(name.startswith(MANAGERS) for name in names)
+        else "",
+    ]
+    return "\n  ".join(line for line in lines if line)
+
+
+def _who(owner: FieldOwner, live: LiveObject | None, now: datetime | None) -> str:
+    how = owner.operation
+    if owner.subresource:
+        how += f" of {owner.subresource}"
+    ago = _ago(owner.time or _time(owner, live), now)
+    detail = ", ".join(part for part in (how, ago) if part)
+    return f"{owner.manager} ({detail})" if detail else owner.manager
+
+
+def _time(owner: FieldOwner, live: LiveObject | None) -> str:
+    for entry in live.managed_fields if live else ():
+        if (
+            entry.get("manager") == owner.manager
+            and entry.get("operation") == owner.operation
+            and (entry.get("subresource") or "") == owner.subresource
+        ):
+            return str(entry.get("time", ""))
+    return ""
+
+
+def _ago(time: object, now: datetime | None) -> str:
+    seconds = None if now is None else seconds_since(time, now)
+    return "" if seconds is None else f"{age(seconds)} ago"
+
+
+def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
+    return name == _REPLICAS or any(
+        (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
+        for owner in owners
+    )
+
+
+def _described(scaler: Mapping[str, Any], now: datetime | None) -> str:
+    name = mapping(scaler.get("metadata")).get("name")
+    spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
+    # managedFields has no time for a write to the scale subresource.
+    ago = _ago(status.get("lastScaleTime"), now)
+    last = f" (last {ago})" if ago else ""
+    return (
+        f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
+        f"{spec.get('maxReplicas')}, and will rewrite the field{last}"
+    )
+
+
+def _is_pruned(scaler: Mapping[str, Any], desired: Desired) -> bool:
+    return mapping(scaler.get("metadata")).get("uid") in desired.pruned_autoscalers
+
+
+def _former(scaler: Mapping[str, Any]) -> str:
+    name = mapping(scaler.get("metadata")).get("name")
+    return f"HorizontalPodAutoscaler {name} scales it, and is pruned once this object is applied"
+
+
+def _notes(owners: Sequence[FieldOwner]) -> Sequence[str]:
+    return list(dict.fromkeys(note for owner in owners if (note := _note(owner.manager))))
+
+
+def _note(manager: str) -> str:
+    if manager.startswith(MANAGERS):
+        return "another applyprune set, which applies it in each of its runs"
+    if is_by_hand(manager):
+        return "written manually (kubectl); no controller will rewrite it"
+    for name, words in _KNOWN:
+        if name.fullmatch(manager):
+            return f"{words}: it may rewrite the field"
+    return ""
+
+
+def _after(notes: Sequence[str]) -> str:
+    return "".join(f"; {note}" for note in notes)
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(names)
+
+
+# Find field conflicts in the state that was read, without asking the server.
+#
+# Only certain conflicts count: another manager owns a field, and its live value is another one than
+# the manifest's. Lists, mappings and texts that may be quantities do not count, because the server
+# compares them in a form of its own. The server's reply to the apply has the last word.
+
+
+_QUANTITY_FIELD = pattern(r"[+-]?[0-9.]+([eE][+-]?[0-9]+|[a-zA-Z]{0,2})")
+
+
+def shares_fields(step: ApplyStep, applyset: ApplySetIdentity) -> bool:
+    """Return whether another manager owns a field that the apply sets without force."""
+    return next(_shared(step, applyset), None) is not None
+
+
+def visible_conflict(step: ApplyStep, applyset: ApplySetIdentity) -> Conflict | None:
+    """Return the conflict that an apply would end with; ``step.live`` was read in full.
+
+    It is worded like the server's own. Return None if the state that was read shows no conflict.
+    """
+    live = step.live
+    if live is None or live.body is None:
+        return None
+    causes = [
+        {"reason": "FieldManagerConflict", "field": to_server(path), "message": _message(entry)}
+        for path, entry in _shared(step, applyset)
+        if _differ(value_at(sent(step.desired), path), value_at(live.body, path))
+    ]
+    if not causes:
+        return None
+    return Conflict(
+        f"{len(causes)} fields are owned by other field managers", code=409, causes=causes
+    )
+
+
+def _shared(
+    step: ApplyStep, applyset: ApplySetIdentity
+) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    request, live = step.request, step.live
+    if request is not None and live is not None and not request.force:
+        yield from shared_fields(step.desired, live, step.migration, applyset)
+
+
+def _differ(ours: object, theirs: object) -> bool:
+    if isinstance(ours, str) and isinstance(theirs, str):
+        may_be_equal = _QUANTITY_FIELD.fullmatch(ours) and _QUANTITY_FIELD.fullmatch(theirs)
+        return ours != theirs and not may_be_equal
+    is_plain = all(isinstance(value, bool) for value in (ours, theirs)) or all(
+        isinstance(value, int) and not isinstance(value, bool) for value in (ours, theirs)
+    )
+    return is_plain and ours != theirs
+
+
+def _message(entry: Mapping[str, Any]) -> str:
+    """Return the words of apimachinery's managedfields/internal/conflict.go."""
+    words = [f'conflict with "{entry.get("manager", "")}"']
+    if entry.get("subresource"):
+        words.append(f'with subresource "{entry["subresource"]}"')
+    if entry.get("operation") == "Update":
+        words.append(f"using {entry.get('apiVersion', '')}")
+        if entry.get("time"):
+            words.append(f"at {entry['time']}")
+    return " ".join(words)
+
+
+# Find the fields that a manifest sets and another manager owns; choose the drift to revert.
+
+
+_LABEL: Path = ("metadata", "labels", PART_OF)
+
+
+def shared_fields(
+    desired: Desired, live: LiveObject, migration: Migration, applyset: ApplySetIdentity
+) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield each field that a manifest sets and another manager owns, with that manager's entry.
+
+    What changes hands before the apply is left out, and everything if the manifest itself says what
+    to do on a conflict.
+    """
+    if desired.conflicts is not OnConflict.FAIL:
+        return
+    body = sent(desired)
+    for entry in _other_managers(live, migration, applyset):
+        for path in leaves(entry.get("fieldsV1") or {}):
+            if path != _LABEL and value_at(body, path) is not MISSING:
+                yield path, entry
+
+
+def _other_managers(
+    live: LiveObject, migration: Migration, applyset: ApplySetIdentity
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of other managers, without the status and what changes hands first."""
+    settled = {applyset.manager, *settled_first(live, migration, applyset)}
+    for entry in live.managed_fields:
+        if entry.get("manager") not in settled and entry.get("subresource") != "status":
+            yield entry
+
+
+def last_owned(entry: InventoryEntry) -> Mapping[str, Any]:
+    """Return the fields that the set's last confirmed apply owned."""
+    return _fields(entry.owned_fields or "{}")
+
+
+# Most objects of a kind own the same fields.
+@lru_cache(64)
+def _fields(text: str) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = json.loads(text)
+    return fields
+
+
+def drift_to_revert(
+    desired: Desired,
+    live: LiveObject,
+    entry: InventoryEntry,
+    migration: Migration,
+    applyset: ApplySetIdentity,
+) -> tuple[tuple[str, str], ...]:
+    """Return the drifted fields that a forced apply would set back, each with who has changed it.
+
+    A field is its JSON pointer. Force takes every field that a request sets to another value, so
+    there is nothing to return if one of them is in a real conflict, or if ``live`` was not read in
+    full.
+    """
+    if live.body is None:
+        return ()
+    owned, body = last_owned(entry), sent(desired)
+    version = desired.resource.gvk.api_version
+    if any(_is_elsewhere(other, version) for other in _other_managers(live, migration, applyset)):
+        return ()  # guard: other-version
+    found = []
+    for path, other in shared_fields(desired, live, migration, applyset):
+        if value_at(body, path) == value_at(live.body, path):
+            continue  # both own the same value afterwards
+        if not is_drift(owned, path, str(other.get("operation", ""))):
+            return ()  # guard: real-conflict
+        if desired.is_scaling_unknown and to_pointer(path) == REPLICAS:
+            return ()  # guard: unread-autoscalers
+        found.append((to_pointer(path), str(other.get("manager", ""))))
+    return tuple(sorted(found))
+
+
+def _is_elsewhere(entry: Mapping[str, Any], version: str) -> bool:
+    """Return whether a manager owns fields in another API version: they cannot be compared.
+
+    The metadata is the same in each version.
+    """
+    fields = (entry.get("fieldsV1") or {}).keys() - {"f:metadata", "f:status"}
+    return bool(fields) and entry.get("apiVersion") != version
+
+
+def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:
+    """Return drifted fields in words: ``2 fields that kubectl-patch had changed``."""
+    fields = "1 field" if len(reverts) == 1 else f"{len(reverts)} fields"
+    return f"{fields} that {' and '.join(sorted({who for _, who in reverts}))} had changed"
+
+
+# Detect drift: fields of a set that somebody else has changed since the set's last apply.
+#
+# managedFields names the writers: every entry counts that is not our Apply entry and not about the
+# status. What has changed is seen in one of two ways:
+#
+# - With the manifest that was applied last (`diff`), a dry run shows each field that our apply
+# would set back, with both values. - With only the inventory (`status`), the fields are those that
+# our last apply owned and that we own no longer. Both lists contain paths and no values, so the
+# desired value is unknown. Two changes leave no manager and are invisible: an admission policy
+# rewrites our field during another's write, or an associative list gets another order.
+
+
+def drifted_from_manifest(
+    desired: Desired, entry: InventoryEntry | None, live: LiveObject | None, manager: str
+) -> bool | None:
+    """Return whether somebody else has changed an object that an apply would change.
+
+    This is so if its manifest is the last applied manifest; a missing object has also drifted. With
+    another manifest, and for a Secret, of whose values no digest is stored, the record tells.
+    Return None if unknown, because no apply of this object was ever confirmed, or not the last one.
+    """
+    if entry is None:
+        return False
+    if not entry.uid:
+        return None
+    is_same_manifest = entry.digest == desired.digest and not may_be_secret(desired.body)
+    if live is None or is_same_manifest:
+        return True
+    return drifted_from_record(entry, live, manager)
+
+
+def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
+    """Return whether a field of the set has been changed since the last apply.
+
+    Return None if unknown: no apply of this object was ever confirmed, or a later one may have
+    changed it.
+    """
+    if not entry.uid or entry.fingerprint is None:
+        return None
+    if entry.uid != live.uid:
+        return True  # somebody has deleted and recreated it
+    if not entry.digest:
+        # A change may be that of the unconfirmed apply, within the same second of the entry's time.
+        return False if entry.fingerprint.resource_version == live.resource_version else None
+    # The server changes our entry whenever somebody else changes or removes a field of ours.
+    return not same_apply_entry(entry.fingerprint, live, manager)
+
+
+def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
+    """Do what ``drifted_from_record`` does, and compare every value; ``live`` is read in full.
+
+    The fields of our Apply entry, with their live values, are the last applied manifest again,
+    unless somebody has changed one of them: then their digest differs. The server may also have
+    rewritten a value later, so the answer is None then. No digest of a Secret's values is stored,
+    so only the record tells.
+    """
+    drifted = drifted_from_record(entry, live, manager)
+    if drifted or live.body is None or may_be_secret(live.body):
+        return drifted
+    # guard: status-values
+    return False if applied_digest(live, manager) == (entry.stored or entry.digest) else None
+
+
+def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple[Drift, ...]:
+    """Return each field that our apply would set back, and its writer.
+
+    ``before`` is the live object and ``after`` the response of a dry run, both read in full.
+    """
+    writers = _others(before, manager)
+    found = []
+    for path in leaves((own_apply_entry(after, manager) or {}).get("fieldsV1") or {}):
+        wanted = value_at(after.body, path)
+        if wanted != value_at(before.body, path):
+            found.append(_drift(path, before, writers, _text(wanted, before)))
+    return _sorted(found)
+
+
+def recorded_drift(entry: InventoryEntry, live: LiveObject, manager: str) -> tuple[Drift, ...]:
+    """Return the fields of the set's last apply that the set has lost since, each with its writer.
+
+    A field without a writer was removed. ``live`` is read in full.
+    """
+    writers = _others(live, manager)
+    return _sorted(_drift(path, live, writers) for path in _lost(entry, live, manager))
+
+
+DELETED = Drift("", "", "none")
+"""The drift of an object that somebody has deleted."""
+
+
+def may_have_drifted(step: ApplyStep, manager: str) -> bool:
+    """Return whether a step meets drift, as far as the metadata of its object shows.
+
+    Of an object that must be sent although its manifest is the last applied one, values may differ.
+    """
+    if step.live is None or (step.request is None and not step.keeps_drift):
+        return False
+    return step.is_reapplied or step.keeps_drift or any(_lost(step.entry, step.live, manager))
+
+
+def step_drift(step: ApplyStep, manager: str) -> tuple[Drift, ...]:
+    """Return what others have changed since the last apply, and the manifest has otherwise.
+
+    ``step.live`` was read in full. Where the record names no field, values of the last applied
+    manifest differ: a list has another order, or admission has rewritten a field during a write of
+    somebody else.
+    """
+    live, body = step.live, sent(step.desired)
+    if live is None or live.body is None:
+        return step.drift
+    writers = _others(live, manager)
+    lost = [path for path in _lost(step.entry, live, manager) if differs(body, live, path)]
+    if not lost and (step.is_reapplied or step.keeps_drift):
+        lost = [path for path in _paths(body) if differs(body, live, path)]
+    return _sorted(_drift(path, live, writers, _text(value_at(body, path), live)) for path in lost)
+
+
+def _lost(entry: InventoryEntry, live: LiveObject, manager: str) -> Iterator[Path]:
+    """Yield the fields of the set's last apply that are not the set's any more."""
+    mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    return (path for path in leaves(last_owned(entry)) if not owns(mine, path))
+
+
+def differs(body: Mapping[str, Any], live: LiveObject, path: Path) -> bool:
+    """Return whether a manifest sets a field to another value than the live one."""
+    wanted = value_at(body, path)
+    return wanted is not MISSING and not is_stored(wanted, value_at(live.body, path), str(path[-1]))
+
+
+def _paths(value: object, above: Path = ()) -> Iterator[Path]:
+    """Yield the path of each field of a manifest that is not a mapping."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _paths(inner, (*above, str(key)))
+    elif above:
+        yield above
+
+
+def _others(live: LiveObject, manager: str) -> Sequence[Writer]:
+    """Return the managedFields entries of everybody else, without those about the status."""
+    ours = {manager, yielded_manager(manager)}
+    return [
+        entry
+        for entry in live.managed_fields
+        if entry.get("subresource") != "status"
+        and (entry.get("manager") not in ours or entry.get("operation") != "Apply")
+    ]
+
+
+def _drift(path: Path, live: LiveObject, writers: Sequence[Writer], wanted: str = "") -> Drift:
+    """Return the drift of one field, by its latest writer; without a writer, it was removed."""
+    owners = [entry for entry in writers if owns(entry.get("fieldsV1") or {}, path)]
+    writer = max(owners, key=_written, default={})
+    operation, subresource = str(writer.get("operation", "")), writer.get("subresource")
+    return Drift(
+        to_pointer(path),
+        wanted,
+        _text(value_at(live.body, path), live),
+        manager=str(writer.get("manager", "")),
+        operation=f"{operation} of {subresource}" if subresource else operation,
+        time=_written(writer),
+    )
+
+
+def _text(value: Any | Missing, live: LiveObject) -> str:
+    # The manifest may contain a label of a Secret, but masking every field is simple and safe.
+    secret = may_be_secret(live.body or {}) or (live.ref.group, live.ref.kind) == SECRET
+    return "none" if value is MISSING else shown(value, secret=secret)
+
+
+def _written(entry: Writer) -> str:
+    return str(entry.get("time", ""))
+
+
+def _sorted(found: Iterable[Drift]) -> tuple[Drift, ...]:
+    return tuple(sorted(found, key=lambda drift: drift.path))
+
+
+# Find the empty maps and lists of a manifest that controllers have filled.
+#
+# An empty value often only says that the author has nothing to say: ``rules: []``. It stays with
+# the controller that has put something there. A person's edit stays a conflict: ``podSelector: {}``
+# and ``ingress: []`` say a lot. What the set's last apply owned stays the set's: whoever fills that
+# since has caused drift, or a conflict.
+
+
+def filled_by_others(
+    body: Packed,
+    live: LiveObject,
+    manager: str,
+    leaving: Collection[str] = (),
+    *,
+    owned: Mapping[str, Any],
+) -> tuple[tuple[str, str], ...]:
+    """Return the JSON pointers of empty values that others have filled, each with who has.
+
+    ``live`` may be metadata only: managedFields show who has put something there. What the set owns
+    itself, or something in it, is not left to others. The managers ``leaving`` lose their fields.
+    ``owned`` are the fields of the set's last apply.
+    """
+    ours = own_apply_entry(live, manager)
+    others = [
+        entry
+        for entry in live.managed_fields
+        if entry != ours and entry.get("manager") not in leaving
+    ]
+    if not others:
+        return ()
+    own = (ours or {}).get("fieldsV1") or {}
+    found: list[tuple[str, str]] = []
+    for path in _empties(body.value, ()):
+        owners = [entry for entry in others if has(entry.get("fieldsV1") or {}, path)]
+        if not owners or has(own, path, whole=True):  # guard: own-empty-value
+            continue
+        if has(owned, path, whole=True):  # guard: emptied-by-the-set
+            continue
+        # The keys of a map are owned one by one: nobody's keys contradict an empty map.
+        is_keyed = any(is_split(entry.get("fieldsV1") or {}, path) for entry in owners)
+        names = {str(entry.get("manager", "")) for entry in owners}
+        if is_keyed or not any(map(_is_contender, names)):  # guard: edited-empty-value
+            found.append((to_pointer(path), " and ".join(sorted(names))))
+    return tuple(found)
+
+
+def _is_contender(manager: str) -> bool:
+    """Return whether a manager's value is one that the user should hear of."""
+    return manager.startswith(MANAGERS) or is_by_hand(manager)
+
+
+def _empties(value: object, above: Path) -> Iterator[Path]:
+    if value in ({}, [], None):
+        yield above
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if inner is None or isinstance(inner, dict | list):
+                yield from _empties(inner, (*above, key))
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, dict) and isinstance(name := item.get("name"), str):
+                yield from _empties(item, (*above, ListItem((("name", name),))))
+
+
+# Find the values of a manifest that the server has not stored as they were sent.
+#
+# An admission webhook, or a plugin of the server, may change an object after the apply has decided
+# who owns which field. So the reply still names the set as the owner of a value that is not its
+# own.
+
+
+_SHOWN = 5
+
+
+def rewritten_fields(body: Mapping[str, Any], after: LiveObject, manager: str) -> tuple[str, ...]:
+    """Return the fields that have another value in the reply to an apply than in what was sent."""
+    if after.body is None:
+        return ()
+    entry = own_apply_entry(after, manager) or {}
+    return tuple(
+        to_server(path)
+        for path in leaves(entry.get("fieldsV1") or {})
+        if not is_stored(
+            value_at(body, path), value_at(after.body, _defaulted(path)), str(path[-1])
+        )
+    )
+
+
+def _defaulted(path: Path) -> Path:
+    """Return a path without the empty keys of items: the server has filled them in."""
+    return tuple(
+        ListItem(tuple(key for key in step.keys if key[1] not in ("", None)) or step.keys)
+        if isinstance(step, ListItem)
+        else step
+        for step in path
+    )
+
+
+def rewritten_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
+    """Return the warning about rewritten fields, without their values; None if there are none."""
+    objects = [
+        f"{ref.short} at {and_more(paths, _SHOWN)}" for ref, paths in sorted(found.items()) if paths
+    ]
+    if not objects:
+        return None
+    return Problem(
+        kind=ProblemKind.REWRITTEN_VALUES,
+        message="the server stores other values than the manifests have: "
+        + and_more(objects, _SHOWN, "; "),
+        reason="an admission webhook has probably rewritten them, or the server does not know them",
+        hint="Put the stored values into the manifests, or leave these fields out. "
+        "With applyprune.dev/ignore-fields, they are only sent at creation.",
+    )
+
+
+# Decide whether the server has stored a value as it was sent, perhaps in another form.
+#
+# The server writes a quantity, a duration or a time in one form (``1000m`` as ``1``), leaves out
+# what is empty, and fills in what is left out. In doubt, a value counts as stored.
+
+
+_QUANTITY = pattern(
+    r"(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))"
+    r"(?:(?P<two>[KMGTPE])i|(?P<ten>[numkMGTPE])|[eE](?P<e>[+-]?\d{1,2}))?"
+)
+_POWERS = {"n": -3, "u": -2, "m": -1, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+# 0 means "choose one" here; elsewhere it is a value.
+_CHOSEN_FOR_ZERO = frozenset(
+    {
+        "failureThreshold",
+        "healthCheckNodePort",
+        "hostPort",
+        "matchingPrecedence",
+        "nodePort",
+        "periodSeconds",
+        "successThreshold",
+        "targetPort",
+        "timeoutSeconds",
+    }
+)
+# The server completes these lists itself.
+_COMPLETED = frozenset({"clusterIPs", "finalizers", "ipFamilies"})
+
+
+def is_stored(wanted: object, stored: object, name: str = "") -> bool:
+    """Return whether ``stored`` is the value of a field ``name`` after ``wanted`` was sent.
+
+    Both may be missing. Whatever the server adds to mappings, to their lists, and to what is empty
+    does not count.
+    """
+    if wanted is MISSING or wanted is None or wanted in ("", [], {}):
+        return True
+    if isinstance(wanted, dict):
+        there: dict[str, Any] = stored if isinstance(stored, dict) else {}
+        return all(is_stored(value, there.get(key), key) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        return isinstance(stored, list) and _is_list_stored(wanted, stored, name)
+    if isinstance(wanted, bool) or isinstance(stored, bool):
+        return wanted is stored or (wanted is False and stored in (None, MISSING))
+    if wanted == 0 and (stored in (None, MISSING) or name in _CHOSEN_FOR_ZERO):
+        return True
+    return wanted == stored or any(
+        (form := read(wanted)) is not None and form == read(stored) for read in _FORMS
+    )
+
+
+def _is_list_stored(wanted: list[Any], stored: list[Any], name: str) -> bool:
+    """Return whether all items are stored in their order, perhaps among others if mappings."""
+    if name not in _COMPLETED and not all(isinstance(item, dict) for item in wanted):
+        return len(wanted) == len(stored) and all(map(is_stored, wanted, stored))
+    rest = iter(stored)
+    return all(any(is_stored(item, other) for other in rest) for item in wanted)
+
+
+def _as_time(value: object) -> datetime | None:
+    return time_of(value) if isinstance(value, str) else None
+
+
+def _quantity(value: object) -> Decimal | None:
+    """Return the number that a quantity means; None for anything else."""
+    found = _QUANTITY.fullmatch(str(value)) if isinstance(value, str | int | float) else None
+    if found is None:
+        return None
+    number = Decimal(found["number"])
+    if found["two"]:
+        return number * Decimal(1024) ** _POWERS[found["two"]]
+    return number.scaleb(int(found["e"] or 0) + 3 * _POWERS.get(found["ten"] or "", 0))
+
+
+def _duration(value: object) -> float | None:
+    try:
+        return seconds_of(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+
+
+def _bytes(value: object) -> bytes | None:
+    """Return what a text in base64 means; it may have several lines."""
+    try:
+        text = "".join(value.split()) if isinstance(value, str) else "?"
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return None
+
+
+_FORMS: tuple[Callable[[object], object], ...] = (_quantity, _duration, _as_time, _bytes)

@@ -1,1 +1,0 @@
-"""What a plan causes beyond the changes of its objects."""

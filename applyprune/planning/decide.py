@@ -1,0 +1,603 @@
+"""Decide what an apply does with an object of the input: apply, adopt, leave or refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import RunFailed, as_problem
+from applyprune.model.fieldset import FieldWriter, leaves
+from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
+from applyprune.model.live import (
+    IN_EACH_NAMESPACE,
+    NAMESPACE,
+    LiveObject,
+    NotListed,
+    Unknown,
+    field,
+    items,
+    text,
+    whole_number,
+)
+from applyprune.model.options import Adopt, OnDrift
+from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Fate
+from applyprune.model.text import time_of
+from applyprune.planning.cascade import recreated_on_change
+from applyprune.planning.conflicts import DELETED, differs, filled_by_others, last_owned, step_drift
+from applyprune.planning.leave import kept_as_owned
+from applyprune.planning.managed_fields import migration_of, own_apply_entry, set_manager
+from applyprune.planning.marks import left_alone
+from applyprune.planning.normalize import may_be_autoscaled, may_be_secret, sent, with_autoscaler
+from applyprune.planning.ownership import (
+    Owner,
+    foreign_owner,
+    has_witness,
+    is_label_unproven,
+    is_marked,
+    obstacle,
+    other_applier,
+    owned_by_tool,
+    owner_of,
+    owner_to_apply,
+    same_apply_entry,
+    taken_from,
+    unchanged,
+    unproven_label,
+)
+from applyprune.planning.recovery import CHANGING
+from applyprune.planning.requests import apply_request, takes_over
+from applyprune.values import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from applyprune.model.identity import Ref
+    from applyprune.model.live import Missing, State
+    from applyprune.model.options import ApplyOptions, Options
+    from applyprune.model.plan import Migration
+    from applyprune.model.problem import Problem
+    from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.planning.recovery import ClusterSnapshot
+
+
+def existing_step(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> ApplyStep:
+    """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
+    fresh = entry_before_apply(desired, live, None, applyset)
+    if (left := step_of_left(desired, entry, fresh, live, applyset)) is not None:
+        return left
+    desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
+    if desired.ref.namespace in snapshot.unread_autoscalers:
+        off = options.apply.no_default_ignore
+        desired = replace(desired, is_scaling_unknown=may_be_autoscaled(desired, off))
+    if snapshot.pruned_autoscalers:
+        desired = replace(desired, pruned_autoscalers=snapshot.pruned_autoscalers)
+    judged = owner_to_apply(live, entry, applyset)
+    # An interrupted adoption has not marked the object yet.
+    owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)
+    known = owner is Owner.RECORDED and entry is not None
+    fence = known and entry is not None and entry.deleting
+    union = entry_before_apply(desired, live, entry if known else None, applyset)
+    lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
+    unproven = unproven_label(desired.ref, live, snapshot.others, applyset) if lost else None
+    # The record of an interrupted adoption does not say that it was meant.
+    is_free = judged in {Owner.NOBODY, Owner.CLAIMED}
+    tool = owned_by_tool(live, applyset) if is_free else ""
+    if (problem := obstacle(desired, live, judged, options, unproven, tool)) is not None:
+        # An existing entry stays; an object that is not ours gets no entry.
+        return refused_step(
+            desired, entry or replace(union, uid_before_apply=live.uid), problem, live
+        )
+    # An adoption is not complete until a response has confirmed it.
+    adopts = not known or entry is None or (not entry.uid and entry.uid_before_apply is not None)
+    migration = migration_of(
+        live, entry if known else None, options.apply, manager=applyset.manager, adopts=adopts
+    )
+    leaving = {applyset.yielded, *migration.managers, set_manager(live)}
+    desired = _without_filled(desired, live, union, applyset, leaving)
+    takes = takes_over(desired, live, applyset, migration)
+    schema = snapshot.schemas.get(desired.ref.group_kind)
+    if (
+        known
+        and entry is not None
+        and not (options.apply.reapply_all or fence or takes or entry.orphaning)
+        and not (options.tries_rewritten and entry.stored)  # guard: tried-again
+        and entry.orphan_reason == desired.orphan_reason
+    ):
+        knows_schema = desired.ref.group_kind not in snapshot.schemas or schema is not None
+        if knows_schema and unchanged(
+            desired, entry, live, manager=applyset.manager, schema=schema
+        ):
+            # Other objects may have changed its wave; this is recorded with the next write.
+            listed = replace(
+                entry,
+                wave=desired.wave,
+                depends_on=desired.depends_on,
+                job=union.job,
+                crd=entry.crd if schema is None else desired.resource.full_plural,
+            )
+            return ApplyStep(desired, Fate.LEAVE, listed, live)
+    changing = schema == CHANGING
+    drifted = step_of_drifted(
+        desired, entry, live, applyset.manager, options, schema_changes=changing
+    )
+    if drifted is not None:
+        return drifted
+    owns = not known and may_own(desired.ref, live, owner, migration, applyset, options.apply)
+    request = apply_request(
+        desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
+    )
+    adopted = f"adopted: it existed and belonged to {tool or _whom(owner)}"
+    if owns:
+        kept = kept_as_owned(desired.orphan_reason, live, applyset)
+        adopted = adopted_as_owned(kept)
+    reasons = (*(() if known else (adopted,)), *desired.left)
+    step = ApplyStep(
+        desired,
+        Fate.CHANGE if known else Fate.ADOPT,
+        union,
+        live,
+        reason="; ".join(reasons),
+        fence=fence,
+        migration=migration,
+        becomes_owned=owns,
+        takes_over=takes,
+        is_reapplied=not changing and was_applied(desired, entry),
+        request=request,
+        taken_from=taken_from(
+            desired,
+            live,
+            owner,
+            applyset,
+            migrate=migration.managers,
+            forced=request.force,
+            tool=tool,
+        ),
+    )
+    if not known or entry is None:
+        return step
+    return recreated_on_change(step, entry, applyset, options)
+
+
+def _without_filled(
+    desired: Desired,
+    live: LiveObject,
+    entry: InventoryEntry,
+    applyset: ApplySetIdentity,
+    leaving: Collection[str],
+) -> Desired:
+    """Return a manifest whose empty values are left to others that have filled them, and say so."""
+    filled = filled_by_others(
+        desired.packed, live, applyset.manager, leaving, owned=last_owned(entry)
+    )
+    if not filled:
+        return desired
+    return replace(
+        desired,
+        ignored=(*desired.ignored, *(pointer for pointer, _ in filled)),
+        left=(*desired.left, *(f"{pointer} is left to {who}" for pointer, who in filled)),
+    )
+
+
+def _whom(owner: Owner) -> str:
+    return {
+        Owner.OTHER: "another set",
+        Owner.CLAIMED: "this set, but is not in its inventory",
+    }.get(owner, "no set")
+
+
+def refused_step(
+    desired: Desired, entry: InventoryEntry, problem: Problem, live: LiveObject | None
+) -> ApplyStep:
+    """Return the step of an object that may not be applied."""
+    where = problem.location or str(desired.origin)
+    return ApplyStep(desired, Fate.REFUSE, entry, live, problem=replace(problem, location=where))
+
+
+# Decide which objects of the input are not applied: an annotation or the rule for drift says so.
+#
+# Drift of an object that is left shows in its step. Nothing is sent for it, so its entry still says
+# what the last apply has left.
+
+
+def step_of_left(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    fresh: InventoryEntry,
+    state: State,
+    applyset: ApplySetIdentity,
+) -> ApplyStep | None:
+    """Return the step of an object that is not applied; None if it is applied as usual.
+
+    ``fresh`` is the entry that a new object would get. A listed object stays listed, so that it
+    never counts as one that has left the set.
+    """
+    live = state if isinstance(state, LiveObject) else None
+    if desired.apply is ApplyRule.DISABLED:  # guard: disabled-manifest
+        return _left(desired, entry, fresh, live, f"its manifest is marked {desired.apply_mark}")
+    if desired.apply is ApplyRule.EXISTS and not isinstance(state, Unknown):
+        return _must_exist(desired, fresh, live)
+    if live is None:
+        return None
+    if desired.apply is ApplyRule.ONCE and not live.terminating:
+        return _once(desired, entry, fresh, live, applyset)
+    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    if mark := left_alone(live.metadata, ours):  # guard: left-alone
+        return _left(desired, entry, fresh, live, f"it is marked {mark} in the cluster")
+    return None
+
+
+def _left(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    fresh: InventoryEntry,
+    live: LiveObject | None,
+    reason: str,
+) -> ApplyStep:
+    step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason, is_left_alone=True)
+    return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
+
+
+def _once(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    fresh: InventoryEntry,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+) -> ApplyStep:
+    """Leave an existing object as it is; it is the set's own only if the set has created it."""
+    reason = f"it exists, and its manifest is marked {desired.apply_mark}"
+    if entry is None or owner_of(live, entry, applyset) is not Owner.RECORDED:
+        return _left(desired, entry, fresh, live, reason)
+    # The reply to the create may have been lost.
+    uid = entry.uid or (live.uid if is_marked(live, applyset) else "")
+    step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason)
+    return _listed(step, replace(entry, uid=uid))
+
+
+def _listed(step: ApplyStep, entry: InventoryEntry) -> ApplyStep:
+    """Return a step that keeps an entry, with a mark against deletion that the manifest has now.
+
+    Nothing is sent, so nothing else would record that mark.
+    """
+    desired = step.desired
+    kept = desired.orphan_reason or entry.orphan_reason
+    listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on, orphan_reason=kept)
+    return replace(step, entry=listed, is_recorded=kept != entry.orphan_reason)
+
+
+def _must_exist(desired: Desired, fresh: InventoryEntry, live: LiveObject | None) -> ApplyStep:
+    # Its state is not part of the plan: somebody else may delete and create it at any time.
+    is_there = live is not None and not live.terminating
+    return ApplyStep(
+        desired,
+        Fate.LEAVE,
+        fresh,
+        reason=OUTSIDE if is_there else f"{OUTSIDE}; it does not exist yet",
+        is_unlisted=True,
+        is_awaited=not is_there,
+    )
+
+
+DRIFTED = "its manifest has not changed, so its drift stays"
+CONTENDED = "somebody keeps changing it back"
+
+
+def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:
+    """Return whether the last confirmed apply of a listed object has sent the same manifest.
+
+    What an interrupted run has marked to be deleted or orphaned is applied again in any case.
+    """
+    if entry is None or not entry.uid or entry.digest != desired.digest:
+        return False
+    is_marked_so = entry.orphan_reason == desired.orphan_reason
+    return is_marked_so and not (entry.deleting or entry.orphaning)
+
+
+def step_of_drifted(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    live: LiveObject,
+    manager: str,
+    options: Options,
+    *,
+    schema_changes: bool,
+) -> ApplyStep | None:
+    """Return the step of an object that is left as it is until its manifest changes; else None.
+
+    ``schema_changes`` says that this run changes the CRD of its kind.
+    """
+    if entry is None or live.terminating:
+        return None
+    if options.apply.on_drift is not OnDrift.KEEP:  # guard: kept-drift
+        return None
+    if schema_changes or options.apply.reapply_all or not was_applied(desired, entry):
+        return None
+    if _has_new_values(desired, entry, live, manager):  # guard: changed-secret
+        return None
+    return _kept(ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, DRIFTED)
+
+
+def _has_new_values(
+    desired: Desired, entry: InventoryEntry, live: LiveObject, manager: str
+) -> bool:
+    """Return whether the manifest of a Secret has other values than were applied last.
+
+    No digest shows it. So a field that the set still owns, and that differs, has changed here.
+    """
+    if not may_be_secret(desired.body) or live.body is None or entry.uid != live.uid:
+        return False
+    if entry.fingerprint is not None and same_apply_entry(entry.fingerprint, live, manager):
+        return True
+    mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    return any(differs(sent(desired), live, path) for path in leaves(mine))
+
+
+def step_of_deleted(
+    step: ApplyStep, entry: InventoryEntry | None, state: Missing, options: Options
+) -> ApplyStep:
+    """Return the step that creates an object; as LEAVE if somebody has deleted it, and that stays.
+
+    Only a proof that it does not exist counts: what a list lacks is created as usual.
+    """
+    on_drift = options.apply.on_drift
+    is_known = was_applied(step.desired, entry) and not isinstance(state, NotListed)
+    if on_drift is OnDrift.FAIL or entry is None or not is_known:
+        return step
+    step = replace(step, drift=(DELETED,), is_reapplied=True)
+    if on_drift is OnDrift.KEEP and not options.apply.reapply_all:  # guard: kept-deletion
+        return _kept(step, entry, DRIFTED)
+    return without_contended(step, entry, options)
+
+
+def with_drift(
+    step: ApplyStep, entry: InventoryEntry | None, manager: str, options: Options
+) -> ApplyStep:
+    """Return a step with its drift; as LEAVE if that is of a manager that keeps changing it back.
+
+    ``step.live`` was read in full, and ``entry`` is the recorded one.
+    """
+    drifted = replace(step, drift=step_drift(step, manager))
+    return drifted if entry is None else without_contended(drifted, entry, options)
+
+
+def without_contended(step: ApplyStep, entry: InventoryEntry, options: Options) -> ApplyStep:
+    """Return a step as LEAVE if one of its fields is contended; it stays listed."""
+    ref = step.desired.ref
+    writers = [FieldWriter.of(ref, drift.path, drift.manager) for drift in step.drift]
+    found = any(known.covers(writer) for known in options.contended for writer in writers)
+    if not found:  # guard: contended-object
+        return step
+    return _kept(step, entry, CONTENDED)
+
+
+def _kept(step: ApplyStep, entry: InventoryEntry, reason: str) -> ApplyStep:
+    left = replace(step, fate=Fate.LEAVE, reason=reason, request=None, reverts=(), keeps_drift=True)
+    return _listed(left, entry)
+
+
+# Decide which adopted objects become owned, with ``--adopt-as owned``.
+#
+# A later prune deletes them. So an object that another set or another tool may run stays adopted,
+# unless ``--adopt=all`` says that it is meant to become the set's own.
+
+
+def adopted_as_owned(kept: str) -> str:
+    """Return the reason of an adoption as owned; ``kept`` says what keeps the object all the same.
+
+    It is empty if a later prune deletes it.
+    """
+    if kept:
+        return f"adopted, as owned; a later prune orphans it: {kept}"
+    return "adopted, as owned: a later prune deletes it"
+
+
+def may_own(
+    ref: Ref,
+    live: LiveObject,
+    owner: Owner,
+    migration: Migration,
+    applyset: ApplySetIdentity,
+    options: ApplyOptions,
+) -> bool:
+    """Return whether an adopted object becomes owned.
+
+    ``migration`` are the fields that become the set's own, so their managers no longer count.
+    """
+    if options.adopt_as is not Ownership.OWNED:
+        return False
+    if (ref.group_kind, ref.name) in IN_EACH_NAMESPACE:
+        return False  # a controller would create it again
+    if foreign_owner(live, applyset.manager):
+        return False  # no prune deletes it
+    if options.adopt is Adopt.ALL:
+        return True
+    # guard: own-nothing-of-others
+    return owner is not Owner.OTHER and not _other_tool(live, migration, applyset)
+
+
+def _other_tool(live: LiveObject, migration: Migration, applyset: ApplySetIdentity) -> str:
+    """Return which other tool may run an object; empty if none does."""
+    return owned_by_tool(live, applyset) or other_applier(live, applyset, but=migration.managers)
+
+
+# Plan what controllers create in a Namespace that does not exist yet: the set adopts it.
+#
+# They create it within milliseconds after the Namespace, so a create-only request would often fail.
+# Whoever is first, the set does not own the object: without the set it would exist too.
+
+
+_WHO = "a controller creates it in a new Namespace"
+
+
+def with_controllers_objects(
+    steps: Sequence[ApplyStep],
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    new_namespace: str,
+) -> tuple[ApplyStep, ...]:
+    """Return steps that adopt what controllers create in the Namespaces that the run creates.
+
+    ``new_namespace`` is one that it creates besides; empty for none.
+    """
+    creates = {new_namespace} - {""}
+    creates |= {
+        step.desired.ref.name
+        for step in steps
+        if step.desired.ref.group_kind == NAMESPACE and step.fate is Fate.CREATE
+    }
+    if not creates:
+        return tuple(steps)
+    return tuple(
+        _adopted(step, applyset, options)
+        if step.fate is Fate.CREATE
+        and step.desired.apply is ApplyRule.ALWAYS  # what is only created once is never adopted
+        and (step.desired.ref.group_kind, step.desired.ref.name) in IN_EACH_NAMESPACE
+        and step.desired.ref.namespace in creates
+        else step
+        for step in steps
+    )
+
+
+def _adopted(step: ApplyStep, applyset: ApplySetIdentity, options: Options) -> ApplyStep:
+    desired = step.desired
+    if options.apply.adopt is Adopt.NONE:
+        error = RunFailed(
+            f"{desired.ref} would exist already, and belong to no set",
+            reason=_WHO,
+            hint="To adopt it into this set: --adopt=unowned.",
+        )
+        return refused_step(desired, step.entry, as_problem(error, where=desired.origin), None)
+    return replace(
+        step,
+        fate=Fate.ADOPT,
+        entry=replace(step.entry, ownership=Ownership.ADOPTED),
+        reason=f"adopted: {_WHO}",
+        # The request creates the object if the controller is slow.
+        request=apply_request(desired, None, applyset, options, owns=False),
+    )
+
+
+# Make the entry that the inventory gets before an existing object is applied, and undo that.
+
+
+def entry_before_apply(
+    desired: Desired,
+    live: LiveObject,
+    entry: InventoryEntry | None,
+    applyset: ApplySetIdentity,
+) -> InventoryEntry:
+    """Return the entry of an existing object without the digest of an apply.
+
+    ``entry`` is the present entry; None if the object is not the listed one. What the last
+    confirmed apply left stays recorded, because the next one may fail: while the object is as it
+    was then, nobody has changed it.
+    """
+    known = entry is not None
+    return InventoryEntry(
+        ref=desired.ref,
+        plural=desired.resource.plural,
+        version=desired.resource.version,
+        uid_before_apply=live.uid,
+        uid=live.uid if known else "",
+        ownership=_ownership(entry, live, applyset),
+        fingerprint=entry.fingerprint if entry is not None else None,
+        owned_fields=entry.owned_fields if entry is not None else "",
+        marks=entry.marks if entry is not None else (),
+        wave=desired.wave,
+        depends_on=desired.depends_on,
+        orphan_reason=desired.orphan_reason,
+        deleting=entry is not None and entry.deleting,
+        job=job_record(desired, live, entry) if known else None,
+        crd=entry.crd if entry is not None else "",
+    )
+
+
+def entry_of_untouched(recorded: InventoryEntry, before: InventoryEntry) -> InventoryEntry:
+    """Return the entry of an object that a run wanted to apply, and has certainly not changed.
+
+    ``recorded`` is the entry that the run has read, ``before`` the one that it wrote before the
+    apply. What either of them keeps from deletion stays.
+    """
+    return replace(recorded, orphan_reason=before.orphan_reason or recorded.orphan_reason)
+
+
+def _ownership(
+    entry: InventoryEntry | None, live: LiveObject, applyset: ApplySetIdentity
+) -> Ownership:
+    if entry is None:
+        return Ownership.ADOPTED
+    # An interrupted run has orphaned it already, so it is adopted again.
+    if entry.orphaning and not has_witness(live, applyset):
+        return Ownership.ADOPTED
+    # An entry with a UID from before the apply, and no confirmed UID, was an adoption.
+    if not entry.uid and entry.uid_before_apply is not None:
+        return Ownership.ADOPTED
+    return entry.ownership
+
+
+# Decide about Jobs with ``ttlSecondsAfterFinished`` that do not exist any more.
+#
+# A TTL counts from the end of a Job, so it cannot have removed one before its creation plus the
+# TTL. It removes failed Jobs too.
+
+
+FINISHED = "finished, and removed by its TTL"
+LEAVING = "finished, and being removed by its TTL"
+UNKNOWN_RESULT = "it is gone, and no run has recorded that it completed: its result is unknown"
+JOB_DELETED = "somebody deleted it: its TTL cannot have removed it yet"
+_TTL = ("spec", "ttlSecondsAfterFinished")
+
+
+def job_record(
+    desired: Desired, live: LiveObject, before: InventoryEntry | None
+) -> JobRecord | None:
+    """Return what the inventory keeps of a live Job with a TTL; None for any other object.
+
+    ``before`` is its entry so far.
+    """
+    if not desired.has_ttl:
+        return None
+    known = before.job if before is not None and before.uid == live.uid else None
+    recorded = known.ttl if known is not None else whole_number(desired.body, *_TTL)
+    ttl = recorded if live.body is None else whole_number(live.body, *_TTL)
+    created = text(live.metadata, "creationTimestamp")
+    if ttl is None or time_of(created) is None:
+        return known
+    completed = _has_completed(live) or (known is not None and known.completed)
+    return JobRecord(created, ttl, completed=completed)
+
+
+def is_complete(body: Mapping[str, Any]) -> bool:
+    """Return whether a Job has completed, by its condition; a failed one has not."""
+    return any(
+        text(item, "type") == "Complete" and text(item, "status") == "True"
+        for item in items(body, "status", "conditions")
+    )
+
+
+def was_deleted(record: JobRecord | None, at: datetime | None) -> bool:
+    """Return whether somebody has deleted a Job that is absent at a time of the server's clock."""
+    created = None if record is None else time_of(record.created)
+    if record is None or created is None or at is None:
+        return False
+    return at < created + timedelta(seconds=record.ttl)  # guard: before-ttl
+
+
+def _has_completed(live: LiveObject) -> bool:
+    """Return whether a Job has completed, as far as was read: only then it has this time."""
+    if live.body is not None:
+        return is_complete(live.body)
+    return any(
+        entry.get("subresource") == "status"
+        and field(entry, "fieldsV1", "f:status", "f:completionTime") is not None
+        for entry in live.managed_fields
+    )

@@ -1,1 +1,0 @@
-"""Compare two states of an object: what changes, and what has drifted."""

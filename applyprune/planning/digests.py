@@ -1,0 +1,272 @@
+"""The digests of a plan: all of it, and its deletions alone; what of it binds a run."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from applyprune.model.identity import Ref
+from applyprune.model.live import mapping
+from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.managed_fields import times_of
+from applyprune.planning.normalize import canonical, digest
+from applyprune.planning.ownership import STUCK
+from applyprune.values import dataclass, pattern, replace
+
+if TYPE_CHECKING:
+    from applyprune.model.live import LiveObject
+    from applyprune.model.options import Options
+
+
+_ALGORITHM = "sha256:"
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
+
+
+def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str:
+    """Return the digest of a whole plan: of the set, the options, and every object.
+
+    Every write of the inventory changes it, so a plan that has run once has another one.
+    """
+    before = {"inventory": plan.inventory, "mode": str(options.mode)}
+    after = {
+        "options": shaping_options(options),
+        "recovered": sorted([*names(entry.ref), entry.uid] for entry in plan.recovered),
+        "set": [applyset.name, applyset.namespace],
+        "source": options.source,
+    }
+    # The canonical JSON of it all in parts, one for each object: there may be 100,000.
+    found = hashlib.sha256(canonical(before)[:-1] + b',"objects":[')
+    for number, step in enumerate(steps_by_ref(plan)):
+        found.update(b"," * bool(number) + canonical(_whole(step)))
+    found.update(b"]," + canonical(after)[1:])
+    return f"{_ALGORITHM}{found.hexdigest()}"
+
+
+def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]) -> str:
+    """Return the digest of what would be deleted: each object by UID, with its cascade.
+
+    It is empty if nothing would be deleted.
+    """
+    deleted = sorted(
+        [*names(planned.ref), str(planned.fate), planned.uid, _cascade(planned)]
+        for planned in deleted_objects(applies, removals)
+    )
+    return digest_of(deleted) if deleted else ""
+
+
+def digest_of(value: object) -> str:
+    """Return the digest of JSON data, as the user sees and gives it: ``sha256:`` and 64 digits."""
+    return f"{_ALGORITHM}{hashlib.sha256(canonical(value)).hexdigest()}"
+
+
+def is_digest(text: str) -> bool:
+    """Return whether a text has the form of a digest."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def _whole(step: ApplyStep | RemoveStep) -> list[object]:
+    planned = without_state(step)
+    # A check by the server changes the digest only where it finds a deletion.
+    fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
+    # What is left as it is may change, for example its number of replicas.
+    state = "" if fate is Fate.LEAVE else state_of(step)
+    known = [str(fate), planned.manifest, planned.uid, state]
+    return [*names(planned.ref), *known, _cascade(planned)]
+
+
+def _cascade(planned: PlannedObject) -> list[list[str]]:
+    return sorted([*names(cascaded.ref), cascaded.uid] for cascaded in planned.cascade)
+
+
+# Reduce a plan to what binds a run: for each object its fate, and the digests of its two states.
+#
+# Nothing here depends on a value of a Secret: of its data, only the keys count.
+
+
+_PARTS = ("deletionTimestamp", "finalizers", "labels", "ownerReferences")
+_OWNER = ("manager", "operation", "subresource", "apiVersion", "time", "fieldsV1")
+_UNREVIEWED = frozenset({"status", "scale"})
+"""Whoever writes through these subresources changes nothing that a manifest sets.
+
+If a manifest sets the scaled field too, its own entry in managedFields loses it, and that shows.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedObject:
+    """What a plan decides about one object."""
+
+    ref: Ref
+    fate: Fate
+    manifest: str = ""
+    """The digest of its manifest; empty if it is not in the input."""
+    uid: str = ""
+    """The UID of the live object; empty if none exists."""
+    state: str = ""
+    """The mark of the live object's state; empty if none exists."""
+    cascade: tuple[Cascaded, ...] = ()
+    """The objects outside the prune that its deletion would delete too."""
+    applied: str = ""
+    """When the set has last applied the live object; empty if it has not, or need not."""
+    is_checked: bool = False
+    """Whether it is left because the server found that an apply would not change it."""
+
+    @property
+    def decided(self) -> Fate:
+        """Return its fate as decided without the server."""
+        return Fate.CHANGE if self.is_checked or self.fate is Fate.RECREATE else self.fate
+
+
+def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
+    """Return what a plan decides about each object, in the order of their refs.
+
+    A deletion that a guard refuses counts as a deletion: an approval may allow it.
+    """
+    return tuple(map(planned_object, steps_by_ref(plan)))
+
+
+def steps_by_ref(plan: Plan) -> Sequence[ApplyStep | RemoveStep]:
+    """Return the steps of a plan in the order of the refs of their objects."""
+    # A tuple compares many times faster than a dataclass, and a set may have 100,000 objects.
+    return sorted(plan.steps, key=lambda step: names(_ref_of(step)))
+
+
+def _ref_of(step: ApplyStep | RemoveStep) -> Ref:
+    return step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
+
+
+def names(ref: Ref) -> tuple[str, str, str, str]:
+    """Return the parts of a ref, in its own order."""
+    return ref.group, ref.kind, ref.namespace, ref.name
+
+
+def deleted_objects(
+    applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]
+) -> Iterator[PlannedObject]:
+    """Yield each object that would be deleted: prunes, refused ones too, and recreations."""
+    yield from (planned_object(step) for step in removals if step.is_doomed)
+    yield from (planned_object(step) for step in applies if step.fate is Fate.RECREATE)
+
+
+def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
+    """Return what a step decides about its object, and its state."""
+    return replace(without_state(step), state=state_of(step))
+
+
+def state_of(step: ApplyStep | RemoveStep) -> str:
+    """Return the mark of the state of a step's live object; empty if none exists."""
+    return "" if step.live is None else state_mark(step.live)
+
+
+def without_state(step: ApplyStep | RemoveStep) -> PlannedObject:
+    """Return what a step decides about its object; its state costs more than all of that."""
+    uid = "" if step.live is None else step.live.uid
+    if isinstance(step, ApplyStep):
+        left = step.is_checked and step.fate is Fate.LEAVE
+        return PlannedObject(
+            step.desired.ref,
+            step.fate,
+            step.desired.digest,
+            uid,
+            cascade=step.cascade,
+            applied=_applied(step),
+            is_checked=left,
+        )
+    fate = Fate.PRUNE if step.is_doomed else step.fate
+    return PlannedObject(step.entry.ref, fate, uid=uid, cascade=step.cascade)
+
+
+def _applied(step: ApplyStep) -> str:
+    if step.live is None or step.request is None:
+        return ""
+    return times_of(step.live, step.request.manager)
+
+
+def state_mark(live: LiveObject) -> str:
+    """Return a text that changes with the spec or the metadata of an object.
+
+    It does not change with its status, or when an autoscaler scales it: that needs no new review.
+    What the spec is, managedFields tell: each write of a field changes an entry or its time. For a
+    kind without a generation, and where nobody tells, it changes with every write.
+    """
+    kind = (live.ref.group, live.ref.kind)
+    owners = [
+        [entry.get(key) for key in _OWNER]
+        for entry in live.managed_fields
+        if entry.get("subresource") not in _UNREVIEWED
+    ]
+    if live.generation is None or kind == STUCK or not owners:
+        return f"v{live.resource_version}"
+    by_status = _status_annotations(live)
+    metadata = [live.metadata.get(key) for key in _PARTS]
+    annotations = {key: text for key, text in live.annotations.items() if key not in by_status}
+    return digest([metadata, annotations, owners])
+
+
+def _status_annotations(live: LiveObject) -> set[str]:
+    """Return the annotations that a controller writes together with the status."""
+    written: dict[bool, set[str]] = {True: set(), False: set()}
+    for entry in live.managed_fields if live.annotations else ():
+        metadata = mapping(mapping(entry.get("fieldsV1")).get("f:metadata"))
+        keys = mapping(metadata.get("f:annotations"))
+        in_status = entry.get("subresource") == "status"
+        written[in_status].update(key.removeprefix("f:") for key in keys)
+    return written[True] - written[False]
+
+
+# The options that shape a plan, by their names on the command line.
+#
+# Other options say how a run waits or reports, or lift a guard. A plan file does not bind those.
+
+
+OptionValue: TypeAlias = "bool | str | tuple[str, ...]"
+
+
+def shaping_options(options: Options) -> Mapping[str, OptionValue]:
+    """Return the value of each option that shapes a plan."""
+    apply, prune = options.apply, options.prune
+    return {
+        "adopt": str(apply.adopt),
+        "adopt-as": str(apply.adopt_as),
+        "create-namespace": apply.create_namespace,
+        "force-conflicts": apply.force_conflicts,
+        "helm-hooks": str(apply.helm_hooks),
+        "ignore": tuple(sorted(apply.ignore)),
+        "namespace-override": apply.namespace_override,
+        "on-drift": str(apply.on_drift),
+        "no-default-ignore": tuple(sorted(apply.no_default_ignore)),
+        "only": tuple(sorted(apply.only)),
+        "orphan": tuple(sorted(prune.orphan)),
+        "propagation": str(prune.propagation).lower(),
+        "prune": prune.enabled,
+        "prune-adopted": prune.prune_adopted,
+        "prune-shared": prune.prune_shared,
+        "reapply-all": apply.reapply_all,
+        "recreate": apply.recreate,
+        "selector": apply.selector.text if apply.selector else "",
+        "take-over": tuple(sorted(apply.take_over)),
+    }
+
+
+def as_written(name: str, value: OptionValue) -> str:
+    """Return an option as on the command line: ``--adopt=all``, ``--no-prune``; or how it is."""
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}" if name == "prune" else f"no --{name}"
+    if not value:
+        return f"no --{name}"
+    values = value if isinstance(value, tuple) else (value,)
+    return " ".join(f"--{name}={one}" for one in values)
+
+
+def changed_options(
+    before: Mapping[str, OptionValue], now: Mapping[str, OptionValue]
+) -> list[tuple[str, str]]:
+    """Return each option that differs, as it was written before and as it is now."""
+    names = sorted({*before, *now})
+    return [
+        (as_written(name, before.get(name, "")), as_written(name, now.get(name, "")))
+        for name in names
+        if before.get(name, "") != now.get(name, "")
+    ]

@@ -1,1 +1,0 @@
-"""Fields of objects: paths, FieldsV1 sets, normalized bodies, masked values."""

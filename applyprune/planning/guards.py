@@ -1,0 +1,384 @@
+"""The guards of a prune: how much it may delete, and which kinds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from applyprune.errors import PruneRefused, as_problem
+from applyprune.model.identity import Ref
+from applyprune.model.live import CRD, GUARDED_KINDS, NAMESPACE
+from applyprune.model.options import Mode, Options, PruneLimit
+from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict, RemoveStep
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.planning.cascade import Cascades
+from applyprune.planning.names import unlisted
+from applyprune.values import dataclass, field, replace
+
+APPROVAL = "the approved digest"
+"""What lifts a guard for the prune that the user has approved."""
+_LINE = "\n    "
+_SHOWN = 3
+_CONTAINERS = frozenset({NAMESPACE, CRD})
+_FEWEST = 2
+"""A set with fewer live objects may lose all of them: a single object may be replaced."""
+
+
+def check_guards(prune: GuardedPrune) -> tuple[GuardResult, ...]:
+    """Return the result of each guard that applies."""
+    return tuple(_results(prune))
+
+
+def _results(prune: GuardedPrune) -> Iterator[GuardResult]:
+    limited = prune.limited
+    leaves = prune.to_delete or any(step.fate is Fate.ORPHAN for step in prune.steps)
+    if limited and (leaves or not prune.desired):
+        empty = _empty_input(prune)
+        if prune.to_delete or empty.verdict is not GuardVerdict.PASSED:
+            yield empty
+    if not prune.to_delete:
+        return
+    yield _orphan_names(prune)
+    if limited:
+        yield _input_inside(prune)
+        if prune.desired:
+            # Without any object in the input, the first guard has said so.
+            yield _nothing_in_common(prune)
+            yield _other_namespace(prune)
+            if prune.live >= _FEWEST:
+                yield _more_than_half(prune)
+        yield _max_prune(prune)
+        yield _guarded_kind(prune)
+    yield _cascade(prune)
+
+
+def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem | None:
+    """Return the problem of a refused prune; None if no guard refuses it.
+
+    The hint names exactly the options that this prune needs.
+    """
+    refused = [result for result in results if result.verdict is GuardVerdict.REFUSED]
+    if not refused:
+        return None
+    # Half of a set is a stricter limit than the number, and says the same.
+    is_half = any(result.guard is Guard.MORE_THAN_HALF for result in refused)
+    shown = [result for result in refused if not (is_half and result.guard is Guard.MAX_PRUNE)]
+    count, cascaded = prune.count, len(prune.cascaded)
+    along = f", including {cascaded} cascaded deletions" if cascaded else ""
+    # The objects that have left the set may all be gone already.
+    delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
+    error = PruneRefused(
+        f"the prune was refused{delete}{along}",
+        reason=_reason(shown),
+        hint=_hint(prune, refused),
+    )
+    return as_problem(error)
+
+
+def _reason(refused: Sequence[GuardResult]) -> str:
+    """Return what the guards have found; if there are several, each on a line of its own."""
+    first, *others = refused
+    if not others:
+        return first.message
+    lines = (f"{_LINE}{result.guard}: {result.message}" for result in refused)
+    return f"{len(refused)} guards refuse it{''.join(lines)}"
+
+
+def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Problem:
+    """Return the refusal of a prune that is not the approved one; both have their digests."""
+    reason = f"the approval is for {approved}, and this prune is {deletions}"
+    return replace(refusal, reason=f"{refusal.reason}; {reason}")
+
+
+def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
+    guards = {result.guard for result in refused}
+    if Guard.ORPHAN_NAMES in guards:
+        lost = unlisted(prune.options.prune.orphan, prune.listed)
+        return f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
+    if Guard.INPUT_INSIDE in guards:
+        around = [ref.short for ref in _around_input(prune)]
+        them = "it" if len(around) == 1 else "them"
+        orphan = " ".join(f"--orphan {name}" for name in around)
+        return f"Add {', '.join(around)} to the input again, or orphan {them}: {orphan}"
+    options = dict.fromkeys(result.option for result in refused)
+    return f"To allow exactly this: {' '.join(options)}"
+
+
+def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ...]:
+    """Return the steps; those that are refused because of cascades get the hint."""
+    if refusal is None:
+        return tuple(prune.steps)
+    around = set(_around_input(prune))
+    return tuple(
+        step if step.entry.ref in around else _with_hint(step, refusal.hint) for step in prune.steps
+    )
+
+
+def _empty_input(prune: GuardedPrune) -> GuardResult:
+    given = "--allow-empty" if prune.options.prune.allow_empty else ""
+    return _judged(
+        prune,
+        Guard.EMPTY_INPUT,
+        f"no object in {', '.join(prune.empty)}" if prune.empty else "",  # guard: empty-input
+        passed="every part of the input contains an object",
+        option="--allow-empty",
+        given=given,
+    )
+
+
+def _orphan_names(prune: GuardedPrune) -> GuardResult:
+    lost = unlisted(prune.options.prune.orphan, prune.listed)
+    reasons = (f"--orphan {name} matches no object in the inventory" for name in lost)
+    passed = "every --orphan option matches an object"
+    fault = "; ".join(reasons)
+    return _judged(prune, Guard.ORPHAN_NAMES, fault, passed=passed, approvable=False)
+
+
+def _input_inside(prune: GuardedPrune) -> GuardResult:
+    around = (f"{_owner(ref)} objects of the input" for ref in _around_input(prune)[:_SHOWN])
+    passed = "nothing that would be deleted contains objects of the input"
+    fault = "; ".join(around)
+    return _judged(prune, Guard.INPUT_INSIDE, fault, passed=passed, approvable=False)
+
+
+def _owner(ref: Ref) -> str:
+    return f"{ref.short} {'contains' if ref.group_kind in _CONTAINERS else 'owns'}"
+
+
+def _nothing_in_common(prune: GuardedPrune) -> GuardResult:
+    """Detect a wrong folder, whatever the size of the set; a single object may be replaced."""
+    fails = not prune.shares and prune.own_count >= _FEWEST  # guard: nothing-in-common
+    return _counted(
+        prune,
+        Guard.NOTHING_IN_COMMON,
+        "the input has no object in common with the inventory" if fails else "",
+        passed="the input and the inventory have objects in common"
+        if prune.shares
+        else "the input would replace a single object",
+    )
+
+
+def _other_namespace(prune: GuardedPrune) -> GuardResult:
+    """Detect a wrong or missing namespace."""
+    left = (
+        f"the input has the objects of namespace {namespace} in another namespace"
+        for namespace in _left(prune)
+    )
+    passed = "the input does not have the deleted objects in another namespace"
+    return _counted(prune, Guard.OTHER_NAMESPACE, "; ".join(left), passed=passed)
+
+
+def _more_than_half(prune: GuardedPrune) -> GuardResult:
+    """Compare the set's own live objects only: cascades and lost objects say nothing of it."""
+    count, live = prune.own_count, prune.live
+    more = f"more than half of the set's {live} live objects"
+    return _counted(
+        prune,
+        Guard.MORE_THAN_HALF,
+        f"{_deletions(count)} {more}" if 2 * count > live else "",  # guard: more-than-half
+        passed=f"{_deletions(count)} not {more}",
+    )
+
+
+def _max_prune(prune: GuardedPrune) -> GuardResult:
+    """Compare all deletions with the default limit, or with the user's."""
+    given, default = prune.options.prune.max_prune, PruneLimit()
+    count, live = prune.count, prune.live
+    size = f"the set's {live} live object{'' if live == 1 else 's'}"
+    over = f"{default.count}, and more than {default.percent:g}% of {size}"
+    limit = given or default
+    allowed = count <= limit.of(live)
+    if given is not None and not allowed:
+        over = f"{given.text} of {size}" if given.percent else given.text
+    return _judged(
+        prune,
+        Guard.MAX_PRUNE,
+        "" if allowed and count <= default.of(live) else f"{_deletions(count)} more than {over}",
+        passed=f"{_deletions(count)} not more than {limit.of(live)}",
+        option=f"--max-prune {count}",
+        given=f"--max-prune {given.text}" if given is not None and allowed else "",
+    )
+
+
+def _guarded_kind(prune: GuardedPrune) -> GuardResult:
+    """Look for guarded kinds; an object that is allowed or refused by name does not count."""
+    options, refused = prune.options.prune, set(prune.refused)
+    kinds = {
+        word
+        for ref in prune.to_delete
+        if (word := GUARDED_KINDS.get(ref.group_kind, ""))
+        and ref not in refused
+        and not ref.is_among(options.allow_cascade)
+    }
+    needed = sorted(kinds - options.allow_kinds)
+    named = needed or sorted(kinds)
+    return _judged(
+        prune,
+        Guard.GUARDED_KIND,
+        _kinds_fault(named),
+        passed="no object of a guarded kind would be deleted",
+        option=" ".join(f"--allow-kind {kind}" for kind in named),
+        given="" if needed else " ".join(f"--allow-kind {kind}" for kind in named),
+    )
+
+
+def _kinds_fault(kinds: Sequence[str]) -> str:
+    if len(kinds) > 1:
+        return f"these kinds are only pruned if that is allowed: {', '.join(kinds)}"
+    return "".join(f"a {kind} is only pruned if that is allowed" for kind in kinds)
+
+
+def _cascade(prune: GuardedPrune) -> GuardResult:
+    around = set(_around_input(prune))
+    refused = [ref for ref in prune.refused if ref not in around]
+    allowed = [ref for ref in prune.to_delete if ref not in around and prune.cascades.harms(ref)]
+    named = refused or allowed
+    options = " ".join(f"--allow-cascade {ref.short}" for ref in named)
+    by_name = all(ref.is_among(prune.options.prune.allow_cascade) for ref in allowed)
+    return _judged(
+        prune,
+        Guard.CASCADE,
+        "; ".join(
+            f"{ref.short} would cascade-delete objects that must stay" for ref in named[:_SHOWN]
+        ),
+        passed="no deletion cascades to objects that must stay",
+        option=options,
+        given=options if by_name and not refused else "",
+        approvable=not refused,
+    )
+
+
+def _counted(prune: GuardedPrune, guard: Guard, fault: str, *, passed: str) -> GuardResult:
+    """Return the result of a guard that a number lifts."""
+    limit = prune.options.prune.max_prune
+    return _judged(
+        prune,
+        guard,
+        fault,
+        passed=passed,
+        option=f"--max-prune {prune.count}",
+        given="" if limit is None else f"--max-prune {limit.text}",
+    )
+
+
+def _judged(
+    prune: GuardedPrune,
+    guard: Guard,
+    fault: str,
+    *,
+    passed: str,
+    option: str = "",
+    given: str = "",
+    approvable: bool = True,
+) -> GuardResult:
+    """Return a guard's result: it passes if there is no ``fault``.
+
+    ``option`` would allow exactly this prune; ``given`` is what the user has given to allow it.
+    """
+    if not fault:
+        return GuardResult(guard, GuardVerdict.PASSED, passed)
+    lifted_by = given or (APPROVAL if prune.approved and approvable else "")
+    verdict = GuardVerdict.LIFTED if lifted_by else GuardVerdict.REFUSED
+    return GuardResult(guard, verdict, fault, option, lifted_by)
+
+
+def _deletions(count: int) -> str:
+    return "1 deletion is" if count == 1 else f"{count} deletions are"
+
+
+def _left(prune: GuardedPrune) -> Sequence[str]:
+    """Return the namespaces that lose objects because the input has them in another namespace.
+
+    With --namespace-override, a single such object is enough. Otherwise there must be two in a
+    namespace that the input does not use any more: a single object may move without approval.
+    """
+    wanted = {(ref.group, ref.kind, ref.name) for ref in prune.desired}
+    deleting = [ref for ref in prune.to_delete if ref.namespace]
+    moved = Counter(ref.namespace for ref in deleting if (ref.group, ref.kind, ref.name) in wanted)
+    if prune.options.apply.namespace_override or not moved:
+        return sorted(moved)
+    namespaces = {ref.namespace for ref in prune.desired}
+    return sorted(
+        namespace
+        for namespace, count in moved.items()
+        if count >= _FEWEST and namespace not in namespaces
+    )
+
+
+def _around_input(prune: GuardedPrune) -> Sequence[Ref]:
+    """Return the Namespaces and CRDs that are refused because the input needs them."""
+    return [ref for ref in prune.refused if ref in prune.cascades.coming]
+
+
+def _with_hint(step: RemoveStep, hint: str) -> RemoveStep:
+    if step.problem is None or step.problem.kind is not ProblemKind.PRUNE_REFUSED:
+        return step
+    hint = f"{hint.removesuffix('.')}. To orphan it instead: --orphan {step.entry.ref.short}"
+    return replace(step, problem=replace(step.problem, hint=hint))
+
+
+# What the guards judge: everything that a run would delete, and the set that it belongs to.
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedPrune:
+    """A prune as the guards see it."""
+
+    steps: Sequence[RemoveStep]
+    """The steps; those with forbidden cascades are refused already."""
+    cascades: Cascades
+    listed: Collection[Ref]
+    """All refs in the inventory."""
+    own: Mapping[Ref, str] = field(hash=False)
+    """The UIDs of the set's own live objects: owned and adopted entries that exist.
+
+    What goes away without this prune is left out: objects that are being deleted, and Jobs with a
+    TTL.
+    """
+    desired: Collection[Ref]
+    """The refs in the input."""
+    shares: bool
+    """Whether the input and the inventory have an object in common."""
+    empty: Sequence[str]
+    """The parts of the input without an object."""
+    options: Options
+    approved: bool = False
+    """Whether the user has approved exactly this prune, by its digest."""
+
+    @property
+    def limited(self) -> bool:
+        """Return whether the deletions follow from an input; ``delete`` is explicit."""
+        return self.options.mode in {Mode.APPLY, Mode.PRUNE}
+
+    @property
+    def to_delete(self) -> Sequence[Ref]:
+        """Return the objects that would be deleted, whether or not they may be."""
+        return [step.entry.ref for step in self.steps if step.is_doomed]
+
+    @property
+    def refused(self) -> Sequence[Ref]:
+        """Return the objects that may not be deleted because of their cascades."""
+        return [
+            step.entry.ref for step in self.steps if step.is_doomed and step.fate is Fate.REFUSE
+        ]
+
+    @property
+    def cascaded(self) -> Collection[Ref]:
+        """Return the objects that only cascades would delete."""
+        doomed = self.to_delete
+        return {ref for root in doomed for ref in self.cascades.foreign(root)} - set(doomed)
+
+    @property
+    def count(self) -> int:
+        """Return how many objects would be deleted, with cascades."""
+        return len(self.to_delete) + len(self.cascaded)
+
+    @property
+    def own_count(self) -> int:
+        """Return how many of the set's own live objects would be deleted."""
+        return len({self.own[ref] for ref in (*self.to_delete, *self.cascaded) if ref in self.own})
+
+    @property
+    def live(self) -> int:
+        """Return how many live objects the set has; two groups may serve the same one."""
+        return len(set(self.own.values()))

@@ -1,1 +1,0 @@
-"""Decisions about an inventory itself: check it, move entries, select entries."""

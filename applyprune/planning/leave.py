@@ -1,0 +1,956 @@
+"""Decide about what has left the set: prune, orphan or forget it, or why it must stay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from applyprune.errors import NotReady, RunFailed, as_problem
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import Inventory, InventoryEntry, Ownership
+from applyprune.model.live import (
+    API_SERVICES,
+    CRD,
+    GUARDED_KINDS,
+    NAMESPACE,
+    Absent,
+    KindDeleted,
+    LiveObject,
+    Missing,
+    Resource,
+    Unknown,
+    mapping,
+)
+from applyprune.model.options import Approval, Mode, Options
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Kept, Removals, RemoveStep
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text import and_more
+from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
+from applyprune.planning.cascade import (
+    NOTHING,
+    Cascade,
+    Cascades,
+    cascade_of,
+    has_foreign_finalizer,
+    owners_of,
+)
+from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
+from applyprune.planning.managed_fields import is_applied
+from applyprune.planning.marks import DISABLED, PRUNE, left_alone, not_understood, orphan_mark
+from applyprune.planning.names import selected
+from applyprune.planning.order import is_built_in
+from applyprune.planning.ownership import (
+    Owner,
+    foreign_label,
+    foreign_owner,
+    has_witness,
+    is_label_unproven,
+    is_listed_elsewhere,
+    is_marked,
+    other_owner,
+    owner_of,
+    unproven_label,
+)
+from applyprune.planning.recovery import ClusterSnapshot
+from applyprune.planning.references import (
+    POD,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    has_references,
+    references,
+)
+from applyprune.planning.requests import delete_request, orphan_request
+from applyprune.planning.served_kinds import service_of
+from applyprune.values import dataclass, field, pattern, replace
+
+
+def remove_steps(
+    entries: Iterable[InventoryEntry],
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    desired: Sequence[Desired],
+    listed: Mapping[Ref, InventoryEntry],
+    empty_inputs: Sequence[str] = (),
+    left_out: Collection[Ref] = (),
+) -> tuple[Removals, Removals | None]:
+    """Decide about the entries that have left the set, and about the prune as a whole.
+
+    A refused prune comes with what it becomes if exactly its deletions are approved; else None.
+    ``desired`` are the objects of the input: two groups may serve the same object, and a desired
+    object must not be deleted with its Namespace or CRD. ``listed`` are all entries of the
+    inventory. ``empty_inputs`` are the parts of the input without an object, and ``left_out`` its
+    chart hooks: nothing is done with them. A Namespace or CRD is refused if it contains objects
+    that this prune does not delete itself.
+    """
+    wanted, released = _uids(desired, snapshot), _released(desired)
+    members = [member for member in desired if member.ref not in released]
+    kept = _decided(
+        entries,
+        snapshot,
+        applyset,
+        options,
+        wanted=wanted,
+        left_out=left_out,
+        released=released,
+    )
+    deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
+    staying = (_known(listed, snapshot, applyset) | wanted) - deleting  # guard: listed-stays
+    found = _cascades(snapshot, deleting, staying, applyset.manager)
+    cascades = Cascades(found, listed, _coming(desired, kept, snapshot, wanted))
+    steps = [replace(step, cascade=cascades.roots(step)) for step in kept]
+    steps.sort(key=lambda step: step.entry.wave, reverse=True)
+    # Nothing has left a set of which only a part is applied, whatever that part is.
+    if not options.prune.enabled or options.applies_part:
+        return Removals(tuple(steps)), None
+    refs = {member.ref for member in members}
+    own = _own(listed, snapshot, applyset) if deleting else {}
+    own_uids = {live.uid for live in own.values()}
+    shares = not (refs.isdisjoint(listed) and _uids(members, snapshot).isdisjoint(own_uids))
+    passing = {member.ref for member in desired if member.has_ttl}
+    prune = GuardedPrune(
+        steps=steps,
+        cascades=cascades,
+        listed=listed,
+        own={
+            ref: live.uid
+            for ref, live in own.items()
+            if live.uid in deleting or (ref not in passing and _lasts(live, applyset))
+        },
+        desired={member.ref for member in desired},
+        shares=shares or any(ref in listed for ref in left_out),
+        empty=empty_inputs if desired else ("the input",),
+        options=options,
+    )
+    return _guarded(prune)
+
+
+def _known(
+    entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
+) -> set[str]:
+    """Return the UIDs of the listed objects, but for those that somebody else has recreated.
+
+    Their owners may make these, so they count like what nobody lists.
+    """
+    states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
+    return {
+        state.uid
+        for entry, state in states
+        if isinstance(state, LiveObject)
+        and owner_of(state, entry, applyset) in {Owner.RECORDED, Owner.OTHER}
+    }
+
+
+def _cascades(
+    snapshot: ClusterSnapshot, deleting: Collection[str], staying: Collection[str], manager: str
+) -> Mapping[Ref, Cascade]:
+    """Return the cascade of each object that has any.
+
+    ``deleting`` and ``staying`` have UIDs. What must stay counts, whatever owns it.
+    """
+    contents = snapshot.contents
+    dependants = {
+        ref: replace(
+            owned,
+            objects=tuple(
+                live
+                for live in owned.objects
+                if live.uid in staying or live.ref.group_kind in GUARDED_KINDS
+            ),
+        )
+        for ref, owned in snapshot.dependants.items()
+    }
+    return {
+        ref: cascade_of(
+            contents.get(ref, NOTHING),
+            deleting,
+            manager,
+            dependants.get(ref, NOTHING),
+            staying,
+        )
+        for ref in {*contents, *dependants}
+    }
+
+
+def without_other_uid(step: RemoveStep) -> RemoveStep:
+    """Return the step of a restored set, in which every UID differs: that is one problem."""
+    if step.fate is not Fate.REFUSE or step.live is None or step.live.uid == step.entry.uid:
+        return step
+    return replace(step, fate=Fate.LEAVE, reason="it was restored", problem=None)
+
+
+def left_entries(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot, options: Options
+) -> list[InventoryEntry]:
+    """Return the entries that have left the set: none if the input is only a part of the set.
+
+    An object that must exist, but does not belong to the set, leaves it too: it is orphaned.
+    """
+    if options.applies_part:  # guard: part-of-input
+        return []
+    wanted = {member.ref: member for member in desired}
+    left: list[InventoryEntry] = []
+    for entry in selected(inventory, snapshot.states, options):
+        member = wanted.get(entry.ref)
+        if member is None:
+            left.append(entry)
+        elif member.apply is ApplyRule.EXISTS and isinstance(
+            snapshot.states[entry.ref], LiveObject
+        ):
+            # guard: released-is-orphaned
+            left.append(replace(entry, orphan_reason=member.apply_mark))
+    return left
+
+
+def _released(desired: Iterable[Desired]) -> frozenset[Ref]:
+    """Return the objects of the input that do not belong to the set."""
+    return frozenset(member.ref for member in desired if member.apply is ApplyRule.EXISTS)
+
+
+def objects_to_prune(
+    entries: Iterable[InventoryEntry],
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    desired: Sequence[Desired],
+    left_out: Collection[Ref],
+) -> Sequence[LiveObject]:
+    """Return the objects that a prune would delete, before any guard; none if it may not run."""
+    if not options.prune.enabled:
+        return ()
+    wanted, released = _uids(desired, snapshot), _released(desired)
+    steps = _decided(
+        entries, snapshot, applyset, options, wanted=wanted, left_out=left_out, released=released
+    )
+    return [step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None]
+
+
+def _uids(desired: Iterable[Desired], snapshot: ClusterSnapshot) -> set[str]:
+    """Return the UIDs of the desired objects that exist."""
+    states = (snapshot.states[member.ref] for member in desired)
+    return {state.uid for state in states if isinstance(state, LiveObject)}
+
+
+def _decided(
+    entries: Iterable[InventoryEntry],
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+    *,
+    wanted: Collection[str],
+    left_out: Collection[Ref],
+    released: Collection[Ref],
+) -> Sequence[RemoveStep]:
+    """Decide about each entry that has left the set, before any guard.
+
+    ``released`` are the objects of the input that do not belong to the set.
+    """
+    # Only an apply lists the object under its new group; until then the old entry must stay.
+    fate = Fate.REMOVE_FROM_INVENTORY if options.mode is Mode.APPLY else Fate.LEAVE
+    decided = (remove_step(entry, snapshot, applyset, options) for entry in entries)
+    settled = [
+        step
+        if step.entry.ref in released
+        else _unless_hook(_unless_wanted(step, wanted, fate), left_out)
+        for step in decided
+    ]
+    return _each_once(sorted(settled, key=lambda step: step.entry.ref))  # guard: object-once
+
+
+def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
+    """Return what the guards leave of a prune, and what an approval of a refused one leaves."""
+    allowed, cascades = prune.options.prune.allow_cascade, prune.cascades
+    judged = _judged(prune, allowed)
+    if judged.refusal is None:
+        return judged, None
+    # A cascade that could not be counted is not approved: the digest does not contain it.
+    refs = (step.entry.ref for step in prune.steps)
+    counted = {ref.short for ref in refs if cascades.is_counted(ref)}
+    lifted = _judged(replace(prune, approved=True), allowed | counted)
+    # An approval of the whole plan covers its deletions too.
+    if prune.options.approval is Approval.ALWAYS:
+        return lifted, None
+    return judged, lifted
+
+
+def _judged(prune: GuardedPrune, allow_cascade: Collection[str]) -> Removals:
+    refused = [_with_cascade(step, prune.cascades, allow_cascade) for step in prune.steps]
+    prune = replace(prune, steps=refused)
+    results = check_guards(prune)
+    refusal = refusal_of(prune, results)
+    return Removals(hinted(prune, refusal), results, refusal)
+
+
+def _own(
+    entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
+) -> Mapping[Ref, LiveObject]:
+    """Return the set's own live objects, owned or adopted."""
+    states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
+    return {
+        entry.ref: state
+        for entry, state in states
+        if isinstance(state, LiveObject) and owner_of(state, entry, applyset) is Owner.RECORDED
+    }
+
+
+def _lasts(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether an object that this prune leaves alone counts in the size of the set.
+
+    One that is being deleted, or has lost the set's label or field manager, says nothing of it.
+    """
+    return not live.terminating and is_marked(live, applyset)  # guard: own-live-objects
+
+
+def _coming(
+    desired: Iterable[Desired],
+    steps: Iterable[RemoveStep],
+    snapshot: ClusterSnapshot,
+    wanted: Collection[str],
+) -> Mapping[Ref, frozenset[Ref]]:
+    """Return the desired objects that would be deleted with each Namespace, CRD and owner.
+
+    ``wanted`` has the UIDs of the desired objects.
+    """
+    deleting = {step.entry.ref for step in steps if step.fate is Fate.PRUNE}
+    namespaces = {ref.name: ref for ref in deleting if ref.group_kind == NAMESPACE}
+    kinds = {ref.name: ref for ref in deleting if ref.group_kind == CRD}
+    found: dict[Ref, set[Ref]] = {}
+    for member in desired if namespaces or kinds else ():
+        for place in (namespaces.get(member.ref.namespace), kinds.get(member.resource.full_plural)):
+            if place is not None:
+                found.setdefault(place, set()).add(member.ref)
+    for ref in deleting & snapshot.dependants.keys():
+        owned = {live.ref for live in snapshot.dependants[ref].objects if live.uid in wanted}
+        if owned:
+            found.setdefault(ref, set()).update(owned)
+    return {ref: frozenset(inside) for ref, inside in found.items()}
+
+
+def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> RemoveStep:
+    if step.live is None or step.live.uid not in wanted:
+        return step
+    reason = "it is in the set, served by another group"
+    return replace(step, fate=fate, reason=reason, problem=None, request=None)
+
+
+def _each_once(steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
+    """Return the steps; what two groups serve is deleted or orphaned, and counted, once."""
+    going = {Fate.PRUNE, Fate.ORPHAN}
+    lives = [(step.live, step.entry.ref) for step in steps if step.fate in going]
+    first = {live.uid: ref for live, ref in reversed(lives) if live is not None}
+    return [_unless_twin(step, first) if step.fate in going else step for step in steps]
+
+
+def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
+    uid = step.live.uid if step.live is not None else ""
+    if first.get(uid, step.entry.ref) == step.entry.ref:
+        return step
+    reason = f"it is the same object as {first[uid].short}"
+    return replace(step, fate=Fate.REMOVE_FROM_INVENTORY, reason=reason, request=None)
+
+
+def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
+    """Keep an existing object that is a chart hook now: Helm would not delete it either."""
+    # guard: kept-hook
+    if step.entry.ref not in left_out or step.fate is Fate.REMOVE_FROM_INVENTORY:
+        return step
+    return replace(
+        step, fate=Fate.LEAVE, reason="a chart hook, left out", problem=None, request=None
+    )
+
+
+def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]) -> RemoveStep:
+    if step.fate is not Fate.PRUNE:
+        return step
+    if problem := cascades.refusal(step.entry.ref, allowed):
+        return replace(step, fate=Fate.REFUSE, problem=problem, request=None)
+    return replace(step, reason=cascades.described(step.entry.ref))
+
+
+# Decide what to do with one entry whose object has left the set.
+
+
+ORPHANED = "as asked"
+GONE = "it is gone"
+ADOPTED = "it was adopted, not created, by this set"
+NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
+_SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
+
+
+class _Left(NamedTuple):
+    """Why an object is orphaned."""
+
+    reason: str
+    kept: Kept | None = None
+
+
+def remove_step(
+    entry: InventoryEntry, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
+) -> RemoveStep:
+    """Decide about one entry, independent of the other entries."""
+    state = snapshot.states[entry.ref]
+    resource = snapshot.resources.get(entry.ref.group_kind)
+    if isinstance(state, Unknown):
+        return RemoveStep(entry, resource, Fate.REFUSE, problem=state.problem)
+    if isinstance(state, Absent):
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=GONE)
+    if isinstance(state, KindDeleted):
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=state.reason)
+    if isinstance(state, Missing):
+        doubt = RunFailed(
+            f"it is unknown whether {entry.ref} exists",
+            reason="the server has not confirmed that it is gone",
+            hint="Run again.",
+        )
+        return RemoveStep(entry, resource, Fate.REFUSE, problem=as_problem(doubt))
+    selector = options.select_labels
+    if selector is not None and not selector.matches(state.labels):  # guard: selected-labels
+        return RemoveStep(entry, resource, Fate.LEAVE, state, "it has lost the selected labels")
+    if options.mode is Mode.ORPHAN:
+        return _orphan(entry, resource, state, snapshot, applyset)
+    return _of_live(entry, resource, state, snapshot, applyset, options)
+
+
+def _orphan(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+) -> RemoveStep:
+    """Orphan an object with our label or field manager; else only remove it from the inventory."""
+    if (step := step_of_foreign(entry, resource, live, snapshot, applyset)) is not None:
+        return step
+    if not (live.labels.get(PART_OF) == applyset.id or is_applied(live, applyset.manager)):
+        reason = "it has neither this set's label nor its field manager"
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
+    return _orphaned(entry, resource, live, _Left(ORPHANED), applyset)
+
+
+def _of_live(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> RemoveStep:
+    if (step := step_of_foreign(entry, resource, live, snapshot, applyset)) is not None:
+        return step
+    recorded = owner_of(live, entry, applyset) is Owner.RECORDED
+    labelled = live.labels.get(PART_OF) == applyset.id
+    applied = is_applied(live, applyset.manager)
+    # Without an Apply entry too: a restored object has none. Controllers copy labels.
+    if labelled and not recorded and (applied or entry.uid):  # guard: restored-stays-listed
+        problem = RunFailed(
+            f"{entry.ref} was recreated with this set's label",
+            reason="its UID differs from the UID in the inventory",
+            hint=f"To record the current object: applyprune inventory repair {applyset.arguments}",
+        )
+        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=as_problem(problem))
+    if not recorded and not applied:  # guard: applied-stays-listed
+        reason = "somebody else has recreated it" if entry.uid else "this set did not create it"
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
+    if not labelled:
+        return _unlabelled(entry, resource, live, snapshot, applyset, options)
+    if (alone := _left_alone(entry, resource, live, applyset, options)) is not None:
+        return alone
+    left = _why_left(entry, live, snapshot, applyset, options)
+    if left is None and applied and entry.ref.is_among(options.prune.orphan):
+        left = _Left("--orphan")
+    refused = _protected_in_part(entry.ref, snapshot, applyset, options)
+    if refused is None and left is not None:
+        return _orphaned(entry, resource, live, left, applyset)
+    refused = refused or _why_refused(entry, live, applyset)
+    if refused is not None:
+        return RemoveStep(entry, resource, Fate.REFUSE, live, problem=refused)
+    # What is being deleted already needs no request, only a wait.
+    request = (
+        None
+        if live.terminating or resource is None
+        else delete_request(resource, live, options.prune.propagation)
+    )
+    return RemoveStep(entry, resource, Fate.PRUNE, live, request=request)
+
+
+def _left_alone(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> RemoveStep | None:
+    """Leave an object that is marked so, and keep its entry; None if it is not marked.
+
+    If the whole set is deleted, it is orphaned: no inventory would list it. So is an object that
+    another mark, or the user, keeps.
+    """
+    mark = left_alone(live.metadata, {})  # guard: left-alone-at-prune
+    keeps = entry.orphan_reason or orphan_mark(live.metadata)
+    if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
+        return None
+    if options.removes_set:  # guard: left-alone-in-part
+        return _orphaned(entry, resource, live, _Left(f"marked {mark}", Kept.MARKED), applyset)
+    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", is_left_alone=True)
+
+
+def _unlabelled(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> RemoveStep:
+    applied = is_applied(live, applyset.manager)
+    adopted = entry.ownership is Ownership.ADOPTED
+    # An interrupted run may have orphaned it without recording that: that removes both marks.
+    was_left = adopted or not entry.uid or entry.orphan_reason or entry.orphaning
+    if was_left and not applied:  # guard: orphaned-without-record
+        return RemoveStep(
+            entry, resource, Fate.REMOVE_FROM_INVENTORY, live, "it has lost the set's label"
+        )
+    recorded = owner_of(live, entry, applyset) is Owner.RECORDED
+    if recorded and ((adopted and not options.prune.prune_adopted) or entry.orphan_reason):
+        left = _why_left(entry, live, snapshot, applyset, options) or _Left("")
+        return _orphaned(entry, resource, live, left, applyset)
+    # A forged entry can name any object: nobody must be told to label that.
+    problem = _not_applied(entry, live, applyset)  # guard: label-hint
+    if problem is None:
+        hint = f"To let the next run delete it: kubectl label {_arguments(entry.ref)} "
+        lost = RunFailed(
+            f"{entry.ref} has lost the set's label",
+            reason="without the label, only the inventory shows that this set owns it",
+            hint=_to_orphan(entry.ref, applyset)
+            if _why_left(entry, live, snapshot, applyset, options)
+            else f"{hint}{PART_OF}={applyset.id}",
+        )
+        problem = as_problem(lost)
+    return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
+
+
+def _why_refused(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> Problem | None:
+    """Return why an object with the set's label may not be deleted; None if it may."""
+    if (problem := _not_applied(entry, live, applyset)) is not None:
+        return problem
+    unknown = not_understood(live.metadata, live.ref.group_kind)  # guard: mark-before-delete
+    if not unknown or live.terminating:
+        return None
+    # It may mean that the object must stay.
+    kind, _, key = unknown.rpartition(" ")
+    verb = "label" if kind.endswith("label") else "annotate"
+    return as_problem(
+        RunFailed(
+            f"{entry.ref} was not deleted",
+            reason=f"{unknown} is not understood",
+            hint=f"To let the next run delete it: kubectl {verb} {_arguments(entry.ref)} {key}-. "
+            f"To orphan it: --orphan {entry.ref.short}, or the annotation {PRUNE}: {DISABLED}.",
+        )
+    )
+
+
+def _not_applied(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> Problem | None:
+    """Return the problem of an object that the set's field manager has not applied.
+
+    An edited inventory, and a label that anybody may set, prove nothing.
+    """
+    if is_applied(live, applyset.manager):
+        return None
+    return as_problem(
+        RunFailed(
+            f"{entry.ref} was not applied by this set",
+            reason=f"{applyset.manager} is not among its field managers",
+            hint=_to_orphan(entry.ref, applyset),
+        )
+    )
+
+
+def _to_orphan(ref: Ref, applyset: ApplySetIdentity) -> str:
+    command = f"applyprune inventory orphan {applyset.arguments} {ref.short}"
+    return f"Add it to the input again, or orphan it: {command}"
+
+
+def _arguments(ref: Ref) -> str:
+    """Return the arguments of kubectl that name an object."""
+    return f"{ref.short} -n {ref.namespace}" if ref.namespace else ref.short
+
+
+def _orphaned(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    left: _Left,
+    applyset: ApplySetIdentity,
+) -> RemoveStep:
+    request = None if resource is None else orphan_request(resource, live, applyset)
+    return RemoveStep(
+        entry, resource, Fate.ORPHAN, live, left.reason, kept=left.kept, request=request
+    )
+
+
+def _why_left(
+    entry: InventoryEntry,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> _Left | None:
+    """Return why an object of ours is orphaned; None if it may be deleted."""
+    if rule := entry.orphan_reason or orphan_mark(live.metadata):
+        return _Left(f"marked {rule}", Kept.MARKED)
+    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
+        return _Left(ADOPTED, Kept.ADOPTED)
+    applied = is_applied(live, applyset.manager)
+    if applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
+        return _Left(NO_WITNESS, Kept.ADOPTED)  # guard: witness
+    if SET_ID in live.labels or SHARD_OF in live.labels:
+        return _Left("it is the inventory of a set")
+    if owner := foreign_owner(live, applyset.manager):
+        return _Left(f"it belongs to {owner} now, by its ownerReferences")
+    if not options.prune.prune_shared and (other := other_owner(entry, live, applyset)):
+        return _Left(other, Kept.SHARED)  # guard: other-owner
+    protected = _why_protected(entry.ref, snapshot.occupied, applyset)
+    return _Left(protected) if protected else None
+
+
+def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return why an object is orphaned even if the set owns it; empty if it may be deleted.
+
+    ``rule`` is the annotation that its entry or its manifest has.
+    """
+    if rule := rule or orphan_mark(live.metadata):  # guard: told-as-owned
+        return f"marked {rule}"
+    return _why_protected(live.ref, (), applyset)
+
+
+def _protected_in_part(
+    ref: Ref, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
+) -> Problem | None:
+    """Return why a Namespace stays listed though a part of the set is deleted, and names it.
+
+    Only a delete of the whole set orphans it by itself.
+    """
+    protected = _why_protected(ref, snapshot.occupied, applyset) if options.is_part else ""
+    if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
+        return None
+    return as_problem(
+        RunFailed(
+            f"{ref} was not deleted",
+            reason=protected,
+            hint=f"To orphan it: applyprune inventory orphan {applyset.arguments} {ref.short}",
+        )
+    )
+
+
+def _why_protected(ref: Ref, occupied: Collection[str], applyset: ApplySetIdentity) -> str:
+    """Return why a Namespace is never deleted; empty if it may be, and for any other kind."""
+    name = ref.name
+    if ref.group_kind != NAMESPACE:
+        return ""
+    if name in _SYSTEM_NAMESPACES:
+        return "a system namespace is never deleted"
+    if name == applyset.namespace:
+        return "it contains this set's inventory"
+    return "it contains another set's inventory" if name in occupied else ""
+
+
+# Decide what a removal does with an object that has another set's label.
+
+
+def step_of_foreign(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+) -> RemoveStep | None:
+    """Decide about an object of ours with another set's label; None for any other object."""
+    if not foreign_label(live, applyset):
+        return None
+    if is_listed_elsewhere(live, snapshot.others):
+        reason = "it belongs to another set now"
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
+    if not is_label_unproven(entry, live, snapshot.others, applyset):
+        return None
+    problem = as_problem(unproven_label(entry.ref, live, snapshot.others, applyset))
+    return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
+
+
+# Decide what must stay because a prune could not delete something else: only what that needs.
+
+
+_RBAC = "rbac.authorization.k8s.io"
+_RIGHTS = frozenset(
+    {
+        SERVICE_ACCOUNT,
+        *(GroupKind(_RBAC, kind) for kind in ("ClusterRole", "ClusterRoleBinding")),
+        *(GroupKind(_RBAC, kind) for kind in ("Role", "RoleBinding")),
+    }
+)
+"""What gives a controller its rights: that of the set, or one elsewhere that works for it."""
+_NAMED_BY_CUSTOM = frozenset({GroupKind("", "ConfigMap"), SECRET, SERVICE_ACCOUNT})
+_API_SERVICE = GroupKind(API_SERVICES.group, API_SERVICES.kind)
+_BETWEEN_NAMES = pattern("[/:]")
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Why an object is not deleted now: another one is still there."""
+
+    ref: Ref
+    is_late: bool
+    """Whether only time is missing: that object, or what it waits for itself, is deleted."""
+    reason: str
+    is_failure: bool = True
+    """Whether that object should be gone; if not, it stays on purpose."""
+
+    def problem(self, ref: Ref) -> Problem:
+        """Return the problem of an object that waits."""
+        error = NotReady if self.is_late else RunFailed
+        return as_problem(error(f"{ref} was not deleted", reason=self.reason))
+
+
+@dataclass(slots=True)
+class Remaining:
+    """What one prune has not deleted so far: it has failed, or waits for what has failed.
+
+    Lower waves of the annotation ``applyprune.dev/wave`` wait for all of it. Within a wave, only
+    what one of these objects needs waits: its Namespace, its CRD or APIService, its dependencies,
+    its owners and what its fields name. If it may have a controller, the set's accounts and roles
+    wait too, and its workloads, which may run that controller.
+
+    What stays on purpose holds what it needs as well, without a failure.
+    """
+
+    deleting: Collection[Ref] = ()
+    """All objects that the prune deletes."""
+    _all: Blocker | None = None
+    _needed: dict[Ref, Blocker] = field(default_factory=dict)
+    _owners: dict[str, Blocker] = field(default_factory=dict)
+    _namespaces: dict[str, Blocker] = field(default_factory=dict)
+    _controllers: Blocker | None = None
+    _rights: Blocker | None = None
+    _highest: tuple[int, Blocker] | None = None
+
+    def add(
+        self, step: RemoveStep, problem: Problem, body: Mapping[str, Any] | None, unread: str = ""
+    ) -> None:
+        """Take in an object that is still there; ``unread`` says why its fields are unknown."""
+        ref = step.entry.ref
+        is_late = problem.kind is ProblemKind.NOT_READY
+
+        def because(reason: str) -> Blocker:
+            return Blocker(ref, is_late, reason)
+
+        if problem.kind is ProblemKind.UNREACHABLE:
+            self._all = self._all or because(f"the server has stopped answering: {problem.message}")
+        self._hold(step, body, unread, Blocker(ref, is_late, "is still there"))
+        # guard: foreign-finalizer
+        foreign = step.live is not None and has_foreign_finalizer(step.live)
+        if foreign or not is_built_in(ref.group):
+            needed = because(f"{ref.short} is still there, and its controller may need it")
+            self._controllers = self._controllers or needed
+            self._rights = self._rights or needed
+        if self._highest is None or self._highest[0] < step.entry.wave.wave:
+            later = because(f"{ref.short}, of a later wave, is still there")
+            self._highest = (step.entry.wave.wave, later)
+
+    def keep(
+        self,
+        step: RemoveStep,
+        body: Mapping[str, Any] | None,
+        unread: str = "",
+        *,
+        is_failure: bool = False,
+    ) -> None:
+        """Take in an object that stays on purpose; ``unread`` says why its fields are unknown.
+
+        ``is_failure`` says whether the plan did not know: then what it needs has failed.
+        """
+        stays = Blocker(step.entry.ref, is_late=False, reason="stays", is_failure=is_failure)
+        self._hold(step, body, unread, stays)
+
+    def _hold(
+        self, step: RemoveStep, body: Mapping[str, Any] | None, unread: str, holder: Blocker
+    ) -> None:
+        """Hold what an object needs; the reason of ``holder`` says what that object does."""
+        entry, ref = step.entry, step.entry.ref
+
+        def because(reason: str) -> Blocker:
+            return replace(holder, reason=reason)
+
+        is_custom = not is_built_in(ref.group)
+        unknown = because(
+            f"{ref.short} {holder.reason}, and what it needs could not be read: {unread}"
+        )
+        if unread and has_references(ref.group_kind):
+            self._all = self._all or unknown  # guard: unread-remains
+        needs = because(f"{ref.short} needs it, and {holder.reason}")
+        named = [] if body is None else [found.ref for found in references(ref, body)]
+        if is_custom:
+            fields = body if body is not None or unread else {}
+            named += _named_by(ref, fields, self.deleting)  # guard: custom-remains
+            of_its_kind = because(f"{ref.short} is of its kind, and remains")
+            crd = Ref(CRD.group, CRD.kind, "", entry.crd or f"{entry.plural}.{ref.group}")
+            self._needed.setdefault(crd, of_its_kind)  # guard: crd-remains
+            self._needed.setdefault(service_of(entry), of_its_kind)  # guard: api-service-remains
+        for target in (*entry.depends_on, *named):
+            self._needed.setdefault(target, unknown if is_custom and unread else needs)
+        if any(one.group_kind == SERVICE_ACCOUNT for one in named) and (
+            is_custom or is_workload(ref.group_kind)
+        ):
+            self._rights = self._rights or needs  # guard: account-remains
+        if ref.group_kind == _API_SERVICE and named:
+            self._controllers = self._controllers or needs  # guard: backend-remains
+            self._rights = self._rights or needs
+        if step.live is not None:
+            for uid in owners_of(step.live):
+                self._owners.setdefault(uid, needs)
+        if ref.namespace:
+            inside = because(f"{ref.short} is still in it")
+            self._namespaces.setdefault(ref.namespace, inside)
+
+    def blocker(self, step: RemoveStep) -> Blocker | None:
+        """Return why an object must not be deleted now; None if it may, or is not deleted."""
+        ref = step.entry.ref
+        if step.fate is not Fate.PRUNE:
+            return None
+        found = [self._all]
+        if self._highest is not None and step.entry.wave.wave < self._highest[0]:
+            found.append(self._highest[1])  # guard: prune-wave-order
+        found.append(self._needed.get(ref))  # guard: needed-remains
+        if step.live is not None:
+            found.append(self._owners.get(step.live.uid))  # guard: owner-remains
+        if ref.group_kind == NAMESPACE:
+            found.append(self._namespaces.get(ref.name))  # guard: namespace-remains
+        if ref.group_kind in _RIGHTS:
+            found.append(self._rights)  # guard: rights-remain
+        elif is_workload(ref.group_kind) or (ref.group_kind == SERVICE and self._has_workload):
+            found.append(self._controllers)  # guard: controller-remains
+        return next((one for one in found if one is not None), None)
+
+    @property
+    def _has_workload(self) -> bool:
+        """Return whether a workload of the set may run the controller of what remains."""
+        return any(is_workload(ref.group_kind) for ref in self.deleting)
+
+
+def _named_by(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]) -> Iterator[Ref]:
+    """Yield those of ``refs`` that a custom resource may name, in a field that only it knows.
+
+    Without its fields, that is each that any custom resource may name.
+    """
+    words = None if body is None else frozenset(_words(body))
+    for ref in refs:
+        if ref.group_kind not in _NAMED_BY_CUSTOM:
+            continue
+        near = not custom.namespace or ref.namespace == custom.namespace
+        if words is None or (ref.name in words and (near or ref.namespace in words)):
+            yield ref
+
+
+def _words(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every name that a field may hold, whole or as in ``NAMESPACE/NAME``."""
+    annotations = mapping(body.get("metadata")).get("annotations")
+    todo = [annotations, *(value for key, value in body.items() if key != "metadata")]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            todo.extend(value.values())
+        elif isinstance(value, list):
+            todo.extend(value)
+        elif isinstance(value, str):
+            yield value
+            yield from _BETWEEN_NAMES.split(value)
+
+
+# Decide whether everything must be ready before a run prunes.
+
+
+_WORKLOAD_GROUPS = frozenset({"apps", "batch"})
+_WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
+_SERVICE = GroupKind("", "Service")
+_CASCADING = frozenset({NAMESPACE, CRD})
+_USED_BY_PODS = frozenset(
+    {
+        GroupKind("", "ConfigMap"),
+        GroupKind("", "PersistentVolumeClaim"),
+        GroupKind("", "Secret"),
+        GroupKind("", "ServiceAccount"),
+        GroupKind("node.k8s.io", "RuntimeClass"),
+        GroupKind("resource.k8s.io", "ResourceClaim"),
+        GroupKind("resource.k8s.io", "ResourceClaimTemplate"),
+        GroupKind("scheduling.k8s.io", "PriorityClass"),
+        GroupKind("storage.k8s.io", "StorageClass"),
+    }
+)
+"""The kinds that the Pods of a workload refer to."""
+_SHOWN = 3
+
+
+def wait_reason(applies: Sequence[ApplyStep], removals: Iterable[RemoveStep]) -> str:
+    """Return why all objects must be ready before this run prunes; empty if they need not.
+
+    The reason names what may still be in use. The kind decides, not the references: Pods of a
+    workload's previous template use what only that template named, such as a ConfigMap with the
+    previous hash in its name. A run that applies nothing waits for nothing.
+    """
+    if not applies:
+        return ""
+    has_workload = any(_runs_pods(step.desired) for step in applies)
+    pruned = (
+        step.entry.ref
+        for step in removals
+        if step.fate is Fate.PRUNE and not (step.live is not None and step.live.terminating)
+    )
+    uses = [f"{ref.short} {use}" for ref in pruned if (use := _use(ref.group_kind, has_workload))]
+    return and_more(uses, _SHOWN)
+
+
+def no_wait_warning(reason: str) -> Problem:
+    """Return the warning that a run with ``--no-wait`` prunes what may still be in use."""
+    return Problem(
+        ProblemKind.NO_WAIT,
+        "--no-wait: this run prunes without waiting until everything is ready",
+        reason=reason,
+    )
+
+
+def _runs_pods(desired: Desired) -> bool:
+    """Return whether an object is a workload; a custom one is if its spec has containers."""
+    kind = desired.ref.group_kind
+    return is_workload(kind) or (
+        not is_built_in(kind.group) and _has_containers(desired.body.get("spec"))
+    )
+
+
+def is_workload(kind: GroupKind) -> bool:
+    """Return whether a built-in kind runs Pods."""
+    return kind.group in _WORKLOAD_GROUPS or kind in _WORKLOADS
+
+
+def _has_containers(value: object) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_containers, value))
+    found = mapping(value)
+    return bool(found.get("containers")) or any(map(_has_containers, found.values()))
+
+
+def _use(kind: GroupKind, has_workload: bool) -> str:
+    """Return why an object of a kind may be in use; empty if it is not."""
+    if kind == _SERVICE:
+        return "is a Service"
+    if kind in _CASCADING:
+        return "is deleted with its contents"
+    if is_workload(kind):
+        return "is a workload"
+    if not is_built_in(kind.group):
+        return "may be a workload"
+    return "may be used by Pods of the set" if has_workload and kind in _USED_BY_PODS else ""

@@ -1,0 +1,900 @@
+"""Edit managedFields by guarded patches: what an apply takes, releases and removes before it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import InputError, RunFailed, UsageError, as_problem
+from applyprune.model.fieldset import (
+    MISSING,
+    ListItem,
+    Path,
+    common,
+    covers,
+    field_set,
+    fields_below,
+    from_pointer,
+    has,
+    held,
+    is_at,
+    is_split,
+    is_under,
+    leaves,
+    left_out,
+    less,
+    owns,
+    put,
+    to_pointer,
+    united,
+    value_at,
+    whole_above,
+    without_path,
+)
+from applyprune.model.live import field, mapping
+from applyprune.model.options import Adopt, ApplyOptions
+from applyprune.model.plan import Desired, Migration, OnConflict
+from applyprune.planning.applyset import (
+    LAST_APPLIED,
+    OWNED_BY,
+    PART_OF,
+    ApplySetIdentity,
+    set_of,
+    yielded_manager,
+)
+from applyprune.planning.marks import CONFLICTS, IGNORED
+from applyprune.planning.normalize import REPLICAS, IgnoreRule, digest, split_pointers
+from applyprune.planning.references import POD, template_path
+from applyprune.values import dataclass, remembered
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from applyprune.model.fieldset import Step
+    from applyprune.model.identity import Ref
+    from applyprune.model.inventory import InventoryEntry
+    from applyprune.model.live import LiveObject
+    from applyprune.model.problem import Origin, Problem
+    from applyprune.values import Packed
+
+    Operations = Sequence[Mapping[str, Any]]
+    Managers = Sequence[Mapping[str, Any]]
+    Fields = Mapping[str, Any]
+
+# The manager that an orphaned object keeps; it belongs to no set. Its only field is an annotation
+# that nobody sets, so that no apply conflicts with it.
+_FORMER = "applyprune-orphaned"
+_NOBODYS: Mapping[str, Any] = {"f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}}
+_APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
+_NOT_OWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations:
+    """Return the operations (RFC 6902) that remove our label and our manager from ``live``.
+
+    At least one entry stays in managedFields. The server books the fields of an object without any
+    to ``before-first-apply``, and then the next apply conflicts with that, whoever sends it.
+    """
+    labels = {key: value for key, value in live.labels.items() if key != PART_OF}
+    annotations = {key: value for key, value in live.annotations.items() if key != OWNED_BY}
+    names = (manager, yielded_manager(manager))
+    managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
+    if not managers:  # guard: parting-entry
+        managers = [_entry(_FORMER, "Update", api_version, _NOBODYS)]
+    return guarded_patch(live, labels, managers, annotations)
+
+
+def leave_patch(live: LiveObject, manager: str) -> Operations:
+    """Return the operations that remove a manager from ``live``; its fields keep their values."""
+    managers = [entry for entry in live.managed_fields if entry.get("manager") != manager]
+    # A list with one empty entry clears managedFields; the server ignores an empty list.
+    return guarded_patch(live, live.labels, managers or [{}])
+
+
+def set_manager(live: LiveObject) -> str:
+    """Return the field manager of the set whose label ``live`` has; empty if there is none."""
+    return _set_managers(live.packed_managers).get(live.labels.get(PART_OF, ""), "")
+
+
+@remembered
+def _set_managers(managers: Managers) -> Mapping[str, str]:
+    """Return the first field manager of each set, by the ID of the set."""
+    found: dict[str, str] = {}
+    for entry in managers:
+        name = str(entry.get("manager", ""))
+        if of := set_of(name):
+            found.setdefault(of, name)
+    return found
+
+
+def release_patch(live: LiveObject) -> Operations:
+    """Return the operations that remove a set's label that another tool owns from ``live``.
+
+    Otherwise every take-over would end in a conflict about the label.
+    """
+    labels = {key: value for key, value in live.labels.items() if key != PART_OF}
+    return guarded_patch(live, labels, live.managed_fields)
+
+
+def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str, owned: bool) -> Operations:
+    """Return the operations that transfer ``live`` to another set: its label and our fields.
+
+    With ``owned``, the annotation of ownership names that set too; otherwise it is removed.
+
+    The server assigns the label to the request's own manager, because the request changes it;
+    ``settle_patch`` then corrects the response of this patch.
+    """
+    annotations = {key: text for key, text in live.annotations.items() if key != OWNED_BY}
+    if owned:
+        annotations[OWNED_BY] = label
+    return guarded_patch(
+        live,
+        {**live.labels, PART_OF: label},
+        renamed_managers(live.managed_fields, old, new),
+        annotations,
+    )
+
+
+def settle_patch(after: LiveObject, managers: Managers) -> Operations:
+    """Return the operations that give a transferred object the entries that it must have.
+
+    ``after`` is the object after the transfer, ``managers`` are those entries.
+    """
+    return guarded_patch(after, dict(after.labels), managers)
+
+
+def mark_patch(
+    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
+) -> Operations:
+    """Return the operations that add the set's label and field manager to ``live``, if missing.
+
+    The field manager gets an Apply entry that owns the label. With ``owned``, it also gets the
+    annotation of ownership.
+    """
+    annotations = {**live.annotations, **({OWNED_BY: applyset.id} if owned else {})}
+    managers = marked_managers(live, api_version, applyset, owned=owned)
+    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers, annotations)
+
+
+def marked_managers(
+    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
+) -> Managers:
+    """Return the entries that an object must have after ``mark_patch``."""
+    ours = own_apply_entry(live, applyset.manager)
+    entry = ours or apply_entry(applyset.manager, api_version, label_fields())
+    if owned:
+        witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
+        entry = {**entry, "fieldsV1": united(entry.get("fieldsV1") or {}, witness)}
+    managers = [entry if one == ours else one for one in live.managed_fields]
+    return managers if ours is not None else [*managers, entry]
+
+
+def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
+    """Return the entries of a transferred object: those of the old manager are the new one's."""
+    # The transferred fields include those that the new manager already had.
+    names = {old: new, yielded_manager(old): yielded_manager(new)}
+    others = [entry for entry in managers if entry.get("manager") not in names.values()]
+    return [
+        {**entry, "manager": names[name]} if (name := entry.get("manager")) in names else entry
+        for entry in others
+    ]
+
+
+def apply_entry(manager: str, api_version: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an Apply entry for managedFields."""
+    return _entry(manager, "Apply", api_version, fields)
+
+
+def label_fields() -> Mapping[str, Any]:
+    """Return the field set of the set's label alone."""
+    return {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}
+
+
+def _entry(
+    manager: str, operation: str, api_version: str, fields: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    return {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+
+
+def guarded_patch(
+    live: LiveObject,
+    labels: Mapping[str, str],
+    managers: Managers,
+    annotations: Mapping[str, str] | None = None,
+) -> Operations:
+    """Return the operations that make these changes to ``live``, in the state in which it was read.
+
+    Without ``annotations``, they stay.
+    """
+    # Imported here: most runs never edit managedFields.
+    from jsonpatch import make_patch
+
+    before = {
+        "labels": dict(live.labels),
+        "annotations": dict(live.annotations),
+        "managedFields": list(live.managed_fields),
+    }
+    kept = live.annotations if annotations is None else annotations
+    after = {
+        "labels": dict(labels),
+        "annotations": dict(kept),
+        "managedFields": list(managers),
+    }
+    # The server omits empty maps, so a patch cannot change a part of an empty map.
+    changes = make_patch({"metadata": _filled(before)}, {"metadata": _filled(after)}).patch
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": live.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
+        *changes,
+    ]
+
+
+def _filled(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in metadata.items() if value}
+
+
+def is_applied(live: LiveObject, manager: str) -> bool:
+    """Return whether a field manager has an Apply entry in managedFields."""
+    return own_apply_entry(live, manager) is not None
+
+
+def own_apply_entry(live: LiveObject, manager: str) -> Mapping[str, Any] | None:
+    """Return our manager's Apply entry of the main resource; None if there is none."""
+    return _own_entry(live.packed_managers, manager)
+
+
+def _own_entry_in(managers: Managers, manager: str) -> Mapping[str, Any] | None:
+    for entry in managers:
+        if (
+            entry.get("manager") == manager
+            and entry.get("operation") == "Apply"
+            and not entry.get("subresource")
+        ):
+            return entry
+    return None
+
+
+_own_entry = remembered(_own_entry_in)
+
+
+def own_mark(live: LiveObject, manager: str) -> tuple[str, str] | None:
+    """Return the digest of our Apply entry, and its time; None if there is no such entry."""
+    return _own_mark(live.packed_managers, manager)
+
+
+@remembered
+def _own_mark(managers: Managers, manager: str) -> tuple[str, str] | None:
+    entry = _own_entry_in(managers, manager)
+    if entry is None:
+        return None
+    return digest([entry.get("apiVersion"), entry.get("fieldsV1")]), str(entry.get("time", ""))
+
+
+@remembered
+def writers(managers: Managers) -> frozenset[tuple[str, str]]:
+    """Return the managers of the main resource, each with its operation."""
+    return frozenset(
+        (str(one.get("manager", "")), str(one.get("operation", "")))
+        for one in managers
+        if not one.get("subresource")
+    )
+
+
+def times_of(live: LiveObject, manager: str) -> str:
+    """Return when a set has last written each of its entries; empty if it has none."""
+    own = {manager, yielded_manager(manager)}
+    return " ".join(
+        str(entry.get("time", "-"))
+        for entry in live.managed_fields
+        if entry.get("manager") in own and not entry.get("subresource")
+    )
+
+
+def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
+    """Return whether our manager's Apply entry has everything that a manifest sets.
+
+    An entry without a time has been written by our patch, and the apply has not followed yet.
+    """
+    entry = own_apply_entry(live, manager)
+    if entry is None:
+        return False
+    if not entry.get("time"):
+        return True
+    metadata = {key: body["metadata"].get(key) for key in _APPLIED_METADATA}
+    fields = {key: value for key, value in body.items() if key not in _NOT_OWNED}
+    return covers(entry.get("fieldsV1") or {}, {**fields, "metadata": metadata})
+
+
+# Decide which fields of other managers become the set's own before an apply, and make the patch.
+#
+# Of other managers, only what provably belongs to the set is taken: what its last confirmed apply
+# owned, and what its manifest contains. An adoption also takes what the managers have declared that
+# the object was applied with until now: otherwise these fields would stay permanently
+# (kubernetes#99003; client-go's csaupgrade does the same). Finalizers and ownerReferences are never
+# taken: the next apply would remove them.
+#
+# An object without managedFields must get an entry before its first apply. Otherwise the server
+# books every field to ``before-first-apply``, whoever has written it (structured-merge-diff,
+# ``skipnonapplied.go``).
+
+
+INVENTED = "before-first-apply"
+"""The server's name for whoever has written an object that had no managedFields."""
+_DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
+_HELM = "helm"
+_PROTECTED = frozenset({"f:finalizers", "f:ownerReferences"})
+
+
+def migration_of(
+    live: LiveObject,
+    entry: InventoryEntry | None,
+    options: ApplyOptions,
+    *,
+    manager: str,
+    adopts: bool,
+) -> Migration:
+    """Return what becomes the set's own; ``entry`` is that of an object of the set, else None.
+
+    ``adopts`` is whether the set takes the object in. A Helm release is adopted on purpose only:
+    with ``--adopt=all``, or with its manager in ``--take-over``.
+    """
+    asked = options.take_over | ({_HELM} if adopts and options.adopt is Adopt.ALL else set())
+    there = writers(live.packed_managers)
+    whole = {(name, how) for name, how in there if name in asked}
+    if adopts:
+        whole |= there & _DECLARED
+    is_invented = (INVENTED, "Update") in there and not adopts
+    recorded = entry.owned_fields if entry is not None and not adopts else ""
+    return Migration(
+        whole=frozenset(whole),
+        proven=frozenset({INVENTED}) if is_invented else frozenset(),
+        recorded=recorded,
+        api_version="" if entry is None else _api_version(entry),
+        restores=bool(recorded) and not is_applied(live, manager),
+    )
+
+
+def has_migration(live: LiveObject, migration: Migration, body: Packed, manager: str) -> bool:
+    """Return whether fields must change hands before ``body`` may be applied to an object."""
+    if not live.managed_fields:  # guard: untracked-object
+        return True
+    if migration.restores and not is_applied(live, manager):  # guard: restored-fields
+        return True
+    return any(moved(one, migration, body) for one in live.managed_fields)
+
+
+def moved(entry: Mapping[str, Any], migration: Migration, body: Packed) -> Fields:
+    """Return which fields of a managedFields entry become ours; ``body`` is that of the manifest.
+
+    An empty result means none. The body is parsed only for a manager of which fields are proven.
+    """
+    if entry.get("subresource"):
+        return {}
+    fields: Fields = entry.get("fieldsV1") or {}
+    name = str(entry.get("manager", ""))
+    if (name, str(entry.get("operation", ""))) in migration.whole:
+        return _takeable(fields)
+    if name in migration.proven:
+        proven = common(fields, recorded_fields(migration))
+        return united(proven, _takeable(held(fields, body.value)))
+    return {}
+
+
+def recorded_fields(migration: Migration) -> Fields:
+    """Return the fields that the last confirmed apply owned, as far as they may be taken.
+
+    An edited inventory must not give an object the annotation of ownership, nor the next apply a
+    finalizer or ownerReference that it would remove.
+    """
+    if not migration.recorded:
+        return {}
+    fields: Fields = json.loads(migration.recorded)
+    return _takeable(less(fields, {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}))
+
+
+def migrate_patch(
+    live: LiveObject,
+    migration: Migration,
+    body: Packed,
+    *,
+    manager: str,
+    api_version: str,
+) -> Operations:
+    """Return the operations that give our manager its fields; kubectl's annotation goes with them.
+
+    An object that has nothing of ours gets an entry that owns the set's label. The apply that
+    follows sets the label, so it conflicts with nobody.
+    """
+    ours = own_apply_entry(live, manager)
+    fields: dict[str, Any] = dict((ours or {}).get("fieldsV1") or {})
+    if ours is None and migration.restores:
+        fields = dict(recorded_fields(migration))
+        api_version = migration.api_version
+    others: list[Mapping[str, Any]] = []
+    for entry in live.managed_fields:
+        if entry == ours:
+            continue
+        if part := moved(entry, migration, body):
+            fields = united(fields, part)
+            if left := less(entry.get("fieldsV1") or {}, part):
+                others.append({**entry, "fieldsV1": left})
+        else:
+            others.append(entry)
+    entry = apply_entry(manager, api_version, fields or label_fields())
+    annotations = live.annotations
+    if migration.whole:
+        annotations = {key: text for key, text in annotations.items() if key != LAST_APPLIED}
+    return guarded_patch(live, live.labels, [*others, entry], annotations)
+
+
+def _takeable(fields: Fields) -> Fields:
+    """Return the fields without finalizers and ownerReferences."""
+    metadata = {
+        key: inner
+        for key, inner in (fields.get("f:metadata") or {}).items()
+        if key not in _PROTECTED
+    }
+    rest = {key: inner for key, inner in fields.items() if key != "f:metadata"}
+    return {**rest, "f:metadata": metadata} if metadata else rest
+
+
+def _api_version(entry: InventoryEntry) -> str:
+    return f"{entry.ref.group}/{entry.version}" if entry.ref.group else entry.version
+
+
+# Decide what is removed from an object before its manifest is applied.
+#
+# Server-side apply removes only what the set has owned. Two kinds of fields that nobody owns stand
+# in the way of a manifest:
+#
+# - A field that the manifest sets to null. If it has a default, the server sets that again. - A
+# default of the server that excludes what the manifest sets, as in kubectl's ``retainKeys``: the
+# ``rollingUpdate`` of a Deployment that gets ``strategy: Recreate``, and the ``emptyDir`` of a
+# volume that gets a source.
+#
+# Our entry in managedFields gets them first, so that the apply itself removes them: all changes in
+# one request, or nothing. What another manager owns is never removed without force: null is sent
+# then, and conflicts. What the manifest leaves to others is never removed.
+
+
+_ROLLING = "RollingUpdate"
+_STRATEGIES = {"Deployment": "strategy", "StatefulSet": "updateStrategy"}
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """What an apply removes from an object once the set owns it."""
+
+    nulls: tuple[Path, ...] = ()
+    """The fields that the manifest sets to null."""
+    defaults: tuple[Path, ...] = ()
+    """The defaults that exclude what the manifest sets."""
+    members: tuple[Path, ...] = ()
+    """The fields of the manifest that are refused while these defaults are there."""
+    contested: tuple[Path, ...] = ()
+    """The fields that the manifest sets to null, and that others own."""
+
+    def __bool__(self) -> bool:
+        """Return whether anything is removed."""
+        return bool(self.nulls or self.defaults)
+
+
+NO_REMOVALS = Removals()
+
+
+def removed_by_null(desired: Desired) -> Iterator[Path]:
+    """Yield each field that a manifest sets to null, but for those that it leaves to others."""
+    ignored = [from_pointer(pointer) for pointer in desired.ignored]
+    if desired.is_scaling_unknown:
+        ignored.append(from_pointer(REPLICAS))
+    for path in map(from_pointer, desired.removed):
+        # guard: null-of-ignored-field
+        if not any(is_under(path, one) or is_under(one, path) for one in ignored):
+            yield path
+
+
+def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
+    """Return whether another manager owns a field that the manifest sets to null.
+
+    If ``live`` was not read in full, an item of a list may be any that does not have another name.
+    """
+    if not desired.removed:
+        return False
+    others = list(_others(live, manager))
+    for path in removed_by_null(desired) if others else ():
+        if live.body is None:
+            if any(_may_have(fields, path) for fields in others):  # guard: null-in-unread-item
+                return True
+        else:
+            found = _as_owned(path, others, live.body)  # guard: null-in-keyed-item
+            if any(has(fields, found) for fields in others):
+                return True
+    return False
+
+
+def _may_have(fields: Mapping[str, Any], path: Path) -> bool:
+    """Return whether a field, or something in it, may be owned, whatever names the items."""
+    if not path:
+        return True
+    step, *rest = path
+    return any(
+        _may_have(inner, tuple(rest))
+        for one, inner in fields_below(fields).items()
+        if one == step or (isinstance(step, ListItem) and _may_be(one, step))
+    )
+
+
+def _may_be(one: Step, named: ListItem) -> bool:
+    """Return whether the keys of an item do not contradict another name of it."""
+    if not isinstance(one, ListItem):
+        return False
+    keys = dict(one.keys)
+    return all(keys.get(key, value) == value for key, value in named.keys)
+
+
+def may_remove(desired: Desired) -> bool:
+    """Return whether only the values of the live object show what is removed from it."""
+    return bool(desired.removed) or any(_exclusions(desired))
+
+
+def removals(
+    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, *, force: bool
+) -> Removals:
+    """Return what is removed from an object; nothing if it was not read in full."""
+    if live.body is None:
+        return NO_REMOVALS
+    ours = own_apply_entry(live, applyset.manager)
+    others = list(_others(live, applyset.manager))
+    own = (ours or {}).get("fieldsV1") or {}
+
+    def is_free(path: Path) -> bool:
+        # guard: removes-only-unowned
+        return force or not any(has(fields, path, whole=True) for fields in others)
+
+    defaults: list[Path] = []
+    members: list[Path] = []
+    for default, excluded in _exclusions(desired):
+        there = value_at(live.body, default) is not MISSING
+        if there and is_free(default) and not has(own, default):
+            defaults.append(default)
+            members += excluded
+    nulls: list[Path] = []
+    contested: list[Path] = []
+    for pointed in removed_by_null(desired):
+        path = _as_owned(pointed, (own, *others), live.body)
+        if (value := value_at(live.body, path)) is MISSING or path in defaults:
+            continue
+        if not is_free(path):
+            # The server finds no conflict in null for a map whose keys are owned one by one.
+            owned = [leaf for fields in others for leaf in leaves(fields) if is_under(leaf, path)]
+            # The manifest names an item by its name only.
+            contested += [(*pointed, *leaf[len(path) :]) for leaf in owned] or [pointed]
+        elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
+            nulls.append(path)
+    if contested:  # the apply will end in a conflict, so nothing may change before it
+        return Removals(contested=tuple(contested))
+    return Removals(tuple(nulls), tuple(defaults), tuple(members))
+
+
+def _others(live: LiveObject, manager: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the fields of each manager that is not the set's."""
+    ours, yielded = own_apply_entry(live, manager), yielded_manager(manager)
+    for entry in live.managed_fields:
+        if entry != ours and entry.get("manager") != yielded:
+            yield entry.get("fieldsV1") or {}
+
+
+def _as_owned(path: Path, owned: Iterable[Mapping[str, Any]], body: Any) -> Path:
+    """Return a path with the keys by which managedFields names the items of lists.
+
+    A manifest's pointer names them by their name; the ports of a Service have other keys.
+    """
+    levels = list(owned)
+    found: list[Step] = []
+    for given in path:
+        below = [fields_below(fields) for fields in levels]
+        value, step = value_at(body, (given,)), given
+        if isinstance(given, ListItem) and not any(given in names for names in below):
+            keyed = (one for names in below for one in names if isinstance(one, ListItem))
+            step = next((one for one in keyed if is_at(value, one)), given)
+        found.append(step)
+        levels, body = [names[step] for names in below if step in names], value
+    return tuple(found)
+
+
+def _owns_all(fields: Mapping[str, Any], path: Path, value: Any) -> bool:
+    """Return whether everything in the value at a path is owned."""
+    for step in path:
+        below = fields_below(fields)
+        if step not in below:
+            return False
+        fields = below[step]
+        if not fields:
+            return True
+    return "." in fields or covers(fields, value)
+
+
+def claim_patch(
+    live: LiveObject, paths: Sequence[Path], *, manager: str, api_version: str
+) -> Operations:
+    """Return the operations that make fields ours in managedFields; no value changes."""
+    ours = own_apply_entry(live, manager)
+    entry = ours or apply_entry(manager, api_version, label_fields())
+    fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
+    managers: list[Mapping[str, Any]] = []
+    for one in live.managed_fields:
+        left = one.get("fieldsV1") or {}
+        if one != ours and any(has(left, path, whole=True) for path in paths):
+            for path in paths:
+                left = without_path(left, path)
+            if left:
+                managers.append({**one, "fieldsV1": left})
+        elif one != ours:
+            managers.append(one)
+    for path in paths:
+        fields = united(fields, field_set(path))
+    return guarded_patch(live, live.labels, [*managers, {**entry, "fieldsV1": fields}])
+
+
+def with_contested(body: Mapping[str, Any], found: Removals) -> Mapping[str, Any]:
+    """Return a body that sets to null what others own: the server answers with the conflict."""
+    for path in found.contested:
+        body = put(body, path, None)
+    return body
+
+
+def before_removal(body: Mapping[str, Any], found: Removals) -> Mapping[str, Any]:
+    """Return a body that the server accepts while the defaults are still there."""
+    return left_out(body, found.members) if found.members else body
+
+
+def after_removal(
+    state: Mapping[str, Any], body: Mapping[str, Any], found: Removals
+) -> Mapping[str, Any]:
+    """Return the state of an object without what is removed, and with what that has excluded."""
+    state = left_out(state, (*found.nulls, *found.defaults))
+    for path in found.members:
+        state = put(state, path, value_at(body, path))
+    return state
+
+
+def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    """Yield each field that the server may have set by default, and what in a body excludes it."""
+    kind = desired.ref.group_kind
+    path = template_path(kind)
+    if path is None or not desired.packed.mentions("spec"):
+        return
+    body = desired.body
+    if kind.group == "apps" and (name := _STRATEGIES.get(kind.kind)):
+        strategy = mapping(field(body, "spec", name))
+        if strategy.get("type") not in {None, _ROLLING} and not strategy.get("rollingUpdate"):
+            yield ("spec", name, "rollingUpdate"), (("spec", name, "type"),)
+    if kind == POD:
+        return
+    volumes = field(body, *path, "spec", "volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        sources = [key for key in mapping(volume) if key != "name"]
+        if sources and "emptyDir" not in sources and isinstance(name := volume.get("name"), str):
+            place: Path = (*path, "spec", "volumes", ListItem((("name", name),)))
+            yield (*place, "emptyDir"), tuple((*place, source) for source in sources)
+
+
+# Handle the ignored fields of a manifest, and its rule for conflicts.
+#
+# If we omit a field that only we own, the server resets it (replicas 5 → 1). So a second field
+# manager of the set owns the field first, with its current value, and only then is it omitted. The
+# second manager is removed when another manager also owns the field, or when the manifest sets the
+# field again. Each of these steps is a patch of managedFields, which changes no value.
+
+
+@dataclass(frozen=True, slots=True)
+class Yields:
+    """The steps before a manifest is sent without its ignored fields."""
+
+    release: bool
+    """Whether to remove the second field manager first."""
+    fields: tuple[Path, ...]
+    """The fields that the second field manager must then own; may be empty."""
+
+
+def conflict_rule(body: Mapping[str, Any]) -> OnConflict:
+    """Return the rule of the conflicts annotation."""
+    text = mapping(body["metadata"].get("annotations")).get(CONFLICTS)
+    return OnConflict(text) if text in {OnConflict.FORCE, OnConflict.SKIP} else OnConflict.FAIL
+
+
+def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
+    """Return the pointers of the annotation; raises InputError for an invalid pointer."""
+    text = str(mapping(body["metadata"].get("annotations")).get(IGNORED, ""))
+    found = split_pointers(text)
+    for pointer in found:
+        try:
+            _check(body, IgnoreRule(pointer).path)
+        except ValueError as error:
+            raise InputError(
+                f"invalid {IGNORED}",
+                location=origin,
+                reason=f"{pointer!r}: {error}",
+                hint="Write JSON pointers: /spec/replicas, /metadata/annotations/example.com~1key, "
+                'or /spec/template/spec/containers[name="web"]/image for an item of a list.',
+                field=("metadata", "annotations", IGNORED),
+            ) from error
+    return found
+
+
+def matching_pointers(
+    rules: Iterable[IgnoreRule], ref: Ref, body: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """Return the pointers of the rules for an object; raises UsageError for what must be sent."""
+    found = []
+    for rule in rules:
+        if rule.matches(ref.group_kind, ref.name):
+            try:
+                _check(body, rule.path)
+            except ValueError as error:
+                raise UsageError(
+                    f"invalid --ignore rule {rule.text!r}", reason=f"{ref.short}: {error}"
+                ) from error
+            found.append(rule.pointer)
+    return tuple(found)
+
+
+def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Mapping[str, Any]:
+    """Return a manifest whose annotation lists these pointers too."""
+    metadata = body["metadata"]
+    annotations = mapping(metadata.get("annotations"))
+    given = annotations.get(IGNORED)
+    text = ",".join(map(str, (*([given] if given else ()), *pointers)))
+    return {**body, "metadata": {**metadata, "annotations": {**annotations, IGNORED: text}}}
+
+
+def _check(body: Mapping[str, Any], path: Path) -> None:
+    lists = [
+        path[:depth]
+        for depth, step in enumerate(path)
+        if isinstance(step, str) and isinstance(value_at(body, path[:depth]), list)
+    ]
+    if lists:
+        above = to_pointer(lists[0])
+        raise ValueError(f'name an item of a list by its key, as in {above}[name="x"]')
+
+
+def yields(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Yields:
+    """Return the steps before the apply; ``live`` may be metadata only."""
+    paths = _paths(desired)
+    second = [entry for entry in live.managed_fields if entry.get("manager") == applyset.yielded]
+    if not (paths or second):
+        return Yields(release=False, fields=())
+    ours = own_apply_entry(live, applyset.manager)
+    others = [entry for entry in live.managed_fields if entry != ours and entry not in second]
+
+    def is_left_to_us(leaf: Path) -> bool:
+        return any(is_under(leaf, path) for path in paths) and not _is_owned(leaf, others)
+
+    wanted = tuple(leaf for leaf in _leaves((ours,) if ours else ()) if is_left_to_us(leaf))
+    held = all(_is_owned(leaf, second) for leaf in wanted)
+    stale = not all(is_left_to_us(leaf) for leaf in _leaves(second))
+    release = bool(second) and (stale or not held)
+    return Yields(release, wanted if release or not held else ())
+
+
+def kept(live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]) -> Mapping[str, Any]:
+    """Return a body with some fields as in a live object, which was read in full."""
+    whole: Mapping[str, Any] = body
+    for path in fields:
+        if (value := value_at(live.body, path)) is not MISSING:
+            whole = put(whole, path, value)
+    return whole
+
+
+def stub(desired: Desired) -> Mapping[str, Any]:
+    """Return a body that only identifies an object."""
+    metadata = {"name": desired.ref.name}
+    if desired.ref.namespace:
+        metadata["namespace"] = desired.ref.namespace
+    gvk = desired.resource.gvk
+    return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
+
+
+def split_fields(desired: Desired, live: LiveObject) -> tuple[tuple[str, Path], ...]:
+    """Return the pointers that may lead into a value that is owned as a whole, and its path.
+
+    A list or mapping without separately owned parts is either atomic or empty; only its value shows
+    which.
+    """
+    entries = [entry.get("fieldsV1") or {} for entry in live.managed_fields]
+    found = []
+    for pointer, path in zip(desired.ignored, _paths(desired), strict=True):
+        wholes = [whole for fields in entries if (whole := whole_above(fields, path))]
+        if wholes and not any(is_split(fields, wholes[0]) for fields in entries):
+            found.append((pointer, wholes[0]))
+    return tuple(found)
+
+
+def split_problem(desired: Desired, live: LiveObject) -> Problem | None:
+    """Return the problem of a pointer into an atomic value; ``live`` was read in full."""
+    for pointer, whole in split_fields(desired, live):
+        if value_at(live.body, whole) not in ({}, [], None, MISSING):
+            return as_problem(
+                RunFailed(
+                    f"{desired.ref} was not applied",
+                    location=desired.origin,
+                    reason=f"{pointer} is to be ignored, and is part of a value that can only be "
+                    "set as a whole",
+                    hint=f"Ignore the whole value: {to_pointer(whole)}",
+                )
+            )
+    return None
+
+
+def _paths(desired: Desired) -> Sequence[Path]:
+    return [from_pointer(pointer) for pointer in desired.ignored]
+
+
+def _leaves(entries: Iterable[Mapping[str, Any]]) -> Iterable[Path]:
+    return [leaf for entry in entries for leaf in leaves(entry.get("fieldsV1") or {})]
+
+
+def _is_owned(leaf: Path, entries: Iterable[Mapping[str, Any]]) -> bool:
+    return any(owns(entry.get("fieldsV1") or {}, leaf) for entry in entries)
+
+
+# Rewrite the API versions in managedFields that are no longer served.
+#
+# An entry keeps the version in which its manager has written. Once a CRD no longer serves it, the
+# server cannot convert the object to it, and refuses every apply of every manager. The rewritten
+# entry keeps its manager and its fields.
+
+
+_IDENTITY = ("manager", "operation", "subresource", "apiVersion")
+
+
+def dead_versions(live: LiveObject, served: Collection[str]) -> frozenset[str]:
+    """Return the API versions in managedFields of a custom resource that are not served.
+
+    ``served`` are the API versions of its kind; if they are unknown, nothing is dead.
+    """
+    if not served:
+        return frozenset()
+    group = live.ref.group
+    written = {str(entry.get("apiVersion", "")) for entry in live.managed_fields}
+    return frozenset(
+        version
+        for version in written
+        if version.startswith(f"{group}/") and version not in served  # guard: served-version
+    )
+
+
+def version_patch(live: LiveObject, dead: Collection[str], api_version: str) -> Operations:
+    """Return the operations that rewrite these API versions; nothing else changes."""
+    return guarded_patch(live, live.labels, _rewritten(live.managed_fields, dead, api_version))
+
+
+def with_versions(
+    state: Mapping[str, Any], live: LiveObject, desired: Desired
+) -> Mapping[str, Any]:
+    """Return a state of ``live`` whose managedFields the server can read."""
+    dead = dead_versions(live, desired.versions)
+    managers = _rewritten(live.managed_fields, dead, desired.resource.gvk.api_version)
+    return {**state, "metadata": {**state["metadata"], "managedFields": managers}}
+
+
+def _rewritten(managers: Managers, dead: Collection[str], api_version: str) -> Managers:
+    found: dict[tuple[object, ...], Mapping[str, Any]] = {}
+    for entry in managers:
+        fresh = {**entry, "apiVersion": api_version} if entry.get("apiVersion") in dead else entry
+        # Of two entries with the same of these, the server would drop the fields of one.
+        key = tuple(fresh.get(name) for name in _IDENTITY)
+        # guard: two-entries-of-a-manager
+        if (same := found.get(key)) is not None:
+            both = united(same.get("fieldsV1") or {}, fresh.get("fieldsV1") or {})
+            fresh = {**same, **fresh, "fieldsV1": both}
+        found[key] = fresh
+    return list(found.values())

@@ -1,0 +1,724 @@
+"""The annotations of applyprune, and those of other tools: what each means, and what follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from applyprune.errors import InputError
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.live import BUNDLES, mapping
+from applyprune.model.options import seconds_of
+from applyprune.model.plan import ApplyRule, Recreate
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text import and_more
+from applyprune.planning.applyset import MANIFEST_DIGEST, OWNED_BY, SHARD_OF, WANTED
+from applyprune.planning.names import closest, did_you_mean
+from applyprune.values import dataclass
+
+if TYPE_CHECKING:
+    from applyprune.model.problem import Manifest, Origin
+
+
+# The marks of other tools: what each means, and what applyprune does about it.
+#
+# The values are read as the sources of each tool read them. Helm trims and lowers the value of its
+# resource policy, and its uninstall deletes no object that has the annotation, whatever its value.
+# Flux ignores the case, and reads labels like annotations. kapp only looks whether ``exists`` and
+# ``noop`` are there, documents no value but the empty one, and fails for a delete strategy that it
+# does not know. kluctl reads a boolean as Go does. The others compare exactly.
+
+
+PARTS = ("annotations", "labels")
+"""Where marks are looked for: Flux reads its annotations from labels too."""
+
+
+class Handling(StrEnum):
+    """What applyprune does about a mark of another tool."""
+
+    HONOURED = "honoured"
+    REFUSED = "refused"
+    NAMED = "named"
+    """A warning says that it is not read, and what to write instead."""
+
+
+class Meaning(StrEnum):
+    """What a mark of another tool means."""
+
+    OWNERSHIP = "ownership"
+    """The tool manages the object."""
+    KEEP = "keep"
+    """The object is not deleted."""
+    LEAVE_OUT = "leave-out"
+    """The manifest is not applied, and the object is left alone."""
+    CREATE_ONLY = "create-only"
+    """The object is created if it does not exist, and never changed."""
+    EXISTS = "exists"
+    """The object must exist, and belongs to somebody else."""
+    HOOK = "hook"
+    """The object is applied at certain events of a run."""
+    ORDER = "order"
+    """When the object is applied."""
+    RECREATE = "recreate"
+    """The object may be deleted and created again."""
+    WAIT = "wait"
+    """Whether its readiness counts."""
+
+    @property
+    def handling(self) -> Handling:
+        """Return what applyprune does about such a mark."""
+        if self is Meaning.OWNERSHIP:
+            return Handling.REFUSED
+        named = self in {Meaning.HOOK, Meaning.ORDER, Meaning.RECREATE, Meaning.WAIT}
+        return Handling.NAMED if named else Handling.HONOURED
+
+
+def plain(value: str) -> str:
+    """Return a value without the spaces around it, in lower case."""
+    return value.strip().lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a mark that have its meaning."""
+
+    documented: tuple[str, ...]
+    read: Callable[[str], str | None]
+    """Returns the documented value that a text is; None if it does not have the meaning.
+
+    It returns an empty text for another value that has the meaning.
+    """
+
+
+def _word(documented: str) -> Values:
+    return Values(
+        (documented,), lambda value: documented if plain(value) == plain(documented) else None
+    )
+
+
+def _any_value(documented: str = "") -> Values:
+    return Values(
+        (documented,), lambda value: documented if plain(value) == plain(documented) else ""
+    )
+
+
+def _not_empty(documented: str) -> Values:
+    any_value = _any_value(documented)
+    return Values((documented,), lambda value: any_value.read(value) if value else None)
+
+
+def _options(*documented: str) -> Values:
+    """Return the values that have one of several options in a list with commas."""
+
+    def read(value: str) -> str | None:
+        asked = set(map(plain, value.split(",")))
+        return next((option for option in documented if plain(option) in asked), None)
+
+    return Values(documented, read)
+
+
+def _only(*documented: str) -> Values:
+    """Return the values that are a list with commas of nothing but these."""
+    some = _options(*documented)
+
+    def read(value: str) -> str | None:
+        items = [plain(item) for item in value.split(",") if item.strip()]
+        return some.read(value) if set(map(plain, documented)).issuperset(items) else None
+
+    return Values(documented, read)
+
+
+_TRUE = Values(("true",), lambda value: "true" if plain(value) in {"1", "t", "true"} else None)
+_NOT_ZERO = Values((), lambda value: None if re.fullmatch(r"[+-]?0*", value.strip()) else "")
+
+
+@dataclass(frozen=True, slots=True)
+class PeerMark:
+    """An annotation or label of another tool, with one of its meanings."""
+
+    tool: str
+    key: str
+    meaning: Meaning
+    values: Values
+    """Which of its values mean that."""
+    others: tuple[str, ...] | None = ()
+    """The values that mean nothing to applyprune, in any case; None if all others do."""
+    instead: str = ""
+    """The annotation of applyprune to use instead, for a mark that is only named."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerMark:
+    """An annotation or label by which another tool owns an object."""
+
+    tool: str
+    part: str
+    key: str
+    named: str
+    """What owns the object, with its value as ``{}``."""
+    namespace: str = ""
+    """The annotation or label with the namespace of the owner; empty if there is none."""
+    ends_at: str = ""
+    """Where the name of the owner ends in the value; empty if the value is the name."""
+    managers: frozenset[str] = frozenset()
+    """The field managers by which the tool writes it; empty if nobody else uses the key."""
+
+    meaning = Meaning.OWNERSHIP
+
+
+_FLUX = "kustomize.toolkit.fluxcd.io"
+_FALSE = ("false", "0", "f", "")
+
+OWNER_MARKS: tuple[OwnerMark, ...] = (
+    OwnerMark(
+        "Helm",
+        "annotations",
+        "meta.helm.sh/release-name",
+        "the Helm release {}",
+        "meta.helm.sh/release-namespace",
+    ),
+    OwnerMark("Flux", "labels", f"{_FLUX}/name", "the Flux Kustomization {}", f"{_FLUX}/namespace"),
+    OwnerMark(
+        "Flux",
+        "labels",
+        "helm.toolkit.fluxcd.io/name",
+        "the Flux HelmRelease {}",
+        "helm.toolkit.fluxcd.io/namespace",
+    ),
+    OwnerMark(
+        "Argo CD",
+        "annotations",
+        "argocd.argoproj.io/tracking-id",
+        "the Argo CD application {}",
+        ends_at=":",
+    ),
+    OwnerMark("Argo CD", "labels", "argocd.argoproj.io/instance", "the Argo CD application {}"),
+    OwnerMark(
+        "Argo CD",
+        "labels",
+        "app.kubernetes.io/instance",
+        "the Argo CD application {}",
+        managers=frozenset({"argocd-controller", "argocd-application-controller"}),
+    ),
+    OwnerMark("kapp", "labels", "kapp.k14s.io/app", "the kapp app {}"),
+    OwnerMark(
+        "cli-utils", "annotations", "config.k8s.io/owning-inventory", "the cli-utils inventory {}"
+    ),
+    OwnerMark("kluctl", "labels", "kluctl.io/discriminator", "the kluctl target {}"),
+    OwnerMark("Config Sync", "annotations", "configsync.gke.io/resource-id", "Config Sync, as {}"),
+    OwnerMark("Fleet", "annotations", "objectset.rio.cattle.io/id", "the Fleet bundle {}"),
+    OwnerMark("OLM", "labels", "olm.owner", "the OLM operator {}"),
+)
+"""The marks by which other tools own an object: it is not adopted unless the user says so."""
+
+PEER_MARKS: tuple[PeerMark, ...] = (
+    PeerMark("Helm", "helm.sh/resource-policy", Meaning.KEEP, _any_value("keep")),
+    PeerMark(
+        "cli-utils", "client.lifecycle.config.k8s.io/deletion", Meaning.KEEP, _word("detach"), None
+    ),
+    PeerMark("cli-utils", "cli-utils.sigs.k8s.io/on-remove", Meaning.KEEP, _word("keep"), None),
+    PeerMark("Flux", f"{_FLUX}/prune", Meaning.KEEP, _word("disabled"), None),
+    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.KEEP, _word("disabled"), None),
+    PeerMark("kapp", "kapp.k14s.io/delete-strategy", Meaning.KEEP, _not_empty("orphan"), None),
+    PeerMark("kluctl", "kluctl.io/skip-delete", Meaning.KEEP, _TRUE, None),
+    PeerMark(
+        "Argo CD",
+        "argocd.argoproj.io/sync-options",
+        Meaning.KEEP,
+        _options("Delete=confirm", "Delete=false", "Prune=confirm", "Prune=false"),
+        None,
+    ),
+    PeerMark("kapp", "kapp.k14s.io/noop", Meaning.LEAVE_OUT, _word("")),
+    PeerMark("kluctl", "kluctl.io/ignore", Meaning.LEAVE_OUT, _TRUE, _FALSE),
+    PeerMark("Flux", f"{_FLUX}/ssa", Meaning.LEAVE_OUT, _word("Ignore"), ("Merge", "Override", "")),
+    PeerMark("Flux", f"{_FLUX}/reconcile", Meaning.LEAVE_OUT, _word("disabled"), None),
+    PeerMark(
+        "Argo CD",
+        "argocd.argoproj.io/hook",
+        Meaning.LEAVE_OUT,
+        _only("PostDelete", "PreDelete", "Skip", "SyncFail"),
+        None,
+    ),
+    PeerMark(
+        "kpt", "config.kubernetes.io/local-config", Meaning.LEAVE_OUT, _word("true"), ("false",)
+    ),
+    PeerMark("kapp", "kapp.k14s.io/exists", Meaning.EXISTS, _word("")),
+    PeerMark("Flux", f"{_FLUX}/ssa", Meaning.CREATE_ONLY, _word("IfNotPresent")),
+    PeerMark(
+        "cli-utils", "client.lifecycle.config.k8s.io/mutation", Meaning.CREATE_ONLY, _word("ignore")
+    ),
+    PeerMark(
+        "Argo CD",
+        "argocd.argoproj.io/hook",
+        Meaning.HOOK,
+        _options("PostSync", "PreSync", "Sync"),
+        None,
+        "applyprune.dev/wave",
+    ),
+    PeerMark("kluctl", "kluctl.io/hook", Meaning.HOOK, _any_value(), None, "applyprune.dev/wave"),
+    PeerMark(
+        "Argo CD",
+        "argocd.argoproj.io/sync-wave",
+        Meaning.ORDER,
+        _NOT_ZERO,
+        None,
+        "applyprune.dev/wave",
+    ),
+    PeerMark("Helm", "helm.sh/hook-weight", Meaning.ORDER, _NOT_ZERO, None, "applyprune.dev/wave"),
+    PeerMark(
+        "kluctl", "kluctl.io/hook-weight", Meaning.ORDER, _NOT_ZERO, None, "applyprune.dev/wave"
+    ),
+    PeerMark("kluctl", "kluctl.io/barrier", Meaning.ORDER, _TRUE, None, "applyprune.dev/wave"),
+    PeerMark(
+        "kapp",
+        "kapp.k14s.io/change-rule",
+        Meaning.ORDER,
+        _any_value(),
+        None,
+        "config.kubernetes.io/depends-on",
+    ),
+    PeerMark(
+        "Argo CD",
+        "argocd.argoproj.io/sync-options",
+        Meaning.RECREATE,
+        _options("Force=true", "Replace=true"),
+        None,
+        "applyprune.dev/recreate",
+    ),
+    PeerMark(
+        "Flux",
+        f"{_FLUX}/force",
+        Meaning.RECREATE,
+        _word("Enabled"),
+        None,
+        "applyprune.dev/recreate",
+    ),
+    PeerMark(
+        "kapp",
+        "kapp.k14s.io/update-strategy",
+        Meaning.RECREATE,
+        _options("always-replace", "fallback-on-replace"),
+        None,
+        "applyprune.dev/recreate",
+    ),
+    PeerMark(
+        "kapp", "kapp.k14s.io/disable-wait", Meaning.WAIT, _any_value(), None, "applyprune.dev/wait"
+    ),
+    PeerMark(
+        "Argo CD",
+        "argocd.argoproj.io/ignore-healthcheck",
+        Meaning.WAIT,
+        _TRUE,
+        None,
+        "applyprune.dev/wait",
+    ),
+)
+"""Every other mark that applyprune knows. ``planning.checks.helm_hooks`` reads Helm's hooks.
+
+An Argo CD hook that must never run in an apply is left out, like such a hook of a chart.
+"""
+_KEYS = frozenset(mark.key for mark in PEER_MARKS)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundMark:
+    """A mark of another tool on an object or a manifest."""
+
+    mark: PeerMark
+    part: str
+    value: str
+    """The documented value that it has; empty if it has another one that counts as that."""
+
+    @property
+    def text(self) -> str:
+        """Return ``key: value``, without any text of the object itself."""
+        return f"{self.mark.key}: {self.value}" if self.value else self.mark.key
+
+
+def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[FoundMark]:
+    """Yield the marks of other tools that mean one of ``meanings``, in the order of the table."""
+    for part in PARTS:
+        there = mapping(metadata.get(part))
+        if _KEYS.isdisjoint(there):
+            continue  # as nearly always: there may be 100,000 objects
+        for mark in PEER_MARKS:
+            if mark.meaning not in meanings or mark.key not in there:
+                continue
+            if (value := mark.values.read(str(there[mark.key]))) is not None:
+                yield FoundMark(mark, part, value)
+
+
+def unknown_values(
+    metadata: Mapping[str, object], *meanings: Meaning
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the part, key and value of each mark whose value its tool would not understand.
+
+    Only keys that can mean one of ``meanings`` count.
+    """
+    for part in PARTS:
+        there = mapping(metadata.get(part))
+        if _KEYS.isdisjoint(there):
+            continue
+        asked = {mark.key for mark in PEER_MARKS if mark.meaning in meanings}
+        for key, value in there.items():
+            if key in asked and not _is_known(key, str(value)):
+                yield part, key, str(value)
+
+
+def known_values(key: str) -> tuple[str, ...]:
+    """Return the values that a mark may have, without what only spells one of them differently."""
+    marks = [mark for mark in PEER_MARKS if mark.key == key]
+    documented = [value for mark in marks for value in mark.values.documented]
+    others = [value for mark in marks for value in mark.others or () if len(value) > 1]
+    return tuple(dict.fromkeys((*documented, *others)))
+
+
+def _is_known(key: str, value: str) -> bool:
+    return any(
+        mark.others is None
+        or plain(value) in map(plain, mark.others)
+        or mark.values.read(value) is not None
+        for mark in PEER_MARKS
+        if mark.key == key
+    )
+
+
+def owner_marks(
+    labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Iterator[tuple[OwnerMark, str]]:
+    """Yield the marks by which other tools own an object, with their values."""
+    for mark in OWNER_MARKS:
+        there = labels if mark.part == "labels" else annotations
+        if text := there.get(mark.key):
+            yield mark, text
+
+
+def owner_named(
+    mark: OwnerMark, text: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> str:
+    """Return the owner by a mark, as ``the Helm release web in namespace shop``."""
+    name = text.partition(mark.ends_at)[0] if mark.ends_at else text
+    there = labels if mark.part == "labels" else annotations
+    namespace = there.get(mark.namespace, "") if mark.namespace else ""
+    return mark.named.format(name) + (f" in namespace {namespace}" if namespace else "")
+
+
+# Find out whether a manifest is applied in each run, by its own annotation or another tool's.
+
+
+APPLY = "applyprune.dev/apply"
+_RULES = {
+    Meaning.LEAVE_OUT: ApplyRule.DISABLED,
+    Meaning.EXISTS: ApplyRule.EXISTS,
+    Meaning.CREATE_ONLY: ApplyRule.ONCE,
+}
+"""The rule of each meaning; the one that does least comes first."""
+_NAMED = tuple(meaning for meaning in Meaning if meaning.handling is Handling.NAMED)
+_LEAVE = frozenset({APPLY}).union(
+    mark.key for mark in PEER_MARKS if mark.meaning is Meaning.LEAVE_OUT
+)
+_SHOWN = 3
+
+
+def apply_rule(metadata: Mapping[str, object]) -> tuple[ApplyRule, str]:
+    """Return whether a manifest is applied in each run, and the annotation that says otherwise.
+
+    Our own annotation decides. Of several marks of other tools, the one that does least decides.
+    """
+    value = str(mapping(metadata.get("annotations")).get(APPLY, ""))
+    if value in {ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE}:
+        return ApplyRule(value), f"{APPLY}: {value}"
+    found = {one.mark.meaning: one for one in found_marks(metadata, *_RULES)}
+    for meaning, rule in _RULES.items() if found else ():
+        if meaning in found:
+            return rule, found[meaning].text
+    return ApplyRule.ALWAYS, ""
+
+
+def is_disabled(manifest: Manifest) -> bool:
+    """Return whether a manifest is left out."""
+    return apply_rule(mapping(manifest.body.get("metadata")))[0] is ApplyRule.DISABLED
+
+
+def is_created_once(live: Mapping[str, object], ours: Mapping[str, object]) -> bool:
+    """Return whether a live object was created by a manifest that asks to leave it alone then.
+
+    ``ours`` is the fieldsV1 of our own Apply entry: only what the manifest has written counts.
+    """
+    own = {
+        part: {
+            key: value for key, value in mapping(live.get(part)).items() if key in _own(ours, part)
+        }
+        for part in PARTS
+    }
+    return apply_rule(own)[0] is ApplyRule.ONCE
+
+
+def _own(ours: Mapping[str, object], part: str) -> frozenset[str]:
+    """Return the keys of the annotations or labels that our Apply entry has."""
+    fields = mapping(mapping(ours.get("f:metadata")).get(f"f:{part}"))
+    return frozenset(name.removeprefix("f:") for name in fields)
+
+
+def left_alone(live: Mapping[str, object], ours: Mapping[str, object]) -> str:
+    """Return which annotation of a live object says to leave it alone; empty if none does.
+
+    A value that is not understood says so too. ``ours`` is the fieldsV1 of our own Apply entry:
+    what our last apply wrote counts for nothing, because the manifest decides about that.
+    """
+    for part in PARTS:
+        if _LEAVE.isdisjoint(mapping(live.get(part))):
+            continue
+        own = _own(ours, part)
+        there = {key: value for key, value in mapping(live.get(part)).items() if key not in own}
+        if part == "annotations" and APPLY in there:
+            value = plain(str(there[APPLY]))
+            if value not in {ApplyRule.ONCE, ApplyRule.EXISTS}:
+                return f"{APPLY}: {value}" if value == ApplyRule.DISABLED else APPLY
+        for found in found_marks({part: there}, Meaning.LEAVE_OUT):
+            return found.text
+        for _, key, _ in unknown_values({part: there}, Meaning.LEAVE_OUT):
+            return key
+    return ""
+
+
+def peer_errors(metadata: Mapping[str, object], origin: Origin) -> Iterator[InputError]:
+    """Yield an error for each mark of another tool about the apply with an unknown value."""
+    for part, key, value in unknown_values(metadata, *_RULES):
+        name = "label" if part == "labels" else "annotation"
+        words = " or ".join(f'"{known}"' for known in known_values(key))
+        yield InputError(
+            f"invalid {key}: {value!r}",
+            location=origin,
+            reason="it may say that the manifest is not applied",
+            hint=f"Use {words}, or remove the {name}.",
+            field=("metadata", part, key),
+        )
+
+
+def unread_marks(manifests: Iterable[Manifest]) -> Iterator[Problem]:
+    """Yield a warning for each mark of another tool that is not read, with all its manifests.
+
+    One that is left out needs none.
+    """
+    found: dict[str, list[tuple[Manifest, FoundMark]]] = {}
+    for manifest in manifests:
+        if not any(map(manifest.packed.mentions, PARTS)):
+            continue
+        marks = list(found_marks(mapping(manifest.body.get("metadata")), *_NAMED))
+        if not marks or is_disabled(manifest):
+            continue
+        for one in marks:
+            found.setdefault(one.text, []).append((manifest, one))
+    for text, marked in found.items():
+        manifest, first = marked[0]
+        named = and_more([f"{_name(each)} in {each.origin}" for each, _ in marked], _SHOWN)
+        yield Problem(
+            kind=ProblemKind.IGNORED_ANNOTATION,
+            message=f"the annotation {text} of {first.mark.tool} is not read",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            field=("metadata", first.part, first.mark.key),
+            reason=named,
+            hint=f"Use {first.mark.instead} instead.",
+        )
+
+
+def _name(manifest: Manifest) -> str:
+    return Ref(manifest.gvk.group, manifest.gvk.kind, "", manifest.name).short
+
+
+PREFIX = "applyprune.dev/"
+
+ACCEPT_CLUSTER = "applyprune.dev/accept-cluster"
+"""On a Bundle: the UID of the cluster to which it may go, and leave its objects in another."""
+APPROVE = "applyprune.dev/approve"
+"""On a Bundle: the digest that is approved, of deletions or of a whole plan."""
+CONFLICTS = "applyprune.dev/conflicts"
+IGNORED = "applyprune.dev/ignore-fields"
+ORPHAN = "applyprune.dev/orphan"
+"""On a Bundle: its removal ends at once, and leaves all its objects."""
+PRUNE = "applyprune.dev/prune"
+READY_WHEN = "applyprune.dev/ready-when"
+RECONCILE_NOW = "applyprune.dev/reconcile-now"
+"""On a Bundle: each new value requests a reconcile at once."""
+RECREATE = "applyprune.dev/recreate"
+TIMEOUT = "applyprune.dev/timeout"
+WAIT = "applyprune.dev/wait"
+WAVE = "applyprune.dev/wave"
+
+FARTHEST_WAVE = 1_000
+DISABLED = "disabled"
+"""The value of PRUNE."""
+_BUNDLE, _ANY = BUNDLES.group_kind, GroupKind("", "")
+
+
+def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
+    """Return how many seconds a wait for an object may take; None for that of the run."""
+    text = mapping(metadata.get("annotations")).get(TIMEOUT)
+    if text is None:
+        return None
+    try:
+        return seconds_of(str(text))
+    except ValueError as error:
+        raise InputError(
+            f"invalid {TIMEOUT}: {str(text)!r}",
+            location=origin,
+            reason=f"it {error}",
+            field=("metadata", "annotations", TIMEOUT),
+        ) from None
+
+
+def recreate_rule(metadata: Mapping[str, object]) -> Recreate:
+    """Return when a manifest allows to delete and recreate its object."""
+    value = str(mapping(metadata.get("annotations")).get(RECREATE, ""))
+    known = value in {Recreate.ALLOWED, Recreate.ON_CHANGE}
+    return Recreate(value) if known else Recreate.NEVER
+
+
+def wave_number(text: str) -> int | None:
+    """Return the wave that a value of WAVE means; None if it means none."""
+    digits = re.fullmatch(r"[+-]?[0-9]{1,9}", text.strip())
+    wave = int(text) if digits else FARTHEST_WAVE + 1
+    return wave if abs(wave) <= FARTHEST_WAVE else None
+
+
+def _is_duration(value: str) -> bool:
+    try:
+        seconds_of(value)
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key under our prefix."""
+
+    words: tuple[str, ...] = ()
+    """All its values; empty if it has others."""
+    accepts: Callable[[str], bool] | None = None
+    """Whether a text is one of its values; None if that is so for its words, or for every text."""
+    in_manifests: bool = True
+    """Whether a manifest may have it; the others are only written by applyprune itself."""
+    for_bundles: bool = False
+    """Whether only a Bundle may have it: on another object it would promise what nobody does."""
+
+    def has(self, value: str) -> bool:
+        """Return whether a text is one of its values."""
+        if self.accepts is not None:
+            return self.accepts(value)
+        return not self.words or value in self.words
+
+
+_PRUNE = _Known((DISABLED,), lambda value: plain(value) == DISABLED)
+_ANNOTATIONS: Mapping[str, _Known] = {
+    ACCEPT_CLUSTER: _Known(for_bundles=True),
+    APPLY: _Known((ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE)),
+    APPROVE: _Known(),
+    CONFLICTS: _Known(("force", "skip")),
+    IGNORED: _Known(),
+    MANIFEST_DIGEST: _Known(),
+    ORPHAN: _Known(("true",), for_bundles=True),
+    OWNED_BY: _Known(accepts=lambda value: re.fullmatch(r"applyset-[\w-]+-v1", value) is not None),
+    PRUNE: _PRUNE,
+    READY_WHEN: _Known(),
+    RECONCILE_NOW: _Known(),
+    RECREATE: _Known((Recreate.ALLOWED, Recreate.ON_CHANGE)),
+    TIMEOUT: _Known(accepts=_is_duration),
+    WAIT: _Known(("skip", "started")),
+    WANTED: _Known(in_manifests=False),
+    WAVE: _Known(accepts=lambda value: wave_number(value) is not None),
+}
+"""Every annotation under our prefix."""
+_LABELS: Mapping[str, _Known] = {PRUNE: _PRUNE, SHARD_OF: _Known(in_manifests=False)}
+"""Every label under our prefix."""
+_PARTS: Mapping[str, tuple[str, Mapping[str, _Known]]] = {
+    "annotations": ("annotation", _ANNOTATIONS),
+    "labels": ("label", _LABELS),
+}
+
+
+def orphan_mark(metadata: Mapping[str, object]) -> str:
+    """Return ``key: value`` of the first annotation that forbids deletion; empty if there is none.
+
+    Flux reads its annotations from labels too, so all are searched in both. The value in the text
+    is the documented one, never a text of the object.
+    """
+    for part in PARTS:
+        value = mapping(metadata.get(part)).get(PRUNE)
+        if value is not None and _PRUNE.has(str(value)):
+            return f"{PRUNE}: {DISABLED}"
+    return next((found.text for found in found_marks(metadata, Meaning.KEEP)), "")
+
+
+def not_understood(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
+    """Return the first annotation or label under our prefix with an unknown key or value.
+
+    It is returned in words, without the value; empty if there is none. ``kind`` is the object's.
+    """
+    for part, key, value in _ours(metadata):
+        name, table = _PARTS[part]
+        known = table.get(key)
+        if known is None or (known.for_bundles and kind != _BUNDLE):  # guard: orphan-of-a-bundle
+            return f"the {name} {key}"
+        if not known.has(value):
+            return f"the value of the {name} {key}"
+    return ""
+
+
+def annotation_errors(
+    metadata: Mapping[str, object], origin: Origin, kind: GroupKind = _ANY
+) -> Iterator[InputError]:
+    """Yield an error for each annotation or label under our prefix that a manifest may not have.
+
+    Of values, only those that must be one of a few words are judged here. ``kind`` is the
+    object's.
+    """
+    for part, key, value in _ours(metadata):
+        name, table = _PARTS[part]
+        known = table.get(key)
+        if known is None:
+            message, hint = f"unknown {name} {key}", _advice(part, key)
+        elif not known.in_manifests:
+            message, hint = f"only applyprune sets the {name} {key}", "Remove it from the manifest."
+        elif known.for_bundles and kind != _BUNDLE:
+            message = f"only a Bundle may have the {name} {key}"
+            hint = f"To keep this object when it leaves the set: {PRUNE}: {DISABLED}"
+        elif known.words and not known.has(value):
+            words = " or ".join(f'"{word}"' for word in known.words)
+            meant = did_you_mean(value, known.words)
+            message = f"invalid {key}: {value!r}"
+            hint = f"{meant} Use {words}, or remove the {name}.".lstrip()
+        else:
+            continue
+        yield InputError(message, location=origin, hint=hint, field=("metadata", part, key))
+
+
+def _ours(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield the part, key and value of each annotation and label under our prefix.
+
+    The API server accepts capitals in the prefix of an annotation.
+    """
+    for part in _PARTS:
+        for key, value in mapping(metadata.get(part)).items():
+            if key.lower().startswith(PREFIX):
+                yield part, key, str(value)
+
+
+def _advice(part: str, key: str) -> str:
+    """Return what to do about an unknown key."""
+    name, table = _PARTS[part]
+    if part == "labels" and key in _ANNOTATIONS:
+        return "It is an annotation: move it to metadata.annotations."
+    words = {
+        other.removeprefix(PREFIX): other
+        for other, known in table.items()
+        if known.in_manifests and other not in {MANIFEST_DIGEST, OWNED_BY}
+    }
+    meant = closest(key.lower().removeprefix(PREFIX), words)
+    if meant:
+        return f"Did you mean {words[meant]}?"
+    return f"The prefix {PREFIX} is reserved. Remove the {name}, or check its spelling."

@@ -1,1 +1,0 @@
-"""The annotations and labels of other tools, and what they mean to applyprune."""

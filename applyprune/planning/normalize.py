@@ -1,0 +1,536 @@
+"""The body that is sent: normalized as the API server would do, without what is left to others."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import UsageError
+from applyprune.model.fieldset import ListItem, Path, from_pointer, is_under, left_out, to_pointer
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.live import AUTOSCALERS, CRD, field, mapping, text
+from applyprune.model.plan import ApplyRule, Desired
+from applyprune.planning.applyset import LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY, PART_OF
+from applyprune.values import dataclass, encode_sorted, pattern, replace
+
+if TYPE_CHECKING:
+    from applyprune.model.live import LiveObject
+    from applyprune.model.problem import Field, JSONObject
+
+
+# Annotations of live objects that come along if a manifest is copied from one: never sent as such.
+_COPIED = frozenset({LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY})
+
+_KEYED = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
+_DATA = frozenset({"binaryData", "data"})
+# A node registers itself with its status; the server takes it at the creation.
+_REGISTERED_WITH_STATUS = ("v1", "Node")
+# Of these kinds, the server stores no empty list, but counts a new generation whenever one is sent.
+# Null is the same value, owned as the list is, and counts nothing (tried, with all kinds).
+_COUNTS_EMPTY = frozenset(
+    {
+        ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),
+        ("networking.k8s.io/v1", "NetworkPolicy"),
+    }
+)
+
+
+def normalize(
+    body: Mapping[str, Any], *, namespace: str, set_id: str, has_status: bool = False
+) -> JSONObject:
+    """Return a new body with its namespace and the set's label, without ``stringData``.
+
+    The server merges ``stringData`` into ``data`` without ownership, so a key that is removed from
+    the manifest would stay in the Secret permanently (verified on 1.36). An empty map of keys says
+    nothing, but would conflict with whoever applies a key. With ``has_status``, the server drops
+    the status.
+    """
+    metadata = {
+        key: value
+        for key, value in body["metadata"].items()
+        if key != "namespace" and value not in ({}, [])
+    }
+    if namespace:
+        metadata["namespace"] = namespace
+    annotations = metadata.get("annotations") or {}
+    if not _COPIED.isdisjoint(annotations):
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if key not in _COPIED
+        }
+    metadata["labels"] = {**(metadata.get("labels") or {}), PART_OF: set_id}
+    sent: JSONObject = {**body, "metadata": metadata}
+    if is_secret(body) and "stringData" in body:
+        plain = sent.pop("stringData") or {}
+        encoded = {
+            key: base64.b64encode(str(value).encode()).decode() for key, value in plain.items()
+        }
+        sent["data"] = {**(body.get("data") or {}), **encoded}
+    kind = (str(body.get("apiVersion")), str(body.get("kind")))
+    if has_status and kind != _REGISTERED_WITH_STATUS:
+        sent.pop("status", None)
+    if kind in _KEYED:
+        sent = {key: value for key, value in sent.items() if key not in _DATA or value}
+    if kind in _COUNTS_EMPTY:
+        sent = {key: value if key == "metadata" else _nulled(value) for key, value in sent.items()}
+    return sent
+
+
+def _nulled(value: Any) -> Any:
+    """Return a value with null for each empty list in it."""
+    if isinstance(value, dict):
+        return {key: _nulled(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_nulled(item) for item in value] or None
+    return value
+
+
+def sent(desired: Desired) -> Mapping[str, Any]:
+    """Return the body to send for an existing object: without the fields that it ignores."""
+    return (
+        left_out(desired.body, map(from_pointer, desired.ignored))
+        if desired.ignored
+        else desired.body
+    )
+
+
+SECRET_PARTS = ("data", "stringData")
+"""The fields of a Secret that contain its values."""
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def canonical(value: object) -> bytes:
+    """Return the JSON text of a value with sorted keys and no spaces."""
+    try:
+        return encode_sorted(value)
+    except UnicodeEncodeError:
+        # A half of a surrogate pair.
+        return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+
+
+def canonical_text(value: object) -> str:
+    """Return what ``canonical`` does, as text."""
+    return canonical(value).decode("utf-8", "surrogatepass")
+
+
+def digest(value: object) -> str:
+    """Return the digest of JSON data: 32 hex digits."""
+    return hashlib.sha256(canonical(value)).hexdigest()[:32]
+
+
+def manifest_digest(body: Mapping[str, Any]) -> str:
+    """Return the digest of a manifest for the inventory.
+
+    For a Secret, also one of a mistyped kind, only the keys of its data count. No digest of a
+    secret value ever leaves the process, because a short value could be guessed from it.
+    """
+    if may_be_secret(body):
+        body = {
+            key: value
+            if key not in SECRET_PARTS
+            else sorted(value)
+            if isinstance(value, dict)
+            else None
+            for key, value in body.items()
+        }
+    return digest(body)
+
+
+def with_manifest_digest(
+    body: Mapping[str, Any], manifest: Mapping[str, Any], *, but: Collection[str] = ()
+) -> JSONObject:
+    """Return a body with the annotation that has the digest of its manifest, as the user wrote it.
+
+    On the live object it proves what was applied last: no rule, option or record changes it, nor
+    the annotations ``but``.
+    """
+    metadata = manifest["metadata"]
+    annotations = metadata.get("annotations") or {}
+    hidden = _COPIED.union(but)
+    written = {key: value for key, value in annotations.items() if key not in hidden}
+    as_written = {**manifest, "metadata": {**metadata, "annotations": written}}
+    annotations = body["metadata"].get("annotations") or {}
+    told = {**annotations, MANIFEST_DIGEST: manifest_digest(as_written)}
+    return {**body, "metadata": {**body["metadata"], "annotations": told}}
+
+
+def ruled_digest(manifest: str, pointers: Sequence[str]) -> str:
+    """Return the digest for a manifest of which rules leave fields to others.
+
+    It is another one as soon as a rule comes or goes: then the manifest must be sent again.
+    """
+    return digest([manifest, *pointers]) if pointers else manifest
+
+
+def is_secret(body: Mapping[str, Any]) -> bool:
+    """Return whether an object is a core Secret."""
+    return body.get("kind") == "Secret" and body.get("apiVersion") == "v1"
+
+
+def may_be_secret(body: Mapping[str, Any]) -> bool:
+    """Return whether an object is a core Secret, or may be one whose kind is mistyped.
+
+    No other built-in kind has ``stringData``.
+    """
+    return is_secret(body) or "stringData" in body  # guard: mistyped-secret
+
+
+# Take the fields that are null out of a manifest: they ask for a removal.
+#
+# Server-side apply has no word for that: it stores the empty value of the field's type, owned by
+# the set, or refuses it. In custom resources null may be a value, as in the values of a Helm
+# release, so there it is sent as it is, except in the metadata.
+
+
+# Their parameters may be any JSON.
+_FREE = frozenset({"ControllerRevision", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"})
+# Of the metadata, only these fields are the manifest's to remove.
+_OURS = frozenset({"annotations", "labels"})
+_GENERATED = frozenset({"creationTimestamp", "status"})
+
+
+def without_nulls(
+    body: Mapping[str, Any], *, custom: bool
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return a body without fields that are null, and the JSON pointers of these fields.
+
+    ``custom`` says that a CRD or an aggregated API defines the kind. An item of a list is named by
+    its name; null in any other item is left out, and that is all.
+    """
+    parts = _parts(body, custom=custom)
+    places = [place for place, _ in _nulls_of(body, parts)]
+    if not places:
+        return body, ()
+    left = {
+        key: _stripped(value) if key in parts else value
+        for key, value in body.items()
+        if value is not None or key not in parts
+    }
+    return left, tuple(to_pointer(place) for place in places if _is_removable(place))
+
+
+def without_status(pointers: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the pointers without those into the status, which no manifest sets."""
+    return tuple(one for one in pointers if f"{one}/".split("/", 2)[1] != "status")
+
+
+def unnamed_nulls(body: Mapping[str, Any], *, custom: bool) -> tuple[Field, ...]:
+    """Return the nulls that are left out and remove nothing: those in items without a name.
+
+    What generators write there is not counted.
+    """
+    return tuple(
+        where
+        for place, where in _nulls_of(body, _parts(body, custom=custom))
+        if None in place and where[-1] not in _GENERATED
+    )
+
+
+def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
+    return {"metadata"} if custom or body.get("kind") in _FREE else body.keys()
+
+
+def _nulls_of(
+    body: Mapping[str, Any], parts: Collection[str]
+) -> Iterator[tuple[tuple[Any, ...], Field]]:
+    # To write the whole object is ten times as fast as to walk through it.
+    if b"null" not in canonical(body):
+        return
+    for key in parts:
+        if key in body:
+            yield from _nulls(body[key], (key,), (key,))
+
+
+def _nulls(
+    value: object, above: tuple[object, ...], where: Field
+) -> Iterator[tuple[tuple[Any, ...], Field]]:
+    """Yield the place of each null, in which items of lists have their names, and with indices.
+
+    An item without a name is None in its place.
+    """
+    if value is None:
+        yield above, where
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _nulls(inner, (*above, key), (*where, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            if isinstance(item, dict):
+                name = item.get("name")
+                step = ListItem((("name", name),)) if isinstance(name, str) else None
+                yield from _nulls(item, (*above, step), (*where, index))
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _stripped(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_stripped(item) for item in value]
+    return value
+
+
+def _is_removable(place: Path) -> bool:
+    if None in place or "" in place or place[-1] == "creationTimestamp":
+        return False
+    # All labels, or all annotations, are never one manifest's to remove: the set has its own there.
+    return place[0] != "metadata" or (len(place) > 2 and place[1] in _OURS)
+
+
+# The default rules: fields that controllers set in everybody's objects, so no set claims them.
+#
+# Each rule can be switched off by its name. A rule that leaves out what is empty does so at the
+# creation too: nothing is lost, and nobody has to take the field from the set later.
+
+
+class DefaultRule(StrEnum):
+    """A default rule, by the name that switches it off."""
+
+    AGGREGATED_RULES = "aggregated-rules"
+    """The rules of a ClusterRole with an aggregationRule: a controller collects them."""
+    CA_BUNDLE = "ca-bundle"
+    """An empty caBundle of a webhook, a CRD's conversion or an APIService: an injector sets it."""
+    AUTOSCALED_REPLICAS = "autoscaled-replicas"
+    """The replicas of an object that a HorizontalPodAutoscaler targets."""
+
+
+REPLICAS = "/spec/replicas"
+_WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
+_BUNDLE = "caBundle"
+
+
+def without_defaults(
+    body: Mapping[str, Any], kind: GroupKind, off: Collection[str]
+) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return a body without what two of the default rules leave out, and which fields by which.
+
+    ``off`` are the rules that are switched off.
+    """
+    left: list[str] = []
+    if DefaultRule.AGGREGATED_RULES not in off and _is_aggregated(body, kind) and "rules" in body:
+        body = {key: value for key, value in body.items() if key != "rules"}
+        left.append(_told("/rules", "the aggregation controller", DefaultRule.AGGREGATED_RULES))
+    if DefaultRule.CA_BUNDLE not in off:
+        filled = _without_bundles(body, kind)
+        if filled is not body:
+            body = filled
+            left.append(_told("an empty caBundle", "its injector", DefaultRule.CA_BUNDLE))
+    return body, tuple(left)
+
+
+def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
+    """Return whether an object has replicas that an autoscaler may set."""
+    if DefaultRule.AUTOSCALED_REPLICAS in off or REPLICAS in desired.ignored:
+        return False
+    if REPLICAS in desired.removed:  # guard: null-replicas
+        return True
+    # Parsed only where it may be so: there may be 100,000 objects.
+    is_mentioned = desired.packed.mentions("replicas")
+    return is_mentioned and field(desired.body, "spec", "replicas") is not None
+
+
+def is_scaled(live: LiveObject) -> bool:
+    """Return whether anybody has written to the scale of an object."""
+    return any(entry.get("subresource") == "scale" for entry in live.managed_fields)
+
+
+def with_autoscaler(
+    desired: Desired, autoscalers: Iterable[Mapping[str, Any]], off: Collection[str]
+) -> Desired:
+    """Return an object whose replicas are left to the autoscaler that targets it, if one does."""
+    for scaler in autoscalers:
+        name = text(scaler, "metadata", "name")
+        place = text(scaler, "metadata", "namespace")
+        is_target = place == desired.ref.namespace and targets(scaler, desired.ref)
+        if is_target and may_be_autoscaled(desired, off):
+            who = f"HorizontalPodAutoscaler {name}"
+            told = _told(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
+            return replace(
+                desired,
+                ignored=(*desired.ignored, REPLICAS),
+                left=(*desired.left, told),
+                digest=ruled_digest(desired.digest, (REPLICAS,)),
+            )
+    return desired
+
+
+def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
+    """Return the bodies of the HorizontalPodAutoscalers among desired objects."""
+    scalers = (one for one in desired if one.ref.group_kind == AUTOSCALERS.group_kind)
+    # guard: disabled-autoscaler
+    return tuple(one.body for one in scalers if one.apply is not ApplyRule.DISABLED)
+
+
+def targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
+    """Return whether a HorizontalPodAutoscaler of the same namespace targets an object."""
+    scaled = mapping(field(scaler, "spec", "scaleTargetRef"))
+    group = str(scaled.get("apiVersion", "")).rpartition("/")[0]
+    return (group, scaled.get("kind"), scaled.get("name")) == (ref.group, ref.kind, ref.name)
+
+
+def _told(what: str, whom: str, rule: DefaultRule) -> str:
+    return f"{what} is left to {whom} (default rule {rule})"
+
+
+def _is_aggregated(body: Mapping[str, Any], kind: GroupKind) -> bool:
+    name = (kind.group, kind.kind)
+    return name == ("rbac.authorization.k8s.io", "ClusterRole") and bool(
+        mapping(body.get("aggregationRule"))
+    )
+
+
+def _without_bundles(body: Mapping[str, Any], kind: GroupKind) -> Mapping[str, Any]:
+    if kind.group == "admissionregistration.k8s.io" and kind.kind in _WEBHOOKS:
+        hooks = body.get("webhooks")
+        if isinstance(hooks, list) and any(_is_empty(hook, ("clientConfig",)) for hook in hooks):
+            kept = [
+                _cut(hook, ("clientConfig",)) if _is_empty(hook, ("clientConfig",)) else hook
+                for hook in hooks
+            ]
+            return {**body, "webhooks": kept}
+    for place in _places(kind):
+        if _is_empty(body, place):
+            return _cut(body, place)
+    return body
+
+
+def _places(kind: GroupKind) -> Iterator[tuple[str, ...]]:
+    if kind == CRD:
+        yield ("spec", "conversion", "webhook", "clientConfig")
+    if (kind.group, kind.kind) == ("apiregistration.k8s.io", "APIService"):
+        yield ("spec",)
+
+
+def _is_empty(body: object, place: tuple[str, ...]) -> bool:
+    """Return whether a caBundle is there and holds no certificate."""
+    config = mapping(field(mapping(body), *place))
+    if _BUNDLE not in config:
+        return False
+    bundle = config[_BUNDLE]
+    try:
+        return not (bundle and base64.b64decode(str(bundle), validate=True).strip())
+    except ValueError:
+        return False
+
+
+def _cut(body: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
+    path: Path = (*place, _BUNDLE)
+    return left_out(body, [path])
+
+
+# Rules that ignore a field of some objects.
+#
+# Three inputs give such rules: ``--ignore``, ``spec.ignoreFields`` of a Bundle, and the
+# annotation ``applyprune.dev/ignore-fields``, whose rules are only for the object that has it.
+
+
+_ALL = "*"
+# Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.
+_POINTER = pattern(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
+
+# The identity of an object, and the label of its set, cannot be ignored.
+_OUR_PATHS: tuple[Path, ...] = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("metadata", "labels", PART_OF),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreRule:
+    """A field to ignore in the objects that the rule matches.
+
+    Raises ValueError with the reason if the pointer is invalid, or leads to what must be sent.
+    """
+
+    pointer: str
+    """The JSON pointer of the field; it names items of a list by their keys."""
+    kind: str = _ALL
+    """KIND or KIND.GROUP, in upper or lower case; ``*`` or empty for all kinds.
+
+    ``KIND.`` is the kind of the core group only.
+    """
+    name: str = _ALL
+    """A glob for the name of the object."""
+
+    @property
+    def path(self) -> Path:
+        """Return the path of the field."""
+        return _checked_path(self.pointer)
+
+    @property
+    def text(self) -> str:
+        """Return the rule as ``--ignore`` takes it."""
+        name = "" if self.name == _ALL else f"/{self.name}"
+        return f"{self.kind.removesuffix('.') or _ALL}{name}:{self.pointer}"
+
+    def __post_init__(self) -> None:
+        """Check the pointer."""
+        _checked_path(self.pointer)
+
+    def matches(self, group_kind: GroupKind, name: str) -> bool:
+        """Return whether the rule is for an object."""
+        kind = group_kind.kind.lower()
+        kinds = {"", _ALL, kind, f"{kind}.{group_kind.group}"}
+        return self.kind.lower() in kinds and fnmatchcase(name, self.name)
+
+
+@lru_cache(maxsize=1024)
+def _checked_path(pointer: str) -> Path:
+    """Parse a pointer, once: a run asks for the path with each object."""
+    path = from_pointer(pointer)
+    for ours in _OUR_PATHS:
+        if is_under(ours, path) or is_under(path, ours):
+            raise ValueError(f"{to_pointer(ours)} cannot be ignored")
+    return path
+
+
+def is_ignorable(pointer: str) -> bool:
+    """Return whether a rule may ignore the field at a valid pointer."""
+    try:
+        IgnoreRule(pointer)
+    except ValueError:
+        return False
+    return True
+
+
+def split_pointers(text: str) -> tuple[str, ...]:
+    """Return the pointers of a list separated by commas or spaces, not yet checked."""
+    return tuple(_POINTER.findall(text))
+
+
+def parse_rule(text: str) -> IgnoreRule:
+    """Parse ``KIND[/NAME]:/json/pointer``; raises UsageError if it is invalid."""
+    # A name of an RBAC object may contain colons; no name contains a slash.
+    about, _, pointer = text.partition(":/")
+    kind, slash, name = about.partition("/")
+    try:
+        rule = IgnoreRule(f"/{pointer}", kind, name or _ALL)
+    except ValueError as error:
+        raise _refused(text, str(error)) from error
+    if not kind or (slash and not name):
+        raise _refused(text, "the kind, or the name after the slash, is missing")
+    return rule
+
+
+def ignored_paths(rules: Iterable[IgnoreRule], ref: Ref) -> tuple[Path, ...]:
+    """Return the paths of the fields of an object that the rules ignore."""
+    return tuple(rule.path for rule in rules if rule.matches(ref.group_kind, ref.name))
+
+
+def _refused(text: str, reason: str) -> UsageError:
+    return UsageError(
+        f"invalid --ignore rule {text!r}",
+        reason=reason,
+        hint="Write KIND[/NAME]:/json/pointer, as in deployment:/spec/replicas or "
+        """'deployment.apps/web-*:/spec/template/spec/containers[name="web"]/image'.""",
+    )

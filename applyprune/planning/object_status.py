@@ -1,0 +1,438 @@
+"""The status of an object of a set: readiness, age and drift; what it owns; which logs show why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import ApplypruneError, NotReady, RunFailed, as_problem
+from applyprune.model.events import ObjectStatus, Readiness, Status, TreeNode
+from applyprune.model.identity import GVK, Ref
+from applyprune.model.inventory import InventoryEntry
+from applyprune.model.live import (
+    KindDeleted,
+    LiveObject,
+    Missing,
+    NotListed,
+    State,
+    Unknown,
+    condition,
+    count,
+    field,
+    items,
+    mapping,
+    text,
+    whole_number,
+)
+from applyprune.model.options import StatusOptions
+from applyprune.model.problem import Problem
+from applyprune.model.text import and_more, seconds_since, visible
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.cel import Rule, compile_rule
+from applyprune.planning.conflicts import drifted_from_record, drifted_from_values, recorded_drift
+from applyprune.planning.decide import UNKNOWN_RESULT, was_deleted
+from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.marks import READY_WHEN, WAIT, is_created_once, left_alone
+from applyprune.planning.ownership import (
+    OtherSet,
+    Owner,
+    is_label_unproven,
+    other_set,
+    owner_of,
+    unproven_label,
+)
+from applyprune.planning.readiness import Related, Wait, assess, explained, for_wait, warnings_about
+from applyprune.values import dataclass, replace
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    Body = Mapping[str, Any]
+    Owned = Mapping[str, Sequence[Body]]
+
+_SHOWN = 5
+
+
+def object_status(
+    entry: InventoryEntry,
+    state: State,
+    applyset: ApplySetIdentity,
+    now: datetime,
+    others: Mapping[str, OtherSet],
+    *,
+    options: StatusOptions,
+    related: Related,
+) -> ObjectStatus:
+    """Return the status of an object; ``state`` is from a full read.
+
+    ``now`` is the time by the server's clock. ``others`` are the sets of foreign labels.
+    """
+    if isinstance(state, Unknown):
+        readiness = Readiness(Status.UNKNOWN, f"it could not be read: {state.problem.kind}")
+        return _without_object(entry, readiness)
+    if isinstance(state, Missing):
+        readiness = _absent(entry, state, now)
+        drifted = _is_absence_drift(entry, state, readiness, now)
+        return replace(_without_object(entry, readiness), drifted=drifted)
+    if owner_of(state, entry, applyset) is Owner.OTHER and not is_label_unproven(
+        entry, state, others, applyset
+    ):
+        named = other_set(state)
+        message = f"it belongs to another set{f': {named}' if named else ''}"
+        return _without_object(entry, Readiness(Status.NOT_FOUND, message))
+    age = _age(state, now)
+    compare = drifted_from_values if options.values else drifted_from_record
+    ours = (own_apply_entry(state, applyset.manager) or {}).get("fieldsV1") or {}
+    # What is never applied again cannot drift.
+    drifted = not is_created_once(state.metadata, ours) and compare(entry, state, applyset.manager)
+    readiness = explained(
+        _readiness(state, age), state, related, manager=applyset.manager, waited=age or 0.0
+    )
+    unready = readiness.status is not Status.CURRENT
+    return ObjectStatus(
+        ref=entry.ref,
+        readiness=for_wait(readiness, fail_fast=options.fail_fast),
+        ownership=entry.ownership,
+        age=age,
+        drifted=drifted,
+        drift=recorded_drift(entry, state, applyset.manager) if options.drift and drifted else (),
+        wave=entry.wave.wave,
+        events=warnings_about(state, related) if unready else (),
+    )
+
+
+def unready_objects(states: Iterable[State], now: datetime) -> Sequence[LiveObject]:
+    """Return the objects that are not ready: what is around them shows why."""
+    return [
+        state
+        for state in states
+        if isinstance(state, LiveObject)
+        and _readiness(state, _age(state, now)).status is not Status.CURRENT
+    ]
+
+
+def _without_object(entry: InventoryEntry, readiness: Readiness) -> ObjectStatus:
+    return ObjectStatus(entry.ref, readiness, entry.ownership, None, wave=entry.wave.wave)
+
+
+def _is_absence_drift(
+    entry: InventoryEntry, state: Missing, readiness: Readiness, now: datetime
+) -> bool | None:
+    """Return whether somebody else has deleted an object; None if that is unknown."""
+    if readiness.status is Status.CURRENT:
+        return False  # it has completed, and its TTL has removed it
+    if isinstance(state, NotListed) or not entry.uid:
+        return None
+    may_have_finished = entry.job is not None and not was_deleted(entry.job, now)
+    return None if may_have_finished else True
+
+
+def is_waited_for(state: State) -> bool:
+    """Return whether an object counts for the set's readiness; its annotations may exclude it."""
+    if not isinstance(state, LiveObject):
+        return True
+    return state.annotations.get(WAIT) != Wait.SKIP and not left_alone(state.metadata, {})
+
+
+def status_warning(
+    entry: InventoryEntry,
+    state: State,
+    applyset: ApplySetIdentity,
+    now: datetime,
+    others: Mapping[str, OtherSet],
+) -> Problem | None:
+    """Return a warning about an object that is missing, unknown, or not ours any more.
+
+    ``others`` are the sets of foreign labels.
+    """
+    if isinstance(state, Unknown):
+        return as_problem(
+            RunFailed(f"the state of {entry.ref} is unknown", reason=str(state.problem))
+        )
+    if isinstance(state, Missing):
+        readiness = _absent(entry, state, now)
+        if readiness.status is Status.CURRENT:
+            return None
+        return as_problem(RunFailed(f"{entry.ref} does not exist", reason=readiness.message))
+    owner = owner_of(state, entry, applyset)
+    if is_label_unproven(entry, state, others, applyset):
+        return as_problem(unproven_label(entry.ref, state, others, applyset))
+    if owner is Owner.OTHER:
+        return as_problem(RunFailed(f"{entry.ref} belongs to another set now"))
+    if owner is not Owner.RECORDED and entry.uid:
+        return as_problem(
+            RunFailed(
+                f"{entry.ref} is not the object that the set has applied",
+                reason="it was deleted and recreated: its UID has changed",
+                hint=f"See: applyprune inventory check {applyset.arguments}",
+            )
+        )
+    return None
+
+
+def unattributed_drift(status: ObjectStatus) -> Problem | None:
+    """Return a warning for drift that cannot be attributed to any field."""
+    if not status.drifted or status.drift:
+        return None
+    return as_problem(
+        RunFailed(
+            f"{status.ref} has drifted, in unknown fields",
+            reason="a removed field, or a field applied by the set's manager, has no other owner",
+            hint="The next apply restores it.",
+        )
+    )
+
+
+def unknown_drift(statuses: Collection[ObjectStatus]) -> Problem | None:
+    """Return a warning about live objects of which nobody knows whether they have drifted."""
+    unknown = [one for one in statuses if one.drifted is None and one.age is not None]
+    if not unknown:
+        return None
+    return as_problem(
+        RunFailed(
+            f"it is unknown whether {and_more([one.ref.short for one in unknown], _SHOWN)} "
+            f"{'has' if len(unknown) == 1 else 'have'} drifted",
+            reason="no apply was confirmed since a run began to apply it",
+            hint="Apply again.",
+        )
+    )
+
+
+def unproven_values(
+    statuses: Collection[ObjectStatus], applyset: ApplySetIdentity
+) -> Problem | None:
+    """Return a warning about objects whose values differ from those that the set has applied."""
+    unknown = [status for status in statuses if status.drifted is None and status.age is not None]
+    if not unknown:
+        return None
+    return as_problem(
+        RunFailed(
+            f"{len(unknown)} objects may not have the values that the set has applied: "
+            f"{_names(unknown)}",
+            reason="somebody has changed a value, or the server has rewritten one",
+            hint="To compare them with the manifests: "
+            f"applyprune diff {applyset.arguments} -f ... --values",
+        )
+    )
+
+
+def verdict(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
+    """Return the error for the counted objects: RunFailed, NotReady, or None if all are ready."""
+    unknown = [status for status in counted if status.readiness.status is Status.UNKNOWN]
+    if unknown:
+        return RunFailed(f"{_count(unknown, counted)} unknown: {_names(unknown)}")
+    unready = [status for status in counted if status.readiness.status is not Status.CURRENT]
+    if unready:
+        return NotReady(f"{_count(unready, counted)} not ready: {_names(unready)}")
+    return None
+
+
+def _count(statuses: Sequence[ObjectStatus], of: Collection[ObjectStatus]) -> str:
+    return f"{len(statuses)} of the set's {len(of)} objects {'is' if len(statuses) == 1 else 'are'}"
+
+
+def _names(statuses: Sequence[ObjectStatus]) -> str:
+    return and_more([status.ref.short for status in statuses], _SHOWN)
+
+
+def _absent(entry: InventoryEntry, state: Missing, now: datetime) -> Readiness:
+    if isinstance(state, NotListed):
+        return Readiness(Status.UNKNOWN, "it is unknown whether it exists")
+    if isinstance(state, KindDeleted):
+        return Readiness(Status.NOT_FOUND, state.reason)
+    if not entry.uid:
+        return Readiness(Status.NOT_FOUND, "no apply was ever confirmed; apply again")
+    if entry.job is None:
+        return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
+    if was_deleted(entry.job, now):
+        return Readiness(Status.NOT_FOUND, "somebody has deleted it")
+    if entry.job.completed:
+        return Readiness(Status.CURRENT, "it has completed, and its TTL has removed it")
+    return Readiness(Status.NOT_FOUND, UNKNOWN_RESULT)
+
+
+def _readiness(live: LiveObject, age: float | None) -> Readiness:
+    if live.body is None:
+        return Readiness(Status.UNKNOWN, "it was not read in full")
+    text = live.annotations.get(READY_WHEN, "")
+    try:
+        rule = _rule(text) if text else None
+    except ApplypruneError as error:
+        return Readiness(Status.UNKNOWN, str(as_problem(error)))
+    started = live.annotations.get(WAIT) == Wait.STARTED
+    return assess(live.body, waited=age or 0.0, rule=rule, job_started=started)
+
+
+@lru_cache(maxsize=256)
+def _rule(text: str) -> Rule:
+    return compile_rule(text, where=READY_WHEN)
+
+
+def _age(live: LiveObject, now: datetime) -> float | None:
+    return seconds_since(live.metadata.get("creationTimestamp"), now)
+
+
+# Build the tree of what an object owns, with the columns of ``kubectl get``.
+
+
+_DEEPEST = 6
+"""A CronJob's Pod is at level 3; ownerReferences may also form a circle."""
+
+
+def by_owner(bodies: Iterator[Body]) -> Owned:
+    """Return the objects by the UID of each of their owners."""
+    found: dict[str, list[Body]] = {}
+    for body in bodies:
+        for owner in items(body, "metadata", "ownerReferences"):
+            found.setdefault(text(mapping(owner), "uid"), []).append(body)
+    return found
+
+
+def tree_of(body: Body, owned: Owned, now: datetime, *, level: int = 0) -> TreeNode:
+    """Return an object with what it owns; ReplicaSets of earlier rollouts are left out."""
+    parts = owned.get(text(body, "metadata", "uid"), ()) if level < _DEEPEST else ()
+    nodes = (tree_of(part, owned, now, level=level + 1) for part in parts if not _is_past(part))
+    kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
+    metadata = text(body, "metadata", "namespace"), text(body, "metadata", "name")
+    is_pod = kind.kind == "Pod" and not kind.group
+    return TreeNode(
+        ref=Ref(kind.group, kind.kind, *metadata),
+        ready=_containers_ready(body) if is_pod else _pods_ready(body),
+        state=pod_status(body) if is_pod else assess(body).status.text,
+        restarts=_restarts(body) if is_pod else None,
+        age=seconds_since(text(body, "metadata", "creationTimestamp"), now),
+        owned=tuple(sorted(nodes, key=lambda node: node.ref)),
+    )
+
+
+def pod_status(pod: Body) -> str:
+    """Return the STATUS that ``kubectl get pods`` shows."""
+    found = _init_status(pod) or _status(pod)
+    if field(pod, "metadata", "deletionTimestamp"):
+        return "Unknown" if text(pod, "status", "reason") == "NodeLost" else "Terminating"
+    return visible(found)
+
+
+def _status(pod: Body) -> str:
+    found = text(pod, "status", "reason") or text(pod, "status", "phase") or "Unknown"
+    runs = False
+    for status in reversed([mapping(one) for one in items(pod, "status", "containerStatuses")]):
+        waits = text(status, "state", "waiting", "reason")
+        ended = mapping(field(status, "state", "terminated"))
+        if waits:
+            found = waits
+        elif ended:
+            found = _ended(ended)
+        elif status.get("ready") is True and field(status, "state", "running") is not None:
+            runs = True
+    ready = condition(pod, "Ready")
+    if found == "Completed" and runs:
+        return "Running" if ready is not None and ready.status == "True" else "NotReady"
+    return found
+
+
+def _init_status(pod: Body) -> str:
+    """Return the status while init containers run; empty afterwards."""
+    statuses = [mapping(one) for one in items(pod, "status", "initContainerStatuses")]
+    for number, status in enumerate(statuses):
+        ended = mapping(field(status, "state", "terminated"))
+        if (ended and not count(ended, "exitCode")) or status.get("started") is True:
+            continue  # done, or a sidecar that runs
+        if ended:
+            return f"Init:{_ended(ended)}"
+        waits = text(status, "state", "waiting", "reason")
+        if waits and waits != "PodInitializing":
+            return f"Init:{waits}"
+        return f"Init:{number}/{len(statuses)}"
+    return ""
+
+
+def _ended(terminated: Body) -> str:
+    signal = count(terminated, "signal")
+    number = f"Signal:{signal}" if signal else f"ExitCode:{count(terminated, 'exitCode')}"
+    return text(terminated, "reason") or number
+
+
+def _containers_ready(pod: Body) -> str:
+    statuses = [mapping(one) for one in items(pod, "status", "containerStatuses")]
+    ready = sum(status.get("ready") is True for status in statuses)
+    return f"{ready}/{len(items(pod, 'spec', 'containers'))}"
+
+
+def _restarts(pod: Body) -> int:
+    statuses = items(pod, "status", "containerStatuses")
+    return sum(count(mapping(one), "restartCount") for one in statuses)
+
+
+def _pods_ready(body: Body) -> str:
+    if text(body, "kind") == "DaemonSet":
+        wanted = whole_number(body, "status", "desiredNumberScheduled")
+        ready = count(body, "status", "numberReady")
+    elif text(body, "kind") == "Job":
+        wanted = count(body, "spec", "completions", default=1)
+        ready = count(body, "status", "succeeded")
+    else:
+        wanted = whole_number(body, "spec", "replicas")
+        ready = count(body, "status", "readyReplicas")
+    return "" if wanted is None else f"{ready}/{wanted}"
+
+
+def _is_past(body: Body) -> bool:
+    """Return whether this is a ReplicaSet that a rollout has scaled to zero."""
+    is_set = text(body, "kind") == "ReplicaSet"
+    return is_set and not count(body, "spec", "replicas") and not count(body, "status", "replicas")
+
+
+# Choose the containers whose logs show why an object is not ready, and make the logs printable.
+
+
+LINES = 10
+"""How many lines of a container are shown."""
+_PODS = 3
+_LONGEST = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of a container, whose log is wanted."""
+
+    namespace: str
+    pod: str
+    container: str
+    previous: bool
+    """Whether it ran before the present instance."""
+
+
+def failing_instances(pods: Sequence[Body]) -> Iterator[Instance]:
+    """Yield the failing containers of the first few failing Pods.
+
+    A container that crashed and was restarted is asked for its previous instance too; one that
+    never started has no log.
+    """
+    failing = [found for pod in pods if (found := list(_of_pod(pod)))]
+    for instances in failing[:_PODS]:
+        yield from instances
+
+
+def log_lines(log: str) -> tuple[str, ...]:
+    """Return the last lines of a log, escaped and cut: a container may write anything."""
+    lines = log.splitlines()[-LINES:]
+    return tuple(
+        f"{line[:_LONGEST]}…" if len(line) > _LONGEST else line for line in map(visible, lines)
+    )
+
+
+def _of_pod(pod: Body) -> Iterator[Instance]:
+    namespace, name = text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for status in map(mapping, items(pod, "status", kind)):
+            state, container = mapping(status.get("state")), text(status, "name")
+            ended = mapping(state.get("terminated"))
+            crashed = bool(field(status, "lastState", "terminated"))
+            failed = bool(count(ended, "exitCode")) or bool(count(ended, "signal"))
+            unready = "running" in state and status.get("ready") is False
+            if failed or (unready and (crashed or kind == "containerStatuses")):
+                yield Instance(namespace, name, container, previous=False)
+            if crashed and not (ended and not failed) and status.get("ready") is not True:
+                yield Instance(namespace, name, container, previous=True)

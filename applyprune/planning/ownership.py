@@ -1,0 +1,699 @@
+"""Whose an object is: the set's, another set's, another tool's or nobody's.
+
+Ownership is proved by the UID and by what was applied last, never by a name.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import RunFailed, as_problem
+from applyprune.model.fieldset import (
+    MISSING,
+    Path,
+    extracted,
+    leaves,
+    left_out,
+    owns,
+    to_server,
+    value_at,
+)
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
+from applyprune.model.live import LiveObject
+from applyprune.model.options import Adopt, Options
+from applyprune.model.plan import ApplyStep, Desired, Fate
+from applyprune.model.problem import Origin, Problem
+from applyprune.planning.applyset import (
+    OWNED_BY,
+    PART_OF,
+    SET_ID,
+    SHARD_OF,
+    ApplySetIdentity,
+    set_of,
+)
+from applyprune.planning.managed_fields import (
+    INVENTED,
+    is_applied,
+    is_contested,
+    own_apply_entry,
+    own_mark,
+    set_manager,
+    split_problem,
+)
+from applyprune.planning.marks import OwnerMark, owner_marks, owner_named
+from applyprune.planning.normalize import canonical_text, manifest_digest, may_be_secret, sent
+from applyprune.planning.secrets import HIDDEN
+from applyprune.values import dataclass
+
+if TYPE_CHECKING:
+    from applyprune.model.inventory import Inventory
+
+
+class Owner(StrEnum):
+    """The owner of a live object from the view of one set."""
+
+    RECORDED = "recorded"
+    """It is the object of the inventory entry."""
+    CLAIMED = "claimed"
+    """It has our label and our manager's Apply entry, but no inventory entry."""
+    NOBODY = "nobody"
+    """It has no set's label and no inventory entry."""
+    OTHER = "other"
+    """It has another set's label."""
+
+
+def owner_of(live: LiveObject, entry: InventoryEntry | None, applyset: ApplySetIdentity) -> Owner:
+    """Return the owner of a live object.
+
+    A label alone proves nothing: controllers copy labels to objects that they create (such as the
+    Endpoints of a Service), but these never have our manager's Apply entry. An entry without a UID
+    comes from the write before the apply. Then the object is ours if it did not exist before and
+    now has our label and field manager, or if its UID is that from before the apply.
+    """
+    label = live.labels.get(PART_OF, "")
+    if label and label != applyset.id:
+        return Owner.OTHER
+    marked = is_marked(live, applyset)
+    if entry is not None:
+        if entry.uid:
+            recorded = entry.uid == live.uid
+        elif entry.uid_before_apply is None:
+            recorded = marked
+        else:
+            recorded = entry.uid_before_apply == live.uid
+        if recorded:
+            return Owner.RECORDED
+    return Owner.CLAIMED if marked else Owner.NOBODY
+
+
+def owner_to_apply(
+    live: LiveObject, entry: InventoryEntry | None, applyset: ApplySetIdentity
+) -> Owner:
+    """Return the owner of an object of the input.
+
+    A record alone makes nothing ours: an object with neither label nor field manager is adopted.
+    """
+    owner = owner_of(live, entry, applyset)
+    is_ours = PART_OF in live.labels or is_applied(live, applyset.manager)
+    if owner is Owner.RECORDED and not is_ours:  # guard: record-adopts-nothing
+        return Owner.NOBODY
+    return owner
+
+
+def ownership_of(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> Ownership:
+    """Return whether a set owns an object: the inventory and the object itself must both say so.
+
+    Whoever may edit the inventory's ConfigMap cannot make the set own an object.
+    """
+    owned = entry.ownership is Ownership.OWNED and has_witness(live, applyset)
+    return Ownership.OWNED if owned else Ownership.ADOPTED
+
+
+def has_witness(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether an object has the annotation that says that the set created it.
+
+    Only the set's own Apply entry makes it count: controllers copy annotations to what they create.
+    """
+    entry = own_apply_entry(live, applyset.manager) or {}
+    metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+    is_ours = f"f:{OWNED_BY}" in (metadata.get("f:annotations") or {})
+    return is_ours and live.annotations.get(OWNED_BY) == applyset.id
+
+
+def is_marked(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether an object has the set's label and its field manager's Apply entry."""
+    return live.labels.get(PART_OF) == applyset.id and is_applied(live, applyset.manager)
+
+
+def other_set(live: LiveObject) -> str:
+    """Return the set whose label an object has, as ``web in namespace shop``; empty if unknown.
+
+    The name comes from the field manager that belongs to the label.
+    """
+    label = live.labels.get(PART_OF, "")
+    for entry in live.managed_fields:
+        manager = str(entry.get("manager", ""))
+        if label and set_of(manager) == label and manager.count("/") > 1:
+            _, namespace, name = manager.split("/")
+            return f"{name} in namespace {namespace}"
+    return ""
+
+
+def foreign_owner(live: LiveObject, manager: str) -> str:
+    """Return the owner that somebody else has set on an object, as ``Kind/name``; empty if none.
+
+    By KEP-3659, a prune does not delete such an object. An ownerReference of our own manifest is
+    ours by managedFields.
+    """
+    entry = own_apply_entry(live, manager) or {}
+    ours = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:ownerReferences") or {}
+    for owner in live.metadata.get("ownerReferences") or ():
+        if f'k:{{"uid":"{owner.get("uid")}"}}' not in ours:
+            return f"{owner.get('kind')}/{owner.get('name')}"
+    return ""
+
+
+SECRET = ("", "Secret")
+STUCK = ("scheduling.k8s.io", "PriorityClass")
+"""The only built-in kind whose generation never changes."""
+# The metadata that a manifest may set; a change of it does not affect the generation.
+_UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
+
+
+def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyFingerprint | None:
+    """Return the fingerprint of a confirmed apply; None if our managedFields entry is missing."""
+    mark = own_mark(live, manager)
+    if mark is None:
+        return None
+    managed_fields, time = mark
+    return ApplyFingerprint(
+        resource_version=live.resource_version,
+        generation=live.generation,
+        managed_fields=managed_fields,
+        time=time,
+        schema=schema,
+    )
+
+
+def owned_fields_of(live: LiveObject, manager: str) -> str:
+    """Return the fields that our Apply entry owns, as the inventory records them; empty if none."""
+    entry = own_apply_entry(live, manager)
+    return "" if entry is None else canonical_text(entry.get("fieldsV1") or {})
+
+
+def applied_digest(live: LiveObject, manager: str) -> str:
+    """Return the digest of the values of the fields that we own, as the digest of a manifest.
+
+    ``live`` is read in full.
+    """
+    ours = own_apply_entry(live, manager) or {}
+    # No manifest has the annotation of ownership.
+    witness = ("metadata", "annotations", OWNED_BY)
+    owned = left_out(extracted(ours.get("fieldsV1") or {}, live.body), [witness])
+    named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
+    values = {
+        **owned,
+        "apiVersion": ours.get("apiVersion"),
+        "kind": live.ref.kind,
+        "metadata": {**owned.get("metadata", {}), **named},
+    }
+    return manifest_digest(values)
+
+
+def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> bool:
+    """Return whether only the live values can show that nothing has changed.
+
+    This is so for every Secret (no digest of its values is stored). It is also so after a change of
+    the resourceVersion, if the generation has changed too, if the kind has no usable generation, or
+    if the server has stored other metadata than was sent.
+    """
+    recorded = entry.fingerprint
+    if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
+        return False
+    kind = (desired.ref.group, desired.ref.kind)
+    is_mentioned = kind == SECRET or desired.packed.mentions("stringData")
+    if is_mentioned and may_be_secret(desired.body):
+        return True
+    if recorded.resource_version == live.resource_version:
+        return False
+    if kind == STUCK or live.generation is None or live.generation != recorded.generation:
+        return True
+    return bool(entry.stored) and not values_match(desired, live)
+
+
+def unchanged(
+    desired: Desired, entry: InventoryEntry, live: LiveObject, *, manager: str, schema: int | None
+) -> bool:
+    """Return whether another apply of the manifest would change nothing.
+
+    ``schema`` is the CRD's generation for a custom resource (a new schema changes what is read
+    without a change of the object), and None for any other kind. In doubt, return False: a repeated
+    apply is harmless.
+    """
+    recorded = entry.fingerprint
+    if entry.digest != desired.digest or entry.uid != live.uid or recorded is None:
+        return False
+    if recorded.schema != schema or live.terminating:
+        return False
+    if not same_apply_entry(recorded, live, manager):  # guard: own-apply-entry
+        return False
+    if is_contested(desired, live, manager):  # guard: null-set-again
+        return False
+    if needs_values(desired, entry, live):
+        if live.body is None:
+            return False
+        # What admission has rewritten stays as it was rewritten: no write would change that.
+        is_as_stored = bool(entry.stored) and applied_digest(live, manager) == entry.stored
+        return is_as_stored or values_match(desired, live)
+    return recorded.resource_version == live.resource_version or values_match(desired, live)
+
+
+def values_match(desired: Desired, live: LiveObject) -> bool:
+    """Return whether the live object has the values that we send, as far as it was read.
+
+    If the object was not read in full, compare the metadata; others may have added to our lists.
+    """
+    body = sent(desired)
+    if live.body is not None:
+        return holds(body, live.body)
+    wanted = body["metadata"]
+    return all(
+        _includes(wanted[key], live.metadata.get(key)) for key in _UNCOUNTED if wanted.get(key)
+    )
+
+
+def _includes(wanted: object, live: object) -> bool:
+    if isinstance(wanted, list):
+        there = live if isinstance(live, list) else []
+        return all(any(holds(item, other) for other in there) for item in wanted)
+    return holds(wanted, live)
+
+
+def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str) -> bool:
+    """Return whether our manager's Apply entry is unchanged since the last apply."""
+    return own_mark(live, manager) == (recorded.managed_fields, recorded.time)
+
+
+def is_last_applied(
+    desired: Desired, entry: InventoryEntry, live: LiveObject, manager: str
+) -> bool:
+    """Return whether our last confirmed apply sent this manifest, and still owns what it owned."""
+    recorded = entry.fingerprint
+    return (
+        recorded is not None
+        and entry.digest == desired.digest
+        and entry.uid == live.uid
+        and same_apply_entry(recorded, live, manager)
+    )
+
+
+def holds(wanted: object, live: object) -> bool:
+    """Return whether the live object has every value of the manifest; compare lists item by item.
+
+    Fields that are only in the live object are ignored. A list of another length or order is a
+    difference, and also a value that the server has rewritten: then the manifest is sent.
+    """
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(
+            key in live and holds(value, live[key]) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(live, list)
+            and len(wanted) == len(live)
+            and all(holds(item, other) for item, other in zip(wanted, live, strict=True))
+        )
+    return type(wanted) is type(live) and wanted == live
+
+
+# Find out whether another tool runs an object.
+#
+# People migrate from one tool to another: the new tool applies the object, then it leaves the input
+# of the old one. A prune must not delete it then. Marks alone prove nothing, because they outlive
+# their tools, and rendered charts carry Helm's. So a mark counts only if it was not there when the
+# set took the object in, and is not the manifest's own, or if its manager has written the object
+# since the set's last apply. An Apply entry counts if it has a field of the set outside
+# ``metadata``: who only decorates an object does not run it.
+#
+# For an object that is not the set's own, a mark alone counts: the user can say that it is
+# outdated.
+
+
+def marks_of(live: LiveObject) -> tuple[str, ...]:
+    """Return the marks of other tools on an object, each as ``KEY=VALUE``; of a Secret as ``KEY=``.
+
+    Anybody may have copied a value of a Secret into an annotation.
+    """
+    marks = _owner_marks(live)
+    secret = _is_secret(live)  # guard: mark-of-a-secret
+    return tuple(f"{mark.key}={'' if secret else text}" for mark, text in marks)
+
+
+def marks_to_record(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> tuple[str, ...]:
+    """Return the marks of an object after an apply that say of no other tool that it runs it.
+
+    These are the manifest's own, and those that it had when the set took it in. ``entry`` is from
+    before the apply.
+    """
+    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    own = {
+        mark.key for mark, _ in _owner_marks(live) if owns(ours, ("metadata", mark.part, mark.key))
+    }
+    is_new = not entry.uid
+    return tuple(
+        text
+        for text in marks_of(live)
+        # guard: mark-of-a-later-tool
+        if is_new or text in entry.marks or text.partition("=")[0] in own
+    )
+
+
+def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return which other tool runs an object, and what shows that; empty if none does."""
+    recorded = entry.fingerprint.time if entry.fingerprint is not None else ""
+    for mark, text in _owner_marks(live):
+        shown = f"({mark.key}: {HIDDEN if _is_secret(live) else text})"
+        if f"{mark.key}={'' if _is_secret(live) else text}" not in entry.marks:
+            return f"{mark.tool} has marked it, and the set has not {shown}"
+        if recorded and any(
+            time > recorded for time in _times(live, ("metadata", mark.part, mark.key), applyset)
+        ):
+            return f"{mark.tool} has written it since the last apply {shown}"
+    return other_applier(live, applyset)
+
+
+def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return what of another tool owns an object: ``the Helm release web in namespace shop``.
+
+    Marks that our own last apply has written do not count. Empty if nothing owns it.
+    """
+    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    for mark, text in _owner_marks(live):
+        if not owns(ours, ("metadata", mark.part, mark.key)):
+            if _is_secret(live):
+                return mark.named.format(HIDDEN)
+            return owner_named(mark, text, live.labels, live.annotations)
+    return ""
+
+
+def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, str]]:
+    """Yield the marks by which other tools own an object; managedFields prove what anybody uses."""
+    for mark, text in owner_marks(live.labels, live.annotations):
+        path = ("metadata", mark.part, mark.key)
+        writers = (
+            entry.get("manager")
+            for entry in live.managed_fields
+            if owns(entry.get("fieldsV1") or {}, path)
+        )
+        if not mark.managers or not mark.managers.isdisjoint(writers):  # guard: label-of-anybody
+            yield mark, text
+
+
+def _is_secret(live: LiveObject) -> bool:
+    """Return whether an object is a Secret: anybody may have copied a value into an annotation."""
+    return (live.ref.group, live.ref.kind) == SECRET
+
+
+def _times(live: LiveObject, path: Path, applyset: ApplySetIdentity) -> Iterator[str]:
+    """Yield when each other manager of a field has last written the object, RFC 3339 in UTC."""
+    for entry in _others(live, applyset):
+        if owns(entry.get("fieldsV1") or {}, path):
+            yield str(entry.get("time", ""))
+
+
+def other_applier(
+    live: LiveObject, applyset: ApplySetIdentity, *, but: Collection[str] = ()
+) -> str:
+    """Return which other manager applies fields of the set; empty if none does.
+
+    Of an object that the set has not applied yet, every field counts. ``but`` are managers that do
+    not count.
+    """
+    own = own_apply_entry(live, applyset.manager)
+    for entry in _others(live, applyset):
+        if entry.get("operation") != "Apply" or entry.get("manager") in but:
+            continue
+        theirs = _substance(entry)
+        if shared := theirs if own is None else theirs & _substance(own):
+            first = min(to_server(path) for path in shared)
+            return f"{entry.get('manager')} applies it too ({first})"
+    return ""
+
+
+def _others(live: LiveObject, applyset: ApplySetIdentity) -> Iterator[Mapping[str, Any]]:
+    ours = {applyset.manager, applyset.yielded}
+    for entry in live.managed_fields:
+        if entry.get("manager") not in ours and not entry.get("subresource"):
+            yield entry
+
+
+def _substance(entry: Mapping[str, Any]) -> set[Path]:
+    """Return the fields of an entry outside ``metadata`` and ``status``."""
+    return {
+        path
+        for path in leaves(entry.get("fieldsV1") or {})
+        if path[0] not in {"metadata", "status"}
+    }
+
+
+# Decide whether an object with another set's label belongs to that set.
+#
+# Anybody who may change labels may write any label, and the name of a field manager is free text.
+# So the label counts only if the inventory of the set that it names lists the UID of the object.
+# Otherwise the object stays in our inventory, and the run reports it.
+
+
+@dataclass(frozen=True, slots=True)
+class OtherSet:
+    """What is known of the set that a foreign label names."""
+
+    named: str = ""
+    """Its name, as ``web in namespace shop``; empty if there is no inventory with this id."""
+    uids: frozenset[str] = frozenset()
+    """The UIDs of all objects that its inventory lists."""
+    is_read: bool = True
+    """Whether it is known what the set lists."""
+
+
+def other_set_in(inventory: Inventory | None) -> OtherSet:
+    """Return the set of an inventory; ``inventory`` is None if none has the label's id.
+
+    A copied or restored inventory may list what the set does not have any more.
+    """
+    if inventory is None:
+        return OtherSet()
+    named = f"{inventory.name} in namespace {inventory.namespace}"
+    if inventory.copied:
+        return OtherSet(named, is_read=False)
+    entries = inventory.entries.values()
+    # An adoption is listed by the UID from before the apply until a reply has confirmed it.
+    uids = {entry.uid or entry.uid_before_apply for entry in entries}
+    return OtherSet(named, frozenset(uid for uid in uids if uid))
+
+
+UNREAD = OtherSet(is_read=False)
+"""A set whose inventory could not be read."""
+
+
+def foreign_label(live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return the label of another set that an object has; empty if it has none."""
+    label = live.labels.get(PART_OF, "")
+    return "" if label == applyset.id else label
+
+
+def is_listed_elsewhere(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:
+    """Return whether the set whose label an object has lists its UID."""
+    other = others.get(live.labels.get(PART_OF, ""), UNREAD)
+    return live.uid in other.uids  # guard: listed-elsewhere
+
+
+def is_label_unproven(
+    entry: InventoryEntry,
+    live: LiveObject,
+    others: Mapping[str, OtherSet],
+    applyset: ApplySetIdentity,
+) -> bool:
+    """Return whether an object of ours has the label of a set that is not known to list it.
+
+    It is ours if it is the listed object, or still has our manager's Apply entry.
+    """
+    if not foreign_label(live, applyset) or is_listed_elsewhere(live, others):
+        return False
+    return entry.uid == live.uid or is_applied(live, applyset.manager)
+
+
+def unproven_label(
+    ref: Ref, live: LiveObject, others: Mapping[str, OtherSet], applyset: ApplySetIdentity
+) -> RunFailed:
+    """Return the problem of an object of ours whose label names a set that does not list it."""
+    label = live.labels.get(PART_OF, "")
+    # A forged entry can name any object: nobody must be told to label that.
+    applied = is_applied(live, applyset.manager)
+    where = f" -n {ref.namespace}" if ref.namespace else ""
+    fix = f"kubectl label --overwrite {ref.short}{where} {PART_OF}={applyset.id}"
+    return RunFailed(
+        f"{ref} has the label of another set, which is not known to list it",
+        reason=f"its label {PART_OF} is {label}, and {what_is_known(label, others)}",
+        hint=f"To give it this set's label again: {fix}"
+        if applied
+        else f"The set's field manager has not applied it: see {_check(applyset)}",
+    )
+
+
+def _check(applyset: ApplySetIdentity) -> str:
+    return f"applyprune inventory check {applyset.arguments}"
+
+
+def what_is_known(label: str, others: Mapping[str, OtherSet]) -> str:
+    """Return in words why a foreign label proves nothing."""
+    other = others.get(label, UNREAD)
+    if not other.is_read:
+        named = f"the inventory of {other.named}" if other.named else "the inventory of that set"
+        return f"{named} could not be read, or is a copy"
+    if not other.named:
+        return "there is no inventory with this id"
+    return f"the inventory of {other.named} does not list its UID"
+
+
+# Find out why an existing object may not be applied: its name, its state, or its owner.
+
+
+def name_error(
+    ref: Ref, live: LiveObject, where: Origin | str = "", *, exists: bool = True
+) -> RunFailed | None:
+    """Return the error for an object whose metadata has another name; None if it has its own.
+
+    ``exists`` is false if only a dry run shows it.
+    """
+    if not live.other_name:  # guard: other-name
+        return None
+    will = "was" if exists else "would be"
+    namespace = f" -n {ref.namespace}" if ref.namespace else ""
+    remove = f"To remove it: kubectl delete {ref.short}{namespace}, or prune it. Before the next "
+    remove += "apply, c"
+    return RunFailed(
+        f"{ref} {will} created with the name {live.other_name}",
+        location=where,
+        reason="a mutating admission webhook has probably changed its name",
+        hint=f"{remove if exists else 'C'}hange the webhook, or the name in the manifest.",
+    )
+
+
+def obstacle(
+    desired: Desired,
+    live: LiveObject,
+    owner: Owner,
+    options: Options,
+    unproven: RunFailed | None,
+    tool: str,
+) -> Problem | None:
+    """Return why an object may not be applied; None if it may.
+
+    ``unproven`` says that its foreign label proves nothing. ``tool`` is what of another tool owns
+    an object that is not the set's own.
+    """
+    if (error := name_error(desired.ref, live, desired.origin)) is not None:
+        return as_problem(error)
+    if live.terminating:
+        held = ", ".join(live.finalizers)
+        return _failed(
+            desired,
+            f"{desired.ref} is being deleted",
+            reason=f"its finalizers have not finished: {held}" if held else "",
+            hint="Run again after it is deleted.",
+        )
+    if SET_ID in live.labels or SHARD_OF in live.labels:
+        return _failed(
+            desired,
+            f"{desired.ref} is the inventory of a set",
+            hint="Remove it from the input. To rename a set, use `applyprune inventory move`.",
+        )
+    if owner is Owner.OTHER and options.apply.adopt is not Adopt.ALL:
+        if unproven is not None:
+            return as_problem(unproven, where=desired.origin)
+        label, named = live.labels[PART_OF], other_set(live)
+        find = f" To find that set: kubectl get cm -A -l {SET_ID}={label}"
+        return _failed(
+            desired,
+            f"{desired.ref} belongs to another set",
+            reason=named or f"its label {PART_OF} is {label}",
+            hint=f"To take it over: --adopt=all.{'' if named else find}",
+        )
+    if tool and options.apply.adopt is not Adopt.ALL:  # guard: owned-by-tool
+        return _failed(
+            desired,
+            f"{desired.ref} belongs to {tool}",
+            reason="its labels or annotations say so, and the other tool may write it again",
+            hint="If it shall belong to this set: --adopt=all.",
+        )
+    if owner is Owner.NOBODY and options.apply.adopt is Adopt.NONE:
+        return _failed(
+            desired,
+            f"{desired.ref} already exists and belongs to no set",
+            hint="To adopt it into this set: --adopt=unowned.",
+        )
+    return split_problem(desired, live) if live.body is not None else None
+
+
+def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "") -> Problem:
+    return as_problem(RunFailed(message, reason=reason, hint=hint), where=desired.origin)
+
+
+# Say from whom an apply takes an object, or fields of it: a person must agree to that.
+
+
+def taken_from(
+    desired: Desired,
+    live: LiveObject,
+    owner: Owner,
+    applyset: ApplySetIdentity,
+    *,
+    migrate: Collection[str],
+    forced: bool,
+    tool: str = "",
+) -> tuple[str, ...]:
+    """Return who loses the object, or fields of it: field managers, and a set as ``the set web``.
+
+    ``migrate`` are the managers whose fields become ours first; ``forced`` is whether conflicts are
+    decided by force. ``tool`` is what of another tool owns it.
+    """
+    names = set(migrate)
+    if owner is Owner.NOBODY:
+        names |= {
+            str(entry.get("manager", ""))
+            for entry in live.managed_fields
+            if not entry.get("subresource")
+        }
+    elif owner is not Owner.OTHER:
+        names.discard(INVENTED)  # the fields were ours before somebody cleared managedFields
+    if forced:
+        names |= set(_losers(desired, live))
+    names -= {"", applyset.manager, applyset.yielded}
+    if owner is Owner.OTHER:
+        named = other_set(live)
+        names -= {set_manager(live)}
+        names.add(f"the set {named}" if named else "another set")
+    names |= {tool} - {""}
+    return tuple(sorted(names))
+
+
+def confirmed_takings(
+    step: ApplyStep, before: LiveObject, after: LiveObject, applyset: ApplySetIdentity
+) -> tuple[str, ...]:
+    """Return ``step.taken_from`` as the server's reply to a dry run confirms it.
+
+    An equal value takes nothing, because both managers own the field then. ``before`` was read in
+    full. An adoption takes the object as a whole.
+    """
+    if step.fate is not Fate.CHANGE:
+        return step.taken_from
+    kept = _owned(after)
+    lost = {name for name, paths in _owned(before).items() if not paths <= kept[name]}
+    lost -= {"", INVENTED, applyset.manager, applyset.yielded}
+    lost -= {manager for _, manager in step.reverts}  # these fields were the set's own
+    return tuple(sorted(lost | (step.migration.managers & {*step.taken_from})))
+
+
+def _owned(live: LiveObject) -> defaultdict[str, set[Path]]:
+    """Return the paths of each manager's fields."""
+    owned: defaultdict[str, set[Path]] = defaultdict(set)
+    for entry in live.managed_fields:
+        owned[str(entry.get("manager", ""))].update(leaves(entry.get("fieldsV1") or {}))
+    return owned
+
+
+def _losers(desired: Desired, live: LiveObject) -> Iterator[str]:
+    """Yield the managers of fields that the manifest sets to another value, as far as known."""
+    for entry in live.managed_fields:
+        for path in leaves(entry.get("fieldsV1") or {}):
+            wanted = value_at(desired.body, path)
+            if wanted is MISSING or (live.body is not None and value_at(live.body, path) == wanted):
+                continue
+            yield str(entry.get("manager", ""))
+            break

@@ -1,1 +1,0 @@
-"""Who owns an object and each of its fields."""

@@ -1,1 +1,0 @@
-"""What a prune deletes, and what refuses it."""

@@ -1,0 +1,944 @@
+"""Whether an object is ready, and why not: kstatus, workloads, Pods, events; what is waited for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import RunFailed, as_problem
+from applyprune.model.events import (
+    Readiness,
+    Status,
+    WarningEvent,
+    current,
+    failed,
+    in_progress,
+    stuck,
+)
+from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.live import (
+    Resource,
+    condition,
+    conditions,
+    count,
+    field,
+    items,
+    mapping,
+    one_line,
+    text,
+    whole_number,
+)
+from applyprune.model.plan import Desired
+from applyprune.model.text import visible
+from applyprune.planning.marks import WAIT
+from applyprune.values import dataclass, replace
+from applyprune.values import field as dataclass_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.model.live import LiveObject
+    from applyprune.model.problem import Origin, Problem
+    from applyprune.planning.cel import Rule
+
+    Body = Mapping[str, Any]
+    Events = Sequence[Mapping[str, Any]]
+
+# Assess whether a workload is ready: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job.
+#
+# Based on kstatus (cli-utils, pkg/kstatus/status/core.go), with the same numbers in the same order.
+# Each function states its differences.
+
+
+# The Deployment controller reads this as "no deadline", and then sets no Progressing condition.
+_NO_DEADLINE = 2**31 - 1
+
+
+def assess_deployment(body: Body) -> Readiness:
+    """Return the readiness of a Deployment (kstatus deploymentConditions).
+
+    Unlike in kstatus, the reason names what the API server rejects (ReplicaFailure). As in kstatus,
+    a paused Deployment is in progress: its Progressing condition says DeploymentPaused.
+    """
+    for item in conditions(body):
+        if item.type == "Progressing" and item.reason == "ProgressDeadlineExceeded":
+            return failed(f"the progress deadline is exceeded: {item.message or item.reason}")
+    wanted = count(body, "spec", "replicas", default=1)
+    there = count(body, "status", "replicas")
+    updated = count(body, "status", "updatedReplicas")
+    available = count(body, "status", "availableReplicas")
+    ready = count(body, "status", "readyReplicas")
+    short = _first(
+        _less("replicas", there, wanted),
+        _less("updated", updated, wanted),
+        _extra(there, wanted),
+        _less("available", available, updated),
+        _less("ready", ready, wanted),
+    )
+    if short:
+        paused = ", paused" if field(body, "spec", "paused") is True else ""
+        failure = condition(body, "ReplicaFailure")
+        rejected = failure is not None and failure.status == "True"
+        missing = f"; Pods are missing: {failure.told}" if failure and rejected else ""
+        return in_progress(f"{short}{paused}{missing}")
+    return _complete(body) or current(f"the Deployment is available, replicas: {there}")
+
+
+def _complete(body: Body) -> Readiness | None:
+    """Return InProgress if the numbers of a Deployment match, but not its conditions."""
+    deadline = whole_number(body, "spec", "progressDeadlineSeconds")
+    progressing = condition(body, "Progressing")
+    done = progressing is not None and (progressing.status, progressing.reason) == (
+        "True",
+        "NewReplicaSetAvailable",
+    )
+    if not done and deadline is not None and deadline != _NO_DEADLINE:
+        detail = f" ({progressing.told})" if progressing and progressing.told else ""
+        return in_progress(f"the new ReplicaSet is not available{detail}")
+    available = condition(body, "Available")
+    if available is None or available.status != "True":
+        detail = f" ({available.told})" if available and available.told else ""
+        return in_progress(f"the Deployment is not available{detail}")
+    return None
+
+
+def assess_replica_set(body: Body, *, waited: float) -> Readiness:
+    """Return the readiness of a ReplicaSet (kstatus replicasetConditions).
+
+    As in kstatus, a ReplicaFailure is in progress, regardless of the numbers. It is stuck if the
+    API server rejects the Pods.
+    """
+    failure = condition(body, "ReplicaFailure")
+    if failure is not None and failure.status == "True":
+        if is_refusal(failure.message, waited=waited):
+            return stuck(f"its Pods are rejected: {failure.message}")
+        return in_progress(f"Pods are missing: {failure.told or 'ReplicaFailure'}")
+    wanted = count(body, "spec", "replicas", default=1)
+    there = count(body, "status", "replicas")
+    short = _first(
+        _less("labelled", count(body, "status", "fullyLabeledReplicas"), wanted),
+        _less("available", count(body, "status", "availableReplicas"), wanted),
+        _less("ready", count(body, "status", "readyReplicas"), wanted),
+        _extra(there, wanted),
+    )
+    return in_progress(short) if short else current(f"the ReplicaSet is available, Pods: {there}")
+
+
+def assess_stateful_set(body: Body) -> Readiness:
+    """Return the readiness of a StatefulSet (kstatus stsConditions): by numbers, never Failed."""
+    if text(body, "spec", "updateStrategy", "type") == "OnDelete":
+        return current("the update strategy is OnDelete: Pods are replaced manually")
+    wanted = count(body, "spec", "replicas", default=1)
+    there = count(body, "status", "replicas")
+    updated = count(body, "status", "updatedReplicas")
+    short = _first(
+        _less("replicas", there, wanted),
+        _less("ready", count(body, "status", "readyReplicas"), wanted),
+        _extra(there, wanted),
+    )
+    if short:
+        return in_progress(short)
+    partition = whole_number(body, "spec", "updateStrategy", "rollingUpdate", "partition")
+    if partition is not None and partition != -1:
+        short = _less("updated above the partition", updated, wanted - partition)
+        return in_progress(short) if short else current(f"the partition is rolled out: {updated}")
+    short = _less("current", count(body, "status", "currentReplicas"), wanted)
+    if short:
+        return in_progress(short)
+    old, new = text(body, "status", "currentRevision"), text(body, "status", "updateRevision")
+    if old != new:
+        return in_progress(f"the revision is {old}, to be {new}")
+    return current(f"all replicas are ready: {there}")
+
+
+def assess_daemon_set(body: Body) -> Readiness:
+    """Return the readiness of a DaemonSet (kstatus daemonsetConditions and checkGenerationSet).
+
+    Unlike in kstatus, one with OnDelete is Current, as a StatefulSet is: somebody replaces its Pods
+    at a time of their own.
+    """
+    if text(body, "spec", "updateStrategy", "type") == "OnDelete":
+        return current("the update strategy is OnDelete: Pods are replaced manually")
+    for path in (("metadata", "generation"), ("status", "observedGeneration")):
+        if whole_number(body, *path) is None:
+            return in_progress(f"the DaemonSet has no {'.'.join(path)} yet")
+    wanted = whole_number(body, "status", "desiredNumberScheduled")
+    if wanted is None or wanted == -1:
+        return in_progress("the DaemonSet has no status.desiredNumberScheduled yet")
+    short = _first(
+        _less("scheduled", count(body, "status", "currentNumberScheduled"), wanted),
+        _less("updated", count(body, "status", "updatedNumberScheduled"), wanted),
+        _less("available", count(body, "status", "numberAvailable"), wanted),
+        _less("ready", count(body, "status", "numberReady"), wanted),
+    )
+    return in_progress(short) if short else current(f"all Pods are ready: {wanted}")
+
+
+def assess_job(body: Body, *, job_started: bool) -> Readiness:
+    """Return the readiness of a Job (kstatus jobConditions).
+
+    Unlike in kstatus, a started Job is Current only with ``job_started``; by default it must
+    complete. As in kstatus, a Job that is suspended as desired is Current.
+    """
+    succeeded, active = count(body, "status", "succeeded"), count(body, "status", "active")
+    lost = count(body, "status", "failed")
+    parallel = count(body, "spec", "parallelism", default=1)
+    wanted = count(body, "spec", "completions", default=parallel)
+    suspend = field(body, "spec", "suspend")
+    for item in conditions(body):
+        if item.status != "True":
+            continue
+        if item.type == "Complete":
+            return current(f"the Job is complete: {succeeded} of {wanted} succeeded")
+        if item.type == "Failed":
+            return failed(f"the Job has failed: {item.told or f'{lost} Pods failed'}")
+        if item.type == "Suspended" and suspend is not False:
+            return current("the Job is suspended")
+    if suspend is True:
+        return in_progress("the Job is being suspended")
+    if not text(body, "status", "startTime"):
+        return in_progress("the Job has not started")
+    message = f"{succeeded} of {wanted} succeeded, active: {active}, failed: {lost}"
+    return current(f"the Job has started: {message}") if job_started else in_progress(message)
+
+
+def _less(what: str, have: int, want: int) -> str:
+    return f"{what}: {have} of {want}" if have < want else ""
+
+
+def _extra(have: int, want: int) -> str:
+    return f"Pods to remove: {have - want}" if have > want else ""
+
+
+def _first(*shortfalls: str) -> str:
+    return next(filter(None, shortfalls), "")
+
+
+# Assess whether a Pod is ready, and what the Pods of a workload show about the workload.
+#
+# Based on kstatus (cli-utils, pkg/kstatus/status/core.go), with additions: a failed Pod is Failed,
+# init containers count, and failed image pulls and failed container creations are detected. Only
+# what cannot recover is Failed; what can is stuck: a crash, a missing node, a missing image.
+
+
+_CRASHING = "CrashLoopBackOff"
+# The image of a Pod can be changed, but its controllers never do it.
+_NEVER = "InvalidImageName"
+# The kubelet alternates between the two while an image cannot be pulled.
+_PULLING = frozenset({"ErrImagePull", "ImagePullBackOff"})
+# Reasons for which a container waits in vain: it is stuck after a grace period in which a registry
+# may answer again, or a ConfigMap of the same run may arrive.
+_LASTING = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "PreCreateHookError",
+        "RegistryUnavailable",
+        "RunContainerError",
+        "SignatureValidationFailed",
+    }
+)
+_HASH = "controller-revision-hash"
+_DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
+_DAEMON_GENERATION = "pod-template-generation"
+_DAEMON_TEMPLATE = "deprecated.daemonset.template.generation"
+
+
+def assess_pod(body: Body, *, waited: float) -> Readiness:
+    """Return the readiness of a Pod by its phase and its containers.
+
+    Unlike in kstatus, phase Failed is Failed, and the 15 seconds count from the apply (``waited``),
+    not from the creation, because this module has no clock.
+    """
+    phase = text(body, "status", "phase")
+    if phase == "Succeeded":
+        return current("the Pod has completed")
+    if phase == "Failed":
+        return failed(_failure(body))
+    ready = condition(body, "Ready")
+    if phase == "Running" and ready is not None and ready.status == "True":
+        return current("the Pod is ready")
+    if phase in {"Running", "Pending"}:
+        return _waiting(body, waited=waited) or in_progress(_unready(body, phase))
+    if not phase:
+        return in_progress("the Pod has no phase yet")
+    return Readiness(Status.UNKNOWN, f"the Pod's phase is {phase}")
+
+
+def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
+    """Return the worst problem of a workload's Pods: the first Failed one, or the first stuck one.
+
+    ``pods`` are the Pods of the workload's current template (``current_pods``). A Pod in phase
+    Failed is not a problem: its controller replaces it. A crash in a Job is not a problem either:
+    ``backoffLimit`` counts crashes.
+    """
+    found = None
+    for pod in pods:
+        if field(pod, "metadata", "deletionTimestamp") or text(pod, "status", "phase") not in {
+            "Running",
+            "Pending",
+        }:
+            continue
+        problem = _waiting(pod, waited=waited)
+        if problem is None:
+            continue
+        readiness = replace(
+            problem,
+            message=f"pod/{text(pod, 'metadata', 'name')}: {problem.message}",
+            # Which of several Pods is seen first is chance.
+            lasting_message=f"its Pods: {problem.fact}",
+        )
+        if readiness.status is Status.FAILED:
+            return readiness
+        if found is None or (readiness.stuck and not found.stuck):
+            found = readiness
+    return found
+
+
+def rejected_pods(workload: Body, replica_sets: Sequence[Body], *, waited: float) -> str:
+    """Return why the API server rejects the Pods of a Deployment's newest ReplicaSet, else "".
+
+    The Deployment's own condition also tells of older ReplicaSets, which may be what it repairs.
+    """
+    for replica_set in _newest(workload, replica_sets):
+        failure = condition(replica_set, "ReplicaFailure")
+        if failure is not None and failure.status == "True":
+            return failure.message if is_refusal(failure.message, waited=waited) else ""
+    return ""
+
+
+def current_pods(
+    workload: Body, pods: Sequence[Body], replica_sets: Sequence[Body] = ()
+) -> Sequence[Body]:
+    """Return the Pods of a workload's current template.
+
+    Pods of an earlier template show nothing about the current template, which may repair them. The
+    Pods of a Deployment are found through its ReplicaSets.
+    """
+    if not is_observed(workload):
+        return ()
+    if workload.get("kind") == "Deployment":
+        newest = _newest(workload, replica_sets)
+        return [pod for replica_set in newest for pod in _owned(replica_set, pods)]
+    owned = _owned(workload, pods)
+    label, wanted = "", ""
+    if workload.get("kind") == "StatefulSet":
+        label, wanted = _HASH, text(workload, "status", "updateRevision")
+    elif workload.get("kind") == "DaemonSet":
+        label = _DAEMON_GENERATION
+        wanted = text(workload, "metadata", "annotations", _DAEMON_TEMPLATE)
+    return [pod for pod in owned if not wanted or _label(pod, label) == wanted]
+
+
+def is_observed(workload: Body) -> bool:
+    """Return whether the controller has seen the present generation, as far as is known."""
+    generation = whole_number(workload, "metadata", "generation")
+    observed = whole_number(workload, "status", "observedGeneration")
+    return None in {generation, observed} or observed == generation
+
+
+def _newest(deployment: Body, replica_sets: Sequence[Body]) -> Sequence[Body]:
+    """Return the ReplicaSet of a Deployment's current template, if it was read."""
+    revision = text(deployment, "metadata", "annotations", _DEPLOYMENT_REVISION)
+    return [
+        replica_set
+        for replica_set in _owned(deployment, replica_sets)
+        if text(replica_set, "metadata", "annotations", _DEPLOYMENT_REVISION) == revision
+    ]
+
+
+def _label(pod: Body, name: str) -> str:
+    return text(pod, "metadata", "labels", name)
+
+
+def _owned(owner: Body, bodies: Sequence[Body]) -> Sequence[Body]:
+    uid = field(owner, "metadata", "uid")
+    return [body for body in bodies if mapping(_controller(body)).get("uid") == uid]
+
+
+def _controller(body: Body) -> Body:
+    owners = (mapping(owner) for owner in items(body, "metadata", "ownerReferences"))
+    return next((owner for owner in owners if owner.get("controller") is True), {})
+
+
+def _waiting(pod: Body, *, waited: float) -> Readiness | None:
+    """Return the problem of a Pod that waits for something that probably will not happen."""
+    scheduled = condition(pod, "PodScheduled")
+    in_a_job = _controller(pod).get("kind") == "Job"
+    # As in kstatus, a crash has priority; in kstatus only while the Pod is Running.
+    for name, status in _containers(pod):
+        reason = text(status, "state", "waiting", "reason")
+        if reason == _NEVER:
+            return failed(_container(name, reason, status))
+    for name, status in _containers(pod):
+        reason = text(status, "state", "waiting", "reason")
+        if reason == _CRASHING:
+            message = _container(name, reason, status)
+            found = in_progress(message) if in_a_job else stuck(message)
+            return replace(found, lasting_message=_lasting_container(name, reason, status))
+    for name, status in _containers(pod):
+        reason = text(status, "state", "waiting", "reason")
+        if reason in _LASTING:
+            found = _lasting(_container(name, reason, status), waited)
+            return replace(found, lasting_message=_lasting_container(name, reason, status))
+    if text(pod, "status", "phase") == "Pending" and scheduled and scheduled.status == "False":
+        if scheduled.reason == "Unschedulable":
+            return _lasting(scheduled.told, waited)
+        if scheduled.reason == "SchedulingGated":
+            return in_progress(scheduled.told)
+    return None
+
+
+def _lasting(message: str, waited: float) -> Readiness:
+    return stuck(message) if waited > GRACE else in_progress(message)
+
+
+def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
+    """Yield the name and status of each container, init containers first because they run first."""
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for item in items(pod, "status", kind):
+            status = mapping(item)
+            yield text(status, "name"), status
+
+
+def _container(name: str, reason: str, status: Body) -> str:
+    parts = [f"container {name}", reason, one_line(text(status, "state", "waiting", "message"))]
+    message = ": ".join(part for part in parts if part)
+    return f"{message}{_last_end(status)}" if reason == _CRASHING else message
+
+
+def _lasting_container(name: str, reason: str, status: Body) -> str:
+    """Return the problem of a container without the time of the next try; empty without one."""
+    if reason == _CRASHING:
+        return f"container {name}: {reason}{_last_end(status)}"
+    return f"container {name}: ImagePullBackOff" if reason in _PULLING else ""
+
+
+def _last_end(status: Body) -> str:
+    last = _ended(mapping(field(status, "lastState", "terminated")))
+    return f" (last {last})" if last else ""
+
+
+def _ended(terminated: Body) -> str:
+    if not terminated:
+        return ""
+    reason = text(terminated, "reason")
+    code = f"exit code {count(terminated, 'exitCode')}"
+    return f"{code}, {reason}" if reason and reason != "Error" else code
+
+
+def _failure(pod: Body) -> str:
+    """Return why a Pod in phase Failed has failed."""
+    reason, message = text(pod, "status", "reason"), one_line(text(pod, "status", "message"))
+    parts = [": ".join(part for part in (reason, message) if part)]
+    for name, status in _containers(pod):
+        terminated = mapping(field(status, "state", "terminated"))
+        if count(terminated, "exitCode"):
+            parts.append(f"container {name}: {_ended(terminated)}")
+    return f"the Pod has failed: {'; '.join(filter(None, parts)) or 'no reason is given'}"
+
+
+def _unready(pod: Body, phase: str) -> str:
+    names = [name for name, status in _containers(pod) if _is_awaited(status)]
+    if phase == "Pending":
+        return "the Pod is pending"
+    if names:
+        return f"the Pod runs but is not ready: {', '.join(names)}"
+    return "the Pod runs but is not ready"
+
+
+def _is_awaited(status: Body) -> bool:
+    return status.get("ready") is False and not field(status, "state", "terminated")
+
+
+STATUS_GRACE = 5.0
+"""Seconds in which the controller of a custom resource should set a status."""
+
+
+def assess(
+    body: Body,
+    *,
+    waited: float = 0.0,
+    has_status: bool = False,
+    rule: Rule | None = None,
+    job_started: bool = False,
+) -> Readiness:
+    """Return the readiness of a live object (kstatus Compute).
+
+    ``waited`` is the time since our apply in seconds. ``has_status`` says whether this is a custom
+    kind whose CRD has a status. ``job_started`` says whether a Job only needs to start.
+    """
+    if text(body, "metadata", "deletionTimestamp"):
+        return Readiness(Status.TERMINATING, "the object is being deleted")
+    stale = _not_observed(body)
+    if stale is not None:
+        return stale
+    if rule is not None:
+        judged = rule.judge(body)
+        # A rule is only true or false; the conditions show whether the controller has given up.
+        return _stalled(body) or judged if judged.status is Status.IN_PROGRESS else judged
+    standard = _standard_conditions(body)
+    if standard is not None:
+        return standard
+    kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
+    if kind == _JOB:
+        return assess_job(body, job_started=job_started)
+    if kind in _WITH_PATIENCE:
+        return _WITH_PATIENCE[kind](body, waited=waited)
+    if kind in _KINDS:
+        return _KINDS[kind](body)
+    return _by_ready_condition(body) or _without_conditions(body, has_status, waited)
+
+
+def _not_observed(body: Body) -> Readiness | None:
+    """Return InProgress if the controller lags behind the generation (kstatus checkGeneration)."""
+    generation = whole_number(body, "metadata", "generation")
+    observed = whole_number(body, "status", "observedGeneration")
+    if generation is None or observed is None or generation == observed:
+        return None
+    return in_progress(f"its controller has seen generation {observed}, not yet {generation}")
+
+
+def _standard_conditions(body: Body) -> Readiness | None:
+    """Return the readiness by the first condition of kstatus (checkGenericProperties)."""
+    for item in conditions(body):
+        if item.type == "Reconciling" and item.status == "True" and not item.outdated:
+            return in_progress(item.told or "Reconciling")
+        if item.type == "Stalled" and item.status == "True" and not item.outdated:
+            return failed(item.told or "Stalled")
+    return None
+
+
+def _stalled(body: Body) -> Readiness | None:
+    standard = _standard_conditions(body)
+    return standard if standard and standard.status is Status.FAILED else None
+
+
+def _by_ready_condition(body: Body) -> Readiness | None:
+    """Return the readiness by the Ready condition, if any (kstatus checkReadyCondition)."""
+    ready = condition(body, "Ready")
+    if ready is None or ready.status not in {"True", "False", "Unknown"}:
+        return None
+    if ready.outdated:
+        return in_progress("its Ready condition is of an older generation")
+    if ready.status == "True":
+        return current("it is ready")
+    return in_progress(ready.told or f"Ready is {ready.status}")
+
+
+def _without_conditions(body: Body, has_status: bool, waited: float) -> Readiness:
+    if has_status and not field(body, "status") and waited < STATUS_GRACE:
+        return in_progress("it has no status yet")
+    return current("no sign that it is not ready")
+
+
+def _always(_body: Body) -> Readiness:
+    return current("there is nothing to wait for")
+
+
+def _service(body: Body) -> Readiness:
+    """Return the readiness of a Service; kstatus serviceConditions only requires a cluster IP."""
+    if text(body, "spec", "type") != "LoadBalancer":
+        return current("the Service is ready")
+    if not text(body, "spec", "clusterIP"):
+        return in_progress("the Service has no cluster IP yet")
+    if not items(body, "status", "loadBalancer", "ingress"):
+        return in_progress("its load balancer has no address yet")
+    return current("its load balancer has an address")
+
+
+def _volume_claim(body: Body) -> Readiness:
+    """Return the readiness of a PersistentVolumeClaim (kstatus pvcConditions)."""
+    phase = text(body, "status", "phase", default="unknown")
+    if phase == "Bound":
+        return current("the claim is bound")
+    return in_progress(f"the claim is not bound, its phase is {phase}")
+
+
+def _definition(body: Body) -> Readiness:
+    """Return the readiness of a CRD (kstatus crdConditions)."""
+    for item in conditions(body):
+        message = item.told or item.type
+        if item.type == "NamesAccepted" and item.status == "False":
+            return failed(f"its names are not accepted: {message}")
+        if item.type == "Established":
+            if item.status == "True":
+                return current("the CRD is established")
+            if item.status == "False" and item.reason != "Installing":
+                return failed(f"it is not established: {message}")
+    return in_progress("the CRD is being installed")
+
+
+def _api_service(body: Body) -> Readiness:
+    available = condition(body, "Available")
+    if available is None:
+        return in_progress("its Available condition is not set yet")
+    if available.status == "True":
+        return current("its backend is available")
+    return in_progress(f"its backend is not available: {available.told or available.status}")
+
+
+def _namespace(body: Body) -> Readiness:
+    phase = text(body, "status", "phase")
+    if phase == "Active":
+        return current("the Namespace is active")
+    return in_progress(f"the Namespace is {phase or 'not active yet'}")
+
+
+_DISABLED = "ScalingDisabled"
+
+
+def _autoscaler(body: Body) -> Readiness:
+    for item in conditions(body):
+        # An autoscaler is disabled by setting the replicas of its target to 0.
+        if item.reason == _DISABLED:
+            continue
+        if item.type == "AbleToScale" and item.status == "False":
+            return in_progress(f"{item.type} is False: {item.told}")
+    # Without metrics, it leaves its target alone: nothing that an apply should wait for.
+    blind = condition(body, "ScalingActive")
+    if blind is not None and blind.status == "False" and blind.reason != _DISABLED:
+        return current("the autoscaler can scale", warning=f"it does not scale now: {blind.told}")
+    return current("the autoscaler can scale")
+
+
+_JOB = GroupKind("batch", "Job")
+# Kinds whose failure is certain only after some time. `extensions` is as in kstatus.
+_WITH_PATIENCE: Mapping[GroupKind, Callable[..., Readiness]] = {
+    GroupKind("", "Pod"): assess_pod,
+    GroupKind("apps", "ReplicaSet"): assess_replica_set,
+    GroupKind("extensions", "ReplicaSet"): assess_replica_set,
+}
+_KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
+    GroupKind("apps", "Deployment"): assess_deployment,
+    GroupKind("extensions", "Deployment"): assess_deployment,
+    GroupKind("apps", "StatefulSet"): assess_stateful_set,
+    GroupKind("apps", "DaemonSet"): assess_daemon_set,
+    GroupKind("extensions", "DaemonSet"): assess_daemon_set,
+    GroupKind("", "Service"): _service,
+    GroupKind("", "PersistentVolumeClaim"): _volume_claim,
+    # kstatus: after the controller has seen the generation, nothing else happens.
+    GroupKind("policy", "PodDisruptionBudget"): _always,
+    GroupKind("", "Secret"): _always,
+    GroupKind("", "ConfigMap"): _always,
+    GroupKind("batch", "CronJob"): _always,
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
+    # Not in kstatus.
+    GroupKind("", "Namespace"): _namespace,
+    GroupKind("apiregistration.k8s.io", "APIService"): _api_service,
+    GroupKind("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
+}
+
+
+# Explain why an object is not ready by its Pods, ReplicaSets, events and claims.
+
+
+_APPLY = "Apply"
+_CLAIM = "persistentVolumeClaim"
+_FORBIDDEN = " is forbidden: "
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """What was read about one object."""
+
+    pods: Sequence[Body] = ()
+    """The Pods that it controls, through its ReplicaSets too."""
+    replica_sets: Sequence[Body] = ()
+    """The ReplicaSets that it controls."""
+    events: Mapping[str, Sequence[Body]] = dataclass_field(default_factory=dict)
+    """The events in its namespace, by the UID of their object."""
+    claims: Mapping[str, Body] | None = None
+    """The claims of its namespace by name; None if they were not read."""
+
+    def about(self, live: LiveObject) -> Sequence[Body]:
+        """Return the events about an object alone, as StatefulSets and Jobs have them."""
+        return self.events.get(live.uid, ())
+
+
+def explained(
+    readiness: Readiness, live: LiveObject, related: Related, *, manager: str, waited: float
+) -> Readiness:
+    """Return the readiness with the problem of its Pods as the reason, if there is one.
+
+    ``manager`` is the set's field manager: what happened before its last apply does not count.
+    """
+    if readiness.status is not Status.IN_PROGRESS or live.body is None:
+        return readiness
+    if not is_observed(live.body):
+        return readiness  # what is around it is of the earlier generation
+    pods = pods_of(live, related)
+    problem = pods_problem(pods, waited=waited)
+    if problem is None or not (problem.stuck or problem.status is Status.FAILED):
+        refused = rejected_pods(live.body, related.replica_sets, waited=waited) or refused_creation(
+            related.about(live), waited=waited, since=_applied_at(live, manager)
+        )
+        if refused:
+            # The server has made up another name for the Pod of each try.
+            lasting = refused.partition(_FORBIDDEN)[2] or refused
+            problem = replace(
+                stuck(f"its Pods are rejected: {refused}"),
+                lasting_message=f"its Pods are rejected: {lasting}",
+            )
+    found = problem or readiness
+    missing = "; ".join(_missing_claims((live.body, *pods), related))
+    if not missing:
+        return found
+    return replace(
+        found, message=f"{found.message}; {missing}", lasting_message=f"{found.fact}; {missing}"
+    )
+
+
+def warnings_about(live: LiveObject, related: Related) -> tuple[WarningEvent, ...]:
+    """Return the last warnings about an object, its ReplicaSets and the Pods of its template."""
+    bodies = (live.body or {}, *related.replica_sets, *pods_of(live, related))
+    events = [
+        event for body in bodies for event in related.events.get(text(body, "metadata", "uid"), ())
+    ]
+    return last_warnings(events)
+
+
+def pods_of(live: LiveObject, related: Related) -> Sequence[Body]:
+    """Return the Pods of an object's current template."""
+    return current_pods(live.body or {}, related.pods, related.replica_sets)
+
+
+def for_wait(readiness: Readiness, *, fail_fast: bool) -> Readiness:
+    """Return the readiness that a wait acts on: with ``fail_fast``, what is stuck has failed."""
+    if fail_fast and readiness.stuck:
+        return replace(readiness, status=Status.FAILED, stuck=False)
+    return readiness
+
+
+def _applied_at(live: LiveObject, manager: str) -> str:
+    """Return the time of the set's last apply that changed the object; empty if unknown."""
+    return max(
+        (
+            text(entry, "time")
+            for entry in live.managed_fields
+            if entry.get("manager") == manager
+            and entry.get("operation") == _APPLY
+            and not entry.get("subresource")
+        ),
+        default="",
+    )
+
+
+def mounts_claims(bodies: Sequence[Body]) -> frozenset[str]:
+    """Return the claims that the pending Pods among these objects mount."""
+    return frozenset(
+        text(mapping(volume), _CLAIM, "claimName")
+        for body in bodies
+        if text(body, "status", "phase") == "Pending" and body.get("kind", "Pod") == "Pod"
+        for volume in items(body, "spec", "volumes")
+    ) - {""}
+
+
+def _missing_claims(bodies: Sequence[Body], related: Related) -> Iterator[str]:
+    """Yield what is wrong with each claim that a pending Pod mounts."""
+    if related.claims is None:
+        return
+    for name in sorted(mounts_claims(bodies)):
+        claim = related.claims.get(name)
+        if claim is None:
+            yield f"persistentvolumeclaim/{name} does not exist"
+        elif (phase := text(claim, "status", "phase") or "Pending") != "Bound":
+            yield f"persistentvolumeclaim/{name} is {phase}"
+
+
+# Read the events about an object: its last warnings, and whether the server rejects its Pods.
+
+
+GRACE = 15.0
+"""Seconds before a reason that is often temporary counts as final; as kstatus for scheduling."""
+
+_SHOWN = 3
+# The wording of the API server and its admission plugins (1.36).
+_REFUSED = ("forbidden", "exceeded quota", "is invalid:")
+_DENIED = ("admission webhook", "ValidatingAdmissionPolicy")
+# Temporary rejections: the service account controller creates `default` shortly after a Namespace,
+# the quota controller must count first, and a rollout frees quota when it removes old Pods.
+_PASSING = (
+    "exceeded quota",
+    "status unknown for quota",
+    "error looking up service account",
+    "no API token found for service account",
+    "not yet ready to handle request",
+)
+# The length of an RFC 3339 time up to its seconds.
+_SECONDS = 19
+_FAILED_CREATE = "FailedCreate"
+_CREATED = "SuccessfulCreate"
+
+
+def is_refusal(message: str, *, waited: float = math.inf) -> bool:
+    """Return whether a message is a permanent rejection by the API server.
+
+    These are quota, Pod Security and other admission, and webhooks that deny. A webhook that cannot
+    be called is not a rejection. A rejection that is often temporary counts after 15 seconds.
+    """
+    refused = any(words in message for words in _REFUSED) or is_denial(message)
+    return refused and (waited > GRACE or not any(words in message for words in _PASSING))
+
+
+def is_denial(message: str) -> bool:
+    """Return whether a message is the denial of an admission webhook or policy."""
+    return "denied" in message and any(words in message for words in _DENIED)
+
+
+def last_warnings(events: Events) -> tuple[WarningEvent, ...]:
+    """Return the newest Warning events, at most three; equal ones of several Pods are one.
+
+    ``events`` are those of an object, or of an object and its Pods.
+    """
+    found: dict[tuple[str, str], WarningEvent] = {}
+    for event in _newest_first(events):
+        if event.get("type") != "Warning":
+            continue
+        key = (visible(text(event, "reason")) or "Warning", one_line(_message(event)))
+        fresh = WarningEvent(_about(event), *key, _times(event), _time(event))
+        last = found.get(key)
+        found[key] = replace(last, count=last.count + fresh.count) if last else fresh
+    return tuple(found.values())[:_SHOWN]
+
+
+def _about(event: Mapping[str, Any]) -> str:
+    subject = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))
+    group = text(subject, "apiVersion").rpartition("/")[0]
+    return Ref(group, text(subject, "kind"), "", text(subject, "name")).short
+
+
+def refused_creation(events: Events, *, waited: float = math.inf, since: str = "") -> str:
+    """Return the server's message if the newest creation of a Pod was rejected, else "".
+
+    StatefulSets, DaemonSets and Jobs have no condition for this, only FailedCreate events. Those
+    from before ``since``, the RFC 3339 time of the last apply, are about what it may have repaired.
+    """
+    for event in _newest_first(events):
+        if _time(event)[:_SECONDS] < since[:_SECONDS]:
+            return ""
+        if event.get("reason") == _CREATED:
+            return ""
+        if event.get("reason") == _FAILED_CREATE:
+            message = one_line(_message(event))
+            return message if is_refusal(message, waited=waited) else ""
+    return ""
+
+
+def _newest_first(events: Events) -> Events:
+    # Times are RFC 3339 in UTC, some with microseconds: truncated to seconds, they compare as text.
+    # Of two events in the same second, the later event in the list counts as newer.
+    placed = sorted(
+        enumerate(events),
+        key=lambda indexed: (_time(indexed[1])[:_SECONDS], indexed[0]),
+        reverse=True,
+    )
+    return [event for _, event in placed]
+
+
+def _time(event: Mapping[str, Any]) -> str:
+    return max(
+        text(event, "series", "lastObservedTime"),
+        text(event, "lastTimestamp"),
+        text(event, "deprecatedLastTimestamp"),
+        text(event, "eventTime"),
+    ) or text(event, "metadata", "creationTimestamp")
+
+
+def _message(event: Mapping[str, Any]) -> str:
+    # events.k8s.io/v1 has `note` instead of `message`.
+    return text(event, "message") or text(event, "note")
+
+
+def _times(event: Mapping[str, Any]) -> int:
+    return max(
+        count(event, "count"), count(event, "deprecatedCount"), count(event, "series", "count"), 1
+    )
+
+
+# Decide which objects a run waits for, and by which rule.
+
+
+WITH_PODS = frozenset(
+    {
+        GroupKind("apps", "DaemonSet"),
+        GroupKind("apps", "Deployment"),
+        GroupKind("apps", "ReplicaSet"),
+        GroupKind("apps", "StatefulSet"),
+        GroupKind("batch", "Job"),
+    }
+)
+"""The kinds whose Pods show why they are not ready."""
+_RBAC = "rbac.authorization.k8s.io"
+# Kinds that are ready as soon as they are stored: a watch would be useless.
+_AT_ONCE = frozenset(
+    {
+        GroupKind("", "ConfigMap"),
+        GroupKind("", "LimitRange"),
+        GroupKind("", "ResourceQuota"),
+        GroupKind("", "Secret"),
+        GroupKind("", "ServiceAccount"),
+        GroupKind("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        GroupKind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        GroupKind("networking.k8s.io", "IngressClass"),
+        GroupKind("networking.k8s.io", "NetworkPolicy"),
+        GroupKind("scheduling.k8s.io", "PriorityClass"),
+        GroupKind("storage.k8s.io", "StorageClass"),
+        GroupKind(_RBAC, "ClusterRole"),
+        GroupKind(_RBAC, "ClusterRoleBinding"),
+        GroupKind(_RBAC, "Role"),
+        GroupKind(_RBAC, "RoleBinding"),
+    }
+)
+
+
+class Wait:
+    """The values of the wait annotation."""
+
+    SKIP = "skip"
+    STARTED = "started"
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """An object that a run waits for until it is ready."""
+
+    ref: Ref
+    resource: Resource
+    since: float
+    """When it was applied, on the clock of the run's waits."""
+    origin: Origin
+    has_ttl: bool = False
+    """Whether this is a Job that its TTL may already have removed."""
+    completed: bool = False
+    """Whether an earlier run has recorded that such a Job completed."""
+    has_status: bool = False
+    """Whether the kind is a custom kind whose CRD has a status."""
+    job_started: bool = False
+    """Whether a Job only needs to start."""
+    timeout: float | None = None
+    """How many seconds the wait may take; None for that of the run."""
+    rule: Rule | None = dataclass_field(default=None, hash=False)
+    """The user's ready-when rule; None for the rule of the kind."""
+
+
+def is_awaited(desired: Desired, *, has_rule: bool) -> bool:
+    """Return whether a run waits for an object; it always waits if the user gave a rule."""
+    if desired.wait == Wait.SKIP:
+        return False
+    return has_rule or desired.ref.group_kind not in _AT_ONCE
+
+
+def ready_with_warning(ref: Ref, readiness: Readiness) -> Problem:
+    """Return the warning about an object that is ready, although something is wrong with it."""
+    return as_problem(RunFailed(f"{ref} is ready, with a warning", reason=readiness.warning))
+
+
+def wait_word(metadata: Mapping[str, object]) -> str:
+    """Return the value of the wait annotation; empty if there is none."""
+    return str(mapping(metadata.get("annotations")).get(WAIT, ""))

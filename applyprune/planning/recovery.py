@@ -1,0 +1,945 @@
+"""The state that a plan is based on; the repair of a lost, copied or edited inventory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import (
+    ApplypruneError,
+    InventoryError,
+    InventoryLocked,
+    PruneRefused,
+    RunFailed,
+    as_problem,
+)
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import (
+    HolderObservation,
+    Inventory,
+    InventoryEntry,
+    Mismatch,
+    MismatchType,
+    Ownership,
+    Repair,
+)
+from applyprune.model.live import (
+    AUTOSCALERS,
+    CRD,
+    IN_EACH_NAMESPACE,
+    NAMESPACE,
+    Absent,
+    KindDeleted,
+    LiveObject,
+    Missing,
+    NotListed,
+    Registrations,
+    Resource,
+    State,
+    Unknown,
+)
+from applyprune.model.plan import Desired, Fate
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text import and_more
+from applyprune.planning.applyset import (
+    GROUP_KINDS,
+    MANAGERS,
+    OWNED_BY,
+    PART_OF,
+    SET_ID,
+    SHARD_OF,
+    ApplySetIdentity,
+)
+from applyprune.planning.managed_fields import is_applied
+from applyprune.planning.marks import left_alone, orphan_mark
+from applyprune.planning.order import wave_of
+from applyprune.planning.ownership import (
+    UNREAD,
+    OtherSet,
+    Owner,
+    fingerprint_of,
+    foreign_label,
+    foreign_owner,
+    has_witness,
+    is_label_unproven,
+    is_listed_elsewhere,
+    is_marked,
+    other_owner,
+    other_set,
+    owned_by_tool,
+    owned_fields_of,
+    owner_of,
+    ownership_of,
+    same_apply_entry,
+    unproven_label,
+    what_is_known,
+)
+from applyprune.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from applyprune.model.plan import ApplyStep, Plan
+
+
+CHANGING = -1
+"""The generation of a CRD that the run is about to change: nothing was applied under it yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The state of the cluster, read before the plan."""
+
+    states: Mapping[Ref, State] = field(hash=False)
+    """The state of every desired object and every entry.
+
+    Also of other objects of a recorded kind with the set's label and field manager.
+    """
+    schemas: Mapping[GroupKind, int | None] = field(default_factory=dict, hash=False)
+    """The generation of the CRD of each custom kind; None where it could not be read."""
+    resources: Mapping[GroupKind, Resource] = field(default_factory=dict, hash=False)
+    """The endpoint of each recorded kind that is still served."""
+    occupied: frozenset[str] = frozenset()
+    """The namespaces that contain an inventory."""
+    contents: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    """The contents of each Namespace and CRD that has left the set."""
+    dependants: Mapping[Ref, CascadeContents] = field(default_factory=dict, hash=False)
+    """What the garbage collector deletes with each deleted object, of the guarded kinds."""
+    now: datetime | None = None
+    """The time of the server's last reply, by its own clock; None if it has given none."""
+    marked: tuple[LiveObject, ...] = ()
+    """Objects with the set's label and field manager; read only if there is no inventory."""
+    unseen: tuple[str, ...] = ()
+    """What could not be read in the search for ``marked``, in words."""
+    hidden_kinds: frozenset[GroupKind] = frozenset()
+    """Kinds without an entry that the inventory's annotation names, unless none has an object."""
+    others: Mapping[str, OtherSet] = field(default_factory=dict, hash=False)
+    """The set of each foreign label that a listed object has, by the label."""
+    autoscalers: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    """The HorizontalPodAutoscalers that may target objects of the input, in full."""
+    pruned_autoscalers: frozenset[str] = frozenset()
+    """The UIDs of those that are not among them, because the run prunes them."""
+    unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)
+    """Why they could not be read, by the namespace in which they may be."""
+    registered: Registrations | None = field(default=None, hash=False)
+    """The CRDs and APIServices; None if nothing needed them, or they could not be read."""
+
+    @property
+    def live_objects(self) -> Iterator[LiveObject]:
+        """Return the objects of the plan that exist."""
+        return (state for state in self.states.values() if isinstance(state, LiveObject))
+
+
+@dataclass(frozen=True, slots=True)
+class CascadeContents:
+    """The contents of a Namespace or a CRD, or what an object owns."""
+
+    objects: tuple[LiveObject, ...]
+    uncounted: str = ""
+    """What could not be read, and why; empty if all was read."""
+
+
+# A single recreated object says nothing about the others.
+_FEWEST = 2
+_SHOWN = 3
+
+
+def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
+    """Return whether the inventory lists other objects than the live ones.
+
+    This happens after a restore from a backup, or in a clone of the cluster. Then the UID in the
+    ConfigMap's header is wrong, or every listed object has another UID.
+    """
+    if inventory.copied:
+        return True
+    uids = [
+        (entry.uid, state.uid)
+        for ref, entry in inventory.entries.items()
+        if entry.uid and isinstance(state := snapshot.states[ref], LiveObject)
+    ]
+    return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
+
+
+def restored_problem(inventory: Inventory) -> Problem:
+    """Return the problem that a restored inventory prunes nothing, and what to do."""
+    return as_problem(
+        PruneRefused(
+            "the prune was refused: the inventory is a copy, or was restored from a backup",
+            reason="its ConfigMap's UID, or every listed UID, differs from the recorded UID",
+            hint="To record the current objects instead: "
+            f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
+        )
+    )
+
+
+def recovered_problem(
+    entries: Sequence[InventoryEntry], snapshot: ClusterSnapshot, inventory: Inventory
+) -> Problem:
+    """Return the warning about objects that are recorded in a new inventory.
+
+    ``entries`` are those that are not in the input.
+    """
+    seen = ""
+    if snapshot.unseen:
+        seen = f"; some could not be read: {'; '.join(snapshot.unseen[:_SHOWN])}"
+    return as_problem(
+        InventoryError(
+            f"the inventory of the set {inventory.name} is gone, and {len(snapshot.marked)} "
+            "objects have its label and field manager",
+            reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
+            hint=f"{len(entries)} of them are not in the input: the next run orphans these, or "
+            "deletes them with --prune-adopted."
+            if entries
+            else "",
+        )
+    )
+
+
+def unlisted(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
+) -> Sequence[Ref]:
+    """Return the objects with the set's label and field manager that are not listed."""
+    known = {member.ref for member in desired} | inventory.entries.keys()
+    uids = {entry.uid for entry in inventory.entries.values()}
+    return sorted(
+        ref
+        for ref, state in snapshot.states.items()
+        if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
+    )
+
+
+def unlisted_problem(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
+) -> Problem | None:
+    """Return a warning about unlisted objects with the set's label and field manager.
+
+    For example, a create request may reach the server after its run was killed, or somebody may
+    have removed entries from the inventory.
+    """
+    strays = unlisted(desired, inventory, snapshot)
+    unread = f"not searched: {'; '.join(snapshot.unseen[:_SHOWN])}" if snapshot.unseen else ""
+    if not (strays or (unread and inventory.exists)):
+        return None
+    named = f"{len(strays)} objects have" if strays else "other objects may have"
+    return as_problem(
+        InventoryError(
+            f"{named} the label and field manager of the set {inventory.name}, "
+            "but are not in its inventory",
+            reason="; ".join(part for part in (and_more(strays, _SHOWN), unread) if part),
+            hint="To see how to repair this: applyprune inventory repair "
+            f"{inventory.name} -n {inventory.namespace} --dry-run",
+        )
+    )
+
+
+def may_lose_objects(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
+) -> bool:
+    """Return whether a removal of the whole set may lose unlisted objects that are its own.
+
+    A run lists an object, and with it the namespace, before it creates the object. In a namespace
+    that the inventory does not name, anybody else may have made one that looks like the set's. It
+    counts only if the entries of its kind were removed from the inventory.
+    """
+    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
+    places |= {inventory.namespace, ""}
+    return bool(snapshot.unseen) or any(
+        ref.namespace in places or ref.group_kind in inventory.hidden_kinds  # guard: look-alike
+        for ref in unlisted(desired, inventory, snapshot)
+    )
+
+
+def unfounded_orphan_mark(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> str:
+    """Return why an entry is marked to be orphaned while nothing on the object says so.
+
+    An interrupted run marks an entry before it orphans the object, and so may anybody who can edit
+    the inventory. Empty if there is no such mark, or if the object is not ours any more.
+    """
+    if not (entry.orphaning or entry.orphan_reason) or orphan_mark(live.metadata):
+        return ""
+    if not is_applied(live, applyset.manager):
+        return ""
+    return entry.orphan_reason or "an interrupted run"
+
+
+def to_orphan_problem(
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+) -> Problem | None:
+    """Return a warning about entries that only the inventory marks to be orphaned.
+
+    An apply of the ``desired`` objects removes the marks of their entries.
+    """
+    applied = {member.ref for member in desired}
+    marked = sorted(
+        ref
+        for ref, entry in inventory.entries.items()
+        if ref not in applied
+        and isinstance(live := snapshot.states[ref], LiveObject)
+        and unfounded_orphan_mark(entry, live, applyset)
+    )
+    if not marked:
+        return None
+    return as_problem(
+        InventoryError(
+            f"the inventory of the set {inventory.name} says that {len(marked)} objects are to be "
+            "orphaned, and nothing on the objects says so",
+            reason=and_more(marked, _SHOWN),
+            hint="An interrupted run, or somebody who has edited the inventory, has marked them. "
+            "An apply with them in the input removes the mark.",
+        )
+    )
+
+
+def recorded(
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    *,
+    restored: bool,
+) -> Mapping[Ref, InventoryEntry]:
+    """Return the current entry of each desired object.
+
+    With a restored inventory, an object with the set's label is the listed object with a new UID:
+    a restore removes our managedFields. An object that is listed with the same UID under another
+    group is the same object.
+    """
+    twins = {entry.uid: entry for entry in inventory.entries.values() if entry.uid}
+    found: dict[Ref, InventoryEntry] = {}
+    for member in desired:
+        entry = inventory.entries.get(member.ref)
+        live = snapshot.states[member.ref]
+        if isinstance(live, LiveObject):
+            if entry is None and (twin := twins.get(live.uid)) is not None:
+                plural, version = member.resource.plural, member.resource.version
+                entry = replace(
+                    twin,
+                    ref=member.ref,
+                    plural=plural,
+                    version=version,
+                    fingerprint=None,
+                    digest="",
+                )
+            elif entry is not None and restored and live.labels.get(PART_OF) == applyset.id:
+                entry = replace(entry, uid=live.uid, fingerprint=None)
+        if entry is not None:
+            found[member.ref] = entry
+    return found
+
+
+def recovered_entries(
+    objects: Iterable[LiveObject],
+    resources: Mapping[GroupKind, Resource],
+    *,
+    but: Collection[Ref] = (),
+    ownership: Ownership = Ownership.ADOPTED,
+) -> Iterator[InventoryEntry]:
+    """Yield an entry for each object in ``objects``, except those in ``but``."""
+    for live in objects:
+        if live.ref in but:
+            continue
+        resource = resources[live.ref.group_kind]
+        yield InventoryEntry(
+            ref=live.ref,
+            plural=resource.plural,
+            version=resource.version,
+            uid_before_apply=live.uid,
+            uid=live.uid,
+            ownership=ownership,
+            wave=wave_of(live.ref.group_kind),
+            orphan_reason=orphan_mark(live.metadata),
+        )
+
+
+# Compare an inventory with the cluster: the mismatches, and the repair of each.
+
+
+def check(
+    inventory: Inventory,
+    damage: Sequence[str],
+    strays: Sequence[str],
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    *,
+    ownership: Ownership,
+    unserved: Mapping[GroupKind, str],
+) -> tuple[Mismatch, ...]:
+    """Return every mismatch.
+
+    ``snapshot.marked`` are all objects with the set's label and field manager. ``damage`` are the
+    parts of the inventory that could not be read, in words. ``strays`` are shards that the
+    inventory does not name. ``ownership`` is how to record an unlisted object. ``unserved`` are
+    kinds that only the annotation names and the server does not serve, with the reason to keep
+    them there; empty for none.
+    """
+    restored = is_restored(inventory, snapshot)
+    owns = ownership is Ownership.OWNED
+    found: list[Mismatch] = [*_of_inventory(inventory, damage, strays, snapshot, restored=restored)]
+    for _, entry in sorted(inventory.entries.items()):
+        found.extend(_of_entry(entry, snapshot, applyset, restored=restored, owns=owns))
+    uids = {entry.uid for entry in inventory.entries.values()}
+    unlisted = [live for live in snapshot.marked if live.uid not in uids]
+    listed = inventory.entries.keys()
+    by_ref = {live.ref: live for live in unlisted}
+    for entry in recovered_entries(unlisted, snapshot.resources, but=listed, ownership=ownership):
+        message = f"it has the set's label and field manager; it will be recorded as {ownership}"
+        found.append(
+            Mismatch(
+                MismatchType.UNLISTED,
+                Repair.LIST,
+                message,
+                entry.ref,
+                entry,
+                live=by_ref[entry.ref]
+                if owns and not has_witness(by_ref[entry.ref], applyset)
+                else None,
+                resource=snapshot.resources.get(entry.ref.group_kind),
+                owned=owns,
+            )
+        )
+    found.extend(
+        Mismatch(MismatchType.UNKNOWN, Repair.NONE, f"could not be read: {message}")
+        for message in snapshot.unseen
+    )
+    found.extend(_of_unserved(unserved))
+    return tuple(found)
+
+
+def unsearched_problem(unseen: str) -> Problem:
+    """Return the warning about kinds that were not searched, in groups that the set does not use.
+
+    ``unseen`` says which, and why.
+    """
+    return Problem(
+        ProblemKind.UNAVAILABLE,
+        f"not searched for unlisted objects: {unseen}",
+        reason="the inventory lists no object of that API group, so this is not a mismatch",
+    )
+
+
+def repaired(inventory: Inventory, mismatches: Sequence[Mismatch]) -> Mapping[Ref, InventoryEntry]:
+    """Return the entries after every repair."""
+    entries = dict(inventory.entries)
+    for mismatch in mismatches:
+        if mismatch.ref is None:
+            continue
+        if mismatch.repair is Repair.UNLIST:
+            entries.pop(mismatch.ref, None)
+        elif mismatch.repair in {Repair.LIST, Repair.ADOPT} and mismatch.entry is not None:
+            entries[mismatch.ref] = mismatch.entry
+    return entries
+
+
+def _of_inventory(
+    inventory: Inventory,
+    damage: Sequence[str],
+    strays: Sequence[str],
+    snapshot: ClusterSnapshot,
+    *,
+    restored: bool,
+) -> Iterator[Mismatch]:
+    for message in damage:
+        yield Mismatch(MismatchType.DAMAGED, Repair.REWRITE, message)
+    if not inventory.exists and snapshot.marked:
+        message = f"{len(snapshot.marked)} objects have its label and field manager"
+        yield Mismatch(MismatchType.LOST, Repair.REWRITE, message)
+    if restored:
+        message = "its ConfigMap's UID, or every listed UID, differs from the recorded UID"
+        yield Mismatch(MismatchType.COPIED, Repair.REWRITE, message)
+    for name in strays:
+        message = f"configmap/{name} is a shard that the inventory does not name"
+        yield Mismatch(MismatchType.STRAY_SHARD, Repair.REWRITE, message)
+
+
+def _of_unserved(unserved: Mapping[GroupKind, str]) -> Iterator[Mismatch]:
+    """Yield the mismatches of kinds that only the annotation of the inventory names."""
+    for kind, reason in unserved.items():
+        named = f"its annotation {GROUP_KINDS} names {kind}, and no entry has that kind"
+        if reason:
+            message = f"{named}: {reason}; --allow-partial removes it from the annotation"
+            yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, message)
+        else:
+            message = f"{named}; it will be removed from the annotation"
+            yield Mismatch(MismatchType.KIND_GONE, Repair.REWRITE, message)
+
+
+def _of_entry(
+    entry: InventoryEntry,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    *,
+    restored: bool,
+    owns: bool,
+) -> Iterator[Mismatch]:
+    ref, state = entry.ref, snapshot.states[entry.ref]
+    if isinstance(state, Unknown):
+        yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, str(state.problem), ref)
+    elif isinstance(state, KindDeleted):
+        yield Mismatch(MismatchType.KIND_GONE, Repair.UNLIST, state.reason, ref)
+    elif isinstance(state, Missing):
+        if entry.uid:
+            message = (
+                "the next run creates it if it is in the input, or removes it from the inventory"
+            )
+            yield Mismatch(MismatchType.GONE, Repair.NONE, message, ref)
+    else:
+        if not restored and (reason := unfounded_orphan_mark(entry, state, applyset)):
+            message = f"only the inventory says that it is to be orphaned ({reason})"
+            yield Mismatch(MismatchType.TO_ORPHAN, Repair.NONE, message, ref)
+        yield from _of_live(entry, state, snapshot, applyset, restored=restored, owns=owns)
+
+
+def _of_live(
+    entry: InventoryEntry,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    *,
+    restored: bool,
+    owns: bool,
+) -> Iterator[Mismatch]:
+    ref, owner = entry.ref, owner_of(live, entry, applyset)
+    label = live.labels.get(PART_OF, "")
+    resource = snapshot.resources.get(ref.group_kind)
+    applied = is_applied(live, applyset.manager)
+    if is_label_unproven(entry, live, snapshot.others, applyset):
+        yield _unproven(entry, live, resource, snapshot.others, applyset)
+    elif owner is Owner.OTHER:
+        message = f"its label names another set: {label}"
+        yield Mismatch(MismatchType.TWO_OWNERS, Repair.UNLIST, message, ref)
+    elif owner is Owner.RECORDED and not label:
+        if not entry.uid:
+            message = "its adoption did not happen"
+            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
+        elif entry.orphaning and not applied:
+            message = "it was orphaned, but that was not recorded"
+            yield Mismatch(MismatchType.UNLABELLED, Repair.UNLIST, message, ref)
+        elif not applied:  # guard: unmarked-stays-unmarked
+            message = "it has neither the set's label nor its field manager: the inventory alone "
+            message += "says that it belongs to the set"
+            yield Mismatch(MismatchType.UNLABELLED, Repair.NONE, message, ref)
+        else:
+            message = f"somebody has removed its label {PART_OF}"
+            yield Mismatch(
+                MismatchType.UNLABELLED, Repair.MARK, message, ref, live=live, resource=resource
+            )
+    elif owner is Owner.RECORDED:
+        yield from _of_member(entry, live, resource, applyset, owns=owns)
+    elif label and (applied or restored or entry.uid):
+        ownership = Ownership.OWNED if owns else Ownership.ADOPTED
+        if restored and has_witness(live, applyset):
+            ownership = entry.ownership
+        fresh = replace(
+            entry,
+            uid=live.uid,
+            uid_before_apply=live.uid,
+            ownership=ownership,
+            digest="",
+            fingerprint=None,
+        )
+        message = f"it was recreated with the set's label; it will be recorded as {ownership}"
+        yield Mismatch(
+            MismatchType.OTHER_UID,
+            Repair.LIST,
+            message,
+            ref,
+            fresh,
+            live=live,
+            resource=resource,
+            owned=owns,
+        )
+    elif entry.uid:
+        yield _recreated(ref, applied=applied)
+
+
+def _of_member(
+    entry: InventoryEntry,
+    live: LiveObject,
+    resource: Resource | None,
+    applyset: ApplySetIdentity,
+    *,
+    owns: bool,
+) -> Iterator[Mismatch]:
+    """Yield the mismatches of the listed object, which has the set's label."""
+    for manager in _other_sets(live, applyset):
+        message = f"it has this set's label, but {manager} owns some of its fields"
+        yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, entry.ref)
+    if entry.uid and ownership_of(entry, live, applyset) is not entry.ownership:
+        yield _without_witness(entry, live, resource, owns=owns)
+    elif entry.uid and not is_applied(live, applyset.manager):
+        message = f"{applyset.manager} is not among its field managers; the next apply with it in "
+        message += "the input adds it again"
+        yield Mismatch(MismatchType.NOT_APPLIED, Repair.NONE, message, entry.ref)
+
+
+def _recreated(ref: Ref, *, applied: bool) -> Mismatch:
+    """Return the mismatch of another object of that name, without the set's label."""
+    kept = "label" if applied else "label and field manager"
+    message = f"somebody else has recreated it, without the set's {kept}"
+    repair = Repair.NONE if applied else Repair.UNLIST
+    return Mismatch(MismatchType.OTHER_UID, repair, message, ref)
+
+
+def _unproven(
+    entry: InventoryEntry,
+    live: LiveObject,
+    resource: Resource | None,
+    others: Mapping[str, OtherSet],
+    applyset: ApplySetIdentity,
+) -> Mismatch:
+    """Return the mismatch of an object of ours whose label names a set that does not list it.
+
+    The label is never taken from a set that could not be read, nor by a record alone.
+    """
+    label = live.labels.get(PART_OF, "")
+    message = f"its label is {label}, and {what_is_known(label, others)}"
+    applied = is_applied(live, applyset.manager)
+    is_safe = applied and entry.uid == live.uid and others.get(label, UNREAD).is_read
+    repair = Repair.MARK if is_safe else Repair.NONE
+    kind = MismatchType.TWO_OWNERS
+    return Mismatch(kind, repair, message, entry.ref, live=live, resource=resource)
+
+
+def _without_witness(
+    entry: InventoryEntry, live: LiveObject, resource: Resource | None, *, owns: bool
+) -> Mismatch:
+    """Return the mismatch of an object that the inventory alone says the set created."""
+    message = f"it is listed as owned, but it has no annotation {OWNED_BY} of this set"
+    return Mismatch(
+        MismatchType.NO_WITNESS,
+        Repair.OWN if owns else Repair.ADOPT,
+        message,
+        entry.ref,
+        replace(entry, ownership=Ownership.ADOPTED),
+        live=live if owns else None,
+        resource=resource,
+        owned=owns,
+    )
+
+
+def _other_sets(live: LiveObject, applyset: ApplySetIdentity) -> Sequence[str]:
+    """Return the field managers of other sets that have applied the object."""
+    managers = {
+        str(entry.get("manager", ""))
+        for entry in live.managed_fields
+        if entry.get("operation") == "Apply"
+    }
+    ours = {applyset.manager, applyset.yielded}
+    return sorted(name for name in managers if name.startswith(MANAGERS) and name not in ours)
+
+
+# Decide which objects of a set become owned, so that a later prune may delete them.
+#
+# A prune deletes what the inventory and the annotation on the object both call owned. The
+# annotation is written first: if the run dies in between, the object still counts as adopted.
+
+
+ALREADY = "it is owned already"
+GONE = "it is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStep:
+    """The decision about one object."""
+
+    entry: InventoryEntry
+    resource: Resource | None
+    live: LiveObject | None = None
+    left: str = ""
+    """Why nothing is to do; empty if it becomes owned, or is refused."""
+    problem: Problem | None = None
+    """Why it is refused."""
+
+    @property
+    def is_due(self) -> bool:
+        """Return whether the object becomes owned."""
+        return not self.left and self.problem is None
+
+
+def own_step(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    state: State,
+    applyset: ApplySetIdentity,
+    others: Mapping[str, OtherSet],
+) -> OwnStep:
+    """Decide about one entry, by the state of its object; ``others`` are sets of foreign labels."""
+    if isinstance(state, Absent | KindDeleted):
+        return OwnStep(entry, resource, left=GONE)
+    if isinstance(state, Unknown):
+        return OwnStep(entry, resource, problem=state.problem)
+    if not isinstance(state, LiveObject) or resource is None:
+        unknown = _refused(entry, "it is unknown whether it exists")
+        return OwnStep(entry, resource, problem=unknown)
+    problem = _problem(entry, state, applyset, others)  # guard: own-only-ours
+    if problem is not None:
+        return OwnStep(entry, resource, state, problem=problem)
+    is_owned = ownership_of(entry, state, applyset) is Ownership.OWNED
+    return OwnStep(entry, resource, state, left=ALREADY if is_owned else "")
+
+
+def as_owned(kept: str) -> str:
+    """Return what the run says of an object that becomes owned.
+
+    ``kept`` says what keeps it all the same; empty if a later prune deletes it.
+    """
+    if kept:
+        return f"as owned; a later prune or delete orphans it: {kept}"
+    return "as owned: a later prune or delete deletes it"
+
+
+def owned_entry(
+    entry: InventoryEntry, before: LiveObject, after: LiveObject, applyset: ApplySetIdentity
+) -> InventoryEntry:
+    """Return the entry of an object that has become owned.
+
+    ``before`` and ``after`` are its states around our own patches. The annotation is a field of the
+    set, so the record of the last apply includes it now: nothing has drifted.
+    """
+    owned = replace(entry, ownership=Ownership.OWNED)
+    recorded, manager = entry.fingerprint, applyset.manager
+    if recorded is None or not same_apply_entry(recorded, before, manager):
+        return owned
+    fresh = fingerprint_of(after, manager, recorded.schema)
+    if fresh is None:
+        return owned
+    is_untouched = recorded.resource_version == before.resource_version
+    version = after.resource_version if is_untouched else recorded.resource_version
+    fresh = replace(fresh, resource_version=version, generation=recorded.generation)
+    return replace(owned, fingerprint=fresh, owned_fields=owned_fields_of(after, manager))
+
+
+def _problem(
+    entry: InventoryEntry,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    others: Mapping[str, OtherSet],
+) -> Problem | None:
+    """Return why an object may not become owned; None if it may."""
+    if live.terminating:
+        return _refused(entry, "it is being deleted")
+    if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults
+        return _refused(entry, "a controller creates it in each Namespace")
+    if mark := left_alone(live.metadata, {}):  # guard: own-nothing-left-alone
+        return _refused(entry, f"it is marked {mark}")
+    if is_label_unproven(entry, live, others, applyset):
+        return as_problem(unproven_label(entry.ref, live, others, applyset))
+    if reason := _not_ours(entry, live, applyset):
+        check = f"applyprune inventory check {applyset.arguments}"
+        return _refused(entry, reason, f"See: {check}")
+    if tool := _other_tool(entry, live, applyset):
+        hint = "If that tool no longer runs it, remove its mark, or its entry in managedFields."
+        return _refused(entry, tool, hint)
+    return None
+
+
+def _other_tool(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return which other tool runs an object, or has marked it; empty if none does."""
+    tool = owned_by_tool(live, applyset)
+    return f"it belongs to {tool}" if tool else other_owner(entry, live, applyset)
+
+
+def _not_ours(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return why an object is not, or not only, this set's; empty if it is."""
+    if foreign_label(live, applyset):
+        named = other_set(live)
+        return f"it belongs to the set {named}" if named else "it belongs to another set"
+    if SET_ID in live.labels or SHARD_OF in live.labels:
+        return "it is the inventory of a set"
+    if owner_of(live, entry, applyset) is not Owner.RECORDED:
+        return "it is not the listed object: its UID differs"
+    if not entry.uid or not is_marked(live, applyset):
+        return "it does not have this set's label and field manager"
+    if owner := foreign_owner(live, applyset.manager):
+        return f"it belongs to {owner}, by its ownerReferences"
+    return ""
+
+
+def _refused(entry: InventoryEntry, reason: str, hint: str = "") -> Problem:
+    return as_problem(RunFailed(f"{entry.ref} did not become owned", reason=reason, hint=hint))
+
+
+# Decide how to move each object from one set to another, by its live state.
+#
+# The label shows the owner at every moment. The new set lists the object before the label changes,
+# and the old set lists it until the change is done. So after an interrupted move both sets list the
+# object, and neither set deletes it in its next run. The same command resumes the move.
+
+
+MOVED = "inventory move"
+"""Why a prune deletes no object of the old set that an interrupted move has left there."""
+
+
+class Move(StrEnum):
+    """What to do with one object in a move."""
+
+    HAND_OVER = "hand over"
+    DONE = "done"
+    REMOVE_FROM_INVENTORY = "remove-from-inventory"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveStep:
+    """The decision about one object."""
+
+    entry: InventoryEntry
+    """The entry for the new set."""
+    resource: Resource | None
+    """The endpoint; None if the kind is not served."""
+    action: Move
+    """What to do; DONE means that the object already has the new label."""
+    live: LiveObject | None = None
+    reason: str = ""
+    """Why it is removed from the inventory."""
+    problem: Problem | None = None
+    """Why it is refused."""
+
+
+def move_step(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    state: State,
+    source: ApplySetIdentity,
+    destination: ApplySetIdentity,
+    others: Mapping[str, OtherSet],
+) -> MoveStep:
+    """Decide about one entry of ``source``, by the state of its object.
+
+    ``others`` are the sets of foreign labels.
+    """
+    if isinstance(state, Absent | KindDeleted):
+        reason = state.reason if isinstance(state, KindDeleted) else "it is gone"
+        return MoveStep(entry, resource, Move.REMOVE_FROM_INVENTORY, reason=reason)
+    if isinstance(state, Unknown) or resource is None:
+        problem = state.problem if isinstance(state, Unknown) else None
+        problem = problem or _failed(entry, "its kind is not served now")
+        return MoveStep(entry, resource, Move.REFUSE, problem=problem)
+    if isinstance(state, NotListed):
+        problem = _failed(entry, "it is unknown whether it exists")
+        return MoveStep(entry, resource, Move.REFUSE, problem=problem)
+    listed = replace(entry, uid=state.uid, uid_before_apply=state.uid, digest="", fingerprint=None)
+    if entry.orphan_reason == MOVED:  # guard: resumed-move-stays-owned
+        listed = replace(listed, orphan_reason="", orphaning=False)
+    if owner_of(state, entry, source) is Owner.RECORDED and state.labels.get(PART_OF) == source.id:
+        if state.terminating:
+            problem = _failed(entry, "it is being deleted")
+            return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
+        return MoveStep(listed, resource, Move.HAND_OVER, state)
+    if (
+        owner_of(state, entry, destination) is Owner.RECORDED
+        and state.labels.get(PART_OF) == destination.id
+    ):
+        return MoveStep(listed, resource, Move.DONE, state)
+    if foreign_label(state, source) and is_listed_elsewhere(state, others):
+        return MoveStep(
+            entry, resource, Move.REMOVE_FROM_INVENTORY, state, "it belongs to a third set now"
+        )
+    if is_label_unproven(entry, state, others, source):
+        problem = as_problem(unproven_label(entry.ref, state, others, source))
+    else:
+        problem = _failed(
+            entry,
+            "it is not the listed object, or has lost its label",
+            hint=f"See: applyprune inventory check {source.arguments}",
+        )
+    return MoveStep(entry, resource, Move.REFUSE, state, problem=problem)
+
+
+def _failed(entry: InventoryEntry, reason: str, *, hint: str = "") -> Problem:
+    return as_problem(RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint))
+
+
+# Decide whether the drift of single objects can be set back without a look at the whole set.
+
+
+_HOLDS_OTHERS = frozenset({NAMESPACE, CRD})
+"""The kinds whose loss is a loss of other objects too."""
+
+
+class WholeSetNeeded(ApplypruneError):
+    """More than the drift of single objects is to be decided; nothing was written."""
+
+
+def part_to_correct(
+    inventory: Inventory,
+    refs: Collection[Ref],
+    desired: Iterable[Desired],
+    kinds: Collection[GroupKind],
+) -> Inventory:
+    """Return the inventory with only the entries of the objects to correct.
+
+    ``desired`` are those of the input, and ``kinds`` the kinds of the whole input. Raises
+    WholeSetNeeded if one of them may be more than a listed object with drift.
+    """
+    entries = {ref: entry for ref, entry in inventory.entries.items() if ref in refs}
+    is_sound = inventory.exists and not (inventory.copied or inventory.hidden_kinds)
+    # An autoscaler of the input counts even while it is missing, but it is not read here.
+    is_scaled = AUTOSCALERS.group_kind in kinds
+    applied = {member.ref for member in desired}
+    is_listed = entries.keys() == applied == set(refs) and all(e.uid for e in entries.values())
+    holds_others = any(ref.group_kind in _HOLDS_OTHERS for ref in refs)
+    if is_scaled or holds_others or not (is_sound and is_listed):
+        raise WholeSetNeeded("the whole set must be looked at")  # guard: correction-of-listed
+    return replace(inventory, entries=entries)
+
+
+def refuse_beyond_drift(plan: Plan) -> None:
+    """Raise WholeSetNeeded if a plan to correct drift would do more than that."""
+    if plan.restored or not all(map(_only_corrects, plan.applies)):
+        raise WholeSetNeeded("more than drift was found")  # guard: only-drift
+
+
+def _only_corrects(step: ApplyStep) -> bool:
+    if step.problem is not None:
+        return False
+    writes = step.fate in {Fate.CHANGE, Fate.CREATE}
+    return step.fate is Fate.LEAVE or (writes and step.is_reapplied)
+
+
+# Say that other tools hold an inventory that applyprune has deleted.
+
+
+def held_inventory(inventory: Inventory, finalizers: Iterable[str]) -> Problem:
+    """Return the warning about a deleted inventory that still exists, and what to do about it."""
+    ref = ApplySetIdentity(inventory.name, inventory.namespace).inventory
+    return Problem(
+        ProblemKind.HELD_INVENTORY,
+        f"the inventory of the set {inventory.name} is deleted but not gone yet",
+        location=str(ref),
+        reason=f"other tools hold it by the finalizers: {', '.join(finalizers)}",
+        hint="It lists no object any more. Until these tools remove their finalizers, the set "
+        "cannot be applied again.",
+    )
+
+
+# Say which run holds an inventory, and what was seen of it.
+
+
+def locked_error(
+    inventory: Inventory, seen: HolderObservation, watched: float, *, is_alive: bool
+) -> InventoryLocked:
+    """Return the error of a run that has watched the holder for some seconds, and ends.
+
+    ``is_alive`` says whether it has seen a renewal. After a single look (``watched`` is zero) the
+    error contains no time, so that the next look says the same.
+    """
+    holder, told = seen.holder, "holds the lock"
+    if is_alive:
+        told = "is alive: it has taken or renewed the lock during this wait"
+    elif watched:
+        told = f"holds the lock, and has not renewed it in the {watched:.1f} s of this wait"
+    error = InventoryLocked(
+        f"the set {inventory.name} is locked by another run",
+        reason=f"{holder.who}, run {holder.run}, {told}",
+        hint="Wait for it to end, or wait longer with --lock-timeout. A run that has crashed loses "
+        f"the lock when it has not renewed it for {holder.lease:g} seconds.",
+    )
+    error.observation = seen
+    return error

@@ -1,0 +1,393 @@
+"""The objects that the fields of an object name, and what Pods read from others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.live import field, items, mapping, text
+from applyprune.values import dataclass
+from applyprune.values import field as dataclass_field
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from applyprune.model.plan import Desired
+    from applyprune.model.problem import Field
+
+
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_NETWORKING = "networking.k8s.io"
+_GATEWAY = "gateway.networking.k8s.io"
+
+SERVICE = GroupKind("", "Service")
+SECRET = GroupKind("", "Secret")
+SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
+STORAGE_CLASS = GroupKind("storage.k8s.io", "StorageClass")
+_INGRESS = GroupKind(_NETWORKING, "Ingress")
+_INGRESS_CLASS = GroupKind(_NETWORKING, "IngressClass")
+_PRIORITY_CLASS = GroupKind("scheduling.k8s.io", "PriorityClass")
+_RUNTIME_CLASS = GroupKind("node.k8s.io", "RuntimeClass")
+_GATEWAYS = GroupKind(_GATEWAY, "Gateway")
+_GATEWAY_CLASS = GroupKind(_GATEWAY, "GatewayClass")
+_CLUSTER_ROLE = GroupKind(_RBAC, "ClusterRole")
+_POLICY = GroupKind(_ADMISSION, "ValidatingAdmissionPolicy")
+_MUTATION = GroupKind(_ADMISSION, "MutatingAdmissionPolicy")
+_CLUSTER_SCOPED = frozenset(
+    {
+        STORAGE_CLASS,
+        _INGRESS_CLASS,
+        _PRIORITY_CLASS,
+        _RUNTIME_CLASS,
+        _GATEWAY_CLASS,
+        _CLUSTER_ROLE,
+        _POLICY,
+        _MUTATION,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object that a field of another object names."""
+
+    ref: Ref
+    field: Field
+    """The path of the field."""
+    optional: bool = False
+    """Whether the object may be missing."""
+    orders: bool = False
+    """Whether the object is applied before the one that names it."""
+    keys: tuple[tuple[str, Field], ...] = ()
+    """The keys that it must have, each with the field that names the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Fields of a kind that name objects.
+
+    Each field is a name, or a mapping with a name and perhaps a namespace, a group and a kind.
+    """
+
+    path: tuple[str, ...]
+    """The path; ``*`` stands for each item of a list."""
+    kind: GroupKind
+    """The kind that is named, unless the field names another one."""
+    orders: bool = False
+    only: bool = False
+    """Whether to ignore fields that name another kind."""
+
+
+_POD: tuple[_Rule, ...] = (
+    _Rule(("priorityClassName",), _PRIORITY_CLASS),
+    _Rule(("runtimeClassName",), _RUNTIME_CLASS),
+    _Rule(
+        ("volumes", "*", "ephemeral", "volumeClaimTemplate", "spec", "storageClassName"),
+        STORAGE_CLASS,
+    ),
+    _Rule(("volumes", "*", "csi", "nodePublishSecretRef"), SECRET),
+)
+_BINDING = (
+    _Rule(("roleRef",), _CLUSTER_ROLE, orders=True),
+    _Rule(("subjects", "*"), SERVICE_ACCOUNT, orders=True, only=True),
+)
+_WEBHOOKS = (_Rule(("webhooks", "*", "clientConfig", "service"), SERVICE, orders=True),)
+_ROUTE = (
+    _Rule(("spec", "parentRefs", "*"), _GATEWAYS),
+    _Rule(("spec", "rules", "*", "backendRefs", "*"), SERVICE),
+)
+_RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
+    GroupKind(_RBAC, "RoleBinding"): _BINDING,
+    GroupKind(_RBAC, "ClusterRoleBinding"): _BINDING,
+    GroupKind(_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
+    GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
+    GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"): (
+        # The server checks by the policy whether the account may read the parameters.
+        _Rule(("spec", "policyName"), _POLICY, orders=True),
+    ),
+    GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"): (
+        _Rule(("spec", "policyName"), _MUTATION, orders=True),
+    ),
+    # The token controller deletes a token whose ServiceAccount does not exist.
+    SECRET: (
+        _Rule(
+            ("metadata", "annotations", "kubernetes.io/service-account.name"),
+            SERVICE_ACCOUNT,
+            orders=True,
+        ),
+    ),
+    GroupKind("apiregistration.k8s.io", "APIService"): (
+        _Rule(("spec", "service"), SERVICE, orders=True),
+    ),
+    GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): (
+        _Rule(("spec", "conversion", "webhook", "clientConfig", "service"), SERVICE),
+    ),
+    GroupKind("", "PersistentVolumeClaim"): (_Rule(("spec", "storageClassName"), STORAGE_CLASS),),
+    GroupKind("", "ServiceAccount"): (_Rule(("imagePullSecrets", "*"), SECRET),),
+    GroupKind("apps", "StatefulSet"): (
+        _Rule(("spec", "serviceName"), SERVICE),
+        _Rule(("spec", "volumeClaimTemplates", "*", "spec", "storageClassName"), STORAGE_CLASS),
+    ),
+    GroupKind("autoscaling", "HorizontalPodAutoscaler"): (
+        _Rule(("spec", "scaleTargetRef"), GroupKind("apps", "Deployment")),
+    ),
+    _INGRESS: (
+        _Rule(("spec", "ingressClassName"), _INGRESS_CLASS),
+        _Rule(("spec", "defaultBackend", "service"), SERVICE),
+        _Rule(("spec", "rules", "*", "http", "paths", "*", "backend", "service"), SERVICE),
+        _Rule(("spec", "tls", "*", "secretName"), SECRET),
+    ),
+    _GATEWAYS: (
+        _Rule(("spec", "gatewayClassName"), _GATEWAY_CLASS),
+        _Rule(("spec", "listeners", "*", "tls", "certificateRefs", "*"), SECRET),
+    ),
+    **{
+        GroupKind(_GATEWAY, kind): _ROUTE
+        for kind in ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")
+    },
+}
+_ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
+"""Annotations by which a controller creates the Secret of an Ingress or Gateway."""
+
+
+def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield the references in the fields of an object; one object may come several times."""
+    kind = ref.group_kind
+    template = pod_template(kind, body)
+    if template and (place := template_path(kind)) is not None:
+        yield from _of_pod(ref, template, place)
+    if (rules := _RULES.get(kind)) is None:
+        return
+    issued = kind in {_INGRESS, _GATEWAYS} and any(
+        name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
+    )
+    for rule in rules:
+        optional = _is_free(rule, body) or (issued and rule.kind == SECRET)
+        yield from _by_rule(rule, ref.namespace, body, (), optional=optional)
+
+
+def may_refer(desired: Desired) -> bool:
+    """Return False only if an object has no references; its body is not parsed for that."""
+    kind = desired.ref.group_kind
+    return has_references(kind) and (
+        kind in _RULES or kind == POD or desired.packed.mentions("template")
+    )
+
+
+def has_references(kind: GroupKind) -> bool:
+    """Return whether the references of a kind are known."""
+    return kind in _RULES or template_path(kind) is not None
+
+
+def _is_free(rule: _Rule, body: Mapping[str, Any]) -> bool:
+    """Return whether a claim names its volume: then its class need not exist."""
+    return rule.path == ("spec", "storageClassName") and bool(text(body, "spec", "volumeName"))
+
+
+def _of_pod(ref: Ref, template: Mapping[str, Any], place: Field) -> Iterator[Reference]:
+    for reading in readings(template):
+        yield Reference(
+            Ref("", reading.kind, ref.namespace, reading.name),
+            (*place, *reading.path),
+            # A Pod starts without the credentials for its images, but cannot pull them.
+            optional=reading.optional and reading.way is not Way.START,
+            orders=True,
+            keys=tuple((key, (*place, *path)) for key, path in reading.required),
+        )
+    spec = mapping(template.get("spec"))
+    for rule in _POD:
+        yield from _by_rule(rule, ref.namespace, spec, (*place, "spec"))
+
+
+def _by_rule(
+    rule: _Rule,
+    namespace: str,
+    body: Mapping[str, Any],
+    place: Field,
+    *,
+    optional: bool = False,
+) -> Iterator[Reference]:
+    for path, value in _values(body, rule.path, place):
+        found = {"name": value} if isinstance(value, str) else mapping(value)
+        name, kind = text(found, "name"), _kind(found, rule.kind)
+        if not name or (rule.only and kind != rule.kind):
+            continue
+        own = "" if kind in _CLUSTER_SCOPED else text(found, "namespace") or namespace
+        where = path if isinstance(value, str) else (*path, "name")
+        yield Reference(
+            Ref(kind.group, kind.kind, own, name), where, optional=optional, orders=rule.orders
+        )
+
+
+def _kind(found: Mapping[str, Any], usual: GroupKind) -> GroupKind:
+    kind = text(found, "kind")
+    if not kind:
+        return usual
+    group = usual.group
+    for key in ("group", "apiGroup"):
+        if isinstance(found.get(key), str):
+            group = found[key]
+    if version := text(found, "apiVersion"):
+        group = version.rpartition("/")[0]
+    return GroupKind(group, kind)
+
+
+def _values(value: object, path: tuple[str, ...], place: Field) -> Iterator[tuple[Field, object]]:
+    if not path:
+        yield place, value
+        return
+    step, rest = path[0], path[1:]
+    if step == "*":
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _values(item, rest, (*place, index))
+    elif (inner := mapping(value).get(step)) is not None:
+        yield from _values(inner, rest, (*place, step))
+
+
+# Find the Pod template of a workload, and what its Pods read from other objects.
+
+
+POD = GroupKind("", "Pod")
+CRON_JOB = GroupKind("batch", "CronJob")
+_GROUPS = frozenset({"", "apps", "batch"})
+
+
+class Way(StrEnum):
+    """How a Pod reads another object; its value is the word in messages."""
+
+    ENVIRONMENT = "environment"
+    """As environment variables, when a container starts."""
+    SUB_PATH = "subPath"
+    """As a file mounted by ``subPath``, when a container starts."""
+    VOLUME = "volume"
+    """As a volume; the kubelet updates the files of a ConfigMap or Secret in it."""
+    START = "start"
+    """Only when the Pod starts: its ServiceAccount, or the credentials to pull an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An object that a Pod names in its own namespace."""
+
+    kind: str
+    """ConfigMap, Secret, PersistentVolumeClaim or ServiceAccount."""
+    name: str
+    way: Way
+    keys: frozenset[str] | None = None
+    """The keys that it reads; None for all of them."""
+    optional: bool = False
+    """Whether the Pod starts without the object."""
+    path: Field = dataclass_field(default=(), compare=False)
+    """The field of the Pod template that names the object."""
+    required: tuple[tuple[str, Field], ...] = dataclass_field(default=(), compare=False)
+    """The keys without which the Pod does not start, each with the field that names it."""
+
+
+def template_path(kind: GroupKind) -> tuple[str, ...] | None:
+    """Return the path of the Pod template in a workload of the built-in groups; else None."""
+    if kind == POD:
+        return ()
+    if kind.group not in _GROUPS:
+        return None
+    return ("spec", "jobTemplate", "spec", "template") if kind == CRON_JOB else ("spec", "template")
+
+
+def pod_template(kind: GroupKind, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the Pod template of a workload in the built-in groups, or a Pod itself; else empty."""
+    path = template_path(kind)
+    return {} if path is None else mapping(field(body, *path))
+
+
+def readings(template: Mapping[str, Any]) -> Iterator[Reading]:
+    """Yield what the Pods of a template read; a name or a way may come several times."""
+    pod = mapping(template.get("spec"))
+    spec: Field = ("spec",)
+    for account in ("serviceAccountName", "serviceAccount"):
+        if name := text(pod, account):
+            yield Reading("ServiceAccount", name, Way.START, path=(*spec, account))
+    for path, secret in _mappings(pod, spec, "imagePullSecrets"):
+        if name := text(secret, "name"):
+            yield Reading("Secret", name, Way.START, optional=True, path=(*path, "name"))
+    containers = [
+        found for part in ("containers", "initContainers") for found in _mappings(pod, spec, part)
+    ]
+    mounts = [
+        mount
+        for place, container in containers
+        for _, mount in _mappings(container, place, "volumeMounts")
+    ]
+    for path, volume in _mappings(pod, spec, "volumes"):
+        own = [mount for mount in mounts if mount.get("name") == volume.get("name")]
+        for place, source in ((path, volume), *_mappings(volume, path, "projected", "sources")):
+            yield from _from_volume(source, place, own)
+        if name := text(volume, "persistentVolumeClaim", "claimName"):
+            place = (*path, "persistentVolumeClaim", "claimName")
+            yield Reading("PersistentVolumeClaim", name, Way.VOLUME, path=place)
+    for path, container in containers:
+        yield from _from_environment(container, path)
+
+
+def _from_volume(
+    source: Mapping[str, Any], place: Field, mounts: Sequence[Mapping[str, Any]]
+) -> Iterator[Reading]:
+    for part, kind in (("configMap", "ConfigMap"), ("secret", "Secret")):
+        found = mapping(source.get(part))
+        # A secret volume has secretName; a projected volume has name.
+        named = "secretName" if text(found, "secretName") else "name"
+        name = text(found, named)
+        if not name:
+            continue
+        optional = found.get("optional") is True
+        chosen = tuple(_mappings(found, (*place, part), "items"))
+        paths = {text(item, "path"): text(item, "key") for _, item in chosen}
+        required = tuple((text(item, "key"), (*path, "key")) for path, item in chosen)
+        for mount in mounts or ({},):
+            sub_path = text(mount, "subPath")
+            expanded = sub_path or text(mount, "subPathExpr")
+            way = Way.SUB_PATH if expanded else Way.VOLUME
+            keys = frozenset(paths.values()) if paths else None
+            if sub_path and not paths:
+                keys = frozenset({sub_path})
+            elif sub_path:
+                keys = frozenset(key for path, key in paths.items() if _is_below(path, sub_path))
+            yield Reading(kind, name, way, keys, optional, (*place, part, named), required)
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
+
+
+def _from_environment(container: Mapping[str, Any], place: Field) -> Iterator[Reading]:
+    for path, source in _mappings(container, place, "envFrom"):
+        for part, kind in (("configMapRef", "ConfigMap"), ("secretRef", "Secret")):
+            if name := text(source, part, "name"):
+                optional = field(source, part, "optional") is True
+                named = (*path, part, "name")
+                yield Reading(kind, name, Way.ENVIRONMENT, optional=optional, path=named)
+    for path, variable in _mappings(container, place, "env"):
+        for part, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+            chosen = mapping(field(variable, "valueFrom", part))
+            if name := text(chosen, "name"):
+                key = text(chosen, "key")
+                optional = chosen.get("optional") is True
+                inside = (*path, "valueFrom", part)
+                yield Reading(
+                    kind,
+                    name,
+                    Way.ENVIRONMENT,
+                    frozenset({key}),
+                    optional,
+                    (*inside, "name"),
+                    ((key, (*inside, "key")),),
+                )
+
+
+def _mappings(
+    body: Mapping[str, Any], place: Field, *path: str
+) -> Iterator[tuple[Field, Mapping[str, Any]]]:
+    """Yield the items of the list at a path of ``body``, each with its whole path."""
+    for index, item in enumerate(items(body, *path)):
+        yield (*place, *path, index), mapping(item)

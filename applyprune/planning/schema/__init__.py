@@ -1,1 +1,0 @@
-"""What schemas and server errors say about fields."""

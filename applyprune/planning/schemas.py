@@ -1,0 +1,670 @@
+"""Check the fields of an object by the server's schema, or by the CRD of the same input."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from applyprune.errors import InputError, UsageError
+from applyprune.model.identity import GVK
+from applyprune.model.live import mapping, one_line
+from applyprune.model.problem import Field, Mark, Problem, ProblemKind
+from applyprune.model.text import and_more
+from applyprune.planning.cel import compile_rule
+from applyprune.planning.names import did_you_mean
+from applyprune.planning.server_errors import advice_on, dotted
+from applyprune.values import dataclass, field, pattern
+
+if TYPE_CHECKING:
+    from applyprune.model.plan import Desired
+    from applyprune.planning.cel import Rule
+
+    Schema = Mapping[str, Any]
+    Place = tuple[str | int, ...]
+
+UNKNOWN = "unknown field"
+_TYPE_WORDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number",
+                              dict: "map", list: "list", type(None): "null"}  # fmt: skip
+_MAP = "map"
+_SET = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class KindSchema:
+    """The schema of a kind, and the schemas that it refers to, by name."""
+
+    schema: Mapping[str, Any]
+    schemas: Mapping[str, Any] = field(default_factory=dict)
+    custom: bool = False
+    """Whether a CRD defines the kind: then null is a value, and most fields do not allow it."""
+    nodes: dict[int, SchemaNode] = field(default_factory=dict, compare=False, repr=False)
+    """The parts that were read already, by the identity of each schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFault:
+    """A field that a schema does not know, or whose value has another type."""
+
+    field: Field
+    what: str
+    """What is wrong; it never contains a value."""
+    known: tuple[str, ...] = ()
+    """The names that the schema knows in the place of an unknown one."""
+    twin: Field = ()
+    """The item that a duplicate repeats."""
+
+
+def kind_schema(schemas: Mapping[str, Any], gvk: GVK, *, custom: bool = False) -> KindSchema | None:
+    """Return the schema of a kind among those of its group version; None if there is none."""
+    wanted = {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}
+    for schema in schemas.values():
+        kinds = mapping(schema).get(KINDS)
+        if isinstance(kinds, list) and wanted in kinds:
+            return KindSchema(schema, schemas, custom)
+    return None
+
+
+def custom_schema(schema: Mapping[str, Any]) -> KindSchema:
+    """Return the schema of a kind from the openAPIV3Schema in its CRD."""
+    known = {**mapping(schema.get("properties")), **IDENTITY}
+    return KindSchema({**schema, "properties": known}, custom=True)
+
+
+def field_faults(body: Mapping[str, Any], kind: KindSchema) -> tuple[FieldFault, ...]:
+    """Return all unknown fields of a body, and all fields of the wrong type, in its order.
+
+    The status of a custom resource is left out: the server drops most of it unread.
+    """
+    search = _Search(kind)
+    if kind.custom:
+        body = {key: value for key, value in body.items() if key != "status"}
+    search.value(body, kind.schema, nulls=kind.custom, closed=True)
+    return tuple(search.faults)
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search in one object.
+
+    ``nulls`` says that null is a value like any other, and ``closed`` that the server does not keep
+    unknown fields. The metadata of a custom resource is a type of Go: both are as for those.
+    """
+
+    kind: KindSchema
+    faults: list[FieldFault] = field(default_factory=list)
+    path: list[str | int] = field(default_factory=list)
+
+    def value(self, value: Any, schema: object, *, nulls: bool, closed: bool) -> None:
+        kind = self.kind
+        node = kind.nodes.get(id(schema)) or node_of(schema, kind.schemas, kind.nodes)
+        accepts, form = node.accepts, value.__class__
+        if accepts is None:
+            return
+        if form not in accepts:
+            nulls = nulls and not node.referenced
+            if not self._passes(value, node, nulls=nulls):
+                self._add(f"expected {node.expected}, got {_TYPE_WORDS.get(form, form.__name__)}")
+        elif form is dict:
+            if node.referenced:
+                nulls, closed = False, True
+            self._members(value, node, nulls=nulls, closed=closed)
+        elif form is list:
+            self._items(value, node, nulls=nulls, closed=closed)
+
+    def _passes(self, value: Any, node: SchemaNode, *, nulls: bool) -> bool:
+        """Return whether the server accepts a value all the same."""
+        if value is None:
+            return not nulls or node.nullable
+        # The server never reads the numbers in the metadata of a custom resource.
+        return (
+            isinstance(value, float)
+            and node.accepts is not None
+            and int in node.accepts
+            and (value.is_integer() or self.path[:1] == ["metadata"])
+        )
+
+    def _members(
+        self, value: dict[str, Any], node: SchemaNode, *, nulls: bool, closed: bool
+    ) -> None:
+        known, others, path = node.properties, node.others, self.path
+        closed = closed and not node.preserves
+        for key, inner in value.items():
+            path.append(key)
+            if key in known:
+                self.value(inner, known[key], nulls=nulls, closed=closed)
+            elif others or not known:
+                self.value(inner, others, nulls=nulls, closed=closed)
+            elif closed:
+                self._add(UNKNOWN, known=tuple(known))
+            path.pop()
+
+    def _items(self, value: list[Any], node: SchemaNode, *, nulls: bool, closed: bool) -> None:
+        items, path = node.items, self.path
+        for index, inner in enumerate(value):
+            path.append(index)
+            if inner is None and node.list_type in {_MAP, _SET}:
+                self._add("empty item")
+            else:
+                self.value(inner, items, nulls=nulls, closed=closed)
+            path.pop()
+        if len(value) > 1 and node.list_type in {_MAP, _SET}:
+            self._duplicates(value, node)
+
+    def _duplicates(self, value: list[Any], node: SchemaNode) -> None:
+        keys = node.keys if node.list_type == _MAP else {}
+        seen: dict[str, int] = {}
+        for index, inner in enumerate(value):
+            if node.list_type == _MAP and not (keys and isinstance(inner, dict)):
+                continue
+            key = {name: inner.get(name, keys[name]) for name in keys} if keys else inner
+            twin = seen.setdefault(json.dumps(key, sort_keys=True), index)
+            if twin != index and inner is not None:
+                same = f": the same {' and '.join(keys)}" if keys else ""
+                self.path.append(index)
+                self._add(f"duplicate of item {twin}{same}", twin=twin)
+                self.path.pop()
+
+    def _add(self, what: str, *, known: tuple[str, ...] = (), twin: int | None = None) -> None:
+        path = tuple(self.path)
+        other = () if twin is None else (*path[:-1], twin)
+        self.faults.append(FieldFault(path, what, known, other))
+
+
+# Read what an OpenAPI v3 schema says about one value: each part of a schema is read once.
+
+
+KINDS = "x-kubernetes-group-version-kind"
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_LIST_KEYS = "x-kubernetes-list-map-keys"
+_LIST_TYPE = "x-kubernetes-list-type"
+_PRESERVES = "x-kubernetes-preserve-unknown-fields"
+KEYWORDS = frozenset(
+    {
+        "additionalProperties", "allOf", "anyOf", "default", "format", "items", "nullable", "oneOf",
+        "properties", "$ref", "type", _EMBEDDED, _INT_OR_STRING, _LIST_KEYS, _LIST_TYPE, _PRESERVES,
+        KINDS,
+    }
+)  # fmt: skip
+"""The keywords of a schema that are read here."""
+_ANY: Mapping[str, Any] = {}
+IDENTITY: Mapping[str, Any] = {"apiVersion": _ANY, "kind": _ANY, "metadata": _ANY}
+"""The fields that every object has, with any value."""
+_TYPES: Mapping[str, frozenset[type]] = {
+    "string": frozenset({str}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "boolean": frozenset({bool}),
+    "array": frozenset({list}),
+    "object": frozenset({dict}),
+}
+_WORDS = {"array": "list", "object": "map"}
+_MOST_REFERENCES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaNode:
+    """What a schema says about one value."""
+
+    accepts: frozenset[type] | None = None
+    """The types that it allows; None for any."""
+    expected: str = ""
+    """These types in words."""
+    referenced: bool = False
+    """Whether it is a schema with a name: a type of Go."""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    others: Any = None
+    """The schema of all other properties; None if there is none."""
+    preserves: bool = False
+    """Whether the server keeps unknown fields."""
+    items: Any = None
+    """The schema of the items of a list."""
+    list_type: str = ""
+    """``map`` or ``set`` if the items of a list must differ."""
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    """The names of the fields that tell the items of a map apart, with their defaults."""
+    nullable: bool = False
+    """Whether a custom resource may have a null there: a default replaces it."""
+
+
+def node_of(schema: object, schemas: Mapping[str, Any], nodes: dict[int, SchemaNode]) -> SchemaNode:
+    """Return what a schema says, and keep it in ``nodes``; ``schemas`` are those with a name."""
+    facts = _resolved(schema, schemas)
+    types = _allowed(facts)
+    node = SchemaNode()
+    if types is not None:
+        properties = mapping(facts.get("properties"))
+        items = facts.get("items")
+        node = SchemaNode(
+            accepts=frozenset[type]().union(*(_TYPES[word] for word in types)),
+            expected=" or ".join(_WORDS.get(word, word) for word in sorted(types)),
+            referenced=facts is not schema,
+            properties={**IDENTITY, **properties} if facts.get(_EMBEDDED) is True else properties,
+            others=facts.get("additionalProperties"),
+            preserves=facts.get(_PRESERVES) is True,
+            items=items,
+            list_type=str(facts.get(_LIST_TYPE, "")),
+            keys=_keys(facts, _resolved(items, schemas)),
+            nullable=facts.get("nullable") is True or "default" in facts,
+        )
+    nodes[id(schema)] = node
+    return node
+
+
+def _allowed(facts: Mapping[str, Any]) -> frozenset[str] | None:
+    """Return the types that a schema allows; None for any."""
+    if facts.get(_INT_OR_STRING) is True or facts.get("format") == "int-or-string":
+        return frozenset({"integer", "string"})
+    if "type" in facts:
+        words = [facts["type"]]
+    else:
+        choices = facts.get("oneOf") or facts.get("anyOf")
+        words = [mapping(each).get("type") for each in choices] if isinstance(choices, list) else []
+    known = frozenset(word for word in words if isinstance(word, str) and word in _TYPES)
+    return known if known and len(known) == len(words) else None
+
+
+def _keys(facts: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, Any]:
+    names, known = facts.get(_LIST_KEYS), mapping(item.get("properties"))
+    if not isinstance(names, list):
+        return {}
+    return {str(name): mapping(known.get(str(name))).get("default") for name in names}
+
+
+def _resolved(schema: object, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema with its reference resolved; empty if it says nothing."""
+    facts = mapping(schema)
+    for _ in range(_MOST_REFERENCES):
+        reference = _reference(facts)
+        if not reference:
+            return facts
+        name = reference.rpartition("/")[2]
+        facts = _as_decoded(name, mapping(schemas.get(name)))
+    return _ANY
+
+
+def _reference(facts: Mapping[str, Any]) -> str:
+    """Return what a schema refers to, also as the only part of its ``allOf``; else empty."""
+    reference = facts.get("$ref")
+    if reference is None:
+        parts = facts.get("allOf")
+        if not isinstance(parts, list) or len(parts) != 1:
+            return ""
+        reference = mapping(parts[0]).get("$ref")
+    return reference if isinstance(reference, str) else ""
+
+
+_QUANTITY: Mapping[str, Any] = {"oneOf": [{"type": "string"}, {"type": "number"}]}
+_SCALAR: Mapping[str, Any] = {"oneOf": [*_QUANTITY["oneOf"], {"type": "boolean"}]}
+
+
+def _as_decoded(name: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of a type that decodes itself, and accepts more than it publishes."""
+    if name.endswith(".apimachinery.pkg.api.resource.Quantity"):
+        return _QUANTITY
+    if facts.get("format") == "date-time":
+        return _SCALAR  # in the metadata of a custom resource
+    if facts.get("type") == "object" and not facts.keys() & {"properties", "additionalProperties"}:
+        return _ANY  # raw JSON
+    return facts
+
+
+# Word the faulty fields of an object as one problem.
+
+
+_NAMED = 5
+
+
+def fields_problem(desired: Desired, faults: Sequence[FieldFault]) -> Problem:
+    """Return the problem of an object with faulty fields; there is at least one."""
+    first, *others = faults
+    marks = tuple(Mark(fault.field, _note(fault)) for fault in faults)
+    if first.twin and not others:
+        marks = (Mark(first.twin, "here"), Mark(first.field, "and here"))
+    if others:
+        names = and_more([dotted(fault.field) or "the object" for fault in faults], _NAMED)
+        what = f"{len(faults)} {_what(faults, desired)}: {names}"
+    else:
+        what = f"{dotted(first.field)}: {first.what}".removeprefix(": ")
+    return Problem(
+        ProblemKind.INVALID,
+        f"{desired.ref}: {what}",
+        location=str(desired.origin),
+        origin=desired.origin,
+        hint=next(_hints(faults), "") if others else _hint(first),
+        field=first.field,
+        marks=marks if len(marks) > 1 else (),
+    )
+
+
+def _what(faults: Sequence[FieldFault], desired: Desired) -> str:
+    unknown = sum(fault.what == UNKNOWN for fault in faults)
+    if unknown == len(faults):
+        return f"fields that {desired.resource.gvk} does not have"
+    return "fields of the wrong type" if not unknown else "unknown fields or wrong types"
+
+
+def _note(fault: FieldFault) -> str:
+    return _suggestion(fault) or fault.what
+
+
+def _hint(fault: FieldFault) -> str:
+    return _suggestion(fault) or advice_on(fault.what)
+
+
+def _hints(faults: Sequence[FieldFault]) -> Iterator[str]:
+    """Yield the advice for all faults, if it is the same for all of them."""
+    hints = {advice_on(fault.what) for fault in faults}
+    if len(hints) == 1:
+        yield from hints
+
+
+def _suggestion(fault: FieldFault) -> str:
+    return did_you_mean(str(fault.field[-1]), fault.known) if fault.what == UNKNOWN else ""
+
+
+# Validate a custom resource against its CRD's schema, before a server knows the CRD.
+#
+# A structural schema is close to JSON Schema draft 4. The differences are translated, and rules
+# that cannot be checked here are reported as unchecked. The rules are those of
+# apiextensions-apiserver: defaults are filled in first, values must match the openAPIV3Schema, and
+# unknown fields are errors, as in strict field validation.
+#
+# Of the CEL rules (``x-kubernetes-validations``), only a certain violation counts. A rule that
+# cannot be evaluated here (it uses Kubernetes' own CEL functions, or the library is not installed)
+# is reported as unchecked. A rule about the transition from an earlier state does not apply to a
+# new object.
+
+
+# Keywords with the same meaning in draft 4 and in a CRD.
+_SAME = frozenset(
+    {
+        "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength",
+        "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum",
+        "multipleOf", "required", "type", "uniqueItems",
+        "x-kubernetes-list-map-keys", "x-kubernetes-list-type",
+    }
+)  # fmt: skip
+_FORMATS = frozenset({"date", "date-time", "email", "int32", "int64", "ipv4", "ipv6", "uuid"})
+_LOOSE = frozenset({"double", "float", "password"})
+_UNCHECKED = "x-unchecked"
+_IDENTITY: Schema = {"apiVersion": {}, "kind": {}, "metadata": {}}
+_BITS = {"int32": 31, "int64": 63}
+_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A violation of the schema."""
+
+    place: Place
+    """The path from the object's root."""
+    what: str
+    """The message."""
+
+    def __str__(self) -> str:
+        """Return ``spec.ports[0].port: 0 is less than the minimum of 1``."""
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.place)
+        return f"{steps.removeprefix('.')}: {self.what}" if steps else self.what
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaReport:
+    """The result of a validation."""
+
+    body: Mapping[str, Any] = field(repr=False)
+    """The object with its defaults."""
+    violations: tuple[Violation, ...]
+    unchecked: tuple[str, ...]
+    """The rules that could not be checked, in words."""
+
+    @property
+    def told(self) -> str:
+        """Return the violations, each on its own line; only the first if there are many."""
+        return and_more(self.violations, _SHOWN, "\n    ")
+
+
+def validate(schema: Schema, body: Mapping[str, Any]) -> SchemaReport:
+    """Validate an object against the openAPIV3Schema of its version."""
+    unchecked: dict[str, None] = {}
+    whole = {**schema, "properties": {**mapping(schema.get("properties")), **_IDENTITY}}
+    filled = _with_defaults(body, whole)
+    validator = _validator_class()(
+        _translated(whole, closed=True), format_checker=_format_checker()
+    )
+    found: list[Violation] = []
+    for error in validator.iter_errors(filled):
+        if error.validator == _UNCHECKED:
+            unchecked[error.message] = None
+        else:
+            found.extend(_violations(error))
+    broken, not_judged = broken_rules(whole, filled)
+    found += [Violation(place, what) for place, what in broken]
+    unchecked.update(dict.fromkeys(not_judged))
+    unique = {(tuple(map(str, violation.place)), violation.what): violation for violation in found}
+    return SchemaReport(
+        filled, tuple(unique[key] for key in sorted(unique)), tuple(sorted(unchecked))
+    )
+
+
+def _translated(schema: Schema, *, closed: bool) -> dict[str, Any]:
+    """Return the schema for draft 4; ``closed`` is false inside logical junctors.
+
+    Junctors only restrict. A keyword of our own marks what cannot be translated; a junctor must not
+    fail because of it.
+    """
+    new = {key: value for key, value in schema.items() if key in _SAME}
+    if schema.get(_INT_OR_STRING) is True:
+        new["type"] = ["integer", "string"]
+    if schema.get("nullable") is True:
+        new |= _or_null(new)
+    if "pattern" in schema:
+        if _is_pattern(schema["pattern"]):
+            new["pattern"] = schema["pattern"]
+        elif closed:
+            new[_UNCHECKED] = f"the pattern {one_line(str(schema['pattern']))}"
+    form = schema.get("format")
+    if closed and isinstance(form, str) and form not in _FORMATS | _LOOSE:
+        new[_UNCHECKED] = f"the format {one_line(form)}"
+    if isinstance(schema.get("items"), dict):
+        new["items"] = _translated(schema["items"], closed=closed)
+    return new | _junctors(schema) | _members(schema, closed=closed)
+
+
+def _junctors(schema: Schema) -> dict[str, Any]:
+    new: dict[str, Any] = {
+        key: [_translated(mapping(inner), closed=False) for inner in schema[key]]
+        for key in ("allOf", "anyOf", "oneOf")
+        if key in schema
+    }
+    if "not" in schema:
+        new["not"] = _translated(mapping(schema["not"]), closed=False)
+    return new
+
+
+def _or_null(new: Schema) -> dict[str, Any]:
+    """Return the type and the enumeration, extended by null."""
+    kinds = new.get("type", [])
+    wider: dict[str, Any] = {"type": [*([kinds] if isinstance(kinds, str) else kinds), "null"]}
+    if "enum" in new:
+        wider["enum"] = [*new["enum"], None]
+    return wider if kinds else {key: inner for key, inner in wider.items() if key != "type"}
+
+
+def _members(schema: Schema, *, closed: bool) -> dict[str, Any]:
+    properties = dict(mapping(schema.get("properties")))
+    if schema.get(_EMBEDDED) is True:
+        properties |= _IDENTITY
+    new: dict[str, Any] = {
+        "properties": {
+            name: _translated(mapping(inner), closed=closed) for name, inner in properties.items()
+        }
+    }
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, dict):
+        new["additionalProperties"] = _translated(extra, closed=closed)
+    elif (
+        closed
+        and extra is not True
+        and schema.get(_PRESERVES) is not True
+        and (schema.get("type") == "object" or properties)
+    ):
+        new["additionalProperties"] = False
+    return new
+
+
+def _is_pattern(text: object) -> bool:
+    # The server's patterns are Go's; almost all of them have the same meaning here.
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            re.compile(str(text))
+    except (re.error, Warning):
+        return False
+    return True
+
+
+def _with_defaults(value: Any, schema: Schema) -> Any:
+    """Return a value with the defaults of its schema at every depth, as the server fills them in.
+
+    A null that the schema does not allow counts as absent if there is a default.
+    """
+    if isinstance(value, dict):
+        known = mapping(schema.get("properties"))
+        filled = {
+            name: inner
+            for name, inner in value.items()
+            if not (inner is None and "default" in (own := mapping(known.get(name)))
+                    and own.get("nullable") is not True)
+        }  # fmt: skip
+        for name, inner in known.items():
+            if name not in filled and "default" in mapping(inner):
+                filled[name] = inner["default"]
+        extra = mapping(schema.get("additionalProperties"))
+        return {
+            name: _with_defaults(inner, mapping(known.get(name)) or extra)
+            for name, inner in filled.items()
+        }
+    if isinstance(value, list):
+        return [_with_defaults(inner, mapping(schema.get("items"))) for inner in value]
+    return value
+
+
+def _violations(error: Any) -> Iterator[Violation]:
+    place = tuple(error.absolute_path)
+    if error.validator == "additionalProperties" and error.validator_value is False:
+        known = error.schema.get("properties", {})
+        for name in sorted(set(error.instance) - set(known)):
+            yield Violation((*place, name), "unknown field")
+    elif error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        for name in missing:
+            yield Violation((*place, name), "required field is missing")
+    else:
+        yield Violation(place, one_line(error.message))
+
+
+@cache
+def _validator_class() -> Any:
+    # Imported here: only a dry run of a custom resource whose CRD is not installed needs it.
+    from jsonschema import Draft4Validator
+    from jsonschema.validators import extend
+
+    ours = {"x-kubernetes-list-type": _list_type, _UNCHECKED: _cannot_check}
+    return extend(Draft4Validator, ours)  # type: ignore[no-untyped-call]
+
+
+@cache
+def _format_checker() -> Any:
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=("date", "email", "ipv4", "ipv6", "uuid"))
+    for name, bits in _BITS.items():
+        checker.checks(name)(_fits(bits))
+    checker.checks("date-time")(_is_time)
+    return checker
+
+
+def _fits(bits: int) -> Any:
+    return lambda value: not isinstance(value, int) or -(2**bits) <= value < 2**bits
+
+
+_TIME = pattern(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
+def _is_time(value: object) -> bool:
+    return not isinstance(value, str) or _TIME.fullmatch(value) is not None
+
+
+def _list_type(_validator: Any, kind: str, value: Any, schema: Any) -> Iterator[Any]:
+    """Yield an error for duplicates in a set or, by the keys, in a map."""
+    from jsonschema import ValidationError
+
+    if not isinstance(value, list) or kind not in {"map", "set"}:
+        return
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    seen: list[object] = []
+    for place, inner in enumerate(value):
+        name = [inner.get(key) for key in keys] if keys and isinstance(inner, dict) else inner
+        if name in seen:
+            yield ValidationError(f"duplicate item: {name!r}", path=(place,))
+        seen.append(name)
+
+
+def _cannot_check(_validator: Any, what: str, _value: Any, _schema: Any) -> Iterator[Any]:
+    from jsonschema import ValidationError
+
+    yield ValidationError(what)
+
+
+_RULES = "x-kubernetes-validations"
+_NO_LIBRARY = "CEL rules: the package cel-expr-python is not installed"
+_UNKNOWN = "the CEL rule "
+
+
+def broken_rules(
+    schema: Mapping[str, Any], body: Mapping[str, Any]
+) -> tuple[Sequence[tuple[Place, str]], Sequence[str]]:
+    """Return the places and messages of broken rules, and the rules that could not be evaluated."""
+    broken, unjudged = [], []
+    for place, rule, value in _rules(schema, body, ()):
+        text = str(rule.get("rule", ""))
+        if "oldSelf" in text:
+            continue
+        try:
+            holds = _compiled(text).holds(value)
+        except InputError:
+            holds = None
+        except UsageError:
+            unjudged.append(_NO_LIBRARY)
+            continue
+        if holds is None:
+            unjudged.append(_UNKNOWN + one_line(text))
+        elif not holds:
+            message = rule.get("message")
+            broken.append((place, one_line(str(message)) if message else f"breaks the rule {text}"))
+    return broken, unjudged
+
+
+def _rules(
+    schema: Mapping[str, Any], value: Any, place: Place
+) -> Iterator[tuple[Place, Mapping[str, Any], Any]]:
+    """Yield each rule with the value of its ``self``."""
+    for rule in schema.get(_RULES) or ():
+        yield place, mapping(rule), value
+    if isinstance(value, dict):
+        known, extra = mapping(schema.get("properties")), schema.get("additionalProperties")
+        for name, inner in value.items():
+            yield from _rules(mapping(known.get(name)) or mapping(extra), inner, (*place, name))
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _rules(mapping(schema.get("items")), inner, (*place, at))
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> Rule:
+    return compile_rule(text, where="")

@@ -1,0 +1,389 @@
+"""Prove that the list of kinds is complete; what a kind that is not served means; kinds of CRDs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from applyprune.errors import Unavailable
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import (
+    API_SERVICES,
+    CRD,
+    Absent,
+    CompleteResourceMap,
+    KindDeleted,
+    LiveObject,
+    NotListed,
+    Registrations,
+    Resource,
+    ResourceMap,
+    State,
+    Unknown,
+    mapping,
+)
+from applyprune.model.problem import Manifest, Problem, ProblemKind
+from applyprune.model.text import and_more
+from applyprune.values import dataclass
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKinds:
+    """Why the list of kinds is not proved complete."""
+
+    definitions: tuple[str, ...] = ()
+    """The CRDs whose kinds are not all served."""
+    versions: tuple[str, ...] = ()
+    """The available APIServices whose group version discovery does not list."""
+    silent: tuple[str, ...] = ()
+    """The API groups that do not answer."""
+    unread: str = ""
+    """Why the CRDs or APIServices could not be read."""
+    is_forbidden: bool = False
+    """Whether reading them is forbidden."""
+
+    @property
+    def reason(self) -> str:
+        """Return why, in words."""
+        return "; ".join(self._parts())
+
+    @property
+    def only_silent(self) -> bool:
+        """Return whether nothing is missing in the groups that answer."""
+        return not (self.definitions or self.versions or self.unread)
+
+    def _parts(self) -> Iterator[str]:
+        if self.unread:
+            yield f"the list of kinds is not proved: {self.unread}"
+        if len(self.definitions) == 1:
+            yield f"the kind of the CRD {self.definitions[0]} is not served"
+        elif self.definitions:
+            yield f"the kinds of {len(self.definitions)} CRDs are not served"
+        if self.versions:
+            yield f"not served: {and_more(self.versions, _SHOWN)}"
+        for group in self.silent[:_SHOWN]:
+            yield f"the API group {group} does not answer"
+        if (more := len(self.silent) - _SHOWN) > 0:
+            yield f"and {more} more API groups"
+
+
+def prove(
+    resource_map: ResourceMap,
+    registered: Registrations,
+    *,
+    groups: Collection[str] | None = None,
+    but: Collection[str] = (),
+    leaving: Collection[str] = (),
+) -> CompleteResourceMap | MissingKinds:
+    """Return the proof that no kind is missing in ``groups``, or what is missing.
+
+    ``groups`` None stands for all groups, except ``but``. ``leaving`` are APIServices that need not
+    answer. One that is not available, and an aggregated API in the place of a CRD, block their own
+    group only.
+    """
+
+    def counts(group: str) -> bool:
+        return (groups is None or group in groups) and group not in but
+
+    services = [_service(live) for live in registered.services if live.ref.name not in leaving]
+    going = {_service(live).group for live in registered.services if live.ref.name in leaving}
+    taken = {(one.group, one.version) for one in services if one.is_aggregated}
+    silent = {one.group for one in services if not one.is_available} | (resource_map.stale - going)
+    definitions = []
+    for live in registered.definitions:
+        resources = defined_resources(live.body or {}) if _is_established(live) else ()
+        wanted = [resource for resource in resources if counts(resource.group)]
+        silent.update(
+            resource.group for resource in wanted if (resource.group, resource.version) in taken
+        )
+        if any(resource_map.find(resource.gvk) != resource for resource in wanted):
+            definitions.append(live.ref.name)
+    silent = {group for group in silent if counts(group)}
+    missing = MissingKinds(
+        tuple(name for name in definitions if name.partition(".")[2] not in silent),
+        tuple(
+            sorted(
+                one.name
+                for one in services
+                if counts(one.group)
+                and one.group not in silent
+                and (one.group, one.version) not in resource_map.versions
+            )
+        ),
+        tuple(sorted(silent)),
+    )
+    if missing.reason:
+        return missing
+    return CompleteResourceMap(resource_map, None if groups is None else frozenset(groups))
+
+
+def still_registered(registered: Registrations, gone: Collection[Ref]) -> Registrations:
+    """Return what the server should still serve after some objects, of any kinds, are gone.
+
+    With a CRD, the server may remove the APIService that it has made for its group version.
+    """
+    definitions = {ref.name for ref in gone if ref.group_kind == CRD}
+    services = {ref.name for ref in gone if ref.group_kind == API_SERVICES.group_kind}
+    groups = {name.partition(".")[2] for name in definitions}
+    return Registrations(
+        tuple(live for live in registered.definitions if live.ref.name not in definitions),
+        tuple(
+            live
+            for live in registered.services
+            if live.ref.name not in services
+            and (is_aggregated(live) or _service(live).group not in groups)
+        ),
+    )
+
+
+def cannot_count(missing: str) -> Unavailable:
+    """Return the error of an operation that needs a complete list of kinds."""
+    return Unavailable(
+        f"cannot count yet: {missing}",
+        code=503,
+        reason="an API server that has just started does not list all of its kinds",
+        hint="Run again. See: kubectl get crds,apiservices",
+    )
+
+
+def unserved_state(
+    entry: InventoryEntry,
+    definition: State,
+    service: State,
+    proof: CompleteResourceMap | MissingKinds,
+    *,
+    wanted: bool,
+) -> State:
+    """Return the state of an object whose kind is not served, or not under the recorded plural.
+
+    ``definition`` and ``service`` are its CRD and the APIService of its group version, each read by
+    a GET, the latter in full. ``wanted`` is set for an object of the input, whose CRD is there too.
+    """
+    for read in (definition, service):
+        if isinstance(read, Unknown):
+            return read
+    if isinstance(definition, LiveObject) or is_aggregated(service):
+        return _unknown(entry, "the kind is defined but not served now")
+    is_proved = isinstance(proof, CompleteResourceMap) and isinstance(definition, Absent)
+    if entry.crd == _definition_name(entry) and is_proved:  # guard: kind-deleted
+        return KindDeleted()
+    if wanted:
+        return NotListed()
+    if isinstance(proof, MissingKinds):
+        return _unknown(entry, not_served(proof))
+    return _unknown(
+        entry,
+        "the server does not serve its kind, and the inventory does not record that "
+        f"{_definition_name(entry)} was its CRD",
+    )
+
+
+def definition_of(entry: InventoryEntry) -> Ref:
+    """Return the CRD that defines the kind of an entry, if any does."""
+    return Ref(CRD.group, CRD.kind, "", _definition_name(entry))
+
+
+def service_of(entry: InventoryEntry) -> Ref:
+    """Return the APIService of the group version of an entry."""
+    name = f"{entry.version}.{entry.ref.group}"
+    return Ref(API_SERVICES.group, API_SERVICES.kind, "", name)
+
+
+def not_served(proof: CompleteResourceMap | MissingKinds) -> str:
+    """Return the words for a kind that is not served; ``proof`` is that of its group."""
+    missing = f", and {proof.reason}" if isinstance(proof, MissingKinds) else ""
+    return f"the server does not serve its kind{missing}"
+
+
+def hidden_kind_problem(
+    kind: GroupKind,
+    proof: CompleteResourceMap | MissingKinds,
+    registered: Registrations | None,
+    *,
+    built_in: bool,
+) -> str:
+    """Return why a kind without an entry that is not served may have objects; empty if proved.
+
+    Nothing records whether a CRD has defined the kind, so only a repair, which tells somebody,
+    takes this proof: the list of kinds is complete, and no CRD has such a kind, served or not.
+    A ``built_in`` group may have kinds that are switched off.
+    """
+    if isinstance(proof, MissingKinds) or registered is None:
+        return not_served(proof)
+    if built_in:
+        return f"{not_served(proof)}; the API server may have switched it off"
+    for live in registered.definitions:
+        spec = _spec(live)
+        defined = (spec.get("group"), mapping(spec.get("names")).get("kind"))
+        if defined == (kind.group, kind.kind):  # guard: repair-forgets
+            return f"the CRD {live.ref.name} defines it, and no version of it is served"
+    return ""
+
+
+def is_aggregated(service: State) -> bool:
+    """Return whether an APIService, read in full, has a backend of its own."""
+    return isinstance(service, LiveObject) and bool(_spec(service).get("service"))
+
+
+def silent_problem(group: str, location: str) -> Problem:
+    """Return the problem that a group's server does not answer."""
+    return Problem(
+        kind=ProblemKind.UNAVAILABLE,
+        message=f"the server of the API group {group} does not answer",
+        location=location,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Service:
+    name: str
+    group: str
+    version: str
+    is_aggregated: bool
+    is_available: bool
+
+
+def _service(live: LiveObject) -> _Service:
+    spec = _spec(live)
+    return _Service(
+        live.ref.name,
+        str(spec.get("group") or ""),
+        str(spec.get("version") or ""),
+        is_aggregated(live),
+        _has_condition(live, "Available"),
+    )
+
+
+def _is_established(live: LiveObject) -> bool:
+    return _has_condition(live, "Established")
+
+
+def _has_condition(live: LiveObject, wanted: str) -> bool:
+    conditions: Sequence[object] = mapping((live.body or {}).get("status")).get("conditions") or ()
+    return any(
+        mapping(one).get("type") == wanted and mapping(one).get("status") == "True"
+        for one in conditions
+    )
+
+
+def _spec(live: LiveObject) -> Mapping[str, Any]:
+    return mapping((live.body or {}).get("spec"))
+
+
+def _definition_name(entry: InventoryEntry) -> str:
+    return f"{entry.plural}.{entry.ref.group}"
+
+
+def _unknown(entry: InventoryEntry, message: str) -> Unknown:
+    return Unknown(
+        Problem(
+            kind=ProblemKind.NOT_SERVED,
+            message=message,
+            location=_definition_name(entry) if entry.ref.group else entry.plural,
+            hint="It stays in the inventory. See: kubectl api-resources",
+        )
+    )
+
+
+def has_all_kinds(
+    found: ResourceMap, manifests: Collection[Manifest], inventory: Inventory
+) -> bool:
+    """Return whether a list of kinds names those of an input and an inventory, each as recorded."""
+    recorded = ((found.find_kind(ref.group_kind), one) for ref, one in inventory.entries.items())
+    groups = {each.gvk.group for each in manifests} | {ref.group for ref in inventory.entries}
+    return (
+        all(found.find(manifest.gvk) is not None for manifest in manifests)
+        and all(kind is not None and kind.plural == one.plural for kind, one in recorded)
+        and not groups & found.stale
+        and not inventory.hidden_kinds
+    )
+
+
+# Read the resources that a CustomResourceDefinition defines.
+
+
+def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
+    """Return a resource for each served version; none for a malformed definition."""
+    spec = mapping(definition.get("spec"))
+    names = mapping(spec.get("names"))
+    group, kind, plural = spec.get("group"), names.get("kind"), names.get("plural")
+    versions = spec.get("versions")
+    if not (isinstance(group, str) and isinstance(kind, str) and isinstance(plural, str)):
+        return ()
+    if not isinstance(versions, list):
+        return ()
+    served = (mapping(version) for version in versions)
+    singular, short = names.get("singular"), names.get("shortNames")
+    return tuple(
+        Resource(
+            group,
+            version["name"],
+            kind,
+            plural,
+            namespaced=spec.get("scope") == "Namespaced",
+            singular=singular if isinstance(singular, str) else "",
+            short_names=tuple(map(str, short)) if isinstance(short, list) else (),
+            has_status="status" in mapping(version.get("subresources")),
+        )
+        for version in served
+        if version.get("served") is True and isinstance(version.get("name"), str)
+    )
+
+
+def served_versions(
+    catalogue: ResourceMap, coming: Iterable[Resource]
+) -> Mapping[GroupKind, frozenset[str]]:
+    """Return the API versions of each kind: those of its CRD in the input, else those served."""
+    served: defaultdict[GroupKind, set[str]] = defaultdict(set)
+    defined: defaultdict[GroupKind, set[str]] = defaultdict(set)
+    for found, resources in ((served, catalogue.served.values()), (defined, coming)):
+        for resource in resources:
+            found[resource.group_kind].add(resource.gvk.api_version)
+    return {kind: frozenset(versions) for kind, versions in (served | defined).items()}
+
+
+def defined_kinds(definition: Mapping[str, Any]) -> frozenset[GroupKind]:
+    """Return the kind that a definition defines; empty for a malformed definition."""
+    return frozenset(resource.group_kind for resource in defined_resources(definition))
+
+
+def has_status(definition: Mapping[str, Any]) -> bool:
+    """Return whether the objects of a CRD have a status."""
+    versions = mapping(definition.get("spec")).get("versions")
+    for version in versions if isinstance(versions, list) else ():
+        facts = mapping(version)
+        if "status" in mapping(facts.get("subresources")):
+            return True
+        schema = mapping(mapping(facts.get("schema")).get("openAPIV3Schema"))
+        if "status" in mapping(schema.get("properties")):
+            return True
+    return False
+
+
+def schema_of(definition: Mapping[str, Any], version: str) -> Mapping[str, Any] | None:
+    """Return the openAPIV3Schema of a version; None without one, or if it keeps unknown fields."""
+    spec = mapping(definition.get("spec"))
+    versions = spec.get("versions")
+    for item in versions if isinstance(versions, list) else ():
+        if mapping(item).get("name") == version and spec.get("preserveUnknownFields") is not True:
+            schema = mapping(mapping(item).get("schema")).get("openAPIV3Schema")
+            return schema if isinstance(schema, dict) else None
+    return None
+
+
+def refused_names(definition: Mapping[str, Any]) -> str:
+    """Return why the API server rejects the names of a live CRD; empty if it does not."""
+    condition = _condition(definition, "NamesAccepted")
+    return str(condition.get("message", "")) if condition.get("status") == "False" else ""
+
+
+def _condition(definition: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    conditions = mapping(definition.get("status")).get("conditions")
+    for condition in conditions if isinstance(conditions, list) else ():
+        if mapping(condition).get("type") == kind:
+            return mapping(condition)
+    return {}
