@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from applyprune.api.bundles import Bundle, list_bundles
     from applyprune.api.sets import ApplySet, ClusterConnection, connect, load
     from applyprune.cluster.access import ClusterAccess
-    from applyprune.engine.cancellation import Cancellation
+    from applyprune.engine.ports import Cancellation
     from applyprune.errors import (
         AccessError,
         ApplypruneError,
@@ -136,7 +136,7 @@ _MODULES = {
         "load",
     ),
     "cluster.access": ("ClusterAccess",),
-    "engine.cancellation": ("Cancellation",),
+    "engine.ports": ("Cancellation",),
     "errors": (
         "AccessError",
         "ApplypruneError",

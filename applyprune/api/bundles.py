@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.api.sets import ApplySet, given_or_new
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.informer import Change, Informer, Listed, Upserted, WatchScope
+from applyprune.engine.waiting import Change, Informer, Listed, Upserted, WatchScope
 from applyprune.errors import (
     ApplypruneError,
     ConflictsFound,
@@ -77,8 +77,7 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.api.sets import ClusterConnection
-    from applyprune.engine.cancellation import Cancellation
-    from applyprune.engine.ports import Cluster
+    from applyprune.engine.ports import Cancellation, Cluster
     from applyprune.model.live import LiveObject
 
     Body = Mapping[str, Any]

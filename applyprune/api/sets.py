@@ -21,10 +21,9 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
-from applyprune.engine.bound_run import cluster_identity
-from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.plan_stage import RunRequest
-from applyprune.engine.run import run
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.run import cluster_identity, run
 from applyprune.errors import UsageError
 from applyprune.model.events import (
     Event,
@@ -353,7 +352,7 @@ class ApplySet:
     ) -> Iterator[Event]:
         """Do what ``status`` does, and yield the events."""
         stop = given_or_new(cancellation)
-        from applyprune.engine.operations.status import status  # noqa: PLC0415 - no other verb
+        from applyprune.engine.status import status  # noqa: PLC0415 - no other verb
 
         events = status(self.identity, options, *self.cluster.new_run(self.identity), stop)
         return with_retries(events, self.cluster.unanswered, stop)
@@ -401,7 +400,7 @@ class ApplySet:
             Options(apply=options, prune=prune),
             empty_inputs=given.empty,
         )
-        from applyprune.engine.operations.explain import explain  # noqa: PLC0415 - no other verb
+        from applyprune.engine.plan_stage import explain  # noqa: PLC0415 - no other verb
 
         events = explain(
             request,

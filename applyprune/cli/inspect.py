@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.session import Session
     from applyprune.cli.target import ClusterTarget
-    from applyprune.engine.cancellation import Cancellation
+    from applyprune.engine.ports import Cancellation
     from applyprune.model.events import Event
     from applyprune.model.options import Options, StatusOptions
     from applyprune.model.problem import Problem
@@ -74,7 +74,7 @@ def _applysets(
 ) -> Iterator[Event]:
     from applyprune.cli.session import open_session
     from applyprune.cluster.inventory_store import list_inventories
-    from applyprune.engine.operations.status import applyset_listed
+    from applyprune.engine.status import applyset_listed
 
     with open_session(cluster_target) as session:
         namespace = session.cluster.namespace
@@ -337,7 +337,7 @@ def _roles(
     options: Options,
 ) -> Sequence[RoleText]:
     from applyprune.cli.session import input_reader, open_session
-    from applyprune.engine.operations.rbac import rbac as roles_of
+    from applyprune.engine.plan_stage import rbac as roles_of
 
     given = input_reader(paths)(warn=_warn)
     with open_session(cluster_target) as session:

@@ -152,7 +152,7 @@ def own(
     """
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import open_session
-    from applyprune.engine.operations.own import own as own_objects
+    from applyprune.engine.inventory import own as own_objects
 
     action = f"making objects of the set {name} owned"
     confirmation = Confirmation(reporting, yes)
@@ -239,8 +239,8 @@ def move(
       applyprune inventory move web shop service/web --if-exists
     """
     from applyprune.cli.session import open_session
-    from applyprune.engine.operations.move import Side
-    from applyprune.engine.operations.move import move as move_objects
+    from applyprune.engine.inventory import Side
+    from applyprune.engine.inventory import move as move_objects
 
     options = replace(options, select=_selected(objects, everything=everything))
 
@@ -280,7 +280,7 @@ def release(
       applyprune inventory release web
     """
     from applyprune.cli.session import open_session
-    from applyprune.engine.operations.release import release as release_set
+    from applyprune.engine.inventory import release as release_set
 
     def events() -> Iterator[Event]:
         with open_session(cluster_target) as session:
@@ -329,7 +329,7 @@ def repair_events(
 ) -> Iterator[Event]:
     """Check or repair the inventory of a set, and yield the events."""
     from applyprune.cli.session import open_session
-    from applyprune.engine.operations.repair import repair as repair_inventory
+    from applyprune.engine.inventory import repair as repair_inventory
 
     with open_session(cluster_target) as session:
         applyset = session.applyset(name)
@@ -421,7 +421,7 @@ def _read(cluster_target: ClusterTarget, name: str) -> Inventory:
     """Return the inventory of a set; raise UsageError if there is none."""
     from applyprune.api.sets import ApplySet
     from applyprune.cli.session import connection_to
-    from applyprune.engine.preflight import no_such_set
+    from applyprune.engine.check import no_such_set
 
     with connection_to(cluster_target) as cluster:
         applyset = ApplySet(name, cluster=cluster)

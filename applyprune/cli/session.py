@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from applyprune.api.sets import ApplySet, ClusterConnection, connect, load
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
 from applyprune.sources.plan_files import read_plan

@@ -14,7 +14,7 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.clients import ServiceAccountClient, status_of
 from applyprune.controller.reasons import FINALIZER, RETRY_BUDGET
-from applyprune.engine.preflight import namespace_exists
+from applyprune.engine.check import namespace_exists
 from applyprune.errors import (
     AccessError,
     ApplypruneError,

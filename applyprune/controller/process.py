@@ -28,7 +28,7 @@ from applyprune.controller.report import EventRecorder, Reporter
 from applyprune.controller.task import SourceSettings
 from applyprune.controller.watches import Watches
 from applyprune.controller.worker import Limits, WorkerHandle, WorkerSettings, worker_context
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from applyprune.errors import NotServed, UsageError
 from applyprune.http import AddressRules
 from applyprune.model.live import BUNDLES

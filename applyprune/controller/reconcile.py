@@ -57,8 +57,8 @@ from applyprune.controller.task import (
     SourceState,
     Task,
 )
-from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, Conflict, Interrupted, NotFound, problems_of
 from applyprune.model.events import Event, Planned, Status

@@ -31,11 +31,11 @@ from applyprune.controller.result import (
 from applyprune.controller.spec import SPEC, Bundle, DeletionPolicy, fault_text, without_nulls
 from applyprune.controller.status import ConditionStatus, PendingPlan, ReconcileResult, pending_plan
 from applyprune.controller.task import Past
-from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.listing import KindProofs, all_labelled_objects
-from applyprune.engine.operations.release import release
+from applyprune.engine.inventory import release
 from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.reader import KindProofs, all_labelled_objects
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.model.identity import Ref

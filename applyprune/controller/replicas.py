@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from applyprune.clock import BOOT_CLOCK, CLOCK, Clock
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.reasons import LOG, Key, fields
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from applyprune.errors import AlreadyExists, ApplypruneError, Conflict, NotFound
 from applyprune.model.identity import Ref
 from applyprune.model.live import LEASES, LiveObject

@@ -16,7 +16,7 @@ from applyprune.controller.hints import ObjectHints, is_in
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import LOG, Key, fields
 from applyprune.controller.task import AppliedObjects, SourceObjects
-from applyprune.engine.informer import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
+from applyprune.engine.waiting import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, DEFINITIONS, LiveObject
 from applyprune.planning.applyset import PART_OF

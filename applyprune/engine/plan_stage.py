@@ -1,44 +1,49 @@
-"""The stages of a run before its first write: read, plan, check; ``explain`` shows their result."""
+"""The stages of a run before its first write: read, plan, check; and what shows them alone."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from applyprune.engine.cascade_counter import DependantCounter, with_cascades
-from applyprune.engine.checks.autoscalers import (
+from applyprune.engine.check import (
     keeps_autoscaler,
-    unread_warning,
-    with_autoscalers,
-)
-from applyprune.engine.checks.field_conflicts import (
-    refuse_visible_conflicts,
-    with_drift_decided,
-)
-from applyprune.engine.checks.fields import with_fields_checked
-from applyprune.engine.checks.reference_lookup import reference_warnings
-from applyprune.engine.preflight import (
     no_such_set,
+    reference_warnings,
     refuse_removal_of_set,
     refuse_run,
     refuse_unlisted,
+    refuse_visible_conflicts,
     refuse_without_inventory,
+    unread_warning,
+    with_autoscalers,
+    with_drift_decided,
+    with_fields_checked,
+    with_permissions_checked,
 )
-from applyprune.engine.preview import unanswered
-from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.engine.steps.readiness_rules import ReadinessRules
-from applyprune.errors import ApplypruneError, Interrupted, as_problem, raise_all
-from applyprune.model.events import Event, WarningRaised
+from applyprune.engine.context import run_context
+from applyprune.engine.dry_run import ServerDryRun
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.reader import DependantCounter, SnapshotReader, with_cascades
+from applyprune.engine.waiting import ReadinessRules
+from applyprune.errors import ApplypruneError, Interrupted, UsageError, as_problem, raise_all
+from applyprune.model.events import Event, ObjectDiff, ObjectDone, Outcome, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory
-from applyprune.model.live import ResourceMap
-from applyprune.model.options import Mode, Options
-from applyprune.model.plan import Plan
+from applyprune.model.live import CONFIG_MAPS, LiveObject, Resource, ResourceMap, State, Unknown
+from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.plan import Fate, Plan, RemoveStep
 from applyprune.model.problem import Manifest, Problem
-from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
+from applyprune.planning.approval import as_reviewed, is_held, with_approval
+from applyprune.planning.cascade import deletions_of, with_recreations_judged
+from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
+from applyprune.planning.explain import ExplainInput, explained
 from applyprune.planning.names import (
+    NamedObject,
+    Resolver,
+    full_name,
     has_names,
     kind_names,
     known_names,
@@ -50,21 +55,24 @@ from applyprune.planning.names import (
     with_names_resolved,
 )
 from applyprune.planning.order import missing_keys
-from applyprune.planning.plan import make_plan, of_apply
+from applyprune.planning.plan import completed, forecast, make_plan, of_apply, unchecked
 from applyprune.planning.recovery import (
     ClusterSnapshot,
     part_to_correct,
     recovered_problem,
+    refuse_beyond_drift,
     restored_problem,
     to_orphan_problem,
     unlisted_problem,
 )
+from applyprune.planning.rights import Member, RoleText, roles
 from applyprune.planning.served_kinds import has_all_kinds
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
-    from applyprune.model.inventory import HolderObservation
+    from applyprune.engine.ports import Cluster, Store
+    from applyprune.model.inventory import HolderObservation, InventoryEntry
     from applyprune.planning.approval import PlanFile
 
 
@@ -392,3 +400,256 @@ def _plan_of_valid(
     plan = with_fields_checked(plan, context, snapshot)
     plan = with_drift_decided(context, plan, inventory.entries)
     return refuse_visible_conflicts(context, plan)
+
+
+# Check a whole plan before the first write: fields, conflicts, the server's dry run, approvals.
+
+
+def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) -> Plan:
+    """Return a plan whose recreations are refused if they would delete what must stay."""
+    options = context.options
+    to_recreate = [
+        step.live for step in plan.applies if step.fate is Fate.RECREATE and step.live is not None
+    ]
+    if not to_recreate:
+        return plan
+    deletions = deletions_of(to_recreate, {}, options.prune.propagation)
+    found = stage.dependants.count(deletions)
+    return with_recreations_judged(plan, found, stage.inventory.entries.keys(), options)
+
+
+def check_plan(
+    stage: PlanStage,
+    context: RunContext,
+    dry_run: ServerDryRun,
+    *,
+    only: Collection[Ref] | None = None,
+    reviewed: PlanFile | None = None,
+    continues: bool = False,
+) -> Plan:
+    """Return the plan with the fates that remain after every check; write nothing.
+
+    The server checks it if the options say so: all of it, or ``only`` these objects. It has checked
+    a plan that was ``reviewed``, which this run may continue: then an approval is of the whole.
+    """
+    options = context.options
+    plan = with_fields_checked(stage.plan, context, stage.snapshot)  # guard: field-check
+    asks_server = reviewed is None and (
+        options.dry_run is DryRun.SERVER or (options.check and options.dry_run is DryRun.OFF)
+    )
+    plan = with_drift_decided(context, plan, stage.inventory.entries)
+    if reviewed is not None:
+        plan = as_reviewed(plan, reviewed)
+    if asks_server:
+        # An approval covers every recreation, so each must be found.
+        plan = dry_run.check_applies(plan, only=None if options.prune.approved else only)
+    plan = _with_recreations_judged(plan, stage, context)
+    whole = reviewed.deletions if reviewed is not None and continues else ""
+    plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
+    if asks_server:
+        plan = dry_run.check_removals(plan, only=only)
+    if options.dry_run is DryRun.CLIENT:
+        plan = unchecked(plan)
+    if options.corrects:
+        refuse_beyond_drift(plan)
+    plan = completed(plan, context.applyset, options, keeps=stage.keeps)
+    if stage.unknown and plan.removals and not plan.no_prune:
+        plan = replace(plan, no_prune=NOT_APPLIED)
+    if asks_server and options.check:
+        plan = with_permissions_checked(
+            plan, context, stage.inventory, makes_namespace=stage.makes_namespace
+        )
+    return plan
+
+
+# Show how a run would end, from its plan: the events of a dry run and of a diff.
+
+
+NOT_APPLIED = "not everything was applied"
+
+
+def unanswered(unknown: Iterable[tuple[Ref, Problem]]) -> Iterator[ObjectDone]:
+    """Yield a failure for each object of an API group that does not answer."""
+    return (ObjectDone(ref, Outcome.FAILED, problem=problem) for ref, problem in unknown)
+
+
+def preview(
+    context: RunContext,
+    plan: Plan,
+    dry_run: ServerDryRun,
+    recorded: Mapping[Ref, InventoryEntry],
+    unknown: Iterable[tuple[Ref, Problem]],
+) -> Iterator[Event]:
+    """Yield how the run would end for each object, with its diff if that was asked for.
+
+    ``dry_run`` has checked the plan, ``recorded`` are the entries of the inventory as read, and
+    ``unknown`` the objects of API groups that do not answer.
+    """
+    diffs: dict[Ref, ObjectDiff] = {}
+    if context.options.diff.enabled:
+        diffs = {diff.ref: diff for diff in _diffs(context, plan, dry_run, recorded)}
+    yield from context.summary.counted(unanswered(unknown))
+    for done in forecast(plan, context.options):
+        if (diff := diffs.get(done.ref)) is not None:
+            yield diff
+        yield from context.summary.counted((done,))
+
+
+def _diffs(
+    context: RunContext,
+    plan: Plan,
+    dry_run: ServerDryRun,
+    recorded: Mapping[Ref, InventoryEntry],
+) -> Iterator[ObjectDiff]:
+    for comparison in dry_run.comparisons.values():
+        yield diff_of(comparison, dry_run.rules, recorded, context.applyset.manager)
+    leaving = () if plan.no_prune else plan.removals
+    pruned = [step for step in leaving if step.fate is Fate.PRUNE]
+    for step, live, not_checked in context.workers.each(partial(_before, context), pruned):
+        if live is not None:
+            yield removal_diff(step, live, not_checked=not_checked)
+
+
+def _before(context: RunContext, step: RemoveStep) -> tuple[RemoveStep, LiveObject | None, str]:
+    """Read an object that would be deleted in full, if that is possible."""
+    if step.resource is None or step.live is None:
+        return step, None, ""
+    try:
+        return step, context.cluster.get(step.resource, step.entry.ref, full=True), ""
+    except ApplypruneError as error:
+        return step, step.live, f"only its metadata could be read: {error.message}"
+
+
+# Explain what a run would do with single objects, by the plan of that run.
+
+
+_Place: TypeAlias = "tuple[Resource, Ref]"
+
+
+def explain(
+    asked: RunRequest,
+    named: str,
+    cluster: Cluster,
+    store: Store,
+    cancellation: Cancellation,
+    *,
+    by_input: bool,
+) -> Iterator[Event]:
+    """Yield an Explanation for each object that ``named`` names, as users write it.
+
+    ``asked`` is the apply to explain. If not ``by_input``, explain by the inventory alone what
+    would happen to the object if it left the set. It does not wait for other runs. The server
+    checks these objects alone, by a dry run. Raises UsageError for a kind that is not served, and
+    what refuses the apply as a whole.
+    """
+    applyset, inventory = asked.applyset, store.read()
+    resource_map = cluster.resource_map()
+    names = kind_names(resource_map, [inventory], asked.manifests)
+    found = names.object(named)
+    options = replace(asked.options, dry_run=DryRun.SERVER)
+    if not by_input:
+        alone = replace(asked.options.prune, allow_empty=True)
+        options = Options(Mode.PRUNE, DryRun.SERVER, prune=alone, select=frozenset({named}))
+    planned = replace(asked, options=options)
+    with run_context(cluster, store, applyset, options, cancellation, mode=options.mode) as begun:
+        context = yield from with_exact_names(begun, resource_map, [inventory], asked.manifests)
+        if by_input:
+            resolver = Resolver(names, known_names([inventory], asked.manifests))
+            resolver.object(named)
+            yield from map(WarningRaised, resolver.warnings)
+        options = context.options
+        stage = yield from plan_with(inventory, resource_map, planned, context)
+        states = _states(stage, found.text)
+        reader = SnapshotReader(cluster, context.workers, applyset, store)
+        for resource, ref in () if states else _unlisted(found, resource_map, asked.namespace):
+            states[ref] = reader.read_object(resource, ref)
+        dry_run = ServerDryRun(context)
+        plan = check_plan(stage, context, dry_run, only=states.keys())
+        yield from map(WarningRaised, plan.warnings)
+        yield from context.server_warnings.events(plan, stage.snapshot, asked.manifests)
+        for ref, state in states.items():
+            yield explained(
+                ExplainInput(
+                    ref=ref,
+                    state=state,
+                    plan=plan,
+                    inventory=inventory,
+                    applyset=applyset,
+                    by_input=by_input,
+                    schemas=stage.snapshot.schemas,
+                    owner=_owner(state, applyset, cluster),
+                    hook=stage.left_out.get(ref),
+                    silent=dict(stage.unknown).get(ref),
+                    is_held=is_held(plan, options),
+                )
+            )
+
+
+def _states(stage: PlanStage, named: str) -> dict[Ref, State]:
+    """Return the states of the objects of this name in the input and in the inventory."""
+    known: dict[Ref, State] = {ref: Unknown(problem) for ref, problem in stage.unknown}
+    refs = {step.desired.ref for step in stage.plan.applies} | stage.inventory.entries.keys()
+    known |= {ref: stage.snapshot.states[ref] for ref in refs}
+    return {ref: known[ref] for ref in sorted(known) if ref.is_among({named})}
+
+
+def _unlisted(found: NamedObject, resource_map: ResourceMap, namespace: str) -> Iterator[_Place]:
+    """Yield the resource and ref of an object that is in neither input nor inventory."""
+    resource = resource_map.find_kind(found.kind)
+    if resource is None:
+        raise UsageError(
+            f"{found.text!r} does not name an object",
+            reason=f"no matches for kind {full_name(found.kind)}, and neither the input nor the "
+            "inventory has the object",
+        )
+    where = (found.namespace or namespace) if resource.namespaced else ""
+    yield resource, Ref(resource.group, resource.kind, where, found.name)
+
+
+def _owner(state: State, applyset: ApplySetIdentity, cluster: Cluster) -> str:
+    """Return the other set whose label an object has; empty if it cannot be found."""
+    label = state.labels.get(PART_OF, "") if isinstance(state, LiveObject) else ""
+    if not label or label == applyset.id:
+        return ""
+    try:
+        roots = cluster.list(CONFIG_MAPS, selector=f"{SET_ID}={label}")
+    except ApplypruneError:
+        return ""
+    names = [f"{set_name(root.ref.name)} in namespace {root.ref.namespace}" for root in roots]
+    return names[0] if names else ""
+
+
+# Find the roles that the account of a set needs, by its input and by its inventory.
+
+
+def rbac(
+    manifests: Sequence[Manifest],
+    inventory: Inventory | None,
+    applyset: ApplySetIdentity,
+    options: Options,
+    cluster: Cluster,
+) -> Sequence[RoleText]:
+    """Return the roles for a set; write nothing.
+
+    What only the inventory lists will be pruned, and needs rights too. Without an ``inventory`` the
+    set has no name, and neither have the roles. Raises what is wrong with the input.
+    """
+    resource_map = cluster.resource_map()
+    resolved = resolve(
+        manifests, resource_map, applyset, namespace=applyset.namespace, options=options
+    )
+    raise_all(resolved.errors)
+    members = [Member(one.resource, one.ref) for one in resolved.desired]
+    name = "applyprune"
+    if inventory is not None:
+        members += _listed(inventory, resource_map)
+        name = f"applyprune:{applyset.namespace}:{applyset.name}"
+    return roles(members, resolved.desired, applyset, resource_map, name=name)
+
+
+def _listed(inventory: Inventory, resource_map: ResourceMap) -> Iterator[Member]:
+    for ref, entry in inventory.entries.items():
+        recorded = Resource(
+            ref.group, entry.version, ref.kind, entry.plural, namespaced=bool(ref.namespace)
+        )
+        yield Member(resource_map.find_kind(ref.group_kind) or recorded, ref)

@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.api import sets
 from applyprune.api.sets import with_retries
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from applyprune.errors import RunFailed
 from applyprune.model.events import Finished, ObjectDone, Outcome, RetryReported
 from applyprune.model.identity import Ref

@@ -10,9 +10,9 @@ import pytest
 from applyprune.cluster.access import connect
 from applyprune.cluster.client import RememberingClient
 from applyprune.cluster.transport import Transport
-from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.listing import KindProofs
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.reader import KindProofs
 from applyprune.errors import Forbidden
 from applyprune.localplane import API_SERVER_ONLY
 from applyprune.model.identity import GroupKind

@@ -15,7 +15,7 @@ from applyprune.controller.replicas import Replica, Share
 from applyprune.controller.report import EventRecorder, Reporter
 from applyprune.controller.watches import Watches
 from applyprune.controller.worker import Limits, WorkerHandle, WorkerSettings, worker_context
-from applyprune.engine.informer import Upserted, WatchScope
+from applyprune.engine.waiting import Upserted, WatchScope
 from applyprune.model.live import BUNDLES, LiveObject
 from tests.support.clocks import HeldClock, ManualClock
 from tests.support.no_server import client_of_no_server

@@ -235,7 +235,7 @@ CALLS = (
     ("applyprune.api.sets", ("ApplySet",)),
     ("applyprune.api.bundles", ("Bundle", "list_bundles")),
     ("applyprune.output.report", ("RunReport", "ObjectReport")),
-    ("applyprune.engine.cancellation", ("Cancellation",)),
+    ("applyprune.engine.ports", ("Cancellation",)),
 )
 """What has a section of its own in the reference of the Python API, by module."""
 _INTERNAL = {"take", "store", "is_unready", "verdict", "name", "wait"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.engine.informer import Informer, WatchScope
+from applyprune.engine.waiting import Informer, WatchScope
 from applyprune.errors import ApplypruneError, Expired, Forbidden, Unavailable
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, LiveObject, WatchEvent, WatchEventType

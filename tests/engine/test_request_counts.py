@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.operations.release import release
+from applyprune.engine.inventory import release
 from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode, Options
 from tests.support.objects import config_map

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
+from applyprune.engine.ports import Cancellation
 
 
 @pytest.fixture

@@ -170,14 +170,14 @@ OF_THE_INVENTORY = {"applyprune.cluster.inventory_store"}
 """It deletes its own ConfigMap, which no plan is about."""
 PLANNED = {"ApplyRequest", "PatchRequest", "DeleteRequest"}
 EXECUTORS = (
-    "applyprune.engine.steps.apply",
-    "applyprune.engine.steps.field_transfer",
-    "applyprune.engine.steps.recreate",
+    "applyprune.engine.apply",
+    "applyprune.engine.send",
+    "applyprune.engine.send",
 )
 """The modules that send the requests of one applied object."""
 DECISIONS = ("requests", "replies", "plan", "ownership")
 """The modules of planning that decide about an object."""
-MOST_DECISIONS = 6
+MOST_DECISIONS = 7
 ENDS = {"created_by_others", "refuse_false_absence", "skips"}
 """They only say what a failed request means; nothing is sent after them."""
 

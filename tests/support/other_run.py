@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from applyprune.clock import Instant
-from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.inventory_lock import inventory_lock
+from applyprune.engine.lock import inventory_lock
+from applyprune.engine.ports import Cancellation
 from applyprune.model.inventory import LockHolder
 from applyprune.model.options import Mode, Options
 from tests.support.actors import ALICE

@@ -11,11 +11,9 @@ from applyprune.cluster.access import connect as choose_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
-from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.operations.move import Side, move
-from applyprune.engine.operations.own import own
-from applyprune.engine.operations.repair import repair
+from applyprune.engine.inventory import Side, move, own, repair
 from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import run
 from applyprune.model.events import (
     Event,

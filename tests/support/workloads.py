@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from applyprune.model.events import ObjectStuck, Planned, ReadinessReported, Waiting
 from tests.support.clocks import AGES, MOMENT, QuickClock
 from tests.support.stage import Stage, Story

@@ -11,7 +11,7 @@ from applyprune.cluster.access import connect
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.replicas import Membership, OwnLease, Replica, Share
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from tests.support.clocks import ManualClock
 from tests.support.no_server import client_of_no_server
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import pytest
 
-from applyprune.engine.inventory_lock import new_holder
-from applyprune.engine.lock_file import create_file, has_ended, host_id, remove_file
+from applyprune.engine.lock import create_file, has_ended, host_id, new_holder, remove_file
 from applyprune.errors import InventoryLocked
 from applyprune.model.inventory import LONGEST_LEASE
 from tests.support.asleep import ROOT
@@ -211,7 +210,7 @@ def test_file_proves_nothing_about_another_boot_or_a_strange_name() -> None:
 
 
 CREATE = """
-from applyprune.engine.lock_file import create_file
+from applyprune.engine.lock import create_file
 file = create_file()
 print(file.name if file else "none")
 """
@@ -224,7 +223,7 @@ def test_file_of_another_user_proves_nothing(proof: bool) -> None:
     name = _printed((*other, sys.executable, "-c", CREATE))
     assert not has_ended(host_id(), name)
     # Its own user sees that it has ended.
-    script = f"from applyprune.engine.lock_file import *; print(has_ended(host_id(), {name!r}))"
+    script = f"from applyprune.engine.lock import *; print(has_ended(host_id(), {name!r}))"
     assert _printed((*other, sys.executable, "-c", script)) == "True"
     remove_file(name)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster.client import KubernetesClient
-from applyprune.engine.inventory_lock import InventoryLock, inventory_lock
+from applyprune.engine.lock import InventoryLock, inventory_lock
 from applyprune.errors import AccessError, InventoryLocked
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.engine.inventory_lock import inventory_lock
+from applyprune.engine.lock import inventory_lock
 from applyprune.errors import InventoryLocked
 from applyprune.model.options import Mode, Options
 from tests.support.clocks import MovedClock

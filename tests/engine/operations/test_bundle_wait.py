@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from applyprune.api.bundles import BundleWait, until_ready
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from applyprune.model.events import Finished
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject

@@ -10,8 +10,8 @@ import pytest
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
-from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.operations.status import status
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.status import status
 from applyprune.errors import UsageError
 from applyprune.model.events import (
     ApplySetListed,

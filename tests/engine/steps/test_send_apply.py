@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.steps.send_apply import send_apply
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.send import send_apply
 from applyprune.errors import ApplypruneError, Conflict, Forbidden, Invalid, NotFound, NotServed
 from tests.support.clocks import ManualClock
 

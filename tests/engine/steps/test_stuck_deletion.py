@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from applyprune.model.events import ObjectDone, Outcome
 from applyprune.model.options import Mode
 from tests.support.api import Api

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.informer import Listed, Upserted, WatchScope
-from applyprune.engine.steps.wait import ReadinessWaiter
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.waiting import Listed, ReadinessWaiter, Upserted, WatchScope
 from applyprune.errors import InputError, UsageError
 from applyprune.model.events import InventoryWritten, Outcome, Phase, Status, Waiting
 from applyprune.model.identity import Ref

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
 from applyprune.errors import Forbidden, as_problem
 from applyprune.model.events import Waiting
 from applyprune.model.identity import Ref

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
+from applyprune.engine.ports import Cancellation
 from applyprune.model.events import InventoryWritten, Phase
 from tests.support.clocks import AGES
 from tests.support.fault_proxy import always, faults

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.steps.wait_crds import CrdWaiter
-from applyprune.engine.steps.wait_exists import ExistenceWaiter
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.waiting import CrdWaiter, ExistenceWaiter
 from applyprune.errors import NotFound
 from applyprune.model.events import Event, Waiting
 from applyprune.model.identity import Ref

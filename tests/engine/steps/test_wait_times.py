@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.engine.cancellation import Cancellation
-from applyprune.engine.steps.wait import ReadinessWaiter
+from applyprune.engine.ports import Cancellation
+from applyprune.engine.waiting import ReadinessWaiter
 from applyprune.model.events import Event, ObjectStuck, ReadinessReported, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.live import PODS, LiveObject, Resource

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.engine.checks.server_warnings import ServerWarnings
+from applyprune.engine.context import ServerWarnings
 from applyprune.model.identity import Ref
 from applyprune.model.plan import ApplyStep, Fate, Plan
 from applyprune.planning.recovery import ClusterSnapshot

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from applyprune._version import __version__
-from applyprune.engine.bound_run import already_applied, failure_of
 from applyprune.engine.context import RunSummary
+from applyprune.engine.run import already_applied, failure_of
 from applyprune.model.events import ErrorRaised, WarningRaised
 from applyprune.model.inventory import RunRecord
 from applyprune.model.options import Adopt, Options

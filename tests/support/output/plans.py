@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.steps.dry_run import FIELDS_TRANSFERRED, NOT_CHECKED
+from applyprune.engine.dry_run import FIELDS_TRANSFERRED, NOT_CHECKED
 from applyprune.errors import Conflict, Forbidden, as_problem
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import NotListed, Resource, Unknown

@@ -1,25 +1,19 @@
-"""The lock on a set's inventory: one run waits for it, takes it, renews it, and releases it.
-
-A holder proves that it is alive by renewing the lock. Another run times the renewals on its own
-clock. Every write is compare-and-swap, so a run that has lost the lock to another one notices it at
-its next write at the latest.
-Every write of an object is sent under the lease: nothing is sent, or sent again, after its end, and
-no delete starts unless it fits in the rest. After a pause of the process or the machine, the lease
-must be renewed first.
-"""
+"""The lock on a set's inventory: one run waits for it, takes it, renews it, and releases it."""
 
 from __future__ import annotations
 
 import math
+import os
 import platform
+import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK, Clock, Instant, read_clock, seconds_held
-from applyprune.engine.lock_file import LockFile, create_file, has_ended, host_id, remove_file
 from applyprune.errors import ApplypruneError, InventoryLocked
 from applyprune.model.events import InventoryWritten, Phase, Waiting, WarningRaised
 from applyprune.model.identity import Ref
@@ -37,12 +31,13 @@ from applyprune.model.inventory import (
 from applyprune.model.options import Mode, Options
 from applyprune.model.text import visible
 from applyprune.planning.recovery import held_inventory, locked_error
+from applyprune.system.files import NO_LINKS, NO_WAITING, device_number, is_own, try_lock
 from applyprune.system.terminal import user_name
-from applyprune.values import replace
+from applyprune.values import dataclass, pattern, replace
 
 if TYPE_CHECKING:
-    from applyprune.engine.cancellation import Cancellation
-    from applyprune.engine.ports import Store
+    from applyprune.engine.ports import Cancellation, Store
+
 
 DELETE_TIMEOUT = 8.0
 """Seconds that one delete may take with all its retries; the lease must last that long."""
@@ -396,3 +391,105 @@ def new_holder(run: str, *, lease: float, who: str = "", process: str = "") -> L
         process=process,
         lease=valid_lease(lease),
     )
+
+
+# A locked file in memory, by which a run on the same machine sees whether another has ended.
+#
+# The kernel releases the lock when the process has ended, however it ended, and not before. So no
+# process needs to see another one, which ``hidepid`` and PID namespaces prevent. The file exists
+# only in the memory of this machine (tmpfs): a cloned virtual machine has the same boot id, but not
+# the file. Without this evidence, nothing is known about another run.
+
+
+_FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked
+_PROC = Path("/proc")
+_NAME = pattern(r"applyprune-[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class LockFile:
+    """The file of one run that has not ended."""
+
+    name: str
+    _handle: int
+
+    def close(self, *, remove: bool) -> None:
+        """Release the lock: the run has ended; ``remove`` the file if nobody will ask for it."""
+        if remove:
+            remove_file(self.name)
+        os.close(self._handle)
+
+
+def create_file() -> LockFile | None:
+    """Create a file and lock it; None if there is no place where it would prove anything."""
+    if not _is_memory(_FOLDER):  # guard: memory-only
+        return None
+
+    name = f"applyprune-{os.urandom(16).hex()}"
+    try:
+        handle = os.open(_FOLDER / name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+    except OSError:
+        return None
+    try:
+        is_ours = try_lock(handle)
+    except OSError:
+        is_ours = False
+    if not is_ours:
+        os.close(handle)
+        remove_file(name)
+        return None
+    return LockFile(name, handle)
+
+
+def remove_file(name: str) -> None:
+    """Remove the file of a run that has ended."""
+    if _NAME.fullmatch(name):
+        with suppress(OSError):
+            (_FOLDER / name).unlink()
+
+
+def has_ended(host: str, name: str) -> bool:
+    """Return whether the run with that file has certainly ended; False if that is unknown.
+
+    A file of another user proves nothing: whoever can read the inventory knows its name.
+    """
+    if not host or host != host_id() or not _NAME.fullmatch(name):
+        return False
+    try:
+        handle = os.open(_FOLDER / name, os.O_RDONLY | NO_LINKS | NO_WAITING)
+    except OSError:
+        return False  # on another machine, or in another container
+    try:
+        found = os.fstat(handle)
+        ours = stat.S_ISREG(found.st_mode) and is_own(found)  # guard: own-lock-file
+        if not ours or not _is_memory(_FOLDER):
+            return False
+        if not try_lock(handle, is_shared=True):  # guard: seen-to-end
+            return False  # the run works
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def host_id() -> str:
+    """Return the id of this boot; empty if the system has none. Cloned machines share it."""
+    try:
+        return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _is_memory(folder: Path) -> bool:
+    """Return whether a folder is in this machine's memory only, by the list of mounts."""
+    try:
+        number = device_number(folder.stat())
+        mounts = (_PROC / "self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    for line in mounts.splitlines():
+        mount, _, source = line.partition(" - ")
+        if mount.split()[2:3] == [number]:
+            return source.split()[:1] == ["tmpfs"]
+    return False

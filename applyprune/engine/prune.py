@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from applyprune.engine.cascade_counter import ContentCounter
 from applyprune.engine.context import RunContext
-from applyprune.engine.inventory_lock import DELETE_TIMEOUT, WRITE_MARGIN
-from applyprune.engine.listing import KindProofs
-from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.engine.steps.failures import stuck_deletions
-from applyprune.engine.steps.wait_deleted import DeletedObject, DeletionWait, Gone
+from applyprune.engine.lock import DELETE_TIMEOUT, WRITE_MARGIN
+from applyprune.engine.reader import ContentCounter, KindProofs, SnapshotReader
+from applyprune.engine.send import stuck_deletions
+from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
 
     from applyprune.model.inventory import Wave
     from applyprune.model.problem import Problem
+
 
 _SHOWN = 3
 _TRIES = 8

@@ -1,54 +1,76 @@
-"""Report the status of a whole set, by one full LIST for each kind, and follow it by watches."""
+"""Report the status of a whole set, and follow it by watches; wait until it is gone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from applyprune.engine.check import no_such_set
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.informer import (
+from applyprune.engine.reader import SnapshotReader
+from applyprune.engine.waiting import (
     Change,
+    DeletedObject,
+    DeletionWait,
     Informer,
     Listed,
+    Read,
+    RelatedObjects,
     Upserted,
     WatchFailed,
     WatchScope,
     namespace_scopes,
     watch_scopes,
 )
-from applyprune.engine.operations.status_details import DetailReader
-from applyprune.engine.operations.until_deleted import until_deleted
-from applyprune.engine.preflight import no_such_set
-from applyprune.engine.snapshot_reader import SnapshotReader
-from applyprune.engine.steps.related_objects import RelatedObjects
-from applyprune.errors import Forbidden, as_problem
+from applyprune.errors import ApplypruneError, Forbidden, NotReady, RunFailed, as_problem
 from applyprune.model.events import (
     ApplySetListed,
+    ContainerLog,
     Event,
     Finished,
     ObjectStatus,
     Status,
+    Waiting,
     WarningRaised,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
-from applyprune.model.live import CONFIG_MAPS, LiveObject, State, Unknown
+from applyprune.model.live import (
+    CONFIG_MAPS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    LiveObject,
+    Resource,
+    State,
+    Unknown,
+)
 from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
+from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.object_status import (
+    LINES,
+    Instance,
+    by_owner,
+    failing_instances,
     is_waited_for,
+    log_lines,
     object_status,
     status_warning,
+    tree_of,
     unattributed_drift,
     unknown_drift,
     unproven_values,
     unready_objects,
     verdict,
 )
-from applyprune.planning.readiness import Related
+from applyprune.planning.readiness import Related, pods_of
 from applyprune.planning.recovery import (
     ClusterSnapshot,
     is_restored,
@@ -59,8 +81,9 @@ from applyprune.planning.recovery import (
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from applyprune.engine.cancellation import Cancellation
-    from applyprune.engine.ports import Cluster, Readable
+    from applyprune.engine.ports import Cancellation, Cluster, Readable
+
+    Body = Mapping[str, Any]
 
 _TURN = 0.5
 _DRIFTED = 1
@@ -322,3 +345,183 @@ class _StatusReader:
 def _compared(status: ObjectStatus) -> ObjectStatus:
     """Return what counts as a change: an event that only repeats does not."""
     return replace(status, age=None, events=(), not_read="")
+
+
+# Read what a status adds on request: the objects that an object owns, and logs.
+
+
+# What leads from an object to its Pods; more kinds would be more lists.
+_OWNED = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, PODS)
+_LOG_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DetailReader:
+    """Reads the details of the objects of one set."""
+
+    cluster: Cluster
+    workers: WorkerPool
+    related: RelatedObjects
+
+    def with_trees(
+        self, statuses: Iterable[ObjectStatus], states: Mapping[Ref, State], now: datetime
+    ) -> Sequence[ObjectStatus]:
+        """Add to each object what it owns, by one list for each kind and namespace."""
+        statuses = list(statuses)
+        namespaces = sorted({status.ref.namespace for status in statuses} - {""})
+        scopes = [(resource, name) for name in namespaces for resource in _OWNED]
+        found: list[Body] = []
+        unread: dict[str, list[str]] = {}
+        for (resource, namespace), bodies, why in self.workers.each(self._listed, scopes):
+            found += bodies
+            if why:
+                unread.setdefault(namespace, []).append(f"{resource.plural}: {why}")
+        owned = by_owner(iter(found))
+        return [
+            replace(
+                status,
+                tree=tree_of(_named(status.ref, live), owned, now),
+                not_read="; ".join(
+                    part
+                    for part in (status.not_read, *sorted(unread.get(status.ref.namespace, ())))
+                    if part
+                ),
+            )
+            if isinstance(live := states.get(status.ref), LiveObject)
+            else status
+            for status in statuses
+        ]
+
+    def with_logs(
+        self, statuses: Iterable[ObjectStatus], states: Mapping[Ref, State]
+    ) -> Sequence[ObjectStatus]:
+        """Add the last log lines of failing containers to each object that is not ready."""
+        return [self._with_logs(status, states.get(status.ref)) for status in statuses]
+
+    def _with_logs(self, status: ObjectStatus, live: State | None) -> ObjectStatus:
+        if status.readiness.status is Status.CURRENT or not isinstance(live, LiveObject):
+            return status
+        is_pod = live.ref.group_kind == PODS.group_kind
+        pods = (live.body or {},) if is_pod else pods_of(live, self.related.of(live))
+        instances = list(failing_instances(pods))
+        return replace(status, logs=tuple(self.workers.each(self._log, instances, in_order=True)))
+
+    def _log(self, instance: Instance) -> ContainerLog:
+        pod = Ref(PODS.group, PODS.kind, instance.namespace, instance.pod)
+        lines: tuple[str, ...] = ()
+        problem = ""
+        try:
+            log = self.cluster.log(
+                pod, instance.container, previous=instance.previous, lines=LINES, size=_LOG_BYTES
+            )
+            lines = log_lines(log)
+        except ApplypruneError as error:
+            problem = as_problem(error).message
+        return ContainerLog(pod, instance.container, instance.previous, lines, problem)
+
+    def _listed(
+        self, scope: tuple[Resource, str]
+    ) -> tuple[tuple[Resource, str], Sequence[Body], str]:
+        resource, namespace = scope
+        try:
+            found = self.cluster.list(resource, namespace=namespace, full=True)
+        except ApplypruneError as error:
+            return scope, (), as_problem(error).message
+        return scope, [_named(live.ref, live, resource.version) for live in found], ""
+
+
+def _named(ref: Ref, live: LiveObject, version: str = "") -> Body:
+    """Return the body with its kind, which the items of a list may lack."""
+    body = live.body or {"metadata": live.metadata}
+    named = f"{ref.group}/{version}" if ref.group else version
+    return {"apiVersion": named, "kind": ref.kind, **body}
+
+
+# Wait until a set and all of its objects are gone, whoever deletes them.
+
+
+_SHOWN = 5
+
+
+def until_deleted(
+    applyset: ApplySetIdentity,
+    options: StatusOptions,
+    cluster: Cluster,
+    store: Readable,
+    cancellation: Cancellation,
+) -> Iterator[Event]:
+    """Yield what the set still consists of, until nothing is left or the timeout is over.
+
+    The inventory goes last, so the objects are read after it. What has lost the set's label by then
+    was orphaned, and stays. A set that does not exist is a warning: a typing error must be visible.
+    """
+    began = cancellation.now()
+    inventory = store.read()
+    if not inventory.exists:
+        yield WarningRaised(as_problem(no_such_set(applyset)))
+        yield Finished({}, 0, 0.0)
+        return
+    with WorkerPool(16, cancellation) as workers:
+        reader = SnapshotReader(cluster, workers, applyset, store)
+
+        def read(pending: Sequence[DeletedObject]) -> Iterable[tuple[DeletedObject, State]]:
+            return workers.each(
+                lambda one: (one, reader.read_object(one.resource, one.ref)), pending
+            )
+
+        root = DeletedObject(CONFIG_MAPS, applyset.inventory, inventory.uid)
+        wait = DeletionWait([root], options.timeout, cancellation)
+        yield from _waiting(wait, read)
+        unknown: list[Ref] = []
+        if not wait.pending and not cancellation.requested:
+            rest = max(0.0, options.timeout - (cancellation.now() - began))
+            remaining, unknown = _remaining(inventory, reader, cluster, applyset)
+            wait = DeletionWait(remaining, rest, cancellation)
+            yield from _waiting(wait, read)
+    elapsed = cancellation.now() - began
+    # Whatever was never read may be gone, or not.
+    unknown += [one.ref for one in wait.pending if one.ref not in wait.last]
+    error: RunFailed | None = None
+    if unknown:
+        error = RunFailed(f"it is unknown whether {_names(unknown)} still exists")
+    elif wait.pending:
+        names = _names([one.ref for one in wait.pending])
+        error = NotReady(f"the set {applyset.name} is not gone: {names} still exists")
+    if cancellation.requested:
+        yield Finished({}, cancellation.exit_code, elapsed)
+    elif error is not None:
+        yield Finished({}, error.exit_code, elapsed, as_problem(error))
+    else:
+        yield Finished({}, 0, elapsed)
+
+
+def _names(refs: Sequence[Ref]) -> str:
+    return and_more([ref.short for ref in refs], _SHOWN)
+
+
+def _remaining(
+    inventory: Inventory, reader: SnapshotReader, cluster: Cluster, applyset: ApplySetIdentity
+) -> tuple[list[DeletedObject], list[Ref]]:
+    """Return the listed objects that are not known to be gone, and those that cannot be read.
+
+    What has lost the set's label, or is another object by now, does not belong to the set.
+    """
+    snapshot = reader.read(
+        (), inventory, cluster.resource_map(), prunes=False, proves=False, searches=False
+    )
+    remaining: list[DeletedObject] = []
+    unknown: list[Ref] = []
+    for ref, entry in inventory.entries.items():
+        state, resource = snapshot.states[ref], snapshot.resources.get(ref.group_kind)
+        if isinstance(state, LiveObject) and resource is not None:
+            is_same = state.uid == entry.uid or not entry.uid
+            if is_same and state.labels.get(PART_OF) == applyset.id:
+                remaining.append(DeletedObject(resource, ref, state.uid))
+        elif isinstance(state, Unknown):  # guard: unknown-is-not-gone
+            unknown.append(ref)
+    return remaining, unknown
+
+
+def _waiting(wait: DeletionWait, read: Read) -> Iterator[Event]:
+    """Wait until everything that is pending is gone; yield what it waits for."""
+    yield from (event for event in wait.events(read) if isinstance(event, Waiting))

@@ -6,21 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from applyprune.engine.context import RunContext
-from applyprune.engine.inventory_lock import WRITE_MARGIN
-from applyprune.engine.steps.dry_run import ServerDryRun
-from applyprune.engine.steps.failures import apply_problem
-from applyprune.engine.steps.field_transfer import transfer_fields
-from applyprune.engine.steps.readiness_rules import ReadinessRules
-from applyprune.engine.steps.recreate import Recreator
-from applyprune.engine.steps.send_apply import send_apply
-from applyprune.engine.steps.trial import (
+from applyprune.engine.dry_run import (
+    ServerDryRun,
     check_recreation,
     check_recreation_again,
     check_replacement,
 )
-from applyprune.engine.steps.wait import ReadinessWaiter
-from applyprune.engine.steps.wait_crds import CrdWaiter
-from applyprune.engine.steps.wait_exists import ExistenceWaiter
+from applyprune.engine.lock import WRITE_MARGIN
+from applyprune.engine.send import Recreator, apply_problem, send_apply, transfer_fields
+from applyprune.engine.waiting import CrdWaiter, ExistenceWaiter, ReadinessRules, ReadinessWaiter
 from applyprune.errors import (
     ApiError,
     ApplypruneError,

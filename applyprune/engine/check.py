@@ -1,0 +1,758 @@
+"""Check a run before its first write: preconditions, fields, conflicts, rights, references."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from applyprune.engine.send import apply_problem
+from applyprune.errors import (
+    AccessError,
+    ApplypruneError,
+    EmptyInput,
+    Forbidden,
+    InventoryError,
+    NotFound,
+    NotServed,
+    OwnedByBundle,
+    RunFailed,
+    Unreachable,
+    UsageError,
+    as_problem,
+)
+from applyprune.model.identity import GVK, GroupKind, Ref
+from applyprune.model.inventory import Inventory
+from applyprune.model.live import (
+    AUTOSCALERS,
+    CRD,
+    NAMESPACES,
+    LiveObject,
+    Resource,
+    ResourceMap,
+    namespace_ref,
+)
+from applyprune.model.options import DryRun, Mode, OnDrift, Options
+from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desired, Fate, Plan
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text import and_more
+from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.conflicts import may_have_drifted, shares_fields, visible_conflict
+from applyprune.planning.consequences import Listing, Related, consequences, facts_of, listings
+from applyprune.planning.decide import with_drift
+from applyprune.planning.desired import labels_of
+from applyprune.planning.leave import left_entries, objects_to_prune
+from applyprune.planning.names import unlisted
+from applyprune.planning.normalize import (
+    autoscalers_in,
+    is_scaled,
+    may_be_autoscaled,
+    with_autoscaler,
+)
+from applyprune.planning.order import missing_keys, missing_references, outside_references
+from applyprune.planning.ownership import foreign_label, is_last_applied
+from applyprune.planning.plan import again
+from applyprune.planning.recovery import is_restored, may_lose_objects
+from applyprune.planning.requests import needs_body
+from applyprune.planning.rights import needs_of, with_missing_rights
+from applyprune.planning.schemas import (
+    KindSchema,
+    custom_schema,
+    field_faults,
+    fields_problem,
+    kind_schema,
+)
+from applyprune.planning.served_kinds import defined_resources, schema_of
+from applyprune.values import dataclass, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from applyprune.engine.context import RunContext, WorkerPool
+    from applyprune.engine.ports import Cluster
+    from applyprune.engine.reader import SnapshotReader
+    from applyprune.model.inventory import InventoryEntry
+    from applyprune.model.problem import Manifest
+    from applyprune.planning.desired import Resolved
+    from applyprune.planning.recovery import ClusterSnapshot
+
+
+def refuse_run(
+    inventory: Inventory,
+    manifests: Sequence[Manifest],
+    context: RunContext,
+    owner: str,
+    *,
+    takes_over: bool,
+) -> bool:
+    """Refuse a run as a whole; or return whether it must create the namespace of its inventory.
+
+    ``manifests`` are those of the set; see ``refuse_owned`` for ``owner`` and ``takes_over``.
+    """
+    options = context.options
+    # guard: set-owner
+    refuse_owned(inventory, owner, options, takes_over=takes_over)
+    refuse_empty(inventory, options, manifests)
+    if inventory.exists or options.mode is not Mode.APPLY or owner:
+        return False  # a Bundle is in the namespace of its inventory
+    return needs_namespace(context.cluster, context.applyset, options)
+
+
+def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
+    """Refuse an empty input for a set without objects: a missing mount looks just like it.
+
+    If the set lists objects, the plan names those that would be pruned, and its guard refuses it.
+    A selector that matches nothing is refused for any set: a typing error looks just like it.
+    """
+    if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.prune.allow_empty:
+        return
+    if not manifests and not inventory.entries:
+        raise EmptyInput(
+            "there is no object in the input", hint="If this is intended, use --allow-empty."
+        )
+    selector = options.apply.selector
+    if selector and not any(selector.matches(labels_of(manifest)) for manifest in manifests):
+        raise EmptyInput(
+            f"-l {selector.text} matches none of the {len(manifests)} objects in the input",
+            reason="it is compared with metadata.labels of the manifests",
+            hint="If this is intended, use --allow-empty.",
+        )
+
+
+def refuse_owned(
+    inventory: Inventory, owner: str, options: Options, *, takes_over: bool = False
+) -> None:
+    """Refuse to change a set that belongs to a Bundle, unless the run is that Bundle's own.
+
+    Two appliers of one set would undo each other's work. A dry run is always allowed. A Bundle
+    takes over a set without an owner only if ``takes_over`` is set, only to apply it, and never to
+    remove it: having the same name is not consent.
+    """
+    if inventory.owner == owner or options.dry_run is not DryRun.OFF:
+        return
+    if inventory.owner:
+        raise OwnedByBundle(
+            f"the set {inventory.name} belongs to {inventory.owner}",
+            reason="the controller applies it, and would undo all other changes",
+            hint="Change the Bundle. To take the set back, suspend the Bundle first, then: "
+            f"applyprune inventory release {inventory.name} -n {inventory.namespace}",
+        )
+    if inventory.exists and not (takes_over and options.mode is Mode.APPLY):
+        raise OwnedByBundle(
+            f"the set {inventory.name} does not belong to {owner}",
+            reason="it was applied, or released from a Bundle, on the command line; with "
+            f"spec.inventoryName: {inventory.name} the Bundle would take it over",
+        )
+
+
+def refuse_copied(inventory: Inventory) -> None:
+    """Refuse to change who owns the objects of an inventory that does not fit the cluster."""
+    if inventory.copied:
+        raise RunFailed(
+            f"the inventory of the set {inventory.name} is a copy, or was restored",
+            hint="First: applyprune inventory repair "
+            f"{inventory.name} -n {inventory.namespace} --dry-run",
+        )
+
+
+def refuse_unlisted(
+    names: Collection[str], refs: Collection[Ref], applyset: ApplySetIdentity
+) -> None:
+    """Refuse names that a set does not list: a typing error must not look like success."""
+    if missing := unlisted(names, refs):
+        if not refs:
+            raise no_such_set(applyset)
+        raise UsageError(
+            f"the set {applyset.name} does not list {', '.join(missing)}",
+            hint=f"To see what it lists: applyprune inventory show {applyset.arguments}",
+        )
+
+
+def refuse_without_inventory(
+    snapshot: ClusterSnapshot, applyset: ApplySetIdentity, mode: Mode
+) -> None:
+    """Refuse to remove objects without an inventory, and to prune a set that does not exist."""
+    if mode is Mode.APPLY:
+        return
+    if snapshot.marked:
+        raise InventoryError(
+            f"the set {applyset.name} has no inventory, but {len(snapshot.marked)} objects have "
+            "its label and field manager",
+            reason="without an inventory, nobody can know which of them the set created",
+            hint="Rebuild it, with a dry run first: "
+            f"applyprune inventory repair {applyset.arguments} --dry-run",
+        )
+    if mode is not Mode.DELETE:
+        raise no_such_set(applyset)
+
+
+def refuse_removal_of_set(
+    unlisted: Problem,
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    snapshot: ClusterSnapshot,
+    options: Options,
+) -> None:
+    """Refuse to remove a whole set while it has, or may have, objects that are not listed.
+
+    Nothing else names them.
+    """
+    if options.removes_set and may_lose_objects(desired, inventory, snapshot):
+        raise InventoryError(
+            f"the set {inventory.name} was not removed: {unlisted.message}",
+            reason=unlisted.reason,
+            hint=unlisted.hint,
+        )
+
+
+def no_such_set(applyset: ApplySetIdentity) -> UsageError:
+    """Return the error for a set that does not exist."""
+    return UsageError(
+        f"there is no set {applyset.name} in namespace {applyset.namespace}",
+        hint="To list all sets: applyprune list -A",
+    )
+
+
+def needs_namespace(cluster: Cluster, applyset: ApplySetIdentity, options: Options) -> bool:
+    """Return whether the namespace of a new inventory must be created first.
+
+    Raises UsageError if it does not exist and may not be created.
+    """
+    if namespace_exists(cluster, applyset):
+        return False
+    if not options.apply.create_namespace:
+        raise UsageError(
+            f"the namespace {applyset.namespace} does not exist",
+            reason="the inventory of the set belongs there",
+            hint="Create it with --create-namespace (deleting the set keeps it), "
+            "or name another one with -n.",
+        )
+    return True
+
+
+def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:
+    """Return whether the namespace of an inventory exists; true if it must not be read."""
+    try:
+        cluster.get(NAMESPACES, namespace_ref(applyset.namespace))
+    except NotFound:
+        return False
+    except Forbidden:
+        return True  # unknown; if it is missing, the write of the inventory fails
+    return True
+
+
+# Check the fields of every object to send against the server's own schemas; change nothing.
+
+
+_Schemas: TypeAlias = "Mapping[str, Any] | str"
+"""The schemas of a group version, or why there are none."""
+_NO_SCHEMA = "its fields are not checked: the server publishes no schema of its kind"
+_OPEN = "its fields are not checked: its CRD is in the same input, without a schema"
+
+
+def with_fields_checked(plan: Plan, context: RunContext, snapshot: ClusterSnapshot) -> Plan:
+    """Return a plan that refuses every object with an unknown field or a value of a wrong type.
+
+    A client dry run checks nothing.
+    """
+    if context.options.dry_run is DryRun.CLIENT:
+        return plan
+    custom = {kind for kind, generation in snapshot.schemas.items() if generation is not None}
+    found = field_check(context.cluster, context.workers, plan.applies, custom)
+    applies = (_judged(step, found) for step in plan.applies)
+    return replace(plan, applies=tuple(applies))
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCheck:
+    """The result of the check."""
+
+    faults: Mapping[Ref, Problem]
+    """The problem of each object with faulty fields."""
+    not_checked: Mapping[Ref, str]
+    """Why the fields of an object were not checked."""
+
+
+def _judged(step: ApplyStep, found: FieldCheck) -> ApplyStep:
+    ref = step.desired.ref
+    if (problem := found.faults.get(ref)) is not None:
+        return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
+    return replace(step, not_checked=found.not_checked.get(ref, step.not_checked))
+
+
+def field_check(
+    cluster: Cluster,
+    workers: WorkerPool,
+    steps: Sequence[ApplyStep],
+    custom: Collection[GroupKind] = (),
+) -> FieldCheck:
+    """Check the names and the types of the fields of every object that a plan sends.
+
+    It reads one document for each group version, and none if nothing is sent. ``custom`` are the
+    kinds that a CRD in the cluster defines.
+    """
+    sending = {step.desired.ref: step for step in steps if step.request is not None}
+    known = _known(cluster, workers, [step.desired for step in sending.values()], custom)
+    problems: dict[Ref, Problem] = {}
+    not_checked: dict[Ref, str] = {}
+    for ref, step in sending.items():
+        schema = known[step.desired.resource.gvk]
+        if isinstance(schema, str):
+            not_checked[ref] = schema
+        elif step.request and (faults := field_faults(step.request.body, schema)):
+            problems[ref] = fields_problem(step.desired, faults)
+    return FieldCheck(problems, not_checked)
+
+
+def _known(
+    cluster: Cluster,
+    workers: WorkerPool,
+    sending: Sequence[Desired],
+    custom: Collection[GroupKind],
+) -> Mapping[GVK, KindSchema | str]:
+    """Return the schema of each kind, or why it is not known."""
+    defined = _defined(sending)
+    known: dict[GVK, KindSchema | str] = {
+        gvk: custom_schema(schema) if schema is not None else _OPEN
+        for gvk, schema in defined.items()
+    }
+    wanted = {desired.resource.gvk: desired.resource for desired in sending}
+    served = {gvk: resource for gvk, resource in wanted.items() if gvk not in defined}
+    documents = _documents(cluster, workers, served.values())
+    for gvk in served:
+        schemas = documents[gvk.api_version]
+        if isinstance(schemas, str):
+            known[gvk] = schemas
+        else:
+            is_custom = gvk.group_kind in custom
+            known[gvk] = kind_schema(schemas, gvk, custom=is_custom) or _NO_SCHEMA
+    return known
+
+
+def _defined(sending: Sequence[Desired]) -> Mapping[GVK, Mapping[str, Any] | None]:
+    """Return the schema of each kind that a CRD to send defines."""
+    return {
+        resource.gvk: schema_of(desired.body, resource.version)
+        for desired in sending
+        if desired.ref.group_kind == CRD
+        for resource in defined_resources(desired.body)
+    }
+
+
+def _documents(
+    cluster: Cluster, workers: WorkerPool, resources: Collection[Resource]
+) -> Mapping[str, _Schemas]:
+    """Return the schemas of each group version."""
+
+    def read(resource: Resource) -> tuple[str, _Schemas]:
+        try:
+            return resource.gvk.api_version, cluster.schemas(resource)
+        except ApplypruneError as error:
+            reason = f"its fields are not checked: its schema cannot be read: {error.message}"
+            return resource.gvk.api_version, reason
+
+    versions = {resource.gvk.api_version: resource for resource in resources}
+    documents = dict(workers.each(read, versions.values()))
+    workers.check()
+    return documents
+
+
+# Decide about fields that others own: what to do with drift, and what would be a conflict.
+
+
+def with_drift_decided(
+    context: RunContext, plan: Plan, entries: Mapping[Ref, InventoryEntry]
+) -> Plan:
+    """Return the plan with the drift of its steps, and forced requests where only drift is forced.
+
+    An object is read in full if it may have drifted, or if another manager owns a field that its
+    manifest sets. ``entries`` are those of the inventory as read.
+    """
+    applyset, options = context.applyset, context.options
+    if options.apply.on_drift is OnDrift.FAIL:
+        return plan
+
+    def decided(step: ApplyStep) -> ApplyStep:
+        known = live = step.live
+        try:
+            # What is corrected alone was just read in full; its write guards that version.
+            if live is None or live.body is None or not options.corrects:
+                live = context.cluster.get(step.desired.resource, step.desired.ref, full=True)
+        except ApplypruneError:
+            return step  # the apply itself will report it
+        if known is None or live.uid != known.uid:
+            return step
+        # guard: taken-before-the-revert
+        if foreign_label(live, applyset) != foreign_label(known, applyset):
+            return step
+        fresh = replace(step, live=live)
+        if step.request is not None:
+            fresh = again(step, live, applyset, options)
+        return with_drift(fresh, entries.get(step.desired.ref), applyset.manager, options)
+
+    drifting = [
+        step
+        for step in plan.applies
+        if may_have_drifted(step, applyset.manager) or shares_fields(step, applyset)
+    ]
+    return _with_each(context, plan, drifting, decided)
+
+
+def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
+    """Return the plan with the steps refused that conflict with another field manager.
+
+    An object is read in full if another manager owns a field that its manifest sets. What the
+    server has checked is not judged again.
+    """
+
+    def checked(step: ApplyStep) -> ApplyStep:
+        desired, live = step.desired, step.live
+        try:
+            if live is not None and live.body is None:
+                live = context.cluster.get(desired.resource, desired.ref, full=True)
+        except ApplypruneError:
+            return step  # the apply itself will report it
+        conflict = visible_conflict(replace(step, live=live), context.applyset)
+        if conflict is None:
+            return step
+        problem = apply_problem(conflict, step, context)
+        return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
+
+    shared = [
+        step
+        for step in plan.applies
+        if not step.is_checked and shares_fields(step, context.applyset)
+    ]
+    return _with_each(context, plan, shared, checked)
+
+
+def _with_each(
+    context: RunContext,
+    plan: Plan,
+    steps: Sequence[ApplyStep],
+    decide: Callable[[ApplyStep], ApplyStep],
+) -> Plan:
+    """Return the plan with these of its steps decided, in parallel."""
+    found = {step.desired.ref: step for step in context.workers.each(decide, steps)}
+    return replace(plan, applies=tuple(found.get(step.desired.ref, step) for step in plan.applies))
+
+
+# Ask the server whether the account may do what a plan needs, before the first write.
+#
+# One review of rules for each namespace answers most of it. What it does not clearly allow is asked
+# for one by one: each verb on each resource and, if that is not allowed, on each object.
+
+
+def with_permissions_checked(
+    plan: Plan, context: RunContext, inventory: Inventory, *, makes_namespace: bool
+) -> Plan:
+    """Return the plan with every right that it needs and the account lacks.
+
+    A run is refused then; a dry run only shows it. If the server gives no review, the plan has a
+    warning that says so.
+    """
+    applyset, holds = context.applyset, context.options.dry_run is DryRun.OFF
+    needs = needs_of(plan, applyset, is_new=not inventory.exists, makes_namespace=makes_namespace)
+    if not needs:
+        return plan
+    if holds and any(_may_not_be_read(step) for step in plan.applies):
+        plan = replace(plan, lacks_rights=True)
+    try:
+        forbidden = _Reviewer(context).forbidden({need.access for need in needs})
+    except Unreachable:
+        raise
+    except ApplypruneError as error:
+        return replace(plan, warnings=(*plan.warnings, _not_checked(error)))
+    missing = [need for need in needs if need.access in forbidden]
+    return with_missing_rights(plan, missing, applyset, holds=holds)
+
+
+def _may_not_be_read(step: ApplyStep) -> bool:
+    """Return whether an object is refused already because the account may not even read it."""
+    problem = step.problem
+    return step.is_unread and problem is not None and problem.kind is ProblemKind.FORBIDDEN
+
+
+def _not_checked(error: ApplypruneError) -> Problem:
+    problem = as_problem(error)
+    return replace(
+        problem,
+        message="the rights of this account were not checked: no access review is possible",
+        reason=problem.message,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reviewer:
+    context: RunContext
+
+    def forbidden(self, wanted: Iterable[Access]) -> set[Access]:
+        """Return what the server would not authorize; raise if it gives no review."""
+        wanted = sorted(wanted)
+        rules = dict(
+            self.context.workers.each(
+                self._rules, sorted({access.namespace for access in wanted} - {""})
+            )
+        )
+        # A rule of a Role does not hold in cluster scope.
+        unclear = [
+            access
+            for access in wanted
+            if not any(rule.allows(access) for rule in rules.get(access.namespace, ()))
+        ]
+        refused = self._refused({replace(access, name="") for access in unclear})
+        left = [access for access in unclear if replace(access, name="") in refused]
+        # A rule may be limited to some names.
+        found = self._refused(access for access in left if access.name)
+        found.update(access for access in left if not access.name)
+        self.context.workers.check()
+        return found
+
+    def _rules(self, namespace: str) -> tuple[str, Sequence[AccessRule]]:
+        try:
+            return namespace, self.context.cluster.access.rules(namespace)
+        except Unreachable:
+            raise
+        except ApplypruneError:
+            return namespace, ()  # then each right is asked for
+
+    def _refused(self, wanted: Iterable[Access]) -> set[Access]:
+        access = self.context.cluster.access
+        asked = self.context.workers.each(lambda one: (one, access.is_allowed(one)), wanted)
+        return {one for one, is_allowed in asked if not is_allowed}  # guard: access-review
+
+
+# Warn about references to objects and keys that are missing; look up only what the plan lacks.
+
+
+def reference_warnings(
+    plan: Plan,
+    snapshot: ClusterSnapshot,
+    reader: SnapshotReader,
+    resource_map: ResourceMap,
+    left_out: Collection[Ref],
+    *,
+    check: bool,
+) -> Iterator[Problem]:
+    """Yield a warning for each missing object and key; ``left_out`` are chart hooks.
+
+    Without ``check``, send no request: only what the set itself shows is found.
+    """
+    yield from missing_keys(plan, reader.applyset.manager)
+    if not check:
+        return
+    uses = outside_references(plan)
+    unread = [ref for ref in uses if ref not in snapshot.states]
+    states = {**snapshot.states, **reader.look_up(unread, resource_map)}
+    yield from missing_references(uses, states, plan, left_out)
+
+
+# Read what the consequences of a plan need: at most one LIST for each kind and namespace.
+
+
+States: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
+
+_FEW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ConsequenceFinder:
+    """Finds the consequences of one plan."""
+
+    context: RunContext
+    resource_map: ResourceMap
+
+    def add_to(self, plan: Plan, snapshot: ClusterSnapshot, states: States, *, reads: bool) -> Plan:
+        """Return the plan with its consequences.
+
+        ``states`` are the states before and after of the objects that a dry run on the server has
+        checked. Unless it ``reads``, the plan gets only what is known without a request.
+        """
+        applyset, related = self.context.applyset, Related()
+        while True:
+            facts = facts_of(
+                plan,
+                manager=applyset.manager,
+                snapshot=snapshot,
+                kinds=self.resource_map.preferred,
+                propagation=self.context.options.prune.propagation,
+                states=states,
+                related=related,
+            )
+            more = listings(facts, applyset.id) if reads else ()
+            if not more:
+                return replace(plan, consequences=consequences(facts))
+            related = self._read(more, related)
+
+    def _read(self, more: Sequence[Listing], known: Related) -> Related:
+        """Return what is known after some more listings; one that fails is not repeated."""
+        objects: dict[GroupKind, list[LiveObject]] = {}
+        failures = dict(known.failures)
+        bodies = dict(known.bodies)
+        calls = [(listing, namespace) for listing in more for namespace in _places(listing)]
+        for listing, found, failure in self.context.workers.each(self._list, calls):
+            if listing.is_plan:
+                bodies |= {live.ref: live for live in found}
+                continue
+            objects.setdefault(listing.resource.group_kind, []).extend(found)
+            if failure:
+                failures[listing.resource.group_kind] = failure
+        self.context.workers.check()
+        return Related(
+            {**known.objects, **objects},
+            failures,
+            bodies,
+            known.full | {each.resource.group_kind for each in more if each.is_plan},
+        )
+
+    def _list(self, call: tuple[Listing, str]) -> tuple[Listing, Sequence[LiveObject], str]:
+        listing, namespace = call
+        resource = listing.resource
+        try:
+            found = self.context.cluster.list(
+                resource, namespace=namespace, selector=listing.selector, full=listing.full
+            )
+        except ApplypruneError as error:
+            return listing, (), _failure(resource, error)
+        return listing, found, ""
+
+
+def _places(listing: Listing) -> Iterable[str]:
+    """Return the namespaces to list; an empty name lists all of them at once."""
+    few = listing.resource.namespaced and len(listing.namespaces) <= _FEW
+    return sorted(listing.namespaces) if few else ("",)
+
+
+def _failure(resource: Resource, error: ApplypruneError) -> str:
+    if isinstance(error, Forbidden):
+        return f"no right to list {resource.full_plural}"
+    return f"{resource.full_plural} cannot be listed: {error.message}"
+
+
+# Find the HorizontalPodAutoscalers that set the replicas of objects of the input.
+
+
+_SHOWN = 3
+
+
+def with_autoscalers(
+    snapshot: ClusterSnapshot,
+    resolved: Resolved,
+    inventory: Inventory,
+    context: RunContext,
+    reader: SnapshotReader,
+    *,
+    prunes: bool,
+) -> ClusterSnapshot:
+    """Return the snapshot with the autoscalers of the input and of the cluster.
+
+    Only the namespaces are searched in which somebody has scaled an object of the input, or in
+    which an apply may change its replicas. What is left to an autoscaler is read in full. One that
+    this run changes counts as in the input. One that has left the input does not count if the run
+    ``prunes``.
+    """
+    off, manager = context.options.apply.no_default_ignore, context.applyset.manager
+    desired = resolved.desired
+    given = autoscalers_in(desired)
+    unread: dict[str, Problem] = {}
+
+    replaced = _replaced(snapshot, resolved)
+    pruned: frozenset[str] = frozenset()
+
+    def is_open(member: Desired) -> bool:
+        live, entry = snapshot.states[member.ref], inventory.entries.get(member.ref)
+        return (
+            isinstance(live, LiveObject)
+            and may_be_autoscaled(member, off)
+            and with_autoscaler(member, given, off) is member
+            and (
+                is_scaled(live)
+                or entry is None
+                or not is_last_applied(member, entry, live, manager)
+            )
+        )
+
+    def listed(namespace: str) -> Sequence[Mapping[str, Any]]:
+        try:
+            found = context.cluster.list(AUTOSCALERS, namespace=namespace, full=True)
+        except (NotFound, NotServed):
+            return ()  # nothing scales here
+        except ApplypruneError as error:
+            unread[namespace] = as_problem(error)
+            return ()
+        return [live.body for live in found if live.body is not None and live.uid not in passing]
+
+    namespaces = sorted({member.ref.namespace for member in desired if is_open(member)})
+    if namespaces and prunes:
+        pruned = _pruned(snapshot, resolved, inventory, context)
+    passing = replaced | pruned
+    scalers = (
+        *given,
+        *(one for found in context.workers.each(listed, namespaces) for one in found),
+    )
+    snapshot = replace(
+        snapshot, autoscalers=(), unread_autoscalers=unread, pruned_autoscalers=pruned
+    )
+    if not scalers:
+        return snapshot
+    states = dict(snapshot.states)
+    for member in desired:
+        scaled, live = with_autoscaler(member, scalers, off), states[member.ref]
+        if scaled is member or not isinstance(live, LiveObject) or live.body is not None:
+            continue
+        if needs_body(scaled, live, context.applyset):
+            states[member.ref] = reader.read_object(member.resource, member.ref, full=True)
+    return replace(snapshot, states=states, autoscalers=scalers)
+
+
+def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Yield one warning for all namespaces whose autoscalers could not be read."""
+    if unread := snapshot.unread_autoscalers:
+        namespace, cause = min(unread.items())
+        yield as_problem(
+            AccessError(
+                f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be "
+                "read",
+                reason=cause.message,
+                hint="An autoscaler may set the replicas of these objects, so drift of them is not "
+                "set back. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
+                f"{namespace}",
+            )
+        )
+
+
+def keeps_autoscaler(plan: Plan, snapshot: ClusterSnapshot) -> bool:
+    """Return whether a plan does not prune an autoscaler that does not count for that reason."""
+    going = {
+        step.live.uid
+        for step in plan.removals
+        if step.fate is Fate.PRUNE and step.live is not None and not plan.no_prune
+    }
+    return not snapshot.pruned_autoscalers <= going
+
+
+def _replaced(snapshot: ClusterSnapshot, resolved: Resolved) -> frozenset[str]:
+    """Return the UIDs of the autoscalers of the input: its manifests count instead."""
+    states = (
+        snapshot.states[one.ref]
+        for one in resolved.desired
+        if one.ref.group_kind == AUTOSCALERS.group_kind and one.apply is ApplyRule.ALWAYS
+    )
+    return frozenset(state.uid for state in states if isinstance(state, LiveObject))
+
+
+def _pruned(
+    snapshot: ClusterSnapshot, resolved: Resolved, inventory: Inventory, context: RunContext
+) -> frozenset[str]:
+    """Return the UIDs of the autoscalers that a prune would delete, before any guard."""
+    options, desired = context.options, resolved.desired
+    if is_restored(inventory, snapshot):
+        return frozenset()
+    leaving = [
+        entry
+        for entry in left_entries(desired, inventory, snapshot, options)
+        if entry.ref.group_kind == AUTOSCALERS.group_kind
+    ]
+    found = objects_to_prune(
+        leaving, snapshot, context.applyset, options, desired=desired, left_out=resolved.left_out
+    )
+    return frozenset(live.uid for live in found)

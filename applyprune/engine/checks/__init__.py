@@ -1,1 +1,0 @@
-"""Check a plan with requests that write nothing, before the first write."""

@@ -1,0 +1,718 @@
+"""The verbs about an inventory: check and repair it, own objects, move them, release the set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from applyprune.engine.check import (
+    namespace_exists,
+    no_such_set,
+    refuse_copied,
+    refuse_owned,
+    refuse_unlisted,
+)
+from applyprune.engine.context import RunContext, RunSummary, WorkerPool, run_context
+from applyprune.engine.lock import WRITE_MARGIN, InventoryLock, inventory_lock
+from applyprune.engine.plan_stage import with_exact_names
+from applyprune.engine.reader import KindProofs, SnapshotReader, all_labelled_objects
+from applyprune.engine.send import send
+from applyprune.errors import (
+    ApplypruneError,
+    Conflict,
+    InventoryError,
+    InventoryLocked,
+    NotFound,
+    RunFailed,
+    Unavailable,
+    Unreachable,
+    UsageError,
+    as_problem,
+)
+from applyprune.model.events import (
+    Event,
+    MismatchFound,
+    ObjectDone,
+    Outcome,
+    Phase,
+    Started,
+    WarningRaised,
+)
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import (
+    Inventory,
+    InventoryEntry,
+    Mismatch,
+    MismatchType,
+    Ownership,
+    Repair,
+)
+from applyprune.model.live import LiveObject, Resource, State
+from applyprune.model.options import DryRun, Mode, Options
+from applyprune.model.problem import Problem
+from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
+from applyprune.planning.leave import kept_as_owned
+from applyprune.planning.managed_fields import is_applied
+from applyprune.planning.names import chosen
+from applyprune.planning.order import is_built_in
+from applyprune.planning.ownership import OtherSet, has_witness
+from applyprune.planning.recovery import (
+    GONE,
+    MOVED,
+    Move,
+    MoveStep,
+    OwnStep,
+    as_owned,
+    check,
+    move_step,
+    own_step,
+    owned_entry,
+    repaired,
+    unsearched_problem,
+)
+from applyprune.planning.replies import refuse_false_absence
+from applyprune.planning.requests import mark_request, transfer_request
+from applyprune.planning.served_kinds import hidden_kind_problem
+from applyprune.values import dataclass, replace
+
+if TYPE_CHECKING:
+    from applyprune.engine.ports import Cancellation, Cluster, DamagedStore, Store
+
+
+def repair(
+    applyset: ApplySetIdentity,
+    options: Options,
+    ownership: Ownership,
+    cluster: Cluster,
+    store: DamagedStore,
+    cancellation: Cancellation,
+) -> Iterator[Event]:
+    """Yield every mismatch and repair it; with ``options.dry_run``, repair nothing.
+
+    ``ownership`` is how an unlisted object of the set is recorded. Raises AccessError,
+    InventoryLocked and Interrupted; InventoryError if the ConfigMap is not an inventory.
+    """
+    with run_context(cluster, store, applyset, options, cancellation, mode=Mode.REPAIR) as context:
+        yield from _Repair(context, store, ownership).events()
+
+
+@dataclass(slots=True)
+class _Repair:
+    context: RunContext
+    store: DamagedStore
+    ownership: Ownership
+    damage: Sequence[str] = ()
+    unseen: Sequence[str] = ()
+    unrelated: Sequence[str] = ()
+    hidden: frozenset[GroupKind] = frozenset()
+
+    def events(self) -> Iterator[Event]:
+        """Read, compare, report, write, restore the labels, write again."""
+        options, summary = self.context.options, self.context.summary
+        yield self.context.started(Mode.REPAIR)
+        if options.dry_run is DryRun.OFF:
+            yield from self.context.lock.wait(self._salvage)
+            inventory = self.context.lock.inventory
+        else:
+            inventory = self._salvage()
+        mismatches = self._mismatches(inventory)
+        yield from (WarningRaised(unsearched_problem(line)) for line in self.unrelated)
+        yield from (MismatchFound(mismatch) for mismatch in mismatches)
+        repairs = [mismatch for mismatch in mismatches if mismatch.repair is not Repair.NONE]
+        if repairs and options.dry_run is DryRun.OFF:
+            yield from self._repair(inventory, repairs)
+        yield summary.finished()
+
+    def _salvage(self) -> Inventory:
+        """Read the readable part of the inventory, and remember the damage."""
+        inventory, self.damage = self.store.salvage()
+        return inventory
+
+    def _mismatches(self, inventory: Inventory) -> Sequence[Mismatch]:
+        cluster, workers = self.context.cluster, self.context.workers
+        applyset = self.context.applyset
+        # A damaged inventory may have lost entries, but its annotation still names their groups.
+        groups = {ref.group for ref in inventory.entries}
+        groups |= {kind.group for kind in inventory.hidden_kinds}
+        proofs = KindProofs(cluster, workers, cluster.resource_map(), cluster.patience)
+        is_whole = inventory.exists and not self.damage
+        marked, resource_map = all_labelled_objects(
+            proofs, applyset, groups=groups if is_whole else None
+        )
+        reader = SnapshotReader(cluster, workers, applyset, self.store)
+        # Nothing leaves the inventory because it is missing, so a list is enough.
+        snapshot = reader.read(
+            (), inventory, resource_map, prunes=False, proves=False, searches=False
+        )
+        self.context.cancellation.check()
+        if not (inventory.exists or marked.objects):
+            raise no_such_set(applyset)
+        unseen = marked.unseen_in(groups) if is_whole else marked.unseen
+        self.unrelated = [line for line in marked.unseen if line not in unseen]
+        snapshot = replace(
+            snapshot,
+            marked=marked.objects,
+            unseen=unseen,
+            resources={**resource_map.preferred, **snapshot.resources},
+        )
+        self.unseen = marked.unseen
+        unserved = self._unserved_kinds(inventory, proofs)
+        unlisted = {one.kind for one in marked.unlisted}
+        self.hidden = frozenset(
+            kind for kind in inventory.hidden_kinds if unserved.get(kind) or kind in unlisted
+        )
+        return check(
+            inventory,
+            self.damage,
+            self.store.strays(),
+            snapshot,
+            applyset,
+            ownership=self.ownership,
+            unserved=unserved,
+        )
+
+    def _unserved_kinds(self, inventory: Inventory, proofs: KindProofs) -> Mapping[GroupKind, str]:
+        """Return the kinds without an entry that are not served, and why they stay recorded."""
+        accepted = self.context.options.allow_partial
+        return {
+            kind: ""
+            if accepted
+            else hidden_kind_problem(
+                kind,
+                proofs.of({kind.group}),
+                proofs.registered,
+                built_in=is_built_in(kind.group),
+            )
+            for kind in sorted(inventory.hidden_kinds)
+            if proofs.resource_map.find_kind(kind) is None
+        }
+
+    def _repair(self, inventory: Inventory, mismatches: Sequence[Mismatch]) -> Iterator[Event]:
+        self._refuse_partial(mismatches)
+        entries = repaired(inventory, mismatches)
+        hidden = frozenset() if self.context.options.allow_partial else self.hidden
+        yield self.context.lock.take(
+            replace(inventory, entries=entries, copied=False, hidden_kinds=hidden)
+        )
+        for mismatch, problem in self.context.workers.each(self._mark, mismatches):
+            yield from self._done(mismatch, problem)
+        exit_code = self.context.cancellation.exit_code or self.context.summary.exit_code
+        changes = self.context.summary.changes
+        yield self.context.lock.release(entries, exit_code=exit_code, changes=changes)
+        self.context.cancellation.check()
+
+    def _refuse_partial(self, mismatches: Sequence[Mismatch]) -> None:
+        """Refuse to replace a damaged inventory with an incomplete one."""
+        rebuilt = any(
+            mismatch.type in {MismatchType.DAMAGED, MismatchType.LOST} for mismatch in mismatches
+        )
+        if rebuilt and self.unseen and not self.context.options.allow_partial:
+            raise InventoryError(
+                f"the inventory of the set {self.context.applyset.name} was not rebuilt",
+                reason=f"not everything could be listed: {'; '.join(self.unseen[:3])}",
+                hint="Objects that could not be listed would be lost from the inventory. Retry "
+                "with more permissions, or accept that with --allow-partial.",
+            )
+
+    def _mark(self, mismatch: Mismatch) -> tuple[Mismatch, Problem | None]:
+        if mismatch.live is None or mismatch.resource is None or mismatch.ref is None:
+            return mismatch, None
+        self.context.lock.ensure(WRITE_MARGIN)
+        try:
+            live, applyset = mismatch.live, self.context.applyset
+            # The server makes the patch's manager the owner of what it changes: the label, and the
+            # annotation. A second patch must return them.
+            for _ in range(2):
+                request = mark_request(mismatch.resource, live, applyset, owned=mismatch.owned)
+                live = self.context.cluster.patch(request)
+                is_marked = is_applied(live, applyset.manager)
+                if is_marked and has_witness(live, applyset) >= mismatch.owned:
+                    break
+        except ApplypruneError as error:
+            return mismatch, as_problem(error, where=str(mismatch.ref))
+        return mismatch, None
+
+    def _done(self, mismatch: Mismatch, problem: Problem | None) -> Iterator[Event]:
+        if mismatch.ref is None:
+            return  # about the inventory itself, which is rewritten as a whole
+        outcome = Outcome.FAILED if problem else Outcome.REPAIRED
+        done = ObjectDone(mismatch.ref, outcome, reason=mismatch.repair.text, problem=problem)
+        yield from self.context.summary.counted((done,))
+
+
+# Make objects of a set owned: write the annotation of ownership, then record it.
+
+
+_TRIES = 8
+
+
+def own(
+    applyset: ApplySetIdentity,
+    options: Options,
+    cluster: Cluster,
+    store: Store,
+    cancellation: Cancellation,
+    *,
+    agree: Callable[[Mapping[Ref, str]], None],
+) -> Iterator[Event]:
+    """Make the objects that ``options.select`` names owned; all if it is empty.
+
+    ``agree`` gets the objects before the first write, each with what will keep it from deletion all
+    the same, and raises what ends the run. Failures of
+    single objects are events; UsageError, InventoryError, AccessError, InventoryLocked and
+    Interrupted are raised.
+    """
+    with run_context(cluster, store, applyset, options, cancellation, mode=Mode.OWN) as context:
+        yield from _Own(context, agree).events()
+
+
+@dataclass(slots=True)
+class _Own:
+    context: RunContext
+    agree: Callable[[Mapping[Ref, str]], None]
+
+    def events(self) -> Iterator[Event]:
+        """Read and decide, ask, lock, annotate, record."""
+        context, lock, summary = self.context, self.context.lock, self.context.summary
+        yield context.started(Mode.OWN)
+        yield from lock.wait()
+        inventory = lock.inventory
+        resource_map = context.cluster.resource_map()
+        context = self.context = yield from with_exact_names(context, resource_map, [inventory])
+        self._refuse(inventory)
+        steps = self._steps(inventory)
+        due = [step for step in steps if step.is_due]
+        yield from summary.counted(self._done(step) for step in steps if not step.is_due)
+        if context.options.dry_run is not DryRun.OFF or not due:
+            yield from summary.counted(map(self._done, due))
+            yield summary.finished()
+            return
+        with summary.paused():
+            self.agree({step.entry.ref: self._kept(step) for step in due})
+        # The entries change only after the annotation is on the object.
+        entries = dict(inventory.entries)
+        yield lock.take(inventory)
+        try:
+            for step, entry in context.workers.each(self._own, due):
+                entries[entry.ref] = entry
+                yield from summary.counted((self._done(step),))
+        except ApplypruneError as error:
+            if not isinstance(error, InventoryLocked):
+                lock.release(entries, exit_code=error.exit_code, changes=summary.changes)
+            raise
+        exit_code = context.cancellation.exit_code or summary.exit_code
+        yield lock.release(entries, exit_code=exit_code, changes=summary.changes)
+        context.cancellation.check()
+        yield summary.finished()
+
+    def _refuse(self, inventory: Inventory) -> None:
+        context = self.context
+        if not inventory.exists:
+            raise no_such_set(context.applyset)
+        refuse_owned(inventory, "", context.options)
+        refuse_copied(inventory)
+        refuse_unlisted(context.options.select, inventory.entries, context.applyset)
+
+    def _steps(self, inventory: Inventory) -> Sequence[OwnStep]:
+        """Read the objects, and decide about each."""
+        context = self.context
+        entries = {
+            entry.ref: entry for entry in chosen(context.options.select, inventory.entries.values())
+        }
+        snapshot = self._reader.read(
+            (),
+            replace(inventory, entries=entries),
+            context.cluster.resource_map(),
+            prunes=False,
+            searches=False,
+        )
+        context.cancellation.check()
+        return [
+            own_step(
+                entry,
+                snapshot.resources.get(ref.group_kind),
+                snapshot.states[ref],
+                context.applyset,
+                snapshot.others,
+            )
+            for ref, entry in sorted(entries.items())
+        ]
+
+    @property
+    def _reader(self) -> SnapshotReader:
+        context = self.context
+        return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
+
+    def _own(self, step: OwnStep) -> tuple[OwnStep, InventoryEntry]:
+        """Write the annotation; return the step and its entry, which says owned only then."""
+        applyset, cluster = self.context.applyset, self.context.cluster
+        for _ in range(_TRIES):
+            if step.live is None or step.resource is None or not step.is_due:
+                return step, step.entry
+            try:
+                # While this process was suspended, another run may have taken the lock.
+                self.context.lock.ensure(WRITE_MARGIN)
+                after = step.live
+                if not has_witness(after, applyset):
+                    request = mark_request(step.resource, after, applyset, owned=True)
+                    after = send(cluster, request)
+            except InventoryLocked:
+                raise
+            except (Conflict, NotFound, Unavailable, Unreachable):
+                pass  # it has changed since it was read, or only the reply is lost
+            except ApplypruneError as error:
+                where = str(step.entry.ref)
+                return replace(step, problem=as_problem(error, where=where)), step.entry
+            else:
+                if has_witness(after, applyset):  # guard: witness-before-record
+                    return step, owned_entry(step.entry, step.live, after, applyset)
+            step = self._again(step, step.resource)
+        too_fast = RunFailed(f"{step.entry.ref} changes faster than it can be annotated")
+        return replace(step, problem=as_problem(too_fast)), step.entry
+
+    def _again(self, step: OwnStep, resource: Resource) -> OwnStep:
+        """Read an object that has changed, and decide again."""
+        state = self._reader.read_object(resource, step.entry.ref)
+        others = self._reader.other_sets([state])
+        return own_step(step.entry, resource, state, self.context.applyset, others)
+
+    def _kept(self, step: OwnStep) -> str:
+        """Return what keeps an object from deletion once it is owned; empty if nothing does."""
+        if step.live is None:
+            return ""
+        return kept_as_owned(step.entry.orphan_reason, step.live, self.context.applyset)
+
+    def _done(self, step: OwnStep) -> ObjectDone:
+        outcome = Outcome.CONFIGURED
+        if step.problem is not None:
+            outcome = Outcome.FAILED
+        elif step.left:
+            outcome = Outcome.SKIPPED if step.left == GONE else Outcome.UNCHANGED
+        reason = "" if step.problem else step.left or as_owned(self._kept(step))
+        return ObjectDone(step.entry.ref, outcome, reason=reason, problem=step.problem)
+
+
+# Move objects from one set to another without deleting or re-creating any (safety rule 12).
+#
+# Both inventories are locked from the first write to the last. The destination lists an object
+# before its label changes; the source lists it until after that.
+
+
+_LISTED = frozenset({Move.HAND_OVER, Move.DONE})
+
+
+def _marked_as_leaving(
+    inventory: Inventory, steps: Sequence[MoveStep]
+) -> Mapping[Ref, InventoryEntry]:
+    """Return the source's entries during the move, marked so that its prune deletes none."""
+    leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
+    return {
+        ref: replace(entry, orphan_reason=entry.orphan_reason or MOVED, orphaning=True)
+        if ref in leaving
+        else entry
+        for ref, entry in inventory.entries.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two sets, and the store of its inventory."""
+
+    applyset: ApplySetIdentity
+    store: Store
+
+
+def move(
+    source: Side,
+    destination: Side,
+    options: Options,
+    cluster: Cluster,
+    cancellation: Cancellation,
+    *,
+    if_exists: bool = False,
+) -> Iterator[Event]:
+    """Move the objects that ``options.select`` names (all if it is empty) to the destination.
+
+    With ``if_exists``, nothing is done if the source does not exist.
+
+    Failures of single objects are events; UsageError, InventoryError, AccessError,
+    InventoryLocked and Interrupted are raised.
+    """
+    if source.applyset == destination.applyset:
+        raise UsageError("a set cannot be moved into itself")
+    summary = RunSummary(cluster.run)
+    with (
+        inventory_lock(
+            source.store, options, cancellation, run=summary.run, mode=Mode.MOVE
+        ) as source_lock,
+        inventory_lock(
+            destination.store, options, cancellation, run=summary.run, mode=Mode.MOVE
+        ) as destination_lock,
+        WorkerPool(options.concurrency, cancellation) as workers,
+    ):
+        leased = cluster.under_lease(source_lock).under_lease(destination_lock)
+        context = RunContext(
+            leased,
+            source.applyset,
+            options,
+            cancellation,
+            workers,
+            source_lock,
+            summary,
+            source.store,
+        )
+        yield from _Move(context, destination.applyset, destination_lock, if_exists).events()
+
+
+@dataclass(slots=True)
+class _Move:
+    """One move; the context's set and lock are those of the source."""
+
+    context: RunContext
+    destination: ApplySetIdentity
+    destination_lock: InventoryLock
+    if_exists: bool
+
+    def events(self) -> Iterator[Event]:
+        """Lock both inventories, list the objects, transfer them, and unlist them in the source."""
+        context, summary = self.context, self.context.summary
+        dry = context.options.dry_run
+        yield context.started(Mode.MOVE)
+        for lock in self._in_order():
+            yield from lock.wait()
+        source_inventory, destination_inventory = (
+            context.lock.inventory,
+            self.destination_lock.inventory,
+        )
+        if self.if_exists and not source_inventory.exists:
+            yield summary.finished()
+            return
+        self.context = context = yield from with_exact_names(
+            context,
+            context.cluster.resource_map(),
+            [source_inventory, destination_inventory],
+        )
+        self._refuse(source_inventory, destination_inventory)
+        steps = self._steps(source_inventory)
+        if dry is not DryRun.OFF:
+            yield from summary.counted(self._done(step, step.problem) for step in steps)
+            yield summary.finished()
+            return
+        destination_entries = dict(destination_inventory.entries)
+        destination_entries |= {
+            step.entry.ref: step.entry for step in steps if step.action in _LISTED
+        }
+        for lock in self._in_order():
+            entries = (
+                destination_entries
+                if lock is self.destination_lock
+                else _marked_as_leaving(source_inventory, steps)
+            )
+            yield lock.take(replace(lock.inventory, entries=entries))
+        moved: set[Ref] = set()
+        try:
+            for step, problem in context.workers.each(self._move, steps):
+                if problem is None:
+                    moved.add(step.entry.ref)
+                yield from summary.counted((self._done(step, problem),))
+        except ApplypruneError as error:
+            if not isinstance(error, InventoryLocked):
+                self._end(destination_entries, source_inventory, moved, error.exit_code)
+            raise
+        exit_code = context.cancellation.exit_code or summary.exit_code
+        yield from self._end(destination_entries, source_inventory, moved, exit_code)
+        context.cancellation.check()
+        yield summary.finished()
+
+    def _end(
+        self,
+        destination_entries: Mapping[Ref, InventoryEntry],
+        source_inventory: Inventory,
+        moved: Collection[Ref],
+        exit_code: int,
+    ) -> Sequence[Event]:
+        """Record the end, the destination first; an object that did not move may stay in both."""
+        changes = self.context.summary.changes
+        first = self.destination_lock.release(
+            destination_entries, exit_code=exit_code, changes=changes
+        )
+        source_entries = {
+            ref: entry for ref, entry in source_inventory.entries.items() if ref not in moved
+        }
+        if source_entries or source_inventory.hidden_kinds or self.context.options.select:
+            lock = self.context.lock
+            return first, lock.release(source_entries, exit_code=exit_code, changes=changes)
+        self.context.lock.record(source_entries, Phase.BEFORE_APPLY)
+        return first, *self.context.lock.remove()
+
+    def _in_order(self) -> Sequence[InventoryLock]:
+        """Return the locks in the one order in which all moves take them."""
+        source, destination = self.context.applyset, self.destination
+        if (source.namespace, source.name) < (destination.namespace, destination.name):
+            return self.context.lock, self.destination_lock
+        return self.destination_lock, self.context.lock
+
+    def _refuse(self, source_inventory: Inventory, destination_inventory: Inventory) -> None:
+        for inventory in (source_inventory, destination_inventory):
+            refuse_owned(inventory, "", self.context.options)
+            refuse_copied(inventory)
+        if not source_inventory.exists:
+            raise no_such_set(self.context.applyset)
+        if not (
+            destination_inventory.exists or namespace_exists(self.context.cluster, self.destination)
+        ):
+            raise UsageError(
+                f"the namespace {destination_inventory.namespace} does not exist",
+                reason=f"the inventory of the set {destination_inventory.name} belongs there",
+                hint="Create it first, or name another one with --to-namespace.",
+            )
+        # The destination lists what has been moved already.
+        known = {**source_inventory.entries, **destination_inventory.entries}
+        refuse_unlisted(self.context.options.select, known, self.context.applyset)
+
+    def _steps(self, source_inventory: Inventory) -> Sequence[MoveStep]:
+        """Read the objects to move, and decide each step."""
+        select = self.context.options.select
+        entries = {entry.ref: entry for entry in chosen(select, source_inventory.entries.values())}
+        resource_map = self.context.cluster.resource_map()
+        listed = replace(source_inventory, entries=entries)
+        snapshot = self._reader.read((), listed, resource_map, prunes=False, searches=False)
+        return [
+            self._step(
+                entry, snapshot.resources.get(ref.group_kind), snapshot.states[ref], snapshot.others
+            )
+            for ref, entry in sorted(entries.items())
+        ]
+
+    def _step(
+        self,
+        entry: InventoryEntry,
+        resource: Resource | None,
+        state: State,
+        others: Mapping[str, OtherSet],
+    ) -> MoveStep:
+        return move_step(entry, resource, state, self.context.applyset, self.destination, others)
+
+    @property
+    def _reader(self) -> SnapshotReader:
+        context = self.context
+        return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
+
+    def _move(self, step: MoveStep) -> tuple[MoveStep, Problem | None]:
+        for _ in range(_TRIES):
+            if step.live is None or step.resource is None:
+                return step, step.problem
+            if step.action is Move.DONE:
+                self._settle(step.resource, step.live, step.entry)
+            if step.action is not Move.HAND_OVER:
+                return step, step.problem
+            try:
+                # While this process was suspended, another run may have taken either lock.
+                for lock in (self.context.lock, self.destination_lock):
+                    lock.ensure(WRITE_MARGIN)
+                source = self.context.applyset
+                owned = has_witness(step.live, source)
+                request = transfer_request(
+                    step.resource,
+                    step.live,
+                    old=source.manager,
+                    applyset=self.destination,
+                    owned=owned,
+                )
+                live = send(self.context.cluster, request)
+            except InventoryLocked:
+                raise
+            except (Conflict, NotFound, Unavailable, Unreachable) as error:
+                # It has changed since it was read, or only the reply is lost.
+                if (problem := self._false_absence(step.resource, step.live, error)) is not None:
+                    return step, problem
+            except ApplypruneError as error:
+                return step, as_problem(error, where=str(step.entry.ref))
+            else:
+                if has_witness(live, self.destination) >= owned:
+                    return step, None
+                # It has changed between the two patches, so it lacks what the second one sets.
+            state = self._reader.read_object(step.resource, step.entry.ref)
+            others = self._reader.other_sets([state])
+            step = self._step(step.entry, step.resource, state, others)
+        return step, as_problem(RunFailed(f"{step.entry.ref} changes faster than it can be moved"))
+
+    def _false_absence(
+        self, resource: Resource, live: LiveObject, error: ApplypruneError
+    ) -> Problem | None:
+        """Return the problem of an object that exists although a PATCH got a 404."""
+        if not isinstance(error, NotFound):
+            return None
+        try:
+            state = self._reader.read_object(resource, live.ref)
+            refuse_false_absence(live.uid, state, error)
+        except RunFailed as refused:
+            return as_problem(refused, where=str(live.ref))
+        return None
+
+    def _settle(self, resource: Resource, live: LiveObject, entry: InventoryEntry) -> None:
+        """Give the destination its Apply entry, if an interrupted move has not done so."""
+        owned = entry.ownership is Ownership.OWNED and (
+            live.annotations.get(OWNED_BY) == self.destination.id
+        )
+        lacks_witness = owned and not has_witness(live, self.destination)
+        if not is_applied(live, self.destination.manager) or lacks_witness:
+            with suppress(ApplypruneError):
+                request = mark_request(resource, live, self.destination, owned=owned)
+                self.context.cluster.patch(request)
+
+    def _done(self, step: MoveStep, problem: Problem | None) -> ObjectDone:
+        outcome = (
+            Outcome.REMOVED_FROM_INVENTORY
+            if step.action is Move.REMOVE_FROM_INVENTORY
+            else Outcome.MOVED
+        )
+        if problem is not None:
+            outcome = Outcome.FAILED
+        reason = step.reason or f"to the set {self.destination.name}"
+        return ObjectDone(
+            step.entry.ref, outcome, reason="" if problem else reason, problem=problem
+        )
+
+
+# Release a set from the Bundle that owns it, by a single write of its inventory.
+
+
+def release(
+    applyset: ApplySetIdentity,
+    options: Options,
+    store: Store,
+    cancellation: Cancellation,
+    *,
+    run: str,
+    is_active: Callable[[str], bool],
+) -> Iterator[Event]:
+    """Record that no Bundle owns a set; ``is_active`` says whether the controller runs its owner.
+
+    ``run`` is the ID of the run.
+
+    Raises UsageError if it does, because the Bundle would take the set over again at once. Also
+    raises InventoryError, AccessError, InventoryLocked and Interrupted.
+    """
+    summary = RunSummary(run)
+    yield Started(summary.run, Mode.REPAIR, applyset.name, applyset.namespace, options.dry_run)
+    with inventory_lock(store, options, cancellation, run=summary.run, mode=Mode.REPAIR) as lock:
+        yield from lock.wait()
+        if not lock.inventory.exists:
+            raise no_such_set(applyset)
+        ref = applyset.inventory
+        if not (owner := lock.inventory.owner):
+            done = ObjectDone(ref, Outcome.UNCHANGED, reason="it belongs to no Bundle")
+        else:
+            if is_active(owner):
+                raise UsageError(
+                    f"the set {applyset.name} was not released",
+                    reason=f"{owner} is active, and would take it over again",
+                    hint="Suspend the Bundle first: spec.suspend: true",
+                )
+            if options.dry_run is DryRun.OFF:
+                yield lock.write_once(replace(lock.inventory, owner=""))
+            done = ObjectDone(ref, Outcome.CONFIGURED, reason=f"released from {owner}")
+    yield from summary.counted((done,))
+    yield summary.finished()

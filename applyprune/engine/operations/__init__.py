@@ -1,1 +1,0 @@
-"""The operations beside the run: status, explain, move, repair and release."""

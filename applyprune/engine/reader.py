@@ -1,0 +1,1019 @@
+"""Read the cluster before the plan, with as few requests as possible: objects, kinds, cascades."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, TypeAlias
+
+from applyprune.engine.context import WorkerPool
+from applyprune.errors import (
+    ApplypruneError,
+    Forbidden,
+    NotFound,
+    Unavailable,
+    Unreachable,
+    as_problem,
+)
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.inventory import Inventory, InventoryEntry
+from applyprune.model.live import (
+    API_SERVICES,
+    CONFIG_MAPS,
+    CRD,
+    DEFINITIONS,
+    GUARDED_KINDS,
+    NAMESPACE,
+    CompleteResourceMap,
+    LiveObject,
+    NotListed,
+    Registrations,
+    Resource,
+    ResourceMap,
+    State,
+    Unknown,
+)
+from applyprune.model.options import Mode
+from applyprune.model.plan import Desired
+from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
+from applyprune.planning.cascade import (
+    IN_FULL,
+    Deletion,
+    OwnerChains,
+    OwnerReference,
+    deletions_of,
+    dependants,
+    owner_references,
+    places_of,
+)
+from applyprune.planning.leave import left_entries, objects_to_prune
+from applyprune.planning.managed_fields import is_applied
+from applyprune.planning.order import is_built_in
+from applyprune.planning.ownership import (
+    SECRET,
+    OtherSet,
+    foreign_label,
+    is_marked,
+    name_error,
+    needs_values,
+    other_set_in,
+)
+from applyprune.planning.recovery import CascadeContents, ClusterSnapshot, is_restored
+from applyprune.planning.requests import needs_body
+from applyprune.planning.served_kinds import (
+    MissingKinds,
+    cannot_count,
+    definition_of,
+    not_served,
+    prove,
+    service_of,
+    silent_problem,
+    unserved_state,
+)
+from applyprune.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from typing import Protocol, TypeVar
+
+    from applyprune.engine.context import RunContext
+    from applyprune.engine.ports import Cluster, Readable
+    from applyprune.planning.desired import Resolved
+
+    _T = TypeVar("_T")
+    _R = TypeVar("_R")
+
+    class _Each(Protocol):
+        def __call__(self, call: Callable[[_T], _R], items: Iterable[_T], /) -> Iterable[_R]: ...
+
+
+States: TypeAlias = "dict[Ref, State]"
+
+_FEW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReader:
+    """Reads the cluster for one run; nothing is cached between calls."""
+
+    cluster: Cluster
+    workers: WorkerPool
+    applyset: ApplySetIdentity
+    store: Readable
+    lists: bool = True
+    """Read the listed objects by a LIST of each kind; otherwise by a GET each."""
+
+    def read(
+        self,
+        desired: Sequence[Desired],
+        inventory: Inventory,
+        resource_map: ResourceMap,
+        *,
+        prunes: bool,
+        proves: bool = True,
+        full: bool = False,
+        searches: bool = True,
+        kinds: Collection[GroupKind] = (),
+    ) -> ClusterSnapshot:
+        """Return the state of every desired object and of every entry.
+
+        ``prunes`` finds the inventories in Namespaces that have left the set. ``proves`` proves
+        with a GET each that missing listed objects are gone. ``full`` reads the listed objects with
+        their bodies. If no inventory exists, ``searches`` finds the objects with the set's label
+        and field manager, by ``kinds`` and those of the desired objects; if its annotations name
+        kinds or namespaces of which it lists nothing, those that are there.
+        """
+        wanted = {manifest.ref: manifest for manifest in desired}
+        resources = _resources(inventory, resource_map)
+        tasks: list[Callable[[], States]] = []
+        states: States = {}
+        hidden = hidden_namespaces(inventory) if searches else ()
+        proofs = KindProofs(self.cluster, self.workers, resource_map, self.cluster.patience)
+        for kind, refs in _by_kind(inventory.entries).items():
+            entries = [inventory.entries[ref] for ref in refs]
+            if (resource := resources.get(kind)) is not None:
+                # Under another plural, it is another kind, or somebody has edited the entry.
+                same = [
+                    entry.ref
+                    for entry in entries
+                    if entry.plural == resource.plural  # guard: recorded-plural
+                ]
+                read = partial(self._recorded, resource, proves=proves, full=full)
+                parts = [same] if self.lists else [[ref] for ref in same]
+                tasks.extend(partial(read, part, hidden) for part in parts)
+                recorded = set(same)
+                entries = [entry for entry in entries if entry.ref not in recorded]
+            if entries:
+                tasks.append(partial(self._unserved, entries, wanted, proofs))
+        for kind, refs in _by_kind(set(wanted) - set(inventory.entries)).items():
+            if (resource := resource_map.find_kind(kind)) is None:
+                states.update(dict.fromkeys(refs, NotListed()))  # its CRD is in the input
+            else:
+                tasks.extend(
+                    partial(self._unrecorded, resource, part) for part in _by_namespace(refs)
+                )
+        states.update(self._all(tasks))
+        states.update(_other_names(states))
+        self._values(wanted, inventory, resources, states)
+        leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
+        no_record = searches and not inventory.exists
+        kinds = {*kinds, *(member.ref.group_kind for member in desired)}
+        marked = self._marked(kinds, states, proofs) if no_record else LabelledObjects()
+        still_hidden = inventory.hidden_kinds
+        if searches and inventory.exists:
+            hidden_objects = objects_of_hidden_kinds(proofs, inventory, self.applyset)
+            marked = replace(hidden_objects, objects=())
+            states = {**{live.ref: live for live in hidden_objects.objects}, **states}
+            still_hidden = frozenset(
+                [live.ref.group_kind for live in hidden_objects.objects]
+                + [one.kind for one in hidden_objects.unlisted]
+            )
+        found = {live.ref.group_kind for live in marked.objects}
+        preferred = proofs.resource_map.preferred
+        return ClusterSnapshot(
+            states=states,
+            schemas=self._schemas(desired),
+            resources={**resources, **{kind: preferred[kind] for kind in found}},
+            occupied=self._occupied(leaving),
+            marked=marked.objects,
+            unseen=marked.unseen,
+            hidden_kinds=still_hidden,
+            now=self.cluster.server_time,
+            others=self.other_sets(states[ref] for ref in inventory.entries),
+            registered=proofs.registered,
+        )
+
+    def other_sets(self, states: Iterable[State]) -> Mapping[str, OtherSet]:
+        """Return the set of each foreign label that an object has, by the label."""
+        objects = [state for state in states if isinstance(state, LiveObject)]
+        labels = {foreign_label(live, self.applyset) for live in objects} - {""}
+        found = self.store.others(labels) if labels else {}
+        return {label: other_set_in(inventory) for label, inventory in found.items()}
+
+    def read_object(self, resource: Resource, ref: Ref, *, full: bool = False) -> State:
+        """Return the state of one object, proven by a GET."""
+        try:
+            return self.cluster.read(resource, ref, full=full)
+        except ApplypruneError as error:
+            return _unread(error, resource)
+
+    def look_up(self, refs: Iterable[Ref], resource_map: ResourceMap) -> States:
+        """Return the states of objects outside the set.
+
+        A kind that the server does not serve has no objects. A ref without its namespace, or in a
+        group that does not answer, is left out.
+        """
+        states: States = {}
+        tasks: list[Callable[[], States]] = []
+        for kind, found in _by_kind(refs).items():
+            resource = resource_map.find_kind(kind)
+            if resource is None and kind.group not in resource_map.stale:
+                states.update(dict.fromkeys(found, NotListed()))
+            elif resource is not None:
+                scoped = [ref for ref in found if bool(ref.namespace) == resource.namespaced]
+                tasks.extend(
+                    partial(self._unrecorded, resource, part) for part in _by_namespace(scoped)
+                )
+        return {**states, **self._all(tasks)}
+
+    def _all(self, tasks: Iterable[Callable[[], States]]) -> States:
+        states: States = {}
+        for part in self.workers.each(lambda task: task(), tasks):
+            states.update(part)
+        self.workers.check()
+        return states
+
+    def _marked(
+        self, kinds: Collection[GroupKind], states: States, proofs: KindProofs
+    ) -> LabelledObjects:
+        """Find what a lost inventory listed; search all kinds only if the input's have any.
+
+        A set is not new only because a list has failed: raises Unavailable. If a list is
+        forbidden, the objects of the input, which were read one by one, show what they can.
+        """
+        served = proofs.resource_map.preferred
+        own = [served[kind] for kind in kinds if kind in served]
+        if own and not any(
+            isinstance(state, LiveObject) and is_marked(state, self.applyset)
+            for state in states.values()
+        ):
+            found = labelled_objects(
+                self.cluster, self.workers, own, self.applyset, remembered=True
+            )
+            self._refuse_failed(found)
+            if not found.objects:
+                return LabelledObjects()
+        found = all_labelled_objects(proofs, self.applyset)[0]
+        self._refuse_failed(found)
+        return found
+
+    def _refuse_failed(self, found: LabelledObjects) -> None:
+        """Refuse a search in which a list has failed for another reason than a missing right."""
+        if found.failed:  # guard: failed-search
+            hint = "Run again."
+            if found.objects:
+                hint += " To rebuild the inventory without what cannot be listed: applyprune "
+                hint += f"inventory repair {self.applyset.arguments} --allow-partial"
+            raise Unavailable(
+                f"the set {self.applyset.name} has no inventory, and it is unknown which objects "
+                "have its label",
+                code=503,
+                reason=f"not everything could be listed: {'; '.join(found.failed[:3])}",
+                hint=hint,
+            )
+
+    def _recorded(
+        self,
+        resource: Resource,
+        refs: Sequence[Ref],
+        hidden: Collection[str],
+        *,
+        proves: bool,
+        full: bool,
+    ) -> States:
+        """Read the listed objects of one kind: by label, and the missing ones one by one."""
+        full = full or (resource.group, resource.kind) == SECRET
+        try:
+            places = {ref.namespace for ref in refs}.union(hidden)
+            read = partial(list_labelled, self.cluster, resource, self.applyset, places, full=full)
+            found = {live.ref: live for live in (read() if self.lists else ())}
+        except ApplypruneError as error:
+            if not isinstance(error, Forbidden):
+                return dict.fromkeys(refs, _unread(error, resource))
+            found = {}
+        states: States = {
+            ref: live for ref, live in found.items() if is_applied(live, self.applyset.manager)
+        }
+        states.update((ref, found[ref]) for ref in refs if ref in found)
+        missing = [ref for ref in refs if ref not in found]
+        if proves:
+            states.update((ref, self.read_object(resource, ref, full=full)) for ref in missing)
+        else:
+            for part in _by_namespace(missing):
+                states.update(self._unrecorded(resource, part))
+        return states
+
+    def _unrecorded(self, resource: Resource, refs: Sequence[Ref]) -> States:
+        """Read objects of one kind and namespace: many by a LIST, a few by a GET each."""
+        if len(refs) > _FEW:
+            try:
+                objects = self.cluster.list(resource, namespace=refs[0].namespace)
+            except Forbidden:
+                pass
+            except ApplypruneError as error:
+                return dict.fromkeys(refs, _unread(error, resource))
+            else:
+                found = {live.ref: live for live in objects}
+                return {ref: found.get(ref, NotListed()) for ref in refs}
+        return {ref: self.read_object(resource, ref) for ref in refs}
+
+    def _unserved(
+        self,
+        entries: Iterable[InventoryEntry],
+        wanted: Collection[Ref],
+        proofs: KindProofs,
+    ) -> States:
+        """Return the states of entries whose kind the server does not serve as recorded."""
+        states: States = {}
+        read: States = {}
+
+        def state(resource: Resource, ref: Ref, *, full: bool = False) -> State:
+            if ref not in read:
+                read[ref] = self.read_object(resource, ref, full=full)
+            return read[ref]
+
+        for entry in entries:
+            ref, group = entry.ref, entry.ref.group
+            if group in proofs.resource_map.stale:
+                problem = silent_problem(group, f"{entry.plural}.{group}")
+                states[ref] = Unknown(problem)
+                continue
+            definition = state(DEFINITIONS, definition_of(entry))
+            service = state(API_SERVICES, service_of(entry), full=True)
+            states[ref] = unserved_state(
+                entry, definition, service, proofs.of({group}), wanted=ref in wanted
+            )
+        return states
+
+    def _values(
+        self,
+        wanted: Mapping[Ref, Desired],
+        inventory: Inventory,
+        resources: Mapping[GroupKind, Resource],
+        states: States,
+    ) -> None:
+        """Read in full the objects of which the plan needs the values."""
+        wants: list[tuple[Resource, Ref]] = []
+        for ref, desired in wanted.items():
+            live, entry = states[ref], inventory.entries.get(ref)
+            if not isinstance(live, LiveObject) or live.body is not None:
+                continue
+            if entry is not None and needs_values(desired, entry, live):
+                wants.append((resources[ref.group_kind], ref))
+            elif needs_body(desired, live, self.applyset, entry):
+                wants.append((desired.resource, ref))
+
+        def read(want: tuple[Resource, Ref]) -> tuple[Ref, State]:
+            return want[1], self.read_object(*want, full=True)
+
+        states.update(dict(self.workers.each(read, wants)))
+
+    def _schemas(self, wanted: Iterable[Desired]) -> Mapping[GroupKind, int | None]:
+        """Return the CRD generation behind each custom resource; None if it cannot be read.
+
+        A kind without a CRD (of an aggregated API) is left out.
+        """
+        names = {
+            desired.resource.full_plural: desired.ref.group_kind
+            for desired in wanted
+            if not is_built_in(desired.ref.group)
+        }
+        if not names:
+            return {}
+        try:
+            definitions = self.cluster.list(DEFINITIONS)
+        except ApplypruneError:
+            return dict.fromkeys(names.values())
+        return {
+            names[live.ref.name]: live.generation for live in definitions if live.ref.name in names
+        }
+
+    def _occupied(self, leaving: Iterable[Ref]) -> frozenset[str]:
+        """Return which Namespaces that have left the set contain an inventory.
+
+        A namespace that cannot be read counts as one.
+        """
+
+        def holds(name: str) -> tuple[str, bool]:
+            try:
+                return name, bool(self.cluster.list(CONFIG_MAPS, namespace=name, selector=SET_ID))
+            except ApplypruneError:
+                return name, True
+
+        names = [ref.name for ref in leaving if ref.group_kind == NAMESPACE]
+        return frozenset(name for name, held in self.workers.each(holds, names) if held)
+
+
+def _other_names(states: States) -> States:
+    """Return the names by which lists show objects that have another name; nothing is there.
+
+    If an object were created there, a deletion of the other one would hide it from lists.
+    """
+    return {
+        replace(live.ref, name=live.other_name): Unknown(as_problem(error))
+        for live in states.values()
+        if isinstance(live, LiveObject) and (error := name_error(live.ref, live)) is not None
+    }
+
+
+def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
+    problem = as_problem(error)
+    return Unknown(
+        replace(problem, message=f"{resource.full_plural} cannot be read: {problem.message}")
+    )
+
+
+def _resources(inventory: Inventory, resource_map: ResourceMap) -> Mapping[GroupKind, Resource]:
+    kinds = {ref.group_kind for ref in inventory.entries}
+    found = {kind: resource_map.find_kind(kind) for kind in kinds}
+    return {kind: resource for kind, resource in found.items() if resource is not None}
+
+
+def _by_kind(refs: Iterable[Ref]) -> Mapping[GroupKind, Sequence[Ref]]:
+    kinds: defaultdict[GroupKind, list[Ref]] = defaultdict(list)
+    for ref in refs:
+        kinds[ref.group_kind].append(ref)
+    return kinds
+
+
+def _by_namespace(refs: Iterable[Ref]) -> Iterable[Sequence[Ref]]:
+    namespaces: defaultdict[str, list[Ref]] = defaultdict(list)
+    for ref in refs:
+        namespaces[ref.namespace].append(ref)
+    return namespaces.values()
+
+
+# Prove that the list of kinds is complete, and find the objects of a set by their label.
+#
+# A server that has just started gets time.
+
+
+_NAMED = 3
+_PAUSE = 0.5
+
+
+@dataclass(slots=True)
+class KindProofs:
+    """The proofs for one read of the cluster; the CRDs and APIServices are read when needed.
+
+    All waits together take at most ``patience`` seconds.
+    """
+
+    cluster: Cluster
+    workers: WorkerPool
+    resource_map: ResourceMap
+    """What the server serves, as last read."""
+    patience: float
+    known: Registrations | MissingKinds | None = None
+    """The CRDs and APIServices, if they were read already, or why they could not be."""
+    _gives_up: float | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def registered(self) -> Registrations | None:
+        """Return the CRDs and APIServices as last read; None if they were not."""
+        return self.known if isinstance(self.known, Registrations) else None
+
+    def of(
+        self, groups: Collection[str] | None = None, *, leaving: Collection[str] = ()
+    ) -> CompleteResourceMap | MissingKinds:
+        """Return the proof for some groups, or for all; or what is missing.
+
+        ``leaving`` are APIServices that need not answer.
+        """
+
+        def proof(registered: Registrations) -> CompleteResourceMap | MissingKinds:
+            return prove(self.resource_map, registered, groups=groups, leaving=leaving)
+
+        with self._lock:
+            return self._retried(proof)
+
+    def for_search(self, groups: Collection[str] | None) -> tuple[ResourceMap, tuple[str, ...]]:
+        """Return the list of kinds for a search by label, and what the search may miss, in words.
+
+        ``groups`` are those that may not miss any kind; None stands for all groups that answer.
+        Without the right to read CRDs and APIServices, two lists of kinds must agree, and the
+        server must be ready. Raises Unavailable.
+        """
+
+        def proof(registered: Registrations) -> CompleteResourceMap | MissingKinds:
+            found = prove(self.resource_map, registered, groups=groups)
+            if groups is None and isinstance(found, MissingKinds) and found.only_silent:
+                return prove(self.resource_map, registered, but=found.silent)
+            return found
+
+        with self._lock:
+            found = self._retried(proof)
+            self.workers.check()
+            if isinstance(found, MissingKinds) and found.is_forbidden:
+                return self._agreed(), (found.reason,)
+            if isinstance(found, MissingKinds):  # guard: search-needs-kinds
+                raise cannot_count(found.reason)
+            return self.resource_map, self._unsearched()
+
+    def _retried(
+        self,
+        proof: Callable[[Registrations], CompleteResourceMap | MissingKinds],
+    ) -> CompleteResourceMap | MissingKinds:
+        """Read again until there is a proof, or the patience has ended."""
+        if self.resource_map.remembered:  # guard: proof-not-remembered
+            self.resource_map = self.cluster.resource_map()
+        while True:
+            registered = self.known = self.known or self._registrations()
+            found = registered if isinstance(registered, MissingKinds) else proof(registered)
+            if isinstance(found, CompleteResourceMap) or found.is_forbidden or not self._waits():
+                return found
+            self.resource_map = self.cluster.resource_map()
+            self.known = None
+
+    def _unsearched(self) -> tuple[str, ...]:
+        """Return what is missing in other groups than those of the proof, in words."""
+        if self.registered is None:
+            return ()
+        found = prove(self.resource_map, self.registered)
+        return (found.reason,) if isinstance(found, MissingKinds) else ()
+
+    def _registrations(self) -> Registrations | MissingKinds:
+        try:
+            return self.cluster.registrations()
+        except ApplypruneError as error:
+            return MissingKinds(unread=error.message, is_forbidden=isinstance(error, Forbidden))
+
+    def _waits(self) -> bool:
+        """Wait a moment; return False if the patience has ended, or the run is cancelled."""
+        now = self.workers.now()
+        if self._gives_up is None:
+            self._gives_up = now + self.patience
+        return now < self._gives_up and not self.workers.pause(_PAUSE)
+
+    def _agreed(self) -> ResourceMap:
+        """Return a list of kinds that the server, which is ready, gives twice."""
+        while True:
+            before, self.resource_map = self.resource_map, self.cluster.resource_map()
+            agree = before == self.resource_map  # guard: lists-agree
+            is_ready = self.cluster.is_ready()  # guard: server-ready
+            if agree and is_ready:
+                return self.resource_map
+            if not self._waits():
+                self.workers.check()
+                raise cannot_count(
+                    "two lists of its kinds differ" if is_ready else "the server is not ready"
+                )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unlisted:
+    """A kind that could not be listed; ``except_where`` names where it could."""
+
+    plural: str
+    reason: str
+    kind: GroupKind
+    is_refused: bool = False
+    """Whether a right is missing."""
+    except_where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledObjects:
+    """The objects found by their label."""
+
+    objects: tuple[LiveObject, ...] = ()
+    unlisted: tuple[Unlisted, ...] = ()
+    """The kinds that could not be listed."""
+    unproved: tuple[str, ...] = ()
+    """Why the list of kinds is not proved complete, in words."""
+    elsewhere: tuple[str, ...] = ()
+    """What does not answer in other groups than those that were asked for, in words."""
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Return what could not be listed, and why, in words."""
+        return (*_lines(self.unlisted), *self.unproved, *self.elsewhere)
+
+    def unseen_in(self, groups: Collection[str]) -> tuple[str, ...]:
+        """Return the part of ``unseen`` about these groups, which are those of the search.
+
+        Where a right is missing, it may be about any group.
+        """
+        related = (one for one in self.unlisted if one.is_refused or one.kind.group in groups)
+        return (*_lines(related), *self.unproved)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Return what could not be listed for another reason than a missing right."""
+        return tuple(_lines(one for one in self.unlisted if not one.is_refused))
+
+
+def all_labelled_objects(
+    proofs: KindProofs, applyset: ApplySetIdentity, *, groups: Collection[str] | None = None
+) -> tuple[LabelledObjects, ResourceMap]:
+    """Return the objects of every kind that have the set's label and field manager.
+
+    Also return the kinds that were searched. ``groups`` may not miss any kind; None stands for all
+    groups that answer. Raises Unavailable if they do.
+    """
+    resource_map, missing = proofs.for_search(groups)
+    kinds = resource_map.preferred.values()
+    found = labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
+    # What is missing in the groups of the search has ended it, unless a right is missing.
+    is_elsewhere = groups is not None and proofs.registered is not None
+    if is_elsewhere:
+        return replace(found, elsewhere=missing), resource_map
+    return replace(found, unproved=missing), resource_map
+
+
+def labelled_objects(
+    cluster: Cluster,
+    workers: WorkerPool,
+    kinds: Iterable[Resource],
+    applyset: ApplySetIdentity,
+    *,
+    remembered: bool = False,
+) -> LabelledObjects:
+    """Return the objects of some kinds with the set's label and its manager's Apply entry.
+
+    The label alone proves nothing: controllers copy it to the objects that they create. If
+    listing the whole cluster is forbidden, list the namespace of the inventory. An object that is
+    served under two groups is returned once, by its UID. With ``remembered``, it may have been
+    forbidden some minutes ago.
+    """
+
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], Unlisted | None]:
+        selector = f"{PART_OF}={applyset.id}"
+        try:
+            return cluster.list(resource, selector=selector, remembered=remembered), None
+        except Forbidden as error:
+            refused = _unlisted(resource, error)
+            if not resource.namespaced:
+                return (), refused
+            try:
+                objects = cluster.list(resource, namespace=applyset.namespace, selector=selector)
+            except Forbidden:
+                return (), refused
+            except ApplypruneError as second:
+                return (), _unlisted(resource, second)
+            return objects, replace(
+                refused, except_where=f", except in the namespace {applyset.namespace}"
+            )
+        except ApplypruneError as error:
+            return (), _unlisted(resource, error)
+
+    found: dict[str, LiveObject] = {}
+    unlisted: list[Unlisted] = []
+    for objects, failure in workers.each(read, kinds):
+        found |= {live.uid: live for live in objects if is_applied(live, applyset.manager)}
+        if failure is not None:
+            unlisted.append(failure)
+    workers.check()
+    return LabelledObjects(
+        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(unlisted)
+    )
+
+
+def list_labelled(
+    cluster: Cluster,
+    resource: Resource,
+    applyset: ApplySetIdentity,
+    namespaces: Collection[str],
+    *,
+    full: bool = False,
+) -> Sequence[LiveObject]:
+    """Return the objects of a kind with the set's label.
+
+    If listing the whole cluster is forbidden, list these namespaces.
+    """
+    selector = f"{PART_OF}={applyset.id}"
+    try:
+        return cluster.list(resource, selector=selector, full=full, remembered=True)
+    except Forbidden:
+        if not resource.namespaced:
+            raise
+        return [
+            live
+            for namespace in sorted(namespaces)
+            for live in cluster.list(resource, namespace=namespace, selector=selector, full=full)
+        ]
+
+
+def hidden_namespaces(inventory: Inventory) -> frozenset[str]:
+    """Return the namespaces that the inventory's annotation names, and no entry."""
+    return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
+
+
+def objects_of_hidden_kinds(
+    proofs: KindProofs, inventory: Inventory, applyset: ApplySetIdentity
+) -> LabelledObjects:
+    """Return the set's objects of the kinds that the inventory's annotation names, and no entry.
+
+    Somebody may have removed the entries by hand. A run never leaves such a kind. One that is not
+    served could not be listed.
+    """
+    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
+    places = (places | {applyset.namespace}) - {""}
+
+    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], Unlisted | None]:
+        if (resource := proofs.resource_map.find_kind(kind)) is None:
+            proof = proofs.of({kind.group})  # it gets time, and may be served then
+            if (resource := proofs.resource_map.find_kind(kind)) is None:
+                return (), Unlisted(str(kind), not_served(proof), kind)  # guard: hidden-not-served
+        try:
+            return list_labelled(proofs.cluster, resource, applyset, places), None
+        except ApplypruneError as error:
+            return (), _unlisted(resource, error)
+
+    parts = list(proofs.workers.each(read, sorted(inventory.hidden_kinds)))
+    proofs.workers.check()
+    found = (live for objects, _ in parts for live in objects)
+    marked = (live for live in found if is_applied(live, applyset.manager))
+    return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
+
+
+def _unlisted(resource: Resource, error: ApplypruneError) -> Unlisted:
+    return Unlisted(
+        resource.full_plural,
+        error.message,
+        resource.group_kind,
+        is_refused=isinstance(error, Forbidden),
+    )
+
+
+def _lines(unseen: Iterable[Unlisted]) -> Iterator[str]:
+    """Yield a line for each kind; join many kinds for which the same right is missing."""
+    by_rights: dict[str, list[Unlisted]] = {}
+    for failure in sorted(unseen):
+        if failure.is_refused:
+            by_rights.setdefault(failure.except_where, []).append(failure)
+        else:
+            yield f"{failure.plural}: {failure.reason}"
+    for except_where, alike in by_rights.items():
+        named, more = alike[:_NAMED], len(alike) - _NAMED
+        if more < _NAMED:
+            yield from (f"{failure.plural}: {failure.reason}{except_where}" for failure in alike)
+        else:
+            names = ", ".join(failure.plural for failure in named)
+            yield f"{names} and {more} more kinds: {named[0].reason}{except_where}"
+
+
+# Count what a cascading delete would remove.
+#
+# The contents of Namespaces and CRDs, which needs the proof that the list of kinds is complete.
+# What the garbage collector would delete: when something would be deleted, one metadata-only LIST
+# for each guarded kind and namespace, and one metadata-only GET for each distinct owner of what
+# these contain. Of the set's own objects, what they name as their owners is known already.
+
+
+_CLUSTER_SCOPED = frozenset({"namespace", "persistentvolume", "customresourcedefinition"})
+
+
+@dataclass(slots=True)
+class DependantCounter:
+    """Counts the dependants of one plan's deletions; reads nothing twice; thread-safe."""
+
+    cluster: Cluster
+    workers: WorkerPool
+    resource_map: ResourceMap
+    known: Sequence[LiveObject] = ()
+    """The live objects of the plan."""
+    found: Mapping[Ref, CascadeContents] = field(default_factory=dict)
+    """The dependants of everything that was counted so far."""
+    _deletions: dict[tuple[Ref, str], Deletion] = field(default_factory=dict)
+    _chains: OwnerChains = field(default_factory=OwnerChains)
+    _listed: set[str] = field(default_factory=set)
+    _owners: dict[Ref, LiveObject | str | None] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def count(
+        self, deletions: Iterable[Deletion], *, in_worker: bool = False
+    ) -> Mapping[Ref, CascadeContents]:
+        """Return what is deleted with these deletions, and with all that were counted before.
+
+        A worker thread must say so.
+        """
+        each = map if in_worker else self.workers.each
+        with self._lock:
+            self._deletions |= {(one.cause, one.live.uid): one for one in deletions}
+            if not self._deletions:
+                return {}
+            everything = tuple(self._deletions.values())
+            objects = self._chains.objects
+            for live in (*self.known, *(one.live for one in everything)):
+                objects.setdefault(live.uid, live)
+            self._list(places_of(everything), each)
+            collecting = {one.live.uid for one in everything if one.collects}
+            self._chains.count_owned(self.known, collecting)
+            while wanted := self._chains.to_read():
+                self._read(wanted, each)
+            if not in_worker:
+                self.workers.check()
+            self.found = dependants(everything, self._chains)
+            return self.found
+
+    def _list(self, places: Iterable[str], each: _Each) -> None:
+        """List the guarded kinds in each namespace; all namespaces at once for an empty name."""
+        wanted = set(places) - self._listed
+        if "" in wanted:
+            self._list_in([""], each)
+        left = wanted - {""}
+        # Who may not list all namespaces may perhaps list some.
+        if "" not in self._listed or self._chains.failures.get(""):
+            self._list_in(sorted(left), each)
+        self._listed |= wanted
+
+    def _list_in(self, namespaces: Sequence[str], each: _Each) -> None:
+        self._listed |= {*namespaces}
+        calls = [
+            (kind, namespace)
+            for namespace in namespaces
+            for kind, word in GUARDED_KINDS.items()
+            if not (namespace and word in _CLUSTER_SCOPED)
+        ]
+        for (kind, namespace), found, failure in each(self._listing, calls):
+            if failure:
+                self._chains.failures[namespace][_plural(kind, self.resource_map)] = failure
+            for live in found:
+                self._chains.objects[live.uid] = live
+                if not live.terminating and any(owner_references(live)):
+                    self._chains.counted[live.uid] = live
+
+    def _listing(
+        self, call: tuple[GroupKind, str]
+    ) -> tuple[tuple[GroupKind, str], Sequence[LiveObject], str]:
+        kind, namespace = call
+        resource = self.resource_map.find_kind(kind)
+        if resource is None:
+            return call, (), "its kind is not served"
+        try:
+            return call, self.cluster.list(resource, namespace=namespace), ""
+        except Unreachable:
+            raise
+        except ApplypruneError as error:
+            return call, (), error.message
+
+    def _read(self, wanted: Sequence[OwnerReference], each: _Each) -> None:
+        """Read owners, one request for each name."""
+        chains = self._chains
+        targets: list[tuple[OwnerReference, Ref]] = []
+        to_get: dict[Ref, Resource] = {}
+        for owner in wanted:
+            kind = owner.gvk.group_kind
+            resource = self.resource_map.find(owner.gvk) or self.resource_map.find_kind(kind)
+            if resource is None:
+                chains.unknown[owner.uid] = f"its owner {_named(owner)}: its kind is not served"
+                continue
+            if resource.namespaced and not owner.namespace:
+                chains.lasting.add(owner.uid)
+                continue
+            namespace = owner.namespace if resource.namespaced else ""
+            ref = Ref(resource.group, resource.kind, namespace, owner.name)
+            targets.append((owner, ref))
+            if ref not in self._owners:
+                to_get[ref] = resource
+        for ref, state in each(self._owner, to_get.items()):
+            self._owners[ref] = state
+        for owner, ref in targets:
+            found = self._owners.get(ref, "it was not read")
+            if isinstance(found, str):
+                chains.unknown[owner.uid] = f"its owner {_named(owner)}: {found}"
+            elif found is None or found.uid != owner.uid:
+                chains.absent.add(owner.uid)
+            else:
+                chains.objects[owner.uid] = found
+
+    def _owner(self, call: tuple[Ref, Resource]) -> tuple[Ref, LiveObject | str | None]:
+        ref, resource = call
+        try:
+            return ref, self.cluster.get(resource, ref)
+        except Unreachable:
+            raise
+        except NotFound:
+            return ref, None
+        except ApplypruneError as error:
+            return ref, error.message
+
+
+def _plural(kind: GroupKind, resource_map: ResourceMap) -> str:
+    resource = resource_map.find_kind(kind)
+    return resource.full_plural if resource is not None else str(kind)
+
+
+def _named(owner: OwnerReference) -> str:
+    return Ref(owner.gvk.group, owner.gvk.kind, "", owner.name).short
+
+
+@dataclass(frozen=True, slots=True)
+class ContentCounter:
+    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes."""
+
+    proofs: KindProofs
+    deleted: frozenset[Ref]
+
+    def contents_of_deleted(self) -> Mapping[Ref, CascadeContents]:
+        """Return the contents of each Namespace and CRD that is deleted."""
+        return {
+            ref: self.contents(ref)
+            for ref in sorted(self.deleted)
+            if ref.group_kind in {NAMESPACE, CRD}
+        }
+
+    def contents(self, ref: Ref) -> CascadeContents:
+        """Return the contents of one Namespace or CRD."""
+        return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
+
+    def _namespace(self, ref: Ref) -> CascadeContents:
+        # An APIService that this run deletes need not answer.
+        services = {
+            gone.name for gone in self.deleted if gone.group_kind == API_SERVICES.group_kind
+        }
+        proof = self.proofs.of(leaving=services)
+        kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
+        return self._counted(proof, kinds, ref.name)
+
+    def _definition(self, ref: Ref) -> CascadeContents:
+        plural, _, group = ref.name.partition(".")
+        proof = self.proofs.of({group})
+        kinds = [
+            kind
+            for kind in self.proofs.resource_map.preferred.values()
+            if (kind.plural, kind.group) == (plural, group)
+        ]
+        counted = self._counted(proof, kinds)
+        if kinds or counted.uncounted:
+            return counted
+        # Objects may still exist: a version that is not served hides them.
+        return replace(counted, uncounted="its kind is not served")
+
+    def _counted(
+        self,
+        proof: CompleteResourceMap | MissingKinds,
+        kinds: Iterable[Resource],
+        namespace: str = "",
+    ) -> CascadeContents:
+        cluster, workers = self.proofs.cluster, self.proofs.workers
+        contents, failures = list_kinds(
+            cluster, workers, kinds, namespace=namespace, in_full=IN_FULL if namespace else ()
+        )
+        if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
+            failures.insert(0, proof.reason)
+        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
+
+
+def list_kinds(
+    cluster: Cluster,
+    workers: WorkerPool,
+    kinds: Iterable[Resource],
+    *,
+    namespace: str = "",
+    selector: str = "",
+    full: bool = False,
+    in_full: Collection[GroupKind] = (),
+) -> tuple[list[LiveObject], list[str]]:
+    """Return every object of some kinds, and the reason for each kind that cannot be read.
+
+    ``full`` reads the bodies too; ``in_full`` has the kinds of which the bodies are always read.
+    """
+    contents: list[LiveObject] = []
+    failures: list[str] = []
+
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], str]:
+        bodies = full or resource.group_kind in in_full
+        try:
+            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), ""
+        except ApplypruneError as error:
+            return (), f"{resource.full_plural}: {error.message}"
+
+    for found, failure in workers.each(read, kinds):
+        contents += found
+        if failure:
+            failures.append(failure)
+    return contents, failures
+
+
+def with_cascades(
+    snapshot: ClusterSnapshot,
+    counted: DependantCounter,
+    resolved: Resolved,
+    inventory: Inventory,
+    context: RunContext,
+    kept: Collection[Ref],
+) -> ClusterSnapshot:
+    """Return the snapshot with what would be deleted with the objects to prune; not with ``kept``.
+
+    That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
+    """
+    options, cluster, workers = context.options, context.cluster, context.workers
+    if options.mode is Mode.ORPHAN:
+        return snapshot
+    to_prune = objects_to_prune(
+        left_entries(resolved.desired, inventory, snapshot, options),
+        snapshot,
+        context.applyset,
+        options,
+        desired=resolved.desired,
+        left_out=kept,
+    )
+    if not to_prune or is_restored(inventory, snapshot):
+        return snapshot
+    known = snapshot.registered
+    resource_map = counted.resource_map
+    proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
+    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
+    contents = counter.contents_of_deleted()
+    deletions = deletions_of(to_prune, contents, options.prune.propagation)
+    return replace(
+        snapshot,
+        contents=contents,
+        dependants=counted.count(deletions),
+        registered=proofs.registered,
+    )

@@ -1,0 +1,415 @@
+"""Send the requests for one object, one at a time: field transfers, the apply, a recreation.
+
+What failed is explained here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from applyprune.engine.context import WorkerPool
+from applyprune.engine.lock import DELETE_TIMEOUT
+from applyprune.engine.reader import ContentCounter, KindProofs, list_kinds
+from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
+from applyprune.errors import (
+    ApplypruneError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotReady,
+    NotServed,
+    PruneRefused,
+    RunFailed,
+    as_problem,
+)
+from applyprune.model.identity import Ref
+from applyprune.model.inventory import Ownership
+from applyprune.model.live import (
+    AUTOSCALERS,
+    CRD,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NAMESPACE,
+    STATEFUL_SETS,
+    LiveObject,
+    State,
+)
+from applyprune.model.options import OnDrift
+from applyprune.model.plan import NO_MIGRATION, ApplyRequest, ApplyStep, Desired, Fate, PatchRequest
+from applyprune.model.problem import ManagerConflict, Problem
+from applyprune.planning.cascade import cascades_of, deletions_of, diagnose, refused_recreation_of
+from applyprune.planning.conflicts import conflicts_of, explain, is_about_scale
+from applyprune.planning.plan import again, decided_again
+from applyprune.planning.recovery import CascadeContents
+from applyprune.planning.replies import created_by_others, refuse_false_absence
+from applyprune.planning.requests import settle_request
+from applyprune.planning.server_errors import (
+    advice_on,
+    clean_message,
+    error_fields,
+    is_without_namespace,
+)
+from applyprune.values import dataclass, replace
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from applyprune.engine.context import RunContext
+    from applyprune.engine.ports import Cluster
+    from applyprune.engine.reader import DependantCounter
+    from applyprune.model.plan import DeleteRequest
+
+
+_SERVED_SOON = 10.0
+_SETTLED_SOON = 2.0
+_POLL = 0.1
+
+
+def send_apply(
+    context: RunContext,
+    step: ApplyStep,
+    is_settling: Callable[[ApplypruneError], bool],
+    *,
+    is_new_kind: bool,
+) -> tuple[LiveObject, bool]:
+    """Send the request of a step; return the object as stored, and whether it was created.
+
+    ``is_new_kind`` says that its CRD has just been applied. ``is_settling`` says whether an error
+    is about what this run has just written. Raises the errors of an apply.
+    """
+    began = context.cancellation.now()
+    while True:
+        if step.request is None:
+            raise ValueError(f"nothing is sent for {step.desired.ref}")
+        waited = context.cancellation.now() - began
+        try:
+            return context.cluster.apply(step.request)
+        except Conflict as error:
+            if error.causes or not step.reverts or waited > _SETTLED_SOON:
+                raise
+            if context.cancellation.wait(_POLL):
+                raise
+            step = _decided_again(context, step, error)
+        except NotServed:
+            if not is_new_kind or waited > _SERVED_SOON or context.cancellation.wait(_POLL):
+                raise
+        except (Forbidden, Invalid, NotFound) as error:
+            # The server decides by its caches, which follow a write after a moment.
+            if not is_settling(error) or waited > _SETTLED_SOON or context.cancellation.wait(_POLL):
+                raise
+
+
+def _decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:
+    """Return the step for the object as it is now: reverting drift, it guards a version."""
+    desired, before = step.desired, step.live
+    live = context.cluster.get(desired.resource, desired.ref, full=True)
+    if before is None or live.uid != before.uid:
+        raise error
+    return decided_again(step, live, context.applyset, context.options)
+
+
+# Send the requests before an apply: fields change hands, one guarded request at a time.
+#
+# Each request is one of the plan. If the object has changed, it is read, and planning makes the
+# request again.
+
+
+_TRANSFER_TRIES = 12
+
+
+def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
+    """Send everything that goes before the apply; return the step with the apply itself.
+
+    Raises Conflict if the object was re-created or, where the apply is forced and nothing is taken
+    over, if it has changed since force was decided; RunFailed if it keeps changing.
+    """
+    desired, planned = step.desired, step.live
+    for _ in range(_TRANSFER_TRIES):
+        request = step.request
+        if request is None or request.before is None:
+            return step
+        is_reply = True
+        try:
+            live = send(context.cluster, request.before)
+        except Conflict as error:
+            is_reply = False
+            if error.causes or (request.force and not step.takes_over):
+                raise
+            live = context.cluster.get(desired.resource, desired.ref, full=True)
+            if planned is not None and live.uid != planned.uid:
+                raise
+        step = decided_again(step, live, context.applyset, context.options, is_reply=is_reply)
+    raise RunFailed(
+        f"{desired.ref} changes faster than it can be taken over", location=desired.origin
+    )
+
+
+def send(cluster: Cluster, request: PatchRequest | ApplyRequest) -> LiveObject:
+    """Send one request, and the patch that must follow it; return the object as stored.
+
+    The second patch may fail: the next apply of the object will own the label's field as well.
+    """
+    if isinstance(request, ApplyRequest):
+        return cluster.apply(request)[0]
+    after = cluster.patch(request)
+    if (settling := settle_request(request, after)) is not None:
+        with suppress(ApplypruneError):
+            return cluster.patch(settling)
+    return after
+
+
+# Delete and re-create an object, if it cannot be changed in place and that is allowed.
+#
+# Each step is recorded before it is taken, so the entry stays true if the run is interrupted: first
+# the intent to delete exactly this object, then that no object exists. Only then comes the create,
+# whose guard allows nothing but a create.
+
+
+_TRIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Recreator:
+    """Recreates objects for one run."""
+
+    context: RunContext
+    dependants: DependantCounter
+    """What the garbage collector deletes with what the plan deletes."""
+    listed: Collection[Ref]
+    """All refs in the inventory."""
+
+    def refuse_cascade(self, live: LiveObject) -> None:
+        """Refuse an object that the plan does not recreate, if others would be deleted with it.
+
+        Raises PruneRefused.
+        """
+        options = self.context.options
+        deletions = deletions_of([live], {}, options.prune.propagation)
+        found = self.dependants.count(deletions, in_worker=True)
+        cascades = cascades_of(found, {live.uid}, self.listed)
+        if problem := refused_recreation_of(live.ref, cascades, options):
+            raise PruneRefused(problem.message, reason=problem.reason, hint=problem.hint)
+
+    def delete(
+        self,
+        step: ApplyStep,
+        live: LiveObject,
+        request: DeleteRequest,
+        judge_again: Callable[[], tuple[LiveObject, DeleteRequest]],
+    ) -> ApplyStep:
+        """Delete the object, wait until it is gone, and return the step that creates it.
+
+        If the object has changed since it was read, as a Job does whenever its controller writes
+        its status, ``judge_again`` reads it and returns its delete. It raises if the object may not
+        be deleted any more. Raises NotReady if the object is not gone before the timeout.
+        """
+        for _ in range(_TRIES):
+            try:
+                return self._delete(step, live, request)
+            except Conflict:  # guard: recreation-judged-again
+                live, request = judge_again()
+        raise RunFailed(
+            f"{step.desired.ref} changes faster than it can be deleted",
+            location=step.desired.origin,
+            hint="Run again.",
+        )
+
+    def _delete(self, step: ApplyStep, live: LiveObject, request: DeleteRequest) -> ApplyStep:
+        context, desired = self.context, step.desired
+        context.lock.record_entry(replace(step.entry, uid=live.uid, deleting=True))
+        context.lock.ensure(DELETE_TIMEOUT)
+        try:
+            context.cluster.delete(request, timeout=DELETE_TIMEOUT)
+        except NotFound as error:
+            state = context.cluster.read(desired.resource, desired.ref)
+            refuse_false_absence(live.uid, state, error)
+        self._await_gone(desired, live)
+        fresh = replace(
+            step.entry,
+            uid_before_apply=None,
+            uid="",
+            ownership=Ownership.OWNED,
+            digest="",
+            fingerprint=None,
+            owned_fields="",
+            marks=(),
+            deleting=False,
+            job=None,
+        )
+        context.lock.record_entry(fresh)
+        fresh_step = replace(
+            step, entry=fresh, fence=False, migration=NO_MIGRATION, takes_over=False
+        )
+        return decided_again(fresh_step, None, context.applyset, context.options)
+
+    def _await_gone(self, desired: Desired, live: LiveObject) -> None:
+        cancellation = self.context.cancellation
+        deleted = [DeletedObject(desired.resource, desired.ref, live.uid)]
+        options = self.context.options.wait
+        # What is gone later is created by a later run, as after a crash.
+        longest = min(desired.timeout or options.timeout, options.turn)
+        wait = DeletionWait(deleted, longest, cancellation)
+        # This thread is a worker already.
+        for event in wait.events(lambda left: map(self._look, left)):
+            if isinstance(event, Gone) and event.replaced:
+                raise created_by_others(desired)
+        if not wait.pending:
+            return
+        cancellation.check()
+        held = ", ".join(wait.last.get(desired.ref, live).finalizers)
+        raise NotReady(
+            f"{desired.ref} is still being deleted; it cannot be re-created yet",
+            location=desired.origin,
+            reason=f"its finalizers have not finished: {held}" if held else "",
+            hint="Run again when it is gone.",
+        )
+
+    def _look(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
+        return deleted, self.context.cluster.read(deleted.resource, deleted.ref)
+
+
+# Explain why an apply failed or a deletion is stuck; if a read fails, explain less.
+
+
+_DEAD_VERSION = "to an invalid group/version"
+
+
+def _explain_conflict(
+    error: Conflict, step: ApplyStep, context: RunContext
+) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
+    """Return a conflict as text and as data, with the values of both sides."""
+    desired, cluster = step.desired, context.cluster
+    scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
+    live = _live(desired, cluster)
+    conflicts = conflicts_of(error, desired, live)
+    reverts = _would_revert(step, live, context)
+    return explain(error, desired, live, scalers, datetime.now(UTC), reverts=reverts), conflicts
+
+
+def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
+    """Return whether ``--on-drift revert`` would set back what is in conflict."""
+    options = context.options
+    if live is None or step.live is None or options.apply.on_drift is OnDrift.REVERT:
+        return False
+    options = replace(options, apply=replace(options.apply, on_drift=OnDrift.REVERT))
+    request = again(step, live, context.applyset, options).request
+    return request is not None and request.force
+
+
+def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
+    try:
+        return cluster.get(desired.resource, desired.ref, full=True)
+    except ApplypruneError:
+        return None
+
+
+def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]] | None:
+    try:
+        found = cluster.list(AUTOSCALERS, namespace=desired.ref.namespace, full=True)
+    except (NotFound, NotServed):
+        return ()
+    except ApplypruneError:
+        return None
+    return [live.body for live in found if live.body is not None]
+
+
+def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) -> Problem:
+    """Return the failure of one object as a problem that names the object and its fields.
+
+    A conflict is explained in full.
+    """
+    desired = step.desired
+    conflicts: tuple[ManagerConflict, ...] = ()
+    if isinstance(error, Conflict) and error.causes:
+        error, conflicts = _explain_conflict(error, step, context)
+    problem = replace(as_problem(error, where=desired.origin), conflicts=conflicts)
+    if isinstance(error, Conflict | Invalid):
+        problem = _about_fields(problem, error, desired)
+    elif isinstance(error, NotServed) and is_without_namespace(error, desired.ref):
+        problem = replace(
+            problem,
+            message=f"{desired.ref}: there is no namespace {desired.ref.namespace}",
+            reason="",
+            lasting_reason="",
+            hint="Add the Namespace to the manifests, or create it first: "
+            f"kubectl create namespace {desired.ref.namespace}",
+            field=("metadata", "namespace"),
+        )
+    if _DEAD_VERSION in problem.message and not problem.hint:
+        # This run has seen the version served, or it would have rewritten the entry.
+        hint = "Run again: the version has ceased to be served during this run."
+        problem = replace(problem, hint=hint)
+    if not error.location and str(desired.ref) not in problem.message:
+        problem = replace(problem, message=f"{desired.ref}: {problem.message}")
+    return problem
+
+
+def refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> ApplyStep:
+    """Return a step that the server has refused in a dry run."""
+    problem = apply_problem(error, step, context)
+    return replace(
+        step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True, not_checked=""
+    )
+
+
+def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired) -> Problem:
+    marks = error_fields(error, desired.body)
+    if marks and isinstance(error, Invalid):
+        # If the field is known, the request adds nothing.
+        problem = replace(problem, reason="", lasting_reason="")
+    return replace(
+        problem,
+        message=clean_message(problem.message),
+        hint=problem.hint or advice_on(error.message),
+        field=marks[0].field if marks else (),
+        marks=marks if len(marks) > 1 else (),
+    )
+
+
+_COUNTED = 5
+
+
+def stuck_deletions(
+    objects: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
+) -> Mapping[Ref, str]:
+    """Return why each object is deleted but not gone; ``objects`` are as last read in full.
+
+    Only the contents of the first few Namespaces and CRDs are read: each costs a LIST per kind.
+    """
+    if not objects:
+        return {}
+    workloads = _workloads(cluster, workers)
+    holders = [live for live in objects if live.ref.group_kind in {NAMESPACE, CRD}][:_COUNTED]
+    remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
+    return {
+        live.ref: diagnose(
+            live, workloads=workloads, pruning=pruning, remains=remains.get(live.ref)
+        )
+        for live in objects
+    }
+
+
+def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
+    try:
+        found, failures = list_kinds(
+            cluster, workers, (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS), full=True
+        )
+        workers.check()
+    except ApplypruneError as error:
+        return CascadeContents((), error.message)
+    return CascadeContents(tuple(found), "; ".join(failures))
+
+
+def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:
+    try:
+        workers.check()
+        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0)
+        contents = ContentCounter(proofs, frozenset()).contents(ref)
+        workers.check()
+    except ApplypruneError as error:
+        return CascadeContents((), error.message)
+    return contents

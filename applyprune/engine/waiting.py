@@ -1,0 +1,933 @@
+"""Wait: until objects are ready, served, there or gone; by watches, and by looks."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
+from queue import Empty, SimpleQueue
+from threading import Event as Flag
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from applyprune.clock import CLOCK, Clock
+from applyprune.engine.context import RunContext
+from applyprune.engine.ports import Cancellation
+from applyprune.errors import (
+    ApplypruneError,
+    Expired,
+    Forbidden,
+    InputError,
+    NotFound,
+    NotReady,
+    UsageError,
+    as_problem,
+)
+from applyprune.model.events import (
+    Event,
+    ObjectStuck,
+    Readiness,
+    ReadinessReported,
+    Status,
+    Waiting,
+    WarningRaised,
+)
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.live import (
+    CLAIMS,
+    CRD,
+    DEFINITIONS,
+    EVENTS,
+    PODS,
+    REPLICA_SETS,
+    Absent,
+    LiveObject,
+    Resource,
+    State,
+    Unknown,
+    WatchEventType,
+)
+from applyprune.model.plan import OUTSIDE, Desired
+from applyprune.model.problem import Problem
+from applyprune.model.text import and_more
+from applyprune.planning.applyset import PART_OF
+from applyprune.planning.cel import compile_rule
+from applyprune.planning.decide import UNKNOWN_RESULT, is_complete
+from applyprune.planning.marks import READY_WHEN
+from applyprune.planning.order import is_built_in
+from applyprune.planning.plan import waiting
+from applyprune.planning.readiness import (
+    WITH_PODS,
+    Awaited,
+    Related,
+    Wait,
+    assess,
+    explained,
+    for_wait,
+    is_awaited,
+    mounts_claims,
+    ready_with_warning,
+    warnings_about,
+)
+from applyprune.planning.served_kinds import (
+    defined_kinds,
+    defined_resources,
+    has_status,
+    refused_names,
+)
+from applyprune.values import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from applyprune.engine.context import WorkerPool
+    from applyprune.engine.ports import Cluster
+    from applyprune.model.options import Options
+    from applyprune.planning.applyset import ApplySetIdentity
+    from applyprune.planning.cel import Rule
+
+    Body = Mapping[str, Any]
+
+# Compile the rules by which the objects of one run are ready, and choose what to wait for.
+
+
+@dataclass(slots=True)
+class ReadinessRules:
+    """The rules by which the objects of one run are ready.
+
+    The constructor compiles all rules, before anything is written. A run with ``errors`` must not
+    go on.
+    """
+
+    cluster: Cluster
+    desired: Sequence[Desired]
+    options: Options
+    errors: list[ApplypruneError] = field(default_factory=list)
+    """The invalid rules."""
+    _kinds: dict[GroupKind, Rule] = field(default_factory=dict)
+    _texts: dict[str, Rule] = field(default_factory=dict)
+    _statuses: dict[GroupKind, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Compile every rule."""
+        for name, text in self.options.wait.ready_when:
+            try:
+                self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
+            except UsageError as error:
+                self.errors.append(error)
+        for desired in self.desired:
+            if desired.ready_when and desired.ready_when not in self._texts:
+                try:
+                    rule = compile_rule(desired.ready_when, where=str(desired.origin))
+                except InputError as error:
+                    error.origin = desired.origin
+                    error.field = ("metadata", "annotations", READY_WHEN)
+                    self.errors.append(error)
+                else:
+                    self._texts[desired.ready_when] = rule
+            if desired.ref.group_kind == CRD:
+                for kind in defined_kinds(desired.body):
+                    self._statuses[kind] = has_status(desired.body)
+
+    def of(
+        self,
+        candidates: Iterable[Desired],
+        since: Mapping[Ref, float],
+        completed: Collection[Ref] = (),
+    ) -> Sequence[Awaited]:
+        """Return those of ``candidates`` that need a wait; ``since`` is when they were applied.
+
+        ``completed`` are the Jobs of which the inventory says so.
+        """
+        return [
+            Awaited(
+                ref=desired.ref,
+                resource=desired.resource,
+                since=since[desired.ref],
+                origin=desired.origin,
+                has_ttl=desired.has_ttl,
+                completed=desired.ref in completed,
+                has_status=self._has_status(desired),
+                job_started=desired.wait == Wait.STARTED,
+                timeout=desired.timeout,
+                rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
+            )
+            for desired in candidates
+            if is_awaited(
+                desired, has_rule=bool(desired.ready_when) or self._key(desired) in self._kinds
+            )
+        ]
+
+    def _key(self, desired: Desired) -> GroupKind:
+        kind = desired.ref.group_kind
+        return GroupKind(kind.group, kind.kind.lower())
+
+    def _has_status(self, desired: Desired) -> bool:
+        kind = desired.ref.group_kind
+        if is_built_in(kind.group):
+            return False
+        if kind not in self._statuses:
+            name = Ref(CRD.group, CRD.kind, "", desired.resource.full_plural)
+            try:
+                body = self.cluster.get(DEFINITIONS, name, full=True).body or {}
+            except ApplypruneError:
+                body = {}  # an aggregated API, or forbidden: go by the object alone
+            self._statuses[kind] = has_status(body)
+        return self._statuses[kind]
+
+
+def _kind_of(text: str) -> GroupKind:
+    kind, _, group = text.partition(".")
+    if not kind:
+        raise UsageError(f"{text!r} does not name a kind", hint="Write KIND.GROUP=EXPRESSION.")
+    return GroupKind(group, kind.lower())
+
+
+# Keep what is around the objects of a set: their Pods, ReplicaSets, claims and events.
+
+
+_DEPLOYMENT = GroupKind("apps", "Deployment")
+
+
+@dataclass(slots=True)
+class RelatedObjects:
+    """What was listed or watched, by scope; each scope is all objects of a kind in a namespace."""
+
+    _objects: dict[WatchScope, dict[Ref, LiveObject]] = field(default_factory=dict)
+    _by_uid: dict[WatchScope, dict[str, list[Body]]] = field(default_factory=dict)
+    _claims: dict[str, dict[str, Body]] = field(default_factory=dict)
+    _unread: dict[WatchScope, Problem] = field(default_factory=dict)
+
+    def scopes(self, ref: Ref, live: LiveObject | None) -> Iterator[WatchScope]:
+        """Yield what shows why an object is not ready; claims only once its Pods mount some."""
+        if not ref.namespace:
+            return
+        resources = [EVENTS]
+        if ref.group_kind in WITH_PODS:
+            resources.append(PODS)
+        if ref.group_kind == _DEPLOYMENT:
+            resources.append(REPLICA_SETS)
+        for resource in resources:
+            yield WatchScope(resource, ref.namespace)
+        if live is not None and mounts_claims((live.body or {}, *self.of(live).pods)):
+            yield WatchScope(CLAIMS, ref.namespace)
+
+    def read(self, wanted: Sequence[LiveObject], cluster: Cluster, workers: WorkerPool) -> None:
+        """List what ``scopes`` yields for these objects and is not known yet; failures are kept."""
+
+        def listed(scope: WatchScope) -> Change:
+            try:
+                found = cluster.list(scope.resource, namespace=scope.namespace, full=True)
+            except ApplypruneError as error:
+                return WatchFailed(scope, error)
+            return Listed(scope, {live.ref: live for live in found})
+
+        # Only the Pods show whether the claims are needed.
+        for _ in range(2):
+            scopes = {scope for live in wanted for scope in self.scopes(live.ref, live)}
+            for change in workers.each(listed, self._unknown(scopes)):
+                self.update(change)
+
+    def update(self, change: Change) -> None:
+        """Take in a list, a change or a failure."""
+        scope = change.source
+        if isinstance(change, WatchFailed):
+            self._unread[scope] = as_problem(change.error)
+            return
+        self._unread.pop(scope, None)
+        self._by_uid.pop(scope, None)
+        known = self._objects.setdefault(scope, {})
+        if isinstance(change, Listed):
+            known.clear()
+            known.update(change.objects)
+        elif change.live is None:
+            known.pop(change.ref, None)
+        else:
+            known[change.ref] = change.live
+        if scope.resource == CLAIMS:
+            self._claims[scope.namespace] = {
+                ref.name: claim.body or {} for ref, claim in known.items()
+            }
+
+    def of(self, live: LiveObject) -> Related:
+        """Return what is known about an object."""
+        namespace = live.ref.namespace
+        replica_sets = self._index(REPLICA_SETS, namespace).get(live.uid, ())
+        owners = [live.uid, *(str(one["metadata"]["uid"]) for one in replica_sets)]
+        pods = self._index(PODS, namespace)
+        return Related(
+            pods=[pod for owner in owners for pod in pods.get(owner, ())],
+            replica_sets=replica_sets,
+            events=self._index(EVENTS, namespace),
+            claims=self._claims.get(namespace),
+        )
+
+    def not_read(self, ref: Ref, live: LiveObject | None) -> str:
+        """Return what about an object could not be read, and why; empty if nothing."""
+        unread = [
+            (scope.resource.plural, problem.message)
+            for scope in self.scopes(ref, live)
+            if (problem := self._unread.get(scope)) is not None
+        ]
+        return "; ".join(f"its {plural} cannot be read: {why}" for plural, why in unread)
+
+    def _unknown(self, scopes: Iterable[WatchScope]) -> Sequence[WatchScope]:
+        return [
+            scope for scope in scopes if scope not in self._objects and scope not in self._unread
+        ]
+
+    def _index(self, resource: Resource, namespace: str) -> Mapping[str, Sequence[Body]]:
+        """Return the objects by the UID of their controller; events by that of their object."""
+        scope = WatchScope(resource, namespace)
+        found = self._by_uid.get(scope)
+        if found is None:
+            found = self._by_uid[scope] = {}
+            for live in self._objects.get(scope, {}).values():
+                if live.body is not None:
+                    found.setdefault(_subject(live.body), []).append(live.body)
+        return found
+
+
+def _subject(body: Body) -> str:
+    """Return the UID of an event's object, or of an object's controller; empty if none."""
+    about = body.get("involvedObject")
+    if isinstance(about, dict):
+        return str(about.get("uid", ""))
+    owners = body["metadata"].get("ownerReferences") or ()
+    return next(
+        (str(owner.get("uid", "")) for owner in owners if owner.get("controller") is True), ""
+    )
+
+
+_TURN = 0.5
+_WATCH_RELATED_AFTER = 2.0
+_SAY_EVERY = 1.0
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class ReadinessWaiter:
+    """Waits for a number of objects."""
+
+    cluster: Cluster
+    cancellation: Cancellation
+    applyset: ApplySetIdentity
+    timeout: float
+    """Seconds."""
+    turn: float = inf
+    """The seconds of the wait that this run may spend."""
+    fail_fast: bool = False
+    """Whether an object that is stuck counts as failed."""
+    patient: bool = False
+    """Whether to wait for the other objects after one has failed."""
+    problems: dict[Ref, Problem] = field(default_factory=dict)
+    """Why an object did not become ready."""
+    not_ready: set[Ref] = field(default_factory=set)
+    """All objects that are not ready."""
+    completed: dict[Ref, str] = field(default_factory=dict)
+    """The UIDs of the Jobs with a TTL that were seen to complete."""
+    _live: dict[Ref, LiveObject | None] = field(default_factory=dict)
+    _uids: dict[Ref, str] = field(default_factory=dict)
+    _last: dict[Ref, LiveObject] = field(default_factory=dict)
+    _related: RelatedObjects = field(default_factory=RelatedObjects)
+    _listed: set[WatchScope] = field(default_factory=set)
+    _unread: dict[WatchScope, str] = field(default_factory=dict)
+    _stuck: dict[Ref, Readiness] = field(default_factory=dict)
+
+    def run(self, objects: Sequence[Awaited]) -> Iterator[Event]:
+        """Yield progress; return when all objects are ready, or one cannot become ready."""
+        pending = {awaited.ref: awaited for awaited in objects}
+        self.not_ready.update(pending)
+        if not pending:
+            return
+        # guard: clock-of-readiness
+        informer = Informer(self.cluster, clock=self.cancellation.clock)
+        try:
+            wanted = [(awaited.resource, awaited.ref) for awaited in objects]
+            for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
+                informer.open(source)
+            yield from self._watch(pending, informer)
+        finally:
+            informer.close()
+
+    def _watch(self, pending: dict[Ref, Awaited], informer: Informer) -> Iterator[Event]:
+        began = self.cancellation.now()
+        reported_at = 0.0
+        while pending:
+            for change in informer.changes(_TURN):
+                self._update(change)
+                for source in namespace_scopes(change, pending):
+                    informer.open(source)
+            self.cancellation.check()
+            elapsed = self.cancellation.now() - began
+            states = {ref: self._state(awaited) for ref, awaited in pending.items()}
+            yield from self._report(states, pending, elapsed)
+            failed = [ref for ref in pending if states[ref].status is Status.FAILED]
+            late = [ref for ref in pending if elapsed > self._limit(pending[ref])]
+            if ended := failed or late:
+                yield from self._report_not_ready(ended, pending, states, elapsed)
+                if not self.patient:
+                    return
+                for ref in ended:
+                    del pending[ref]
+            if elapsed > min(_WATCH_RELATED_AFTER, self.turn / 2):
+                self._watch_related(pending, informer)
+            if pending and elapsed - reported_at > _SAY_EVERY:
+                reported_at = elapsed
+                reasons = {ref: states[ref].message for ref in pending}
+                yield waiting(reasons, "ready", elapsed, self.timeout)
+
+    def _report(
+        self, states: Mapping[Ref, Readiness], pending: dict[Ref, Awaited], elapsed: float
+    ) -> Iterator[Event]:
+        """Report what is ready, which ends its wait, and what has got stuck for another reason."""
+        for ref, state in states.items():
+            if state.status is Status.CURRENT:
+                self._note_completed(pending.pop(ref))
+                self.not_ready.discard(ref)
+                if state.warning:
+                    yield WarningRaised(ready_with_warning(ref, state))
+                yield ReadinessReported(ref, state, elapsed)
+            elif state.stuck:
+                last, self._stuck[ref] = self._stuck.get(ref), state
+                if last is None or last.fact != state.fact:
+                    yield ObjectStuck(ref, state, elapsed)
+
+    def _limit(self, awaited: Awaited) -> float:
+        return min(awaited.timeout or self.timeout, self.turn)
+
+    def _note_completed(self, awaited: Awaited) -> None:
+        last = self._last.get(awaited.ref)
+        if awaited.has_ttl and last is not None and is_complete(last.body or {}):
+            self.completed[awaited.ref] = last.uid
+
+    def _watch_related(self, pending: Mapping[Ref, Awaited], informer: Informer) -> None:
+        """Watch the Pods, ReplicaSets, claims and events of what is not ready yet."""
+        for ref in pending:
+            for scope in self._related.scopes(ref, self._live.get(ref)):
+                informer.open(scope)
+
+    def _update(self, change: Change) -> None:
+        source = change.source
+        if not source.selector:
+            self._related.update(change)
+            return
+        if isinstance(change, WatchFailed):
+            self._unread[source] = change.error.message
+            return
+        self._unread.pop(source, None)
+        if isinstance(change, Upserted):
+            self._live[change.ref] = change.live
+            if change.live is not None:
+                self._last[change.ref] = change.live
+            return
+        here = (source.resource.group_kind, source.namespace)
+        for ref in list(self._live):
+            if (ref.group_kind, source.namespace and ref.namespace) == here:
+                self._live[ref] = None
+        self._live.update(change.objects)
+        self._last.update(change.objects)
+        # From now on, an object that is not in the list is known to be gone.
+        self._listed.add(source)
+
+    def _state(self, awaited: Awaited, *, waited: float | None = None) -> Readiness:
+        """Return the readiness; ``waited`` replaces the time since the apply of this run."""
+        live = self._live.get(awaited.ref)
+        waited = self.cancellation.now() - awaited.since if waited is None else waited
+        if live is None or live.body is None:
+            return self._absent(awaited)
+        if live.uid != self._uids.setdefault(awaited.ref, live.uid):
+            return Readiness(Status.FAILED, "somebody has deleted and re-created it")
+        if live.labels.get(PART_OF) != self.applyset.id:
+            # The watches of the set's objects no longer include it.
+            return Readiness(Status.FAILED, "somebody has removed the set's label")
+        state = assess(
+            live.body,
+            waited=waited,
+            has_status=awaited.has_status,
+            rule=awaited.rule,
+            job_started=awaited.job_started,
+        )
+        if state.status is Status.IN_PROGRESS:
+            related, manager = self._related.of(live), self.applyset.manager
+            state = explained(state, live, related, manager=manager, waited=waited)
+        return for_wait(state, fail_fast=self.fail_fast)
+
+    def _absent(self, awaited: Awaited) -> Readiness:
+        sources = [
+            WatchScope(awaited.resource, namespace, f"{PART_OF}={self.applyset.id}")
+            for namespace in (awaited.ref.namespace, "")
+        ]
+        if not any(source in self._listed and source not in self._unread for source in sources):
+            unread = [self._unread[source] for source in sources if source in self._unread]
+            return Readiness(Status.UNKNOWN, (unread or ["it has not been read yet"])[0])
+        if awaited.has_ttl:
+            last = self._last.get(awaited.ref)
+            state = assess(last.body, rule=awaited.rule) if last and last.body else None
+            if state is not None and state.status is Status.FAILED:
+                return state  # the TTL removes failed objects too
+            seen = bool(last and last.body and is_complete(last.body))
+            if not (seen or awaited.completed):  # guard: unknown-result
+                return Readiness(Status.FAILED, UNKNOWN_RESULT)
+            return Readiness(Status.CURRENT, "it has finished, and its TTL removed it")
+        return Readiness(Status.FAILED, "it is gone: somebody has deleted it, or removed its label")
+
+    def _report_not_ready(
+        self,
+        failed: Sequence[Ref],
+        pending: Mapping[Ref, Awaited],
+        states: Mapping[Ref, Readiness],
+        elapsed: float,
+    ) -> Iterator[Event]:
+        """Report why each of ``failed`` is not ready, with its last warnings; name the others."""
+        others = sorted(set(pending) - set(failed))
+        for ref in sorted(failed):
+            state, awaited = states[ref], pending[ref]
+            message = f"timed out waiting for {ref}"
+            if elapsed <= (awaited.timeout or self.timeout):
+                message = f"{ref} is not ready yet"
+            if state.status is Status.FAILED:
+                message = f"{ref} will not become ready"
+            hint = f"Not ready yet either: {and_more(others, _SHOWN)}" if others else ""
+            reasons = (state.message, *self._more_reasons(ref, state.message))
+            error = NotReady(
+                message,
+                location=awaited.origin,
+                reason="; ".join(part for part in reasons if part),
+                lasting_reason=self._fact(state, awaited),
+                hint=hint,
+            )
+            self.problems[ref] = as_problem(error)
+            yield ReadinessReported(ref, state, elapsed, self.problems[ref])
+
+    def _fact(self, state: Readiness, awaited: Awaited) -> str:
+        """Return why an object is not ready, whatever moment the wait ends at.
+
+        A container that crashes runs at times, and is no less stuck. A second, shorter look finds
+        the same reason as the first.
+        """
+        if state.status is not Status.IN_PROGRESS:
+            return state.fact
+        last = self._state(awaited, waited=math.inf)
+        return self._stuck.get(awaited.ref, last if last.stuck else state).fact
+
+    def _more_reasons(self, ref: Ref, message: str) -> Iterator[str]:
+        """Yield the last problem and the newest warnings that ``message`` lacks."""
+        stuck = self._stuck.get(ref)
+        last = stuck.message if stuck is not None else ""
+        if last and last != message:
+            yield f"before that: {last}"
+        live = self._live.get(ref)
+        if live is not None:
+            yield self._related.not_read(ref, live)
+            for warning in warnings_about(live, self._related.of(live)):
+                if warning.message not in f"{message}; {last}":
+                    yield warning.text
+
+
+# List and watch objects, each scope on a thread of its own, and queue the changes.
+
+
+_WATCH_SECONDS = 300.0
+_RETRY_PAUSE = 1.0
+_BETWEEN_WATCHES = 0.2
+_CLOSE_TIMEOUT = 1.0
+_FEW_NAMESPACES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WatchScope:
+    """The objects that one watch covers."""
+
+    resource: Resource
+    """The resource to watch."""
+    namespace: str = ""
+    """The namespace to watch; empty for all namespaces."""
+    selector: str = ""
+    """The label selector; empty for all objects."""
+    name: str = ""
+    """The name of a single object; empty for all objects."""
+    full: bool = True
+    """Whether to watch whole objects; otherwise only their metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All objects of a source; an object that is missing here does not exist any more."""
+
+    source: WatchScope
+    objects: Mapping[Ref, LiveObject]
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    """One object of a source that has changed; ``live`` is None if it is gone."""
+
+    source: WatchScope
+    ref: Ref
+    live: LiveObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFailed:
+    """A source that cannot be listed or watched now; the informer retries it."""
+
+    source: WatchScope
+    error: ApplypruneError
+
+
+Change: TypeAlias = Listed | Upserted | WatchFailed
+
+
+def watch_scopes(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[WatchScope]:
+    """Yield one source for each kind, or one for each of its namespaces if these are few.
+
+    With a ``selector`` for the set's label, other objects are not watched.
+    """
+    by_resource: dict[Resource, set[str]] = {}
+    for resource, ref in wanted:
+        by_resource.setdefault(resource, set()).add(ref.namespace)
+    for resource, namespaces in by_resource.items():
+        for namespace in sorted(namespaces) if len(namespaces) <= _FEW_NAMESPACES else [""]:
+            yield WatchScope(resource, namespace, selector)
+
+
+def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope]:
+    """Yield one source for each namespace if watching all namespaces is forbidden."""
+    if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
+        return
+    source = change.source
+    if source.resource.namespaced and not source.namespace:
+        kind = source.resource.group_kind
+        for namespace in sorted({ref.namespace for ref in refs if ref.group_kind == kind}):
+            yield replace(source, namespace=namespace)
+
+
+@dataclass(slots=True)
+class Informer:
+    """Watches any number of sources and queues their changes; ``close`` ends the threads.
+
+    ``keep`` reduces each object to what is needed: the queue, and who reads it, hold no more.
+    """
+
+    cluster: Cluster
+    queue: SimpleQueue[Change] = field(default_factory=SimpleQueue)
+    keep: Callable[[LiveObject], LiveObject] | None = None
+    clock: Clock = CLOCK
+    """The clock of its waits."""
+    _ahead: list[Change] = field(default_factory=list)
+    """The change that a wait has found, if it was not yielded yet."""
+    _closed: Flag = field(default_factory=Flag)
+    _threads: dict[WatchScope, Thread] = field(default_factory=dict)
+
+    def open(self, source: WatchScope) -> None:
+        """Start to list and watch a source, unless it is open already."""
+        if source in self._threads:
+            return
+        thread = Thread(target=self._run, args=(source,), name="applyprune-watch", daemon=True)
+        self._threads[source] = thread
+        thread.start()
+
+    def changes(self, seconds: float) -> Iterator[Change]:
+        """Wait up to ``seconds`` for a change, then yield all changes in the queue."""
+        if not self.clock.wait(self, seconds):
+            return
+        try:
+            yield self._ahead.pop()
+            while True:
+                yield self.queue.get_nowait()
+        except Empty:
+            return
+
+    def wait(self, seconds: float) -> bool:
+        """Wait up to ``seconds`` for a change; return whether there is one."""
+        try:
+            if not self._ahead:
+                self._ahead.append(self.queue.get(timeout=seconds))
+        except Empty:
+            return False
+        return True
+
+    def close(self, timeout: float = _CLOSE_TIMEOUT) -> None:
+        """Stop all watches, waiting up to ``timeout`` seconds for their threads.
+
+        A thread that is waiting for a list ends when the list does, or with the process.
+        """
+        self._closed.set()
+        until = time.monotonic() + timeout
+        for thread in self._threads.values():
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _run(self, source: WatchScope) -> None:
+        while not self._closed.is_set():
+            try:
+                self._list_and_watch(source)
+            except Expired:
+                self.clock.wait(self._closed, _RETRY_PAUSE)  # and list again
+            except ApplypruneError as error:
+                self.queue.put(WatchFailed(source, error))
+                # Without the right to watch, this amounts to polling: a list every few seconds.
+                pause = 5 * _RETRY_PAUSE if isinstance(error, Forbidden) else _RETRY_PAUSE
+                self.clock.wait(self._closed, pause)
+
+    def _list_and_watch(self, source: WatchScope) -> None:
+        objects, version = self.cluster.list_at(
+            source.resource,
+            namespace=source.namespace,
+            selector=source.selector,
+            name=source.name,
+            full=source.full,
+            keep=self.keep,
+        )
+        self.queue.put(Listed(source, {live.ref: live for live in objects}))
+        while not self._closed.is_set():
+            began, silent = self.clock.now(), True
+            for change in self.cluster.watch(
+                source.resource,
+                namespace=source.namespace,
+                selector=source.selector,
+                name=source.name,
+                full=source.full,
+                resource_version=version,
+                stop=self._closed.is_set,
+                seconds=_WATCH_SECONDS,
+            ):
+                silent = False
+                version = change.live.resource_version or version
+                if change.kind is WatchEventType.DELETED:
+                    self.queue.put(self._after_deletion(source, change.live.ref))
+                elif change.kind is not WatchEventType.BOOKMARK:
+                    self.queue.put(self._upserted(source, change.live))
+            if silent and self.clock.now() - began < _RETRY_PAUSE:
+                # Something ends every watch at once: only a list can show the changes.
+                self.clock.wait(self._closed, _RETRY_PAUSE)
+                return
+            self.clock.wait(self._closed, _BETWEEN_WATCHES)
+
+    def _after_deletion(self, source: WatchScope, ref: Ref) -> Change:
+        """Read the object: it may be gone, or may only have left the selection."""
+        try:
+            live = self.cluster.get(source.resource, ref, full=source.full)
+        except NotFound:
+            return Upserted(source, ref, None)
+        return self._upserted(source, live)
+
+    def _upserted(self, source: WatchScope, live: LiveObject) -> Upserted:
+        return Upserted(source, live.ref, self.keep(live) if self.keep is not None else live)
+
+
+# Wait for CRDs: a kind can be used as soon as the API server serves it.
+#
+# The endpoint of a kind answers only once its CRD is Established (apiextensions-apiserver's
+# crdHandler), so a list with a limit of one is enough. A CRD can be 700 kB large, so it is read
+# only if the wait takes long, to find out why.
+
+
+_FIRST_CRD_PAUSE = 0.02
+_LONGEST_CRD_PAUSE = 1.0
+_SAY_AFTER = 2.0
+_TURNS = 10
+"""A kind is served within seconds; nothing of the run can go on before."""
+
+
+@dataclass(slots=True)
+class CrdWaiter:
+    """Waits for the CRDs of one wave; ``failed`` has those that are not served."""
+
+    context: RunContext
+    failed: dict[Ref, Problem] = field(default_factory=dict)
+
+    def run(self, crds: Sequence[Desired]) -> Iterator[Event]:
+        """Yield what is waited for; return when all are served or at the timeout."""
+        began = self.context.cancellation.now()
+        pending = list(crds)
+        options = self.context.options.wait
+        pause, timeout, longest = _FIRST_CRD_PAUSE, options.timeout, options.turn * _TURNS
+        reported_at = 0.0
+        while pending:
+            ready = dict(self.context.workers.each(self._served, pending))
+            self.context.cancellation.check()
+            pending = [crd for crd in pending if not ready[crd.ref] and crd.ref not in self.failed]
+            if not pending:
+                break
+            elapsed = self.context.cancellation.now() - began
+            late = [crd for crd in pending if elapsed > min(crd.timeout or timeout, longest)]
+            for crd in late:
+                self._fail(crd, "it was not Established and served before the timeout")
+            if len(late) == len(pending):
+                break
+            if elapsed - reported_at > _SAY_AFTER:
+                reported_at = elapsed
+                self._find_refused(pending)
+                reasons = dict.fromkeys((crd.ref for crd in pending), "")
+                yield waiting(reasons, "served", elapsed, timeout)
+            self.context.cancellation.wait(pause)
+            pause = min(pause * 1.5, _LONGEST_CRD_PAUSE)
+        for problem in self.failed.values():
+            yield WarningRaised(problem)
+
+    def _served(self, crd: Desired) -> tuple[Ref, bool]:
+        try:
+            resources = defined_resources(crd.body)
+            return crd.ref, all(self.context.cluster.serves(resource) for resource in resources)
+        except ApplypruneError:
+            return crd.ref, False
+
+    def _find_refused(self, pending: Sequence[Desired]) -> None:
+        """Give up on CRDs whose names another CRD already has."""
+        for crd in pending:
+            try:
+                body = self.context.cluster.get(DEFINITIONS, crd.ref, full=True).body or {}
+            except ApplypruneError:
+                continue
+            if reason := refused_names(body):
+                self._fail(crd, reason)
+
+    def _fail(self, crd: Desired, reason: str) -> None:
+        error = NotReady(f"{crd.ref.name} is not served", reason=reason)
+        self.failed[crd.ref] = as_problem(error, where=crd.origin)
+
+
+# Wait until objects exist that do not belong to the set; read each by a GET.
+
+
+_FIRST_EXISTS_PAUSE = 0.1
+_LONGEST_EXISTS_PAUSE = 2.0
+
+
+@dataclass(slots=True)
+class ExistenceWaiter:
+    """Waits for a number of objects; ``missing`` has those that do not exist in time."""
+
+    context: RunContext
+    missing: dict[Ref, Problem] = field(default_factory=dict)
+
+    def run(self, objects: Sequence[Desired]) -> Iterator[Event]:
+        """Yield what is waited for; return when each object exists or its time is over."""
+        began, reported, pause = self.context.cancellation.now(), 0.0, _FIRST_EXISTS_PAUSE
+        longest, turn = self.context.options.wait.timeout, self.context.options.wait.turn
+        pending = list(objects)
+        while pending:
+            reasons = dict(self.context.workers.each(self._why_not, pending))
+            self.context.cancellation.check()
+            elapsed = self.context.cancellation.now() - began
+            pending = [desired for desired in pending if reasons[desired.ref]]
+            late = [
+                desired for desired in pending if elapsed > min(desired.timeout or longest, turn)
+            ]
+            for desired in late:
+                timed_out = elapsed > (desired.timeout or longest)
+                self.missing[desired.ref] = _problem(
+                    desired, reasons[desired.ref], timed_out=timed_out
+                )
+            pending = [desired for desired in pending if desired.ref not in self.missing]
+            if not pending:
+                return
+            if elapsed - reported > _SAY_EVERY:
+                reported = elapsed
+                left = {desired.ref: reasons[desired.ref] for desired in pending}
+                yield waiting(left, "created", elapsed, longest)
+            self.context.cancellation.wait(pause)
+            pause = min(pause * 1.5, _LONGEST_EXISTS_PAUSE)
+
+    def _why_not(self, desired: Desired) -> tuple[Ref, str]:
+        """Return why an object does not exist, in words; empty if it does."""
+        try:
+            state = self.context.cluster.read(desired.resource, desired.ref)
+        except ApplypruneError as error:
+            return desired.ref, f"it could not be read: {error.message}"
+        if isinstance(state, LiveObject):
+            return desired.ref, "it is being deleted" if state.terminating else ""
+        if isinstance(state, Unknown):
+            return desired.ref, f"it could not be read: {state.problem.message}"
+        return desired.ref, "nobody has created it"
+
+
+def _problem(desired: Desired, reason: str, *, timed_out: bool) -> Problem:
+    ref = desired.ref
+    error = NotReady(
+        f"timed out waiting for {ref} to be created" if timed_out else f"{ref} does not exist yet",
+        location=desired.origin,
+        reason=f"{OUTSIDE}; {reason}",
+        hint=f"To apply it with this set, remove {desired.apply_mark} from its manifest.",
+    )
+    return as_problem(error)
+
+
+# Wait until deleted objects are gone.
+#
+# An object is known by its UID: another one may have taken its name in the meantime.
+
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 2.0
+_REPORT_EVERY = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedObject:
+    """An object that the server has accepted a delete of."""
+
+    resource: Resource
+    ref: Ref
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A deleted object that is gone."""
+
+    ref: Ref
+    replaced: bool
+    """Whether another object has its name now."""
+
+
+Read = Callable[[Sequence[DeletedObject]], Iterable[tuple[DeletedObject, State]]]
+"""Reads the state of each object; may skip some, once the run is asked to end."""
+
+
+@dataclass(slots=True)
+class DeletionWait:
+    """A wait for deleted objects, until all are gone, the timeout, or the end of the run."""
+
+    pending: Sequence[DeletedObject]
+    """The objects that are not known to be gone."""
+    timeout: float
+    """Seconds."""
+    cancellation: Cancellation
+    last: dict[Ref, LiveObject] = field(default_factory=dict)
+    """Each object as it was last read."""
+
+    def events(self, read: Read) -> Iterator[Gone | Waiting]:
+        """Yield each object that is gone, and every second what the others wait for."""
+        began = self.cancellation.now()
+        pause, reported = _FIRST_PAUSE, 0.0
+        while self.pending:
+            gone: set[Ref] = set()
+            for deleted, state in read(self.pending):
+                if isinstance(state, LiveObject) and state.uid == deleted.uid:
+                    self.last[deleted.ref] = state
+                elif isinstance(state, LiveObject | Absent):
+                    gone.add(deleted.ref)
+                    yield Gone(deleted.ref, replaced=isinstance(state, LiveObject))
+            self.pending = [deleted for deleted in self.pending if deleted.ref not in gone]
+            elapsed = self.cancellation.now() - began
+            if self.cancellation.requested or elapsed > self.timeout:
+                return
+            if self.pending and elapsed - reported > _REPORT_EVERY:
+                reported = elapsed
+                yield waiting(self._reasons(), "gone", elapsed, self.timeout)
+            if self.pending:
+                self.cancellation.wait(pause)
+                pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    def _reasons(self) -> dict[Ref, str]:
+        """Return the finalizers that each object waits for, empty where none is known."""
+        reasons = {}
+        for deleted in self.pending:
+            live = self.last.get(deleted.ref)
+            reasons[deleted.ref] = (
+                f"held by {', '.join(live.finalizers)}" if live and live.finalizers else ""
+            )
+        return reasons
