@@ -444,7 +444,7 @@ _BASES = frozenset({"resources", "bases", "components"})
 # Fields in which a text of several lines is a patch: no address has a line end.
 _INLINE = frozenset({"patchesStrategicMerge"})
 _ADDRESS = pattern(r"://|https?:|\bgit::|\bgh:|^[^/]*[@:]|^\s*github\.com", re.IGNORECASE)
-_ADDRESS = pattern(r"://|https?:", re.IGNORECASE)
+_URL_WITHIN = pattern(r"://|https?:", re.IGNORECASE)
 _HINT = "Copy it into the source, and name it by a relative path."
 
 
@@ -505,7 +505,7 @@ def _named(
                     yield from _base(files, folders, file, here, text)
                 elif key in _PLUGINS:
                     yield from _plugin(files, file, here, text)
-                elif _ADDRESS.search(text) and not (key in _INLINE and "\n" in text):
+                elif _URL_WITHIN.search(text) and not (key in _INLINE and "\n" in text):
                     yield _remote(file, key)
 
 
@@ -534,7 +534,7 @@ def _plugin(
 ) -> Iterator[str | RemoteBase]:
     """Yield the fault of a plugin's configuration: a field of it may be loaded, too."""
     if "\n" in text:
-        if _ADDRESS.search(text):
+        if _URL_WITHIN.search(text):
             yield _remote(file, "a plugin")
         return
     path = _inside(here, text)
@@ -549,7 +549,7 @@ def _plugin(
         )
     elif any(not isinstance(one, dict) for one in _values(files[path])):
         yield RemoteBase(path, "the file cannot be checked for remote bases", _NO_MAP)
-    elif any(_ADDRESS.search(one) for one in _texts([*_values(files[path])], frozenset())):
+    elif any(_URL_WITHIN.search(one) for one in _texts([*_values(files[path])], frozenset())):
         yield _remote(path, "a plugin")
 
 
