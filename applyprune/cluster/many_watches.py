@@ -20,9 +20,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import h11
 
-from applyprune.cluster.access import tls_context
 from applyprune.cluster.messages import Request
 from applyprune.cluster.requests import METADATA, for_collection, selection
+from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import request_headers, user_agent
 from applyprune.cluster.watch import parse_event
 from applyprune.model.live import LiveObject, Resource, WatchEventType

@@ -18,7 +18,6 @@ from urllib3.util import Retry, Timeout
 
 from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK, Clock
-from applyprune.cluster.access import ServerPool, open_pool
 from applyprune.cluster.failures import RequestFailure, connection_failure, response_failure
 from applyprune.cluster.messages import (
     ClientContext,
@@ -32,6 +31,7 @@ from applyprune.cluster.messages import (
     read_body,
     validated,
 )
+from applyprune.cluster.tls import ServerPool, open_pool
 from applyprune.errors import AccessError, ApiError, Unreachable
 from applyprune.http import CONNECT_TIMEOUT, TICK, Stopped, Try, backoff, one_try
 from applyprune.values import dataclass, field, replace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.clock import BOOT_CLOCK, CLOCK
@@ -18,34 +19,38 @@ from applyprune.controller.clients import (
     status_of,
 )
 from applyprune.controller.clusters import AwaitsTurn, OtherClusters, Target
+from applyprune.controller.drift import (
+    begins_anew,
+    counts_before,
+    drift_report,
+    limits_of,
+    to_leave,
+)
+from applyprune.controller.pending_plan import pending_plan
 from applyprune.controller.queue import spread
 from applyprune.controller.reasons import FINALIZER, Key, Reason
 from applyprune.controller.removal import Finalizer, read_deleted
-from applyprune.controller.report import (
-    Reporter,
-    contended_now,
-    log_event,
-    sooner,
-    tries_rewritten,
-    utc_now,
-    with_drift_reported,
+from applyprune.controller.report import Reporter, log_event, utc_now
+from applyprune.controller.result import (
+    RunResult,
+    error_message,
+    follow,
+    observation_in,
+    problem_message,
+    reason_of,
+    reason_of_exit,
 )
-from applyprune.controller.result import RunResult, follow, problem_message
 from applyprune.controller.sources import LoadedSource, SourceAwaited, SourceMissing, SourceReader
 from applyprune.controller.spec import Bundle, Dependency, DriftPolicy, InvalidSpec, read_bundle
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
-    ended_result,
-    failed_result,
     has_waited,
     is_ready,
     is_tried,
     next_reconcile,
-    pending_plan,
     progressing,
     unwritten,
-    with_source_problem,
 )
 from applyprune.controller.task import (
     GONE,
@@ -68,10 +73,19 @@ from applyprune.model.options import Approval, Mode
 from applyprune.model.plan import Plan
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.marks import APPROVE, RECONCILE_NOW
+from applyprune.sources.tree import error_of
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
+    from applyprune.controller.pending_plan import PendingPlan
+    from applyprune.controller.result import RunResult
+    from applyprune.controller.spec import Bundle
+    from applyprune.controller.status import ReconcileResult
+    from applyprune.controller.task import SourceState
+    from applyprune.errors import ApplypruneError
+    from applyprune.model.fieldset import FieldWriter
     from applyprune.model.inventory import HolderObservation
+    from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep
 
 
@@ -662,3 +676,125 @@ def _mark(step: ApplyStep, run_result: RunResult, manager: str) -> Mark:
     if ref in run_result.written:
         return Mark()
     return GONE if step.live is None else Mark.of(step.live, manager)
+
+
+# Turn the end of a run into the result of its reconcile.
+
+
+def failed_result(error: ApplypruneError, run_result: RunResult, revision: str) -> ReconcileResult:
+    """Return the result of a run that ended with an error."""
+    return ReconcileResult(
+        ConditionStatus.NOT_READY,
+        reason_of(error),
+        error_message(problems_of(error), secret=run_result.secret),
+        revision=revision,
+        run_result=run_result,
+        retries=True,
+        observation=observation_in(error),
+    )
+
+
+def ended_result(
+    run_result: RunResult, revision: str, pending: PendingPlan | None
+) -> ReconcileResult:
+    """Return the result of a run that came to its end; ``pending`` is what waits for somebody."""
+    total = run_result.total
+    objects = f"{total} object{'' if total == 1 else 's'}"
+    ended = ReconcileResult(
+        ConditionStatus.READY,
+        reason_of_exit(run_result.exit_code),
+        f"{objects} applied",
+        revision=revision,
+        run_result=run_result,
+    )
+    if run_result.exit_code == 0:
+        return ended
+    ended = replace(ended, ready=ConditionStatus.NOT_READY, pending=pending, retries=True)
+    if ended.reason is Reason.PRUNE_REFUSED and pending is not None:
+        # It waits for somebody: another try before the interval would change nothing.
+        # What would be deleted, why and how is in PruneBlocked, if anything would be.
+        short = pending.summary if pending.deletes else pending.message
+        told = pending.message if pending.deletes else ""
+        return replace(ended, reason=pending.reason, message=short, details=told, retries=False)
+    failed = run_result.failed
+    details = failed[0].message if failed else run_result.refusal_message
+    return replace(ended, message=run_result.summary, details=details)
+
+
+def with_source_problem(result: ReconcileResult, state: SourceState | None) -> ReconcileResult:
+    """Return a result that says so if the source has something new that cannot be used.
+
+    The last good content was applied, or is kept: what is wrong with a source deletes nothing.
+    """
+    if state is None or result.ready is not ConditionStatus.READY:
+        return result
+    problems = state.unusable or ((state.problem,) if state.problem is not None else ())
+    if not problems:
+        return result
+    told = error_message(
+        problems, secret=result.run_result is not None and result.run_result.secret
+    )
+    return replace(
+        result,
+        ready=ConditionStatus.NOT_READY,
+        reason=reason_of(error_of(problems[0])),
+        message=f"{told}; {result.revision} stays applied",
+        # Nobody else tries again to use what was fetched.
+        retries=result.retries or bool(state.unusable),
+    )
+
+
+# Give way to who wins a fight: before a reconcile in its options, after it in its result.
+
+
+_SOONEST = 1.0
+
+
+def contended_now(live: LiveObject, bundle: Bundle, revision: str) -> frozenset[FieldWriter]:
+    """Return the managers that win in this reconcile if they have changed their fields again."""
+    return to_leave(counts_before(live, revision), limits_of(bundle), _now())
+
+
+def tries_rewritten(live: LiveObject, bundle: Bundle, revision: str) -> bool:
+    """Return whether this reconcile sends again what admission has rewritten.
+
+    Once, because whoever has changed or asked for something may have removed the webhook too.
+    """
+    spec = bundle.spec
+    # A plan that waits for an approval would not be the same in the next reconcile.
+    may_send = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is not Approval.ALWAYS
+    return may_send and bool(status_of(live).get("rewritten")) and begins_anew(live, revision)
+
+
+def with_drift_reported(
+    result: ReconcileResult, live: LiveObject, bundle: Bundle, *, is_part: bool
+) -> ReconcileResult:
+    """Return the result of a reconcile with what it says about drift.
+
+    A Bundle with an object that is left alone is not ready. With ``is_part``, the reconcile was
+    about some of the objects only.
+    """
+    counts, status = counts_before(live, result.revision), status_of(live)
+    report = drift_report(bundle, counts, status, result.run_result, _now(), is_part=is_part)
+    result = replace(result, drift=report)
+    if result.ready is not ConditionStatus.READY or not report.contended:
+        return result
+    message = f"left alone: {report.contended}; see the condition Drifted"
+    return replace(
+        result, ready=ConditionStatus.NOT_READY, reason=Reason.CONTENDED, message=message
+    )
+
+
+def sooner(seconds: float, result: ReconcileResult) -> float:
+    """Return the seconds until the next reconcile: at the latest when a contended field is quiet.
+
+    ``seconds`` is without contention.
+    """
+    due = result.drift.due if result.drift is not None else None
+    if due is None:
+        return seconds
+    return min(seconds, max(_SOONEST, (due - _now()).total_seconds()))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)

@@ -18,6 +18,7 @@ from applyprune.controller.clients import (
     status_of,
 )
 from applyprune.controller.clusters import OtherClusters, read_kubeconfig
+from applyprune.controller.pending_plan import PendingPlan, pending_plan
 from applyprune.controller.reasons import FINALIZER, NO_CLUSTER, Reason
 from applyprune.controller.report import EventRecorder, EventType, log_event
 from applyprune.controller.result import (
@@ -29,7 +30,7 @@ from applyprune.controller.result import (
     reason_of_exit,
 )
 from applyprune.controller.spec import SPEC, Bundle, DeletionPolicy, fault_text, without_nulls
-from applyprune.controller.status import ConditionStatus, PendingPlan, ReconcileResult, pending_plan
+from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.controller.task import Past
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.inventory import release

@@ -1,4 +1,4 @@
-"""Report a reconcile: in the status, as Events and in the log; give way to who wins a fight."""
+"""Report a reconcile: in the status, as Events and in the log."""
 
 from __future__ import annotations
 
@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING, Any
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.clients import BundleObjects, status_of
 from applyprune.controller.drift import (
-    begins_anew,
-    counts_before,
-    drift_report,
-    limits_of,
     reverted_fields,
     reverted_words,
-    to_leave,
 )
 from applyprune.controller.reasons import COMPONENT, LOG, RUN, Condition, Key, Reason, fields
 from applyprune.controller.result import RunResult, problem_message
-from applyprune.controller.spec import DriftPolicy
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
@@ -34,17 +28,15 @@ from applyprune.errors import AlreadyExists, ApplypruneError
 from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, EVENTS, NAMESPACES, LiveObject
-from applyprune.model.options import Approval
 from applyprune.model.problem import ProblemKind
 from applyprune.planning.digests import is_digest
 from applyprune.planning.marks import RECONCILE_NOW
 from applyprune.planning.normalize import digest
-from applyprune.values import dataclass, pattern, replace
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from applyprune.controller.spec import Bundle
     from applyprune.engine.plan_stage import RunRequest
-    from applyprune.model.fieldset import FieldWriter
 
 
 _REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
@@ -362,59 +354,3 @@ def _log_unwritten(namespace: str, name: str, error: ApplypruneError) -> None:
         "event could not be written",
         extra=fields(namespace=namespace, name=name, error=error.message),
     )
-
-
-# Give way to who wins a fight: before a reconcile in its options, after it in its result.
-
-
-_SOONEST = 1.0
-
-
-def contended_now(live: LiveObject, bundle: Bundle, revision: str) -> frozenset[FieldWriter]:
-    """Return the managers that win in this reconcile if they have changed their fields again."""
-    return to_leave(counts_before(live, revision), limits_of(bundle), _now())
-
-
-def tries_rewritten(live: LiveObject, bundle: Bundle, revision: str) -> bool:
-    """Return whether this reconcile sends again what admission has rewritten.
-
-    Once, because whoever has changed or asked for something may have removed the webhook too.
-    """
-    spec = bundle.spec
-    # A plan that waits for an approval would not be the same in the next reconcile.
-    may_send = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is not Approval.ALWAYS
-    return may_send and bool(status_of(live).get("rewritten")) and begins_anew(live, revision)
-
-
-def with_drift_reported(
-    result: ReconcileResult, live: LiveObject, bundle: Bundle, *, is_part: bool
-) -> ReconcileResult:
-    """Return the result of a reconcile with what it says about drift.
-
-    A Bundle with an object that is left alone is not ready. With ``is_part``, the reconcile was
-    about some of the objects only.
-    """
-    counts, status = counts_before(live, result.revision), status_of(live)
-    report = drift_report(bundle, counts, status, result.run_result, _now(), is_part=is_part)
-    result = replace(result, drift=report)
-    if result.ready is not ConditionStatus.READY or not report.contended:
-        return result
-    message = f"left alone: {report.contended}; see the condition Drifted"
-    return replace(
-        result, ready=ConditionStatus.NOT_READY, reason=Reason.CONTENDED, message=message
-    )
-
-
-def sooner(seconds: float, result: ReconcileResult) -> float:
-    """Return the seconds until the next reconcile: at the latest when a contended field is quiet.
-
-    ``seconds`` is without contention.
-    """
-    due = result.drift.due if result.drift is not None else None
-    if due is None:
-        return seconds
-    return min(seconds, max(_SOONEST, (due - _now()).total_seconds()))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).replace(microsecond=0)

@@ -6,12 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from applyprune.cluster.failures import without_values
-from applyprune.controller.clusters import (
-    ClusterChanged,
-    ClusterUnreached,
-    KubeConfigMissing,
-    NamespaceMissing,
-)
 from applyprune.controller.reasons import Reason
 from applyprune.errors import (
     AccessError,
@@ -445,3 +439,30 @@ def _shown(paths: Sequence[str]) -> Sequence[str]:
         ends = next((at + 1 for at, step in enumerate(steps) if step in _FREE), None)
         found[".".join(steps[:ends])] = None
     return [path for path in found if path]
+
+
+# Errors about the other cluster of a Bundle.
+
+
+class ClusterUnreached(ApplypruneError):
+    """The other cluster of a Bundle does not answer, or refuses the credentials."""
+
+    kind = ProblemKind.UNREACHABLE
+
+
+class ClusterChanged(ApplypruneError):
+    """A Bundle leads to another cluster than the one that has its objects."""
+
+    kind = ProblemKind.INVALID_SPEC
+
+
+class NamespaceMissing(ApplypruneError):
+    """The other cluster of a Bundle lacks the namespace of the inventory."""
+
+    kind = ProblemKind.SOURCE_MISSING
+
+
+class KubeConfigMissing(ApplypruneError):
+    """The Secret with the kubeconfig does not exist, or lacks its key."""
+
+    kind = ProblemKind.SOURCE_MISSING

@@ -1,43 +1,27 @@
-"""The status of a Bundle: its conditions, the plan that waits, and when it is due again."""
+"""The status of a Bundle: its conditions, and when it is due again."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
-
-from pydantic.alias_generators import to_camel
 
 from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.controller.queue import backoff, spread
 from applyprune.controller.reasons import MISSING, STALLING, Condition, Reason
 from applyprune.controller.result import (
     RunResult,
-    error_message,
-    observation_in,
-    reason_of,
-    reason_of_exit,
 )
 from applyprune.controller.task import Answer, Past
-from applyprune.errors import problems_of
 from applyprune.model.events import Outcome
-from applyprune.model.identity import Ref
 from applyprune.model.inventory import HolderObservation
-from applyprune.model.live import BUNDLES
-from applyprune.model.options import Approval
-from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import ProblemKind
-from applyprune.planning.digests import is_digest
-from applyprune.planning.marks import APPROVE
-from applyprune.sources.tree import error_of
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.drift import DriftReport
+    from applyprune.controller.pending_plan import PendingPlan
     from applyprune.controller.spec import Bundle
-    from applyprune.controller.task import SourceState
-    from applyprune.errors import ApplypruneError
 
 
 Status = dict[str, Any]
@@ -299,223 +283,6 @@ def has_waited(status: Mapping[str, Any], revision: str, generation: int | None)
         status.get("observedGeneration") == generation
         and status.get("lastAttemptedRevision") == revision
         and (ready.get("status"), ready.get("reason")) == ("False", Reason.NOT_READY)
-    )
-
-
-# Describe the plan of a Bundle that waits for an approval: for its status and its conditions.
-
-
-SHOWN = 20
-_DIGITS = len("sha256:") + 12
-_DELETIONS = (Fate.PRUNE, Fate.RECREATE)
-_ORDER = (
-    *_DELETIONS,
-    Fate.ADOPT,
-    Fate.CHANGE,
-    Fate.CREATE,
-    Fate.ORPHAN,
-    Fate.REMOVE_FROM_INVENTORY,
-    Fate.REFUSE,
-)
-
-
-class Scope(StrEnum):
-    """What the digest of a pending plan covers."""
-
-    DELETIONS = "Deletions"
-    PLAN = "Plan"
-
-
-@dataclass(frozen=True, slots=True)
-class PendingPlan:
-    """What of a plan waits for an approval."""
-
-    digest: str
-    """The digest to approve."""
-    scope: Scope
-    counts: Mapping[str, int]
-    """How many objects it concerns, by fate; and the cascaded deletions."""
-    objects: tuple[tuple[Fate, Ref], ...]
-    """The first of these objects, deletions first."""
-    reason: Reason
-    """``PruneRefused`` if a guard has refused it, else ``PendingApproval``."""
-    message: str
-    """What waits, why, and the command that approves it."""
-    summary: str
-    """What waits, in short."""
-
-    @property
-    def deletes(self) -> bool:
-        """Return whether anything would be deleted."""
-        return any(fate in self.counts for fate in _DELETIONS)
-
-    def status(self, before: Mapping[str, Any], *, revision: str, now: str) -> dict[str, Any]:
-        """Return the field of the status; its time is that of ``before`` for the same digest."""
-        since = before["since"] if before.get("digest") == self.digest else now
-        return {
-            "digest": self.digest,
-            "scope": str(self.scope),
-            **({"revision": revision} if revision else {}),
-            "since": since,
-            "counts": dict(self.counts),
-            "objects": [
-                {
-                    "object": ref.short,
-                    **({"namespace": ref.namespace} if ref.namespace else {}),
-                    "fate": str(fate),
-                }
-                for fate, ref in self.objects
-            ],
-        }
-
-
-def pending_plan(run: RunResult, bundle: Bundle, approved: str) -> PendingPlan | None:
-    """Return what of a run's plan waits for an approval; None if nothing does.
-
-    ``approved`` is the value of the Bundle's annotation.
-    """
-    plan = run.plan
-    if plan is None or not plan.needs_approval:
-        return None
-    whole = bundle.spec.approval is Approval.ALWAYS and plan.needs_approval == plan.digest
-    concerned = sorted(
-        (
-            (fate, step)
-            for fate, step in _fates(plan)
-            if fate is not Fate.LEAVE and (whole or fate in _DELETIONS)
-        ),
-        key=lambda found: (_ORDER.index(found[0]), _ref(found[1])),
-    )
-    counts = Counter(count_key(fate) for fate, _ in concerned)
-    counts["cascaded"] = sum(
-        len(step.cascade) for _, step in concerned if isinstance(step, RemoveStep)
-    )
-    counts = +counts
-    refused = run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED
-    summary = f"waiting for an approval: {_told(concerned)}"
-    parts = [
-        run.refusal_message if refused else "",
-        summary,
-        # The refusal of a guard names the digest that is approved.
-        "" if refused and is_digest(approved) else _mismatch(approved),
-        f"to approve exactly this: {command(bundle, plan.needs_approval)}",
-    ]
-    return PendingPlan(
-        plan.needs_approval,
-        Scope.PLAN if whole else Scope.DELETIONS,
-        counts,
-        tuple((fate, _ref(step)) for fate, step in concerned[:SHOWN]),
-        Reason.PRUNE_REFUSED if refused else Reason.PENDING_APPROVAL,
-        "; ".join(part for part in parts if part),
-        summary,
-    )
-
-
-def count_key(fate: Fate) -> str:
-    """Return the name of a fate among the counts: ``removeFromInventory``."""
-    return to_camel(fate.replace("-", "_"))
-
-
-def command(bundle: Bundle, digest: str) -> str:
-    """Return the command that approves a digest for a Bundle."""
-    return (
-        f"kubectl annotate {BUNDLES.full_plural} {bundle.name} -n {bundle.namespace} --overwrite "
-        f"{APPROVE}={digest}"
-    )
-
-
-def _mismatch(approved: str) -> str:
-    """Return why an annotation approves nothing; empty without one."""
-    if not approved:
-        return ""
-    if not is_digest(approved):
-        return f"the annotation {APPROVE} is not a digest"
-    return f"the annotation {APPROVE}={approved[:_DIGITS]}… is about another plan"
-
-
-def _fates(plan: Plan) -> Iterator[tuple[Fate, ApplyStep | RemoveStep]]:
-    """Yield each step with the fate that it would have if it were approved."""
-    for step in plan.applies:
-        yield Fate.RECREATE if step.awaits_approval else step.fate, step
-    for removal in plan.removals:
-        yield Fate.PRUNE if removal.is_doomed else removal.fate, removal
-
-
-def _told(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> str:
-    """Return ``2 to prune, 1 to create``."""
-    counts = Counter(fate for fate, _ in concerned)
-    return ", ".join(
-        f"{counts[fate]} to {fate.replace('-', ' ')}" for fate in _ORDER if counts[fate]
-    )
-
-
-def _ref(step: ApplyStep | RemoveStep) -> Ref:
-    return step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
-
-
-# Turn the end of a run into the result of its reconcile.
-
-
-def failed_result(error: ApplypruneError, run_result: RunResult, revision: str) -> ReconcileResult:
-    """Return the result of a run that ended with an error."""
-    return ReconcileResult(
-        ConditionStatus.NOT_READY,
-        reason_of(error),
-        error_message(problems_of(error), secret=run_result.secret),
-        revision=revision,
-        run_result=run_result,
-        retries=True,
-        observation=observation_in(error),
-    )
-
-
-def ended_result(
-    run_result: RunResult, revision: str, pending: PendingPlan | None
-) -> ReconcileResult:
-    """Return the result of a run that came to its end; ``pending`` is what waits for somebody."""
-    total = run_result.total
-    objects = f"{total} object{'' if total == 1 else 's'}"
-    ended = ReconcileResult(
-        ConditionStatus.READY,
-        reason_of_exit(run_result.exit_code),
-        f"{objects} applied",
-        revision=revision,
-        run_result=run_result,
-    )
-    if run_result.exit_code == 0:
-        return ended
-    ended = replace(ended, ready=ConditionStatus.NOT_READY, pending=pending, retries=True)
-    if ended.reason is Reason.PRUNE_REFUSED and pending is not None:
-        # It waits for somebody: another try before the interval would change nothing.
-        # What would be deleted, why and how is in PruneBlocked, if anything would be.
-        short = pending.summary if pending.deletes else pending.message
-        told = pending.message if pending.deletes else ""
-        return replace(ended, reason=pending.reason, message=short, details=told, retries=False)
-    failed = run_result.failed
-    details = failed[0].message if failed else run_result.refusal_message
-    return replace(ended, message=run_result.summary, details=details)
-
-
-def with_source_problem(result: ReconcileResult, state: SourceState | None) -> ReconcileResult:
-    """Return a result that says so if the source has something new that cannot be used.
-
-    The last good content was applied, or is kept: what is wrong with a source deletes nothing.
-    """
-    if state is None or result.ready is not ConditionStatus.READY:
-        return result
-    problems = state.unusable or ((state.problem,) if state.problem is not None else ())
-    if not problems:
-        return result
-    told = error_message(
-        problems, secret=result.run_result is not None and result.run_result.secret
-    )
-    return replace(
-        result,
-        ready=ConditionStatus.NOT_READY,
-        reason=reason_of(error_of(problems[0])),
-        message=f"{told}; {result.revision} stays applied",
-        # Nobody else tries again to use what was fetched.
-        retries=result.retries or bool(state.unusable),
     )
 
 

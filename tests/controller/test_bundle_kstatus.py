@@ -6,16 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from applyprune.controller.pending_plan import PendingPlan, Scope
 from applyprune.controller.reasons import STALLING, Reason
 from applyprune.controller.result import FailedObject, RunResult
-from applyprune.controller.status import (
-    ConditionStatus,
-    PendingPlan,
-    ReconcileResult,
-    Scope,
-    after,
-    progressing,
-)
+from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
 from applyprune.model.events import Status
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate, Plan

@@ -11,19 +11,11 @@ import pytest
 from applyprune.controller.clusters import ClusterIdentity
 from applyprune.controller.drift import MOST, Count, DriftReport
 from applyprune.controller.drift import SHOWN as SHOWN_REWRITTEN
+from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, count_key
 from applyprune.controller.reasons import Condition, Reason
 from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.spec import SPEC
-from applyprune.controller.status import (
-    FAILING_SHOWN,
-    SHOWN,
-    ConditionStatus,
-    PendingPlan,
-    ReconcileResult,
-    Scope,
-    after,
-    count_key,
-)
+from applyprune.controller.status import FAILING_SHOWN, ConditionStatus, ReconcileResult, after
 from applyprune.model.events import Outcome
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import Ref

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, pending_plan
 from applyprune.controller.reasons import Reason
 from applyprune.controller.result import RunResult
 from applyprune.controller.spec import Bundle, Source, Spec
-from applyprune.controller.status import SHOWN, PendingPlan, Scope, pending_plan
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from applyprune.controller.pending_plan import PendingPlan, Scope
 from applyprune.controller.reasons import STALLING, Condition, Reason
 from applyprune.controller.result import (
     FailedObject,
@@ -20,9 +21,7 @@ from applyprune.controller.result import (
 from applyprune.controller.status import (
     FAILING_SHOWN,
     ConditionStatus,
-    PendingPlan,
     ReconcileResult,
-    Scope,
     after,
     is_ready,
     is_tried,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.cluster.access import self_contained
+from applyprune.controller.clusters import self_contained
 from applyprune.errors import InvalidKubeConfig, problems_of
 from applyprune.http import AddressRules
 from tests.support.canaries import TOKEN, TRACES

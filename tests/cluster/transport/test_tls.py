@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import ClusterAccess, TLSTrust, connect, tls_context
+from applyprune.cluster.access import ClusterAccess, TLSTrust, connect
 from applyprune.cluster.credentials import FixedCredentials, Identity
 from applyprune.cluster.messages import Request
+from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import FIRST_CONTACT_BUDGET, Transport
 from applyprune.errors import AccessError, ApiError, Unreachable
 from tests.support.clocks import ManualClock

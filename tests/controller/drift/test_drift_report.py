@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.controller.drift import Count, counts_before, drift_report, reverted_words
-from applyprune.controller.report import tries_rewritten
+from applyprune.controller.reconcile import tries_rewritten
 from applyprune.controller.result import RunResult
 from applyprune.controller.spec import SPEC, Bundle
 from applyprune.model.fieldset import Drift, FieldWriter

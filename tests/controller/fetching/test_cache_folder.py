@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.fetch import cache_folder
+from applyprune.controller.process import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
