@@ -2,6 +2,10 @@
 
 The sources and the cluster share them; somebody else's server is reached only at addresses that may
 be meant.
+
+A socket's own timeout restarts with every byte, so a server that sends one byte a second can hold a
+request for hours. Here each read and write gets the time that is left of the try. A try may also
+have a ``stop``, which is called several times a second, always in the thread that made the try.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The Python API of sets: connect, load, and the `ApplySet`, which applies, prunes and reports.
 
 Here a cluster, an inventory and an input are put together with the engine.
+
+Nothing here prints, asks, or touches signal handlers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The verbs about one run: ``apply``, ``prune``, ``delete``, ``plan``, ``diff`` and ``explain``."""
+"""The verbs about one run: ``apply``, ``prune``, ``delete``, ``plan``, ``diff`` and ``explain``.
+
+An external diff program gets two folders, as kubectl calls it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``applyprune demo`` and ``local``: a real control plane on this machine, to try things on."""
+"""``applyprune demo`` and ``local``: a real control plane on this machine, to try things on.
+
+Both demos run commands as a user would type them, and check each result.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Which API server, and as whom: chosen by kubectl's rules."""
+"""Which API server, and as whom: chosen by kubectl's rules.
+
+They come from a kubeconfig. Without one, and inside a pod, they come from two environment variables
+and the mounted service account.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

@@ -2,6 +2,8 @@
 
 With it what a request needs to come back whole: lists by pages, logs by lines, and what many short
 runs remember.
+
+Every response is checked to be about what was asked for before it is used (safety rule 9).
 """
 
 from __future__ import annotations

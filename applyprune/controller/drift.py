@@ -1,4 +1,8 @@
-"""The drift of a Bundle: its report, and who wins each field that two of them fight for."""
+"""The drift of a Bundle: its report, and who wins each field that two of them fight for.
+
+What others have changed stays a fact about the objects: with absolute times, and without values of
+Secrets. Only where nobody will resolve it otherwise, both values are shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""One look at a source on another host, in a worker process, and the cache of what was fetched."""
+"""One look at a source on another host, in a worker process, and the cache of what was fetched.
+
+What is written into the cache was completely read and verified.
+"""
 
 from __future__ import annotations
 

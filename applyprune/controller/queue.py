@@ -1,4 +1,7 @@
-"""The queue of the Bundles that are due, and whose turn it is."""
+"""The queue of the Bundles that are due, and whose turn it is.
+
+It also decides when a Bundle is reconciled again. A little randomness spreads the load.
+"""
 
 from __future__ import annotations
 

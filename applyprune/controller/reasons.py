@@ -1,4 +1,7 @@
-"""Names in the API: the finalizer, conditions and reasons; and the controller's log."""
+"""Names in the API: the finalizer, conditions and reasons; and the controller's log.
+
+Reasons are part of the API: alerts and scripts compare them.
+"""
 
 from __future__ import annotations
 

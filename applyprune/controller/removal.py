@@ -1,4 +1,9 @@
-"""A Bundle that is being deleted: delete or orphan its objects, then remove its finalizer."""
+"""A Bundle that is being deleted: delete or orphan its objects, then remove its finalizer.
+
+This runs as the same ServiceAccount as the apply. If it fails, the finalizer stays and the
+condition says why: no object may be left that is neither deleted nor listed anywhere. If nobody has
+the rights for it, the removal ends after ``spec.timeout``: then its inventory keeps the objects.
+"""
 
 from __future__ import annotations
 

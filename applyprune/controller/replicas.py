@@ -1,4 +1,9 @@
-"""The replicas of a controller: who lives, and which Bundles are whose."""
+"""The replicas of a controller: who lives, and which Bundles are whose.
+
+A replica says that it lives only after it has seen who else does. It stops to serve when it could
+not do that for two thirds of the lease duration: that is before the others take its Bundles over.
+It goes on when it can.
+"""
 
 from __future__ import annotations
 

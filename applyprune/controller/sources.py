@@ -1,4 +1,8 @@
-"""What a Bundle is made of: its source, read as its ServiceAccount, into manifests."""
+"""What a Bundle is made of: its source, read as its ServiceAccount, into manifests.
+
+The revision never contains a Secret's value, not even as a digest. For a Secret among the
+manifests only its keys count, and for a source in a Secret only its resourceVersion.
+"""
 
 from __future__ import annotations
 

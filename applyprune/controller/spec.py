@@ -1,6 +1,9 @@
 """The spec of a Bundle, parsed and validated, with all that its CRD cannot check.
 
 Pydantic reads it, so an unknown field or a wrong type is an error with its path.
+
+pydantic checks the types. It reports all faults at once, each with the path of its field. It also
+generates the schema that a test compares with the CRD (``deploy/crd.yaml``) in both directions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The status of a Bundle: its conditions, and when it is due again."""
+"""The status of a Bundle: its conditions, and when it is due again.
+
+Times change only together with something else, so an idle reconcile writes nothing.
+"""
 
 from __future__ import annotations
 

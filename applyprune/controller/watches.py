@@ -1,4 +1,8 @@
-"""The watches of the main process: Bundles, sources, and the objects that Bundles have applied."""
+"""The watches of the main process: Bundles, sources, and the objects that Bundles have applied.
+
+Watch events are only hints: a reconcile reads everything again. Events for resourceVersions that
+the last reconcile has already read are ignored.
+"""
 
 from __future__ import annotations
 

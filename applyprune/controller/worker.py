@@ -1,6 +1,9 @@
 """A worker process, its limits, and the handle by which the main process holds it.
 
 The main process imports this too, so a worker imports what reads manifests when it needs it.
+
+Its parent may kill it at any time, and so may the kernel. A run that is killed leaves a cluster
+that the next run can go on with.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""Check a plan by a server dry run: send its requests with ``dryRun=All``, and refine its fates."""
+"""Check a plan by a server dry run: send its requests with ``dryRun=All``, and refine its fates.
+
+A server dry run is a single request and cannot show what an apply does in several steps: in a
+namespace or kind that does not exist yet, or with fields that change hands first. Then another
+check takes its place, and the step says what was not checked. What cannot be checked at all, for
+example because the account may not write, is not a failure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The lock on a set's inventory: one run waits for it, takes it, renews it, and releases it."""
+"""The lock on a set's inventory: one run waits for it, takes it, renews it, and releases it.
+
+A holder proves that it is alive by renewing the lock. Another run times the renewals on its own
+clock. Every write is compare-and-swap, so a run that has lost the lock to another one notices it at
+its next write at the latest.
+Every write of an object is sent under the lease: nothing is sent, or sent again, after its end, and
+no delete starts unless it fits in the rest. After a pause of the process or the machine, the lease
+must be renewed first.
+"""
 
 from __future__ import annotations
 

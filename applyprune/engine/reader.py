@@ -1,4 +1,8 @@
-"""Read the cluster before the plan, with as few requests as possible: objects, kinds, cascades."""
+"""Read the cluster before the plan, with as few requests as possible: objects, kinds, cascades.
+
+One metadata-only LIST by label for each kind reads the recorded objects. New objects are read by a
+LIST of their namespace if they are more than a few, otherwise by a GET each.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Wait: until objects are ready, served, there or gone; by watches, and by looks."""
+"""Wait: until objects are ready, served, there or gone; by watches, and by looks.
+
+The wait uses watches. If an object is not ready soon, its namespace's Pods and recent warning
+events are watched too, to find out why. What can pass is reported, and waited for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The events of a run, its only output, and readiness in the words of kstatus."""
+"""The events of a run, its only output, and readiness in the words of kstatus.
+
+A run yields Started, then Planned before any write, an event for each step, and Finished. If the
+run as a whole fails, it raises an error instead, which the printer turns into ErrorRaised and
+Finished. The printer may add the end of a read-only verb. Readiness uses the words of kstatus.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Fields of objects: paths, sets of names as in FieldsV1, and who has changed a field."""
+"""Fields of objects: paths, sets of names as in FieldsV1, and who has changed a field.
+
+An item of a list is identified by its keys, and a member of a set by its value, never by an index.
+Server-side apply does the same, regardless of the order of a list.
+"""
 
 from __future__ import annotations
 

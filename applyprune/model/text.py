@@ -1,4 +1,10 @@
-"""Text: foreign text made safe to print, DNS names, label selectors."""
+r"""Text: foreign text made safe to print, DNS names, label selectors.
+
+Names, annotations, server messages and file names may contain control characters (C0, C1, DEL and
+escape sequences) or misleading characters (bidi controls, characters without width). Each is shown
+as an escape: ``\x1b``, ``\u202e``. Beyond C0, which JSON escapes anyway, the escapes are those of
+JSON, so that JSON stays valid. No other module has this rule.
+"""
 
 from __future__ import annotations
 

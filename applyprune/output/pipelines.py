@@ -1,4 +1,11 @@
-"""Reports for pipelines: annotations of GitHub, a Code Quality report of GitLab, a JUnit report."""
+"""Reports for pipelines: annotations of GitHub, a Code Quality report of GitLab, a JUnit report.
+
+A workflow command is a line ``::error file=a.yaml,line=3,col=5,title=T::MESSAGE``. The runner of
+GitHub Actions obeys each line that begins with ``::`` or contains ``##[``, so untrusted text is
+escaped. GitHub shows only the first 10 errors, 10 warnings and 10 notices of a step as annotations,
+so the summary repeats all of them. An unchanged object has no line. Everything goes to standard
+output, because a step has one log for both streams.
+"""
 
 from __future__ import annotations
 

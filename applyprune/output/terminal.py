@@ -1,4 +1,10 @@
-"""The terminal: standard output and standard error, colours, and tables in the style of kubectl."""
+"""The terminal: standard output and standard error, colours, and tables in the style of kubectl.
+
+The program writes every line through this module, so no untrusted text reaches a terminal as a
+control sequence. The live lines are below all other lines, and the cursor is on the first of them.
+So one short write, which erases everything from the cursor on, removes exactly the live lines, even
+if the width of the window has changed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Events as lines: one for each object, in kubectl's words, and a summary at the end."""
+"""Events as lines: one for each object, in kubectl's words, and a summary at the end.
+
+An object outside the set's own namespace is printed with its namespace. Unchanged objects are only
+counted unless the user asks for them: they would hide the changes.
+"""
 
 from __future__ import annotations
 

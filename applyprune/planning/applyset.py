@@ -1,4 +1,9 @@
-"""The identity of a set: ApplySet labels, name of the inventory, field manager; its own parent."""
+"""The identity of a set: ApplySet labels, name of the inventory, field manager; its own parent.
+
+The formats are those of KEP-3659 as kubectl's ``applyset.go`` writes them
+(``applyset.kubernetes.io``, tooling as an annotation), so that any tool that knows the
+specification can list the members of our sets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Who must agree to a plan, and the plan file that binds a later apply to it."""
+"""Who must agree to a plan, and the plan file that binds a later apply to it.
+
+An approval is the digest of exactly one plan, or of its deletions. It is compared with the plan
+that was just made, so an approval of an earlier revision never lets a later one run.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What else a deletion deletes, and why a deleted object still exists."""
+"""What else a deletion deletes, and why a deleted object still exists.
+
+The API server deletes them without asking, so they are counted before the delete. Contents that
+this prune does not delete itself forbid the delete, unless the user allows exactly that by name.
+"""
 
 from __future__ import annotations
 

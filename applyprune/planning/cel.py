@@ -1,4 +1,9 @@
-"""Evaluate a user's readiness rule for a custom kind: CEL, bounded before it begins."""
+"""Evaluate a user's readiness rule for a custom kind: CEL, bounded before it begins.
+
+Kubernetes itself uses CEL (cel.dev) for such rules: ``self`` is the object, as in a CRD's
+validation rules. The library is the CEL team's own, over their C++ implementation. It checks the
+names and types of an expression before anything is applied.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Turn manifests into desired objects: endpoint, scope and namespace, before any write.
 
 What a set cannot contain, what is not sent and what waits for its kind is found here as well.
+
+The refs are final: they come from discovery or, for a new kind, from the CRD in the input.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The digests of a plan: all of it, and its deletions alone; what of it binds a run."""
+"""The digests of a plan: all of it, and its deletions alone; what of it binds a run.
+
+A digest depends on what the plan does, and not on the order or the form of its input.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,12 @@
-"""The guards of a prune: how much it may delete, and which kinds."""
+"""The guards of a prune: how much it may delete, and which kinds.
+
+A source that renders empty, a wrong folder or a mistyped selector looks like a request to delete.
+So the user must explicitly allow a prune of more than a few objects, of most of a set, or of kinds
+that contain data or other objects. ``delete`` is explicit already; there only foreign cascaded
+deletions are checked.
+
+One number lifts all guards that count or compare objects: a user who gives it has seen the count.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Edit managedFields by guarded patches: what an apply takes, releases and removes before it."""
+"""Edit managedFields by guarded patches: what an apply takes, releases and removes before it.
+
+There is no other way to remove a field manager. An apply of only the name would delete data: the
+server removes fields that only we own when we stop to own them. Every patch tests that the object
+has not changed since it was read. It only changes labels, managedFields and kubectl's annotation.
+"""
 
 from __future__ import annotations
 

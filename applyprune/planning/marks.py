@@ -1,4 +1,9 @@
-"""The annotations of applyprune, and those of other tools: what each means, and what follows."""
+"""The annotations of applyprune, and those of other tools: what each means, and what follows.
+
+They fail closed. A key under our prefix that is not in the table, or a value that its key does not
+have, is an error in a manifest; a live object with one is not deleted. Another tool's annotation
+keeps an object if any verb of that tool would keep it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Kinds and objects as users name them, a part of a set, and what a mistyped name may mean."""
+"""Kinds and objects as users name them, a part of a set, and what a mistyped name may mean.
+
+A kind has its plural, its singular, its kind in any case, and short names. Each may be followed by
+``.GROUP`` or ``.VERSION.GROUP``. Without a group, the first match in the server's order counts, as
+in kubectl. One difference keeps a CustomResourceDefinition from capturing a name: a short name
+never hides the plural, the singular or the kind of another resource.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The body that is sent: normalized as the API server would do, without what is left to others."""
+"""The body that is sent: normalized as the API server would do, without what is left to others.
+
+A digest is the first 128 bits, in hex, of the SHA-256 of the canonical JSON text.
+"""
 
 from __future__ import annotations
 

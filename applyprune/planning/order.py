@@ -1,4 +1,9 @@
-"""Put the objects of a set in order: waves by kind and dependency; what they miss."""
+"""Put the objects of a set in order: waves by kind and dependency; what they miss.
+
+All objects of a wave are applied in parallel. Deletion uses the reverse order, so that custom
+resources are deleted before their CRD, and contents before their namespace. The table has groups
+and kinds, because a kind alone may belong to any CRD.
+"""
 
 from __future__ import annotations
 

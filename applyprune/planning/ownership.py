@@ -1,6 +1,15 @@
 """Whose an object is: the set's, another set's, another tool's or nobody's.
 
 Ownership is proved by the UID and by what was applied last, never by a name.
+
+The owner follows from the object's label, managedFields and UID, compared with the inventory.
+
+No-op detection: the API server changes our manager's managedFields entry whenever somebody else
+changes or removes a field that we own. It does not change the entry for foreign fields and status.
+The entry contains paths, not values. So an equal entry is sufficient only together with an equal
+generation (every change of a spec increments it) and equal labels and annotations (which do not
+affect it), or together with all live values, or with an equal resourceVersion. An equal
+resourceVersion is not sufficient alone: whoever may edit the inventory may write any into it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,19 @@
-"""Whether an object is ready, and why not: kstatus, workloads, Pods, events; what is waited for."""
+"""Whether an object is ready, and why not: kstatus, workloads, Pods, events; what is waited for.
+
+The source is sigs.k8s.io/cli-utils, pkg/kstatus/status (status.go, generic.go, core.go). The
+differences:
+
+- a custom resource without a status, whose CRD has a status, is in progress for 5 seconds;
+- a condition with an older observedGeneration is ignored (as in ``kubectl wait``);
+- a Job must complete, unless the user only wants it to start;
+- a Pod in phase Failed is Failed, and the reason why containers wait in vain is reported;
+- a Service of type LoadBalancer needs an address of the load balancer;
+- a DaemonSet with the update strategy OnDelete is Current, like a StatefulSet;
+- an APIService must be Available, a Namespace Active, an autoscaler able to scale; without metrics
+  it is Current, with a warning;
+- what is Failed cannot recover; what needs a change but may still recover is InProgress and stuck;
+- a user's rule replaces the rule of a kind.
+"""
 
 from __future__ import annotations
 

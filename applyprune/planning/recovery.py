@@ -1,4 +1,9 @@
-"""The state that a plan is based on; the repair of a lost, copied or edited inventory."""
+"""The state that a plan is based on; the repair of a lost, copied or edited inventory.
+
+An object with a set's label and its manager's Apply entry belongs to the set, but without the
+inventory it is unknown whether the set created or adopted it. So it is recorded as adopted, and an
+adopted object is never deleted unless the user says so. The run that records it prunes nothing.
+"""
 
 from __future__ import annotations
 

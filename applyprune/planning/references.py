@@ -1,4 +1,7 @@
-"""The objects that the fields of an object name, and what Pods read from others."""
+"""The objects that the fields of an object name, and what Pods read from others.
+
+This is the only table of references. The order of a set uses it, and the check of references.
+"""
 
 from __future__ import annotations
 

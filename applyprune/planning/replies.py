@@ -1,4 +1,8 @@
-"""What the server's reply to a request of the plan means, and what is to be done after it."""
+"""What the server's reply to a request of the plan means, and what is to be done after it.
+
+A 200 is not yet success: the reply may be about another object, or about one that is being deleted
+(design.md, safety rule 9). A refused guard means that the object has changed since the plan.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Which rights the requests of a plan need, and which roles the account of a set."""
+"""Which rights the requests of a plan need, and which roles the account of a set.
+
+Server-side apply needs ``patch``, and ``create`` for a new object, both by the object's name. The
+inventory is created with a POST, which has no name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Check the fields of an object by the server's schema, or by the CRD of the same input."""
+"""Check the fields of an object by the server's schema, or by the CRD of the same input.
+
+The API server stops at the first fault; this finds all of them. It never finds a fault in what the
+server accepts (a differential test compares both): a schema that says nothing about a value allows
+any, and null unsets a field of a built-in kind. Required fields, formats, patterns and limits are
+left to the server, because the manifest of a server-side apply is only a part of its object.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Hide the values of Secrets; no other module does this."""
+"""Hide the values of Secrets; no other module does this.
+
+The output depends on a value in only one way: it shows whether two values are equal.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Prove that the list of kinds is complete; what a kind that is not served means; kinds of CRDs."""
+"""Prove that the list of kinds is complete; what a kind that is not served means; kinds of CRDs.
+
+Discovery is only a hint: an API server that has just started lists the built-in groups only and
+marks none as stale. So it must agree with the lists of CRDs and APIServices, which are read from
+the storage.
+"""
 
 from __future__ import annotations
 

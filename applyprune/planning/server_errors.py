@@ -1,4 +1,9 @@
-"""Find the fields of a manifest that an error or a warning of the server is about."""
+"""Find the fields of a manifest that an error or a warning of the server is about.
+
+A 422 names them as causes (``spec.containers[0].image``). A schema error of server-side apply is a
+text with a path (``.spec.containers[name="c"].image: field not declared …``). Strict decoding
+returns a text with quoted paths (``unknown field "spec.foo"``).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """The address of a source on another host, and the version that it names: parsed and checked.
 
 No request is sent.
+
+``git+https://HOST/REPO[//PATH][?ref=…]``, ``git+ssh://…``, ``oci://HOST/REPO[:TAG][@DIGEST][//PATH]``
+and ``https://…/NAME.tar.gz[#path=PATH&digest=…]``. Everything else is a path, or another URL.
 """
 
 from __future__ import annotations

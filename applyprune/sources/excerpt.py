@@ -1,4 +1,8 @@
-"""The line of a text that a message is about, with a caret below, and where its field is."""
+"""The line of a text that a message is about, with a caret below, and where its field is.
+
+A value of a Secret is never shown: a line is shown only where its document states another kind, and
+has no `stringData`. A document that cannot be read and states no kind may be a Secret.
+"""
 
 from __future__ import annotations
 

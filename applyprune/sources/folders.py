@@ -1,4 +1,10 @@
-"""Which files of a folder are manifests, how a pattern expands, and our own configuration file."""
+"""Which files of a folder are manifests, how a pattern expands, and our own configuration file.
+
+A folder is read recursively, sorted by name: every file that ends in .yaml, .yml or .json, also
+hidden files (a skipped file would one day prune the objects in it). A folder with a kustomization
+at its top is built instead. A kustomization further down is an error, because its intent is
+unclear. What cannot be read never counts as empty.
+"""
 
 from __future__ import annotations
 

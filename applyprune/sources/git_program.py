@@ -1,4 +1,7 @@
-"""Run git without a shell, home, system configuration, hooks, prompt or work tree; its messages."""
+"""Run git without a shell, home, system configuration, hooks, prompt or work tree; its messages.
+
+Every process has limits of time, memory and file size, and dies with this one, however it ends.
+"""
 
 from __future__ import annotations
 

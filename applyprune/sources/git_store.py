@@ -1,4 +1,7 @@
-"""A bare repository without a work tree: the commits of one source, and the files in them."""
+"""A bare repository without a work tree: the commits of one source, and the files in them.
+
+It holds the latest content of one URL as one identity may read it: tenants share no store.
+"""
 
 from __future__ import annotations
 

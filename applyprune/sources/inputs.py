@@ -1,6 +1,9 @@
 """The input that the command line names: files, folders, patterns, URLs, builds, addresses.
 
 The files of a fetched source follow the same rules.
+
+What is read in a folder, and what is an error there, is said in ``folder_rules``. Links are
+followed. Each file and folder is read once. What cannot be read never counts as empty.
 """
 
 from __future__ import annotations

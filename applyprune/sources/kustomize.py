@@ -1,4 +1,7 @@
-"""Build a folder with a kustomization by the ``kustomize`` program; what such a folder names."""
+"""Build a folder with a kustomization by the ``kustomize`` program; what such a folder names.
+
+This module parses no kustomize file: only kustomize itself, or kubectl's copy, reads them.
+"""
 
 from __future__ import annotations
 

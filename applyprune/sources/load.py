@@ -1,6 +1,9 @@
 """Read the input of a run: its manifests, or all errors with file, line and column.
 
 The texts are kept for the messages that quote them.
+
+This is the only entry point of the package. A ``List``, or a typed list such as ``RoleList``, is
+expanded into its objects.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Requests to one repository of a registry, with the login that the registry asks for."""
+"""Requests to one repository of a registry, with the login that the registry asks for.
+
+Nothing is sent unasked but a token that the user has for this registry. A registry asks once: a
+second 401 is the end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Decrypt what SOPS has encrypted, by the ``sops`` program: which files, and with which keys."""
+"""Decrypt what SOPS has encrypted, by the ``sops`` program: which files, and with which keys.
+
+sops gets its input by a pipe and its keys by its environment: nothing decrypted is ever on a disk.
+It gets no network: the keys of clouds and of Vault are left out of what it reads. It reads OpenPGP
+keys itself, without gpg. No message has any part of its output, or of what it writes to stderr.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""HTTPS of one source: one deadline for all requests, credentials for one host, bounded replies."""
+"""HTTPS of one source: one deadline for all requests, credentials for one host, bounded replies.
+
+The proxy comes from the environment. Redirects are followed here, each after a check; no cookie is
+ever kept. A server that is busy is asked again, as often as the deadline allows.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,11 @@
 """Parse Kubernetes' YAML dialect: a stream of libyaml's events → documents of plain JSON data.
 
 Scalars follow sigs.k8s.io/yaml. A bomb is an error, by what one load may take.
+
+Input that Go's reader accepts gets the value that Go gives it. The parser also rejects what Go
+loses silently: duplicate keys (compared as text: 1 and "1" are the same key), a merge (``<<``)
+that overwrites an earlier key, tags without a meaning in JSON, and integers beyond 64 bits. It
+rejects nesting beyond 100 levels.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Programs and processes: find them, limit them, end them with all that they have started.
 
 What a system does not have is an error when it is used, never when it is imported.
+
+Used for sops and for builds; git has the same limits. They are those of util-linux: where
+``prlimit`` or ``setpriv`` is missing, as on macOS, only time and output are limited.
 """
 
 from __future__ import annotations
