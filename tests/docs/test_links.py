@@ -47,9 +47,12 @@ def test_paths_exist(one: Page) -> None:
     assert [path for path in _PATH.findall(one.prose) if not (ROOT / path).exists()] == []
 
 
-def test_walk_names_files_and_functions_that_exist() -> None:
+@pytest.mark.parametrize(
+    "walk", ["From `applyprune apply` to the PATCH", "From a commit to the cluster"]
+)
+def test_walk_names_files_and_functions_that_exist(walk: str) -> None:
     """A module, and a function or class in it."""
-    walk = page("CONTRIBUTING.md").section("From `applyprune apply` to the PATCH")
+    walk = page("CONTRIBUTING.md").section(walk)
     stops = re.findall(r"^\| \d+ \| `(.*?)` \| `(.*?)` \|", walk, re.MULTILINE)
     assert 8 < len(stops) <= 12
     for path, name in stops:
