@@ -215,7 +215,7 @@ def controller(
     from applyprune.cluster.access import connect
     from applyprune.controller.process import Settings, serve
     from applyprune.controller.reasons import log_to_stderr
-    from applyprune.controller.worker import Limits
+    from applyprune.controller.worker import WorkerLimits
     from applyprune.http import AddressRules
 
     log_to_stderr(log_level)
@@ -228,7 +228,7 @@ def controller(
         lease_namespace=cluster_target.namespace or access.namespace,
         namespaces=watch_namespaces,
         workers=workers,
-        limits=Limits(memory=reconcile_memory, cpu=reconcile_cpu, time=reconcile_timeout),
+        limits=WorkerLimits(memory=reconcile_memory, cpu=reconcile_cpu, time=reconcile_timeout),
         lease=lease_duration if lease else 0.0,
         grace=grace,
         log_level=log_level,

@@ -15,11 +15,11 @@ from applyprune.cluster.credentials import (
     AuthProvider,
     CredentialFiles,
     Credentials,
-    Entry,
     ExecPlugin,
     FixedCredentials,
     Identity,
     Kubeconfig,
+    KubeconfigEntry,
     RenewableCredentials,
     candidate_files,
     checked_token,
@@ -108,13 +108,15 @@ def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -
     )
 
 
-def _listed(contexts: Mapping[str, Entry]) -> str:
+def _listed(contexts: Mapping[str, KubeconfigEntry]) -> str:
     if not contexts:
         return "The kubeconfig has no contexts."
     return f"The contexts are: {', '.join(sorted(contexts))}."
 
 
-def _named(entries: Mapping[str, Entry], context: Entry, kind: str, where: str) -> Entry:
+def _named(
+    entries: Mapping[str, KubeconfigEntry], context: KubeconfigEntry, kind: str, where: str
+) -> KubeconfigEntry:
     name = context.text(kind)
     if name not in entries:
         raise AccessError(
@@ -127,7 +129,7 @@ def _named(entries: Mapping[str, Entry], context: Entry, kind: str, where: str) 
     return entries[name]
 
 
-def _server(cluster: Entry, trust: TLSTrust) -> str:
+def _server(cluster: KubeconfigEntry, trust: TLSTrust) -> str:
     """Return the server's URL; without a scheme, any TLS setting means https."""
     server = cluster.text("server")
     if server and "://" not in server:
@@ -147,7 +149,7 @@ def _server(cluster: Entry, trust: TLSTrust) -> str:
     return server.rstrip("/")
 
 
-def _trust(cluster: Entry) -> TLSTrust:
+def _trust(cluster: KubeconfigEntry) -> TLSTrust:
     data = cluster.data("certificate-authority-data")
     path = cluster.path("certificate-authority")
     authorities = data or (read_file(path) if path else b"")
@@ -164,7 +166,9 @@ def _trust(cluster: Entry) -> TLSTrust:
     )
 
 
-def _credentials(user: Entry, cluster: Entry, context: str, config: Kubeconfig) -> Credentials:
+def _credentials(
+    user: KubeconfigEntry, cluster: KubeconfigEntry, context: str, config: Kubeconfig
+) -> Credentials:
     """Return the source of credentials that client-go would choose for this user."""
     where = f"user {user.name!r}"
     certificate = user.data("client-certificate-data")
@@ -183,10 +187,10 @@ def _credentials(user: Entry, cluster: Entry, context: str, config: Kubeconfig) 
     if token or fixed.token:
         return plain
     if (plugin := user.mapping("exec")) is not None:
-        settings = Entry(user.name, plugin, user.base)
+        settings = KubeconfigEntry(user.name, plugin, user.base)
         return RenewableCredentials(ExecPlugin(settings, cluster, plain).issue)
     if (provider := user.mapping("auth-provider")) is not None:
-        settings = Entry(user.name, provider, user.base)
+        settings = KubeconfigEntry(user.name, provider, user.base)
         return RenewableCredentials(AuthProvider(settings, config.files, context).issue)
     if user.text("username") and not (certificate or certificate_file):
         raise AccessError(
@@ -196,7 +200,7 @@ def _credentials(user: Entry, cluster: Entry, context: str, config: Kubeconfig) 
     return plain
 
 
-def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
+def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     """Return the headers for ``as``, ``as-uid``, ``as-groups`` and ``as-user-extra``."""
     headers = []
     if user.text("as"):
@@ -205,7 +209,7 @@ def _impersonation(user: Entry) -> tuple[tuple[str, str], ...]:
         headers.append(("Impersonate-Uid", user.text("as-uid")))
     headers += [("Impersonate-Group", group) for group in user.texts("as-groups")]
     extra = user.mapping("as-user-extra") or {}
-    values = Entry(user.name, extra, user.base)
+    values = KubeconfigEntry(user.name, extra, user.base)
     for key in extra:
         header = f"Impersonate-Extra-{quote(key.lower(), safe='!#$&*+-.^_`|~')}"
         headers += [(header, value) for value in values.texts(key)]

@@ -221,7 +221,11 @@ class ExecPlugin:
     """
 
     def __init__(
-        self, plugin: Entry, cluster: Entry, plain: Credentials, timeout: float = PLUGIN_TIMEOUT
+        self,
+        plugin: KubeconfigEntry,
+        cluster: KubeconfigEntry,
+        plain: Credentials,
+        timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
         """Keep the ``exec`` mapping; ``plain`` adds the user's own client certificate, if any."""
         self._plugin = plugin
@@ -381,7 +385,7 @@ class AuthProvider:
     writes it back into the kubeconfig as kubectl does. So the token is loaded again every minute.
     """
 
-    def __init__(self, provider: Entry, files: Sequence[Path], context: str) -> None:
+    def __init__(self, provider: KubeconfigEntry, files: Sequence[Path], context: str) -> None:
         """Keep the ``auth-provider`` mapping; raises AccessError for an unsupported provider."""
         name = provider.text("name")
         if name not in SUPPORTED:
@@ -436,7 +440,7 @@ _YES = frozenset({"true", "yes", "on", "y", "1", "t"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KubeconfigEntry:
     """One named cluster, user or context."""
 
     name: str
@@ -499,9 +503,9 @@ class Kubeconfig:
 
     files: tuple[Path, ...] = ()
     current_context: str = ""
-    clusters: Mapping[str, Entry] = field(default_factory=dict)
-    users: Mapping[str, Entry] = field(default_factory=dict)
-    contexts: Mapping[str, Entry] = field(default_factory=dict)
+    clusters: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
+    users: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
+    contexts: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
 
 
 def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -530,13 +534,13 @@ def load(paths: Iterable[Path]) -> Kubeconfig:
     """Read the files that exist and merge them; raises AccessError for an invalid one."""
     files: list[Path] = []
     current = ""
-    merged: dict[str, dict[str, Entry]] = {"clusters": {}, "users": {}, "contexts": {}}
+    merged: dict[str, dict[str, KubeconfigEntry]] = {"clusters": {}, "users": {}, "contexts": {}}
     for path in paths:
         content = _read(path)
         if content is None:
             continue
         files.append(path)
-        whole = Entry(str(path), content, path.absolute().parent)
+        whole = KubeconfigEntry(str(path), content, path.absolute().parent)
         current = current or whole.text("current-context")
         for section, kind in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
             for entry in _entries(whole, section, kind):
@@ -587,17 +591,21 @@ def _problem(error: Exception) -> str:
     return ": ".join(part for part in (line, problem) if part)
 
 
-def _entries(whole: Entry, section: str, kind: str) -> list[Entry]:
+def _entries(whole: KubeconfigEntry, section: str, kind: str) -> list[KubeconfigEntry]:
     """Return the entries of ``clusters``, ``users`` or ``contexts`` of one file."""
     items = whole.fields.get(section, [])
     if isinstance(items, str) and items in _NOTHING:
         return []
     entries = []
     for item in items if isinstance(items, list) else [items]:
-        named = Entry(f"{whole.name}: {section}", item, whole.base) if _is_named(item) else None
+        named = (
+            KubeconfigEntry(f"{whole.name}: {section}", item, whole.base)
+            if _is_named(item)
+            else None
+        )
         if named is None:
             raise _malformed(whole.name, f"{section} must be a list of mappings with a name")
-        entries.append(Entry(item["name"], named.mapping(kind) or {}, whole.base))
+        entries.append(KubeconfigEntry(item["name"], named.mapping(kind) or {}, whole.base))
     times = Counter(entry.name for entry in entries)
     if twice := next((name for name, count in times.items() if count > 1), None):
         hint = "kubectl refuses this too: remove one of the two."

@@ -94,7 +94,7 @@ class Root:
     """What is wrong with the annotations of the ConfigMap."""
 
 
-def encode(inventory: Inventory, packed: Packed, *, write: str) -> dict[str, Any]:
+def encode(inventory: Inventory, packed: PackedInventory, *, write: str) -> dict[str, Any]:
     """Return the root ConfigMap; ``packed`` are its entries, ``write`` is the id of the write."""
     applyset = applyset_identity(inventory.name, inventory.namespace)
     header = {
@@ -687,7 +687,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedInventory:
     """The entries in one of the three forms; ``digest`` is the digest of all lines."""
 
     count: int
@@ -719,7 +719,7 @@ class UnpackedLines:
         self.parts.append(part)
 
 
-def pack(entries: Iterable[InventoryEntry]) -> Packed:
+def pack(entries: Iterable[InventoryEntry]) -> PackedInventory:
     """Return entries in the form to store; raise InventoryError if they are too many."""
     lines = lines_of(entries)
     if len(lines) > MOST:
@@ -728,9 +728,9 @@ def pack(entries: Iterable[InventoryEntry]) -> Packed:
     if len(lines) <= 2 * _PER_SHARD:
         whole = block_of(lines)
         if len(whole) <= READABLE:
-            return Packed(len(lines), digest_of(whole), readable=whole.decode())
+            return PackedInventory(len(lines), digest_of(whole), readable=whole.decode())
         if len(whole) <= _UNPACKED_LIMIT and len(stream := _packed(whole)) <= PACKED:
-            return Packed(len(lines), digest_of(whole), stream=stream)
+            return PackedInventory(len(lines), digest_of(whole), stream=stream)
     blocks = [block for part in _cut(lines) for block in _blocks(part)]
     if len(blocks) > MOST_SHARDS:
         raise _too_large(len(lines), f"it would take {len(blocks)} shards of {MOST_SHARDS}")
@@ -741,7 +741,7 @@ def pack(entries: Iterable[InventoryEntry]) -> Packed:
             unpacked.add(block)
     except ValueError as error:
         raise _too_large(len(lines), str(error)) from error
-    return Packed(
+    return PackedInventory(
         len(lines),
         digest_of(*(block for block, _ in blocks)),
         shards=tuple(shard for _, shard in blocks),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import boot_time
 from applyprune.cluster.inventory_format import (
-    Packed,
+    PackedInventory,
     Root,
     Shard,
     UnpackedLines,
@@ -205,7 +205,9 @@ class ConfigMapStore:
         self._shards.remove(self._shards.unneeded(existing, packed.shards), within)
         return stored
 
-    def _commit(self, inventory: Inventory, packed: Packed, within: float | None) -> Inventory:
+    def _commit(
+        self, inventory: Inventory, packed: PackedInventory, within: float | None
+    ) -> Inventory:
         """Write the root, again if only other tools have changed it since."""
         write_id = uuid.uuid4().hex
         fresh = replace(inventory, generation=inventory.generation + 1)

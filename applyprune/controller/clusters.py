@@ -16,7 +16,12 @@ from ruamel.yaml.error import YAMLError
 
 from applyprune.cluster.access import ClusterAccess, TLSTrust
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.credentials import Entry, FixedCredentials, Identity, checked_token
+from applyprune.cluster.credentials import (
+    FixedCredentials,
+    Identity,
+    KubeconfigEntry,
+    checked_token,
+)
 from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import Transport
 from applyprune.controller.clients import ServiceAccountClient, status_of
@@ -47,7 +52,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from applyprune.cluster.access import ClusterAccess
-    from applyprune.controller.spec import Bundle
+    from applyprune.controller.spec import BundleSpec
     from applyprune.controller.task import Past
     from applyprune.engine.ports import Cluster
     from applyprune.http import AddressRules
@@ -76,7 +81,7 @@ class Target:
     left: str = ""
     """The UID of the cluster that had them before, if somebody has accepted that it is left."""
 
-    def needs_namespace(self, bundle: Bundle) -> None:
+    def needs_namespace(self, bundle: BundleSpec) -> None:
         """Raise NamespaceMissing if another cluster lacks the namespace of the inventory."""
         if self.identity is not None and not namespace_exists(self.client.cluster, bundle.target):
             raise missing_namespace(bundle.namespace)
@@ -92,7 +97,7 @@ class OtherClusters:
     agent: str = ""
     _home: str = field(default="", init=False)
 
-    def owning(self, bundle: Bundle) -> Bundle:
+    def owning(self, bundle: BundleSpec) -> BundleSpec:
         """Return a Bundle as the owner of its inventory: it names this cluster in another one.
 
         There may be a Bundle of the same name there.
@@ -104,7 +109,7 @@ class OtherClusters:
     def target(
         self,
         live: LiveObject,
-        bundle: Bundle,
+        bundle: BundleSpec,
         account_client: ServiceAccountClient,
         kubeconfig: bytes,
         past: Past,
@@ -149,7 +154,7 @@ _KEYS = ("value", "value.yaml")
 """The keys that are tried if the spec names none, as in Flux."""
 
 
-def kubeconfig_ref(bundle: Bundle) -> Ref | None:
+def kubeconfig_ref(bundle: BundleSpec) -> Ref | None:
     """Return the Secret with a Bundle's kubeconfig; None if it is applied in this cluster."""
     if bundle.spec.kube_config is None:
         return None
@@ -157,7 +162,7 @@ def kubeconfig_ref(bundle: Bundle) -> Ref | None:
     return Ref(SECRETS.group, SECRETS.kind, bundle.namespace, name)
 
 
-def read_kubeconfig(bundle: Bundle, cluster: Cluster, uses: dict[Ref, str]) -> bytes:
+def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]) -> bytes:
     """Return the kubeconfig of a Bundle; empty if it is applied in this cluster.
 
     The Secret's resourceVersion goes into ``uses``; it is empty if the Secret does not exist.
@@ -382,13 +387,13 @@ def _measure(raw: bytes) -> None:
 
 
 def _top(content: Mapping[str, Any], key: str) -> str:
-    text = Entry("kubeconfig", content, Path()).text(key)
+    text = KubeconfigEntry("kubeconfig", content, Path()).text(key)
     if not text:
         raise _fault(f"{key} is not set")
     return text
 
 
-def _only_entry(content: Mapping[str, Any], kind: str, name: str) -> Entry:
+def _only_entry(content: Mapping[str, Any], kind: str, name: str) -> KubeconfigEntry:
     """Return the only entry with a name; what it is called in messages is its kind."""
     if not name:
         raise _fault(f"the context names no {kind}")
@@ -402,17 +407,17 @@ def _only_entry(content: Mapping[str, Any], kind: str, name: str) -> Entry:
     fields = found[0].get(kind)
     if not isinstance(fields, dict):
         raise _fault(f"the {kind} of the current context must be a mapping")
-    return Entry(f"the {kind} of the current context", fields, Path())
+    return KubeconfigEntry(f"the {kind} of the current context", fields, Path())
 
 
-def _refuse(entry: Entry, forbidden: Mapping[str, str]) -> None:
+def _refuse(entry: KubeconfigEntry, forbidden: Mapping[str, str]) -> None:
     for key, why in forbidden.items():
         value = entry.fields.get(key, "")
         if value and (not isinstance(value, str) or value not in _NO):  # guard: foreign-kubeconfig
             raise _fault(f"{entry.name} has {key}, which is not allowed: {why}")
 
 
-def _tenant_server(cluster: Entry, addresses: AddressRules) -> str:
+def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:
     server = cluster.text("server")
     try:
         parts = urlsplit(server)
@@ -436,7 +441,7 @@ def _is_host(host: str) -> bool:
     return (is_address(host) and "%" not in host) or _NAME.fullmatch(host) is not None
 
 
-def _tenant_trust(cluster: Entry) -> TLSTrust:
+def _tenant_trust(cluster: KubeconfigEntry) -> TLSTrust:
     name = cluster.text("tls-server-name")
     if name and not _is_host(name):
         raise _fault("tls-server-name is not a host's name")
@@ -457,7 +462,7 @@ def _check_certificates(trust: TLSTrust, identity: Identity) -> None:
         raise _fault(f"client-certificate-data and client-key-data cannot be used: {why}") from None
 
 
-def _identity(user: Entry) -> Identity:
+def _identity(user: KubeconfigEntry) -> Identity:
     token = checked_token(user.text("token"), "token")
     certificate, key = user.data("client-certificate-data"), user.data("client-key-data")
     if bool(certificate) != bool(key):

@@ -16,8 +16,8 @@ from applyprune.controller.result import error_message
 from applyprune.controller.status import ConditionStatus, ReconcileResult, ended_at_limit, unwritten
 from applyprune.controller.task import (
     Answer,
-    Fetched,
     FetchTask,
+    LookResult,
     Past,
     SourceRequest,
     SourceState,
@@ -370,13 +370,13 @@ class FetchDispatcher:
         return delay
 
 
-def _exceeded(task: FetchTask, error: LimitExceeded) -> Fetched:
+def _exceeded(task: FetchTask, error: LimitExceeded) -> LookResult:
     is_size = error.limit is Limit.MEMORY
     kind = ProblemKind.SOURCE_TOO_LARGE if is_size else ProblemKind.FETCH_FAILED
     reason = problems_of(error)[0].message
-    return Fetched(task.tip, problem=Problem(kind, "the source cannot be read", reason=reason))
+    return LookResult(task.tip, problem=Problem(kind, "the source cannot be read", reason=reason))
 
 
-def _problems(fetched: Fetched) -> list[Problem]:
+def _problems(fetched: LookResult) -> list[Problem]:
     found = [one for one in fetched.paths.values() if isinstance(one, Problem)]
     return [*([fetched.problem] if fetched.problem is not None else []), *found]

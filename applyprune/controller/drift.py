@@ -24,7 +24,7 @@ from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.result import RunResult
-    from applyprune.controller.spec import Bundle
+    from applyprune.controller.spec import BundleSpec
     from applyprune.model.fieldset import Drift
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep
@@ -59,10 +59,10 @@ class DriftReport:
         return found
 
 
-def limits_of(bundle: Bundle) -> Limits:
+def limits_of(bundle: BundleSpec) -> ContentionLimits:
     """Return how often this Bundle reverts a field in which period."""
     contention = bundle.spec.drift.contention
-    return Limits(contention.reverts, timedelta(seconds=contention.within))
+    return ContentionLimits(contention.reverts, timedelta(seconds=contention.within))
 
 
 def begins_anew(live: LiveObject, revision: str) -> bool:
@@ -87,7 +87,7 @@ def counts_before(live: LiveObject, revision: str) -> tuple[Count, ...]:
 
 
 def drift_report(
-    bundle: Bundle,
+    bundle: BundleSpec,
     counts: Sequence[Count],
     status: Mapping[str, Any],
     run: RunResult | None,
@@ -140,7 +140,7 @@ def _is_rewriting(step: ApplyStep, drift: Drift, run: RunResult) -> bool:
 class _Found:
     """One drifted field of a run."""
 
-    bundle: Bundle
+    bundle: BundleSpec
     step: ApplyStep
     drift: Drift
     is_reverted: bool
@@ -183,14 +183,14 @@ class _Found:
         return f"{self.object} {_cut(self.field)} ({who})"
 
     @property
-    def sighting(self) -> Sighting:
+    def sighting(self) -> WriteSighting:
         """Return it as the counts need it."""
         drift = self.drift
         values = ("", "") if self.is_secret else (drift.wanted, drift.found)
         writer = FieldWriter.of(self.step.desired.ref, self.field, drift.manager)
-        return Sighting(writer, self.is_reverted, time_of(drift.time), *values)
+        return WriteSighting(writer, self.is_reverted, time_of(drift.time), *values)
 
-    def fight(self, limits: Limits) -> str:
+    def fight(self, limits: ContentionLimits) -> str:
         """Return who fights about a field, the values, and what would end that."""
         drift, ref = self.drift, self.step.desired.ref
         who = drift.manager or "somebody"
@@ -209,11 +209,11 @@ class _Found:
 
 
 def _condition(
-    bundle: Bundle,
+    bundle: BundleSpec,
     left: Sequence[_Found],
     drifted: Sequence[_Found],
     rewritten: Sequence[Mapping[str, Any]],
-    limits: Limits,
+    limits: ContentionLimits,
 ) -> tuple[str, Reason, str]:
     if bundle.spec.drift.policy is DriftPolicy.IGNORE:
         return "Unknown", Reason.DRIFT_IGNORED, "spec.drift.policy is Ignore"
@@ -315,7 +315,7 @@ _GRAIN = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ContentionLimits:
     """How often a field is reverted in which period before its manager wins."""
 
     reverts: int
@@ -328,7 +328,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class WriteSighting:
     """A field that a run has reverted, or has left because it is contended."""
 
     writer: FieldWriter
@@ -357,21 +357,23 @@ class Count:
         """Return whether its object was left alone in the last run."""
         return self.changed is not None
 
-    def quiet_at(self, limits: Limits) -> datetime | None:
+    def quiet_at(self, limits: ContentionLimits) -> datetime | None:
         """Return when its manager will have been quiet for the period; None if not contended."""
         return None if self.changed is None else self.changed + limits.within + limits.grain
 
 
-def to_leave(counts: Iterable[Count], limits: Limits, now: datetime) -> frozenset[FieldWriter]:
+def to_leave(
+    counts: Iterable[Count], limits: ContentionLimits, now: datetime
+) -> frozenset[FieldWriter]:
     """Return the managers that win if they have changed their fields again."""
     return frozenset(count.writer for count in counts if _wins(count, limits, now))
 
 
 def counted(
     counts: Sequence[Count],
-    sightings: Iterable[Sighting],
+    sightings: Iterable[WriteSighting],
     seen: Collection[tuple[str, str]],
-    limits: Limits,
+    limits: ContentionLimits,
     now: datetime,
 ) -> tuple[Count, ...]:
     """Return the counts after a run, the contended ones first.
@@ -379,7 +381,7 @@ def counted(
     ``seen`` are the objects that it was about, by name and namespace; others keep their counts.
     Of what one manager has changed in one object, one field is counted: a known one, or the first.
     """
-    found: defaultdict[tuple[str, str, str], list[Sighting]] = defaultdict(list)
+    found: defaultdict[tuple[str, str, str], list[WriteSighting]] = defaultdict(list)
     for one in sightings:
         found[one.writer.object, one.writer.namespace, one.writer.manager].append(one)
     after: list[Count] = []
@@ -407,13 +409,15 @@ def _rank(count: Count) -> tuple[bool, float]:
     return not count.is_contended, -last
 
 
-def _wins(count: Count, limits: Limits, now: datetime) -> bool:
+def _wins(count: Count, limits: ContentionLimits, now: datetime) -> bool:
     if (quiet_at := count.quiet_at(limits)) is not None:
         return now < quiet_at  # guard: contended-until-quiet
     return len(_recent(count, limits, now)) >= limits.reverts
 
 
-def _after(count: Count, seen: Sighting | None, limits: Limits, now: datetime) -> Count:
+def _after(
+    count: Count, seen: WriteSighting | None, limits: ContentionLimits, now: datetime
+) -> Count:
     recent = _recent(count, limits, now)
     if seen is None:
         # Only a status that says something else is written.
@@ -427,7 +431,9 @@ def _after(count: Count, seen: Sighting | None, limits: Limits, now: datetime) -
     )
 
 
-def _changed(count: Count, seen: Sighting, limits: Limits, now: datetime) -> datetime:
+def _changed(
+    count: Count, seen: WriteSighting, limits: ContentionLimits, now: datetime
+) -> datetime:
     """Return when the manager of a contended field has changed it last."""
     if count.changed is None:
         return min(seen.time or now, now)
@@ -438,7 +444,7 @@ def _changed(count: Count, seen: Sighting, limits: Limits, now: datetime) -> dat
     return latest if latest - count.changed >= limits.grain else count.changed
 
 
-def _recent(count: Count, limits: Limits, now: datetime) -> tuple[datetime, ...]:
+def _recent(count: Count, limits: ContentionLimits, now: datetime) -> tuple[datetime, ...]:
     return tuple(time for time in count.reverted if now - time < limits.within)
 
 

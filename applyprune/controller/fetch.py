@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import TypeAlias
 
-from applyprune.controller.task import Fetched, FetchTask, SourceContent
+from applyprune.controller.task import FetchTask, LookResult, SourceContent
 from applyprune.errors import InputError, UsageError, as_problem
 from applyprune.model.problem import Problem
 from applyprune.planning.normalize import digest
@@ -31,8 +31,8 @@ from applyprune.sources.archive import (
     fetch_archive,
 )
 from applyprune.sources.git_server import find_ref
-from applyprune.sources.git_signatures import Mode, verify
-from applyprune.sources.git_signatures import Verification as SignedBy
+from applyprune.sources.git_signatures import GitVerification as SignedBy
+from applyprune.sources.git_signatures import SignatureMode, verify
 from applyprune.sources.git_store import GitStore, Read
 from applyprune.sources.kustomize import included
 from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
@@ -50,10 +50,10 @@ from applyprune.values import dataclass, field, replace
 _Contents: TypeAlias = dict[str, SourceContent | Problem]
 
 
-def fetch(task: FetchTask, cache: SourceCache) -> Fetched:
+def fetch(task: FetchTask, cache: SourceCache) -> LookResult:
     """Look at a source, and put into the cache what of the task's paths is new."""
     if not task.looks and all(task.paths.values()):
-        return Fetched(task.tip)
+        return LookResult(task.tip)
     # Both come from a worker of this controller.
     remote: RemoteSource = pickle.loads(task.remote)  # noqa: S301
     transport = replace(remote.transport, timeout=task.timeout)
@@ -70,26 +70,26 @@ def fetch(task: FetchTask, cache: SourceCache) -> Fetched:
                     fetched = _archive(archive, known, task, cache)
             cache.trim(cache.stores / task.place)
     except (InputError, UsageError) as error:
-        return Fetched(task.tip, problem=as_problem(error))
+        return LookResult(task.tip, problem=as_problem(error))
     return fetched
 
 
 def _git(
     source: GitSource,
-    verified_by: Verification | None,
+    verified_by: SourceVerification | None,
     known: FoundRef | None,
     task: FetchTask,
     cache: SourceCache,
-) -> Fetched:
+) -> LookResult:
     deadline = Deadline(source.timeout)
     found = find_ref(source, deadline) if task.looks or known is None else known
     if found == known and all(task.paths.values()):
-        return Fetched(task.tip)
+        return LookResult(task.tip)
     store = GitStore(cache.store(task.place))
     shown = source.parts.shown
     problems = _fetched(store, source, found, task, deadline)
     if verified_by is not None:
-        signed = SignedBy(Mode(verified_by.mode), verified_by.keys)
+        signed = SignedBy(SignatureMode(verified_by.mode), verified_by.keys)
         verify(store, found, signed, shown, deadline)  # guard: verified-commit
     paths = tuple(path for path in task.paths if path not in problems)
     consists = store.all_included(found.commit, paths, deadline)
@@ -104,7 +104,7 @@ def _git(
         for path, one in consists.items()
     }
     new = _new(task, cache, contents, found.revision, read)
-    return Fetched(_tip(found, known, task), {**new, **problems})
+    return LookResult(_tip(found, known, task), {**new, **problems})
 
 
 def _fetched(
@@ -135,33 +135,33 @@ def _fetched(
 
 def _oci(
     source: OciSource,
-    verified_by: Verification | None,
+    verified_by: SourceVerification | None,
     known: FoundArtifact | None,
     task: FetchTask,
     cache: SourceCache,
-) -> Fetched:
+) -> LookResult:
     found = find_artifact(source) if task.looks or known is None else known
     if found == known and all(task.paths.values()):
-        return Fetched(task.tip)
+        return LookResult(task.tip)
     # guard: verified-artifact
     verify_it = None if verified_by is None else verification(verified_by.keys)
     tree = fetch_artifact(source, found, verify=verify_it)
-    return Fetched(_tip(found, known, task), _of_tree(task, cache, tree))
+    return LookResult(_tip(found, known, task), _of_tree(task, cache, tree))
 
 
 def _archive(
     source: ArchiveSource, known: ArchiveVersion | None, task: FetchTask, cache: SourceCache
-) -> Fetched:
+) -> LookResult:
     is_complete = all(task.paths.values())
     version = check_archive(source, known if is_complete else None)
     if isinstance(version, Unchanged):
-        return Fetched(task.tip)
+        return LookResult(task.tip)
     contents = _of_tree(task, cache, fetch_archive(source))
     # The server has only the present archive. One that is read for a new path alone may be newer
     # than what the other paths have: then the next look must still find that it has changed.
     # guard: tip-of-all-paths
     tip = _tip(version, known, task) if task.looks else task.tip
-    return Fetched(tip, contents)
+    return LookResult(tip, contents)
 
 
 def _tip(found: object, known: object, task: FetchTask) -> bytes:
@@ -245,7 +245,7 @@ Transport: TypeAlias = GitSource | OciSource | ArchiveSource
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class SourceVerification:
     """Whose signatures a source must have."""
 
     mode: str
@@ -259,7 +259,7 @@ class RemoteSource:
     """Where a source is, who reads it, and whom it must be from."""
 
     transport: Transport
-    verification: Verification | None = None
+    verification: SourceVerification | None = None
     """None if no signature is needed."""
 
     def place(self, secret: bytes) -> str:

@@ -10,7 +10,13 @@ from threading import Lock
 from applyprune.clock import CLOCK, Clock
 from applyprune.controller.queue import backoff, spread
 from applyprune.controller.reasons import Key
-from applyprune.controller.task import Fetched, FetchTask, SourceContent, SourceRequest, SourceState
+from applyprune.controller.task import (
+    FetchTask,
+    LookResult,
+    SourceContent,
+    SourceRequest,
+    SourceState,
+)
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.values import dataclass, field
 
@@ -150,7 +156,7 @@ class FollowedSources:
             tip = b"" if passing and looks else found.tip
             return FetchTask(first.remote, first.place, found.timeout, paths, tip, looks)
 
-    def done(self, key: Key, task: FetchTask, fetched: Fetched) -> tuple[set[Key], float | None]:
+    def done(self, key: Key, task: FetchTask, fetched: LookResult) -> tuple[set[Key], float | None]:
         """Keep the result of a look; return the Bundles that it concerns, and when to look again.
 
         The time is in seconds; None if no Bundle follows it any longer.
@@ -175,7 +181,7 @@ class FollowedSources:
             }
             return woken, self._next(found)
 
-    def _keep(self, found: _Followed, task: FetchTask, fetched: Fetched) -> None:
+    def _keep(self, found: _Followed, task: FetchTask, fetched: LookResult) -> None:
         if fetched.tip != task.tip:
             # What was wrong with these paths was so in what the reference meant before.
             for path in task.paths:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK, Clock
 from applyprune.controller.reasons import Key
-from applyprune.controller.task import GONE, AppliedObjects, Mark, may_have_drifted
+from applyprune.controller.task import GONE, AppliedObjects, SeenState, may_have_drifted
 from applyprune.model.identity import Ref
 from applyprune.planning.applyset import PART_OF
 from applyprune.values import dataclass, field, replace
@@ -67,9 +67,9 @@ class _Bundle:
     """What is known of the objects of one Bundle."""
 
     objects: AppliedObjects
-    known: dict[Ref, Mark]
+    known: dict[Ref, SeenState]
     """How the last reconcile has left each object."""
-    seen: dict[Ref, Mark] = field(default_factory=dict)
+    seen: dict[Ref, SeenState] = field(default_factory=dict)
     """What a watch has shown of each object that is not as it was left."""
     hints: dict[Ref, _Hint] = field(default_factory=dict)
     """The hints of the objects that have given any lately."""
@@ -184,9 +184,9 @@ class ObjectHints:
 
     def _until_seen(self, bundle: _Bundle, live: LiveObject, *, gone: bool) -> float | None:
         """Return the seconds until a look at what may have drifted; None if it has not."""
-        mark = Mark.of(live, bundle.objects.manager)
+        mark = SeenState.of(live, bundle.objects.manager)
         if gone:
-            mark = Mark(live.resource_version, exists=False)
+            mark = SeenState(live.resource_version, exists=False)
         if not may_have_drifted(bundle.known[live.ref], mark):
             bundle.seen.pop(live.ref, None)
             return None

@@ -26,7 +26,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from applyprune.controller.queue import WorkQueue
-from applyprune.controller.reasons import Condition, Key, Limit, Reason
+from applyprune.controller.reasons import ConditionType, Key, Limit, Reason
 from applyprune.controller.task import CODES, METHODS, READY, BundleSample, Measured, labels_of
 from applyprune.controller.watches import Watches
 from applyprune.errors import UsageError
@@ -124,7 +124,7 @@ def _conditions(samples: Mapping[Key, BundleSample]) -> Iterator[Metric]:
         labels=(*_LABELS, "type"),
     )
     for key, sample in samples.items():
-        for kind in Condition:
+        for kind in ConditionType:
             if (value := _VALUES.get(sample.conditions.get(kind, ""))) is not None:
                 family.add_metric((*key, str(kind)), value)
     yield family

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from applyprune.controller.result import RunResult
-    from applyprune.controller.spec import Bundle
+    from applyprune.controller.spec import BundleSpec
     from applyprune.model.identity import Ref
     from applyprune.model.plan import Plan
 
@@ -92,7 +92,7 @@ class PendingPlan:
         }
 
 
-def pending_plan(run: RunResult, bundle: Bundle, approved: str) -> PendingPlan | None:
+def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPlan | None:
     """Return what of a run's plan waits for an approval; None if nothing does.
 
     ``approved`` is the value of the Bundle's annotation.
@@ -139,7 +139,7 @@ def count_key(fate: Fate) -> str:
     return to_camel(fate.replace("-", "_"))
 
 
-def command(bundle: Bundle, digest: str) -> str:
+def command(bundle: BundleSpec, digest: str) -> str:
     """Return the command that approves a digest for a Bundle."""
     return (
         f"kubectl annotate {BUNDLES.full_plural} {bundle.name} -n {bundle.namespace} --overwrite "

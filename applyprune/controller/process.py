@@ -29,7 +29,7 @@ from applyprune.controller.replicas import Membership, OwnLease, Replica, Share
 from applyprune.controller.report import EventRecorder, Reporter
 from applyprune.controller.task import SourceSettings
 from applyprune.controller.watches import Watches
-from applyprune.controller.worker import Limits, WorkerHandle, WorkerSettings, worker_context
+from applyprune.controller.worker import WorkerHandle, WorkerLimits, WorkerSettings, worker_context
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import NotServed, UsageError
 from applyprune.http import AddressRules
@@ -62,7 +62,7 @@ class Settings:
     """The namespaces of the Bundles; empty for all namespaces."""
     workers: int = 4
     """The number of worker processes."""
-    limits: Limits = field(default_factory=Limits)
+    limits: WorkerLimits = field(default_factory=WorkerLimits)
     """What one reconcile may use."""
     lease: float = 15.0
     """The duration of this replica's Lease; 0 means that it serves all Bundles alone."""

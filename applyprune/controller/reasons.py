@@ -27,7 +27,7 @@ RETRY_BUDGET = 10.0
 """Seconds after its first failure in which a request may be sent again."""
 
 
-class Condition(StrEnum):
+class ConditionType(StrEnum):
     """The types of a Bundle's conditions; after its first reconcile a Bundle has all five."""
 
     READY = "Ready"

@@ -41,7 +41,7 @@ from applyprune.controller.result import (
     reason_of_exit,
 )
 from applyprune.controller.sources import LoadedSource, SourceAwaited, SourceMissing, SourceReader
-from applyprune.controller.spec import Bundle, Dependency, DriftPolicy, InvalidSpec, read_bundle
+from applyprune.controller.spec import BundleSpec, Dependency, DriftPolicy, InvalidSpec, read_bundle
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
@@ -56,8 +56,8 @@ from applyprune.controller.task import (
     GONE,
     Answer,
     AppliedObjects,
-    Mark,
     Past,
+    SeenState,
     SourceObjects,
     SourceState,
     Task,
@@ -79,7 +79,7 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from applyprune.controller.pending_plan import PendingPlan
     from applyprune.controller.result import RunResult
-    from applyprune.controller.spec import Bundle
+    from applyprune.controller.spec import BundleSpec
     from applyprune.controller.status import ReconcileResult
     from applyprune.controller.task import SourceState
     from applyprune.errors import ApplypruneError
@@ -261,7 +261,7 @@ class OneReconcile:
             raise Interrupted(0)
         return held
 
-    def _apply(self, live: LiveObject, bundle: Bundle) -> tuple[LiveObject, ReconcileResult]:
+    def _apply(self, live: LiveObject, bundle: BundleSpec) -> tuple[LiveObject, ReconcileResult]:
         """Return the Bundle as last stored, and the result of its apply."""
         spec = bundle.spec
         self.answer = replace(self.answer, waits_for=frozenset())
@@ -319,7 +319,7 @@ class OneReconcile:
         return live, with_source_problem(ended, self.source_state)
 
     def _source(
-        self, account_client: ServiceAccountClient, live: LiveObject, bundle: Bundle
+        self, account_client: ServiceAccountClient, live: LiveObject, bundle: BundleSpec
     ) -> tuple[LoadedSource, bytes]:
         """Read source and kubeconfig; what they consist of is watched even if it is unreadable."""
 
@@ -337,7 +337,7 @@ class OneReconcile:
     def _request(
         self,
         live: LiveObject,
-        bundle: Bundle,
+        bundle: BundleSpec,
         source: LoadedSource,
         corrects: frozenset[Ref] = frozenset(),
     ) -> RunRequest:
@@ -349,7 +349,7 @@ class OneReconcile:
             )
         return run_request(live, bundle, source, self.past.observation, corrects)
 
-    def _waiting(self, live: LiveObject, bundle: Bundle) -> ReconcileResult | None:
+    def _waiting(self, live: LiveObject, bundle: BundleSpec) -> ReconcileResult | None:
         """Return the result of a run that waits for objects; None if it does not, or too long.
 
         The wait goes on in later reconciles, so it holds no worker.
@@ -376,7 +376,7 @@ class OneReconcile:
     def _corrects(
         self,
         live: LiveObject,
-        bundle: Bundle,
+        bundle: BundleSpec,
         account_client: ServiceAccountClient,
         source: LoadedSource,
     ) -> bool:
@@ -494,7 +494,7 @@ class Reconciler:
 
 def run_request(
     live: LiveObject,
-    bundle: Bundle,
+    bundle: BundleSpec,
     source: LoadedSource,
     observation: HolderObservation | None,
     corrects: frozenset[Ref] = frozenset(),
@@ -526,7 +526,7 @@ def run_request(
 _MAX_SEEN = 100
 
 
-def unready_dependencies(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
+def unready_dependencies(bundle: BundleSpec, bundles: BundleObjects) -> Sequence[str]:
     """Return why dependencies of a Bundle are not ready; empty when all are ready."""
     dependencies = bundle.spec.depends_on
     reasons = [
@@ -557,7 +557,7 @@ def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> s
     return f"the Bundle {name} is not ready"
 
 
-def _cycle(bundle: Bundle, bundles: BundleObjects) -> Sequence[str]:
+def _cycle(bundle: BundleSpec, bundles: BundleObjects) -> Sequence[str]:
     """Return the path from a Bundle back to itself; empty if none is found in 100 Bundles."""
     dependencies = bundle.spec.depends_on
     paths: list[tuple[str, ...]] = [(bundle.name, dependency.name) for dependency in dependencies]
@@ -582,7 +582,7 @@ def _depends_on(live: LiveObject) -> Sequence[str]:
 # Set back the drift of single objects, while nothing else of their Bundle needs a look.
 
 
-def may_correct_alone(live: LiveObject, bundle: Bundle, past: Past, revision: str) -> bool:
+def may_correct_alone(live: LiveObject, bundle: BundleSpec, past: Past, revision: str) -> bool:
     """Return whether drift is all that may have changed since the last reconcile.
 
     ``revision`` is that of the source now. Whatever else there is to decide or to report needs the
@@ -644,7 +644,7 @@ MOST_WATCHED = 20_000
 
 
 def applied_objects(
-    bundle: Bundle, run_result: RunResult, *, is_part: bool
+    bundle: BundleSpec, run_result: RunResult, *, is_part: bool
 ) -> AppliedObjects | None:
     """Return the objects of a run; None without a plan."""
     if run_result.plan is None:
@@ -668,14 +668,14 @@ def applied_objects(
     )
 
 
-def _mark(step: ApplyStep, run_result: RunResult, manager: str) -> Mark:
+def _mark(step: ApplyStep, run_result: RunResult, manager: str) -> SeenState:
     """Return how a run has left an object; an unknown mark if it was sent without a clear reply."""
     ref = step.desired.ref
     if (fingerprint := run_result.stored.get(ref)) is not None:
-        return Mark.applied(fingerprint)
+        return SeenState.applied(fingerprint)
     if ref in run_result.written:
-        return Mark()
-    return GONE if step.live is None else Mark.of(step.live, manager)
+        return SeenState()
+    return GONE if step.live is None else SeenState.of(step.live, manager)
 
 
 # Turn the end of a run into the result of its reconcile.
@@ -750,12 +750,12 @@ def with_source_problem(result: ReconcileResult, state: SourceState | None) -> R
 _SOONEST = 1.0
 
 
-def contended_now(live: LiveObject, bundle: Bundle, revision: str) -> frozenset[FieldWriter]:
+def contended_now(live: LiveObject, bundle: BundleSpec, revision: str) -> frozenset[FieldWriter]:
     """Return the managers that win in this reconcile if they have changed their fields again."""
     return to_leave(counts_before(live, revision), limits_of(bundle), _now())
 
 
-def tries_rewritten(live: LiveObject, bundle: Bundle, revision: str) -> bool:
+def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool:
     """Return whether this reconcile sends again what admission has rewritten.
 
     Once, because whoever has changed or asked for something may have removed the webhook too.
@@ -767,7 +767,7 @@ def tries_rewritten(live: LiveObject, bundle: Bundle, revision: str) -> bool:
 
 
 def with_drift_reported(
-    result: ReconcileResult, live: LiveObject, bundle: Bundle, *, is_part: bool
+    result: ReconcileResult, live: LiveObject, bundle: BundleSpec, *, is_part: bool
 ) -> ReconcileResult:
     """Return the result of a reconcile with what it says about drift.
 

@@ -34,7 +34,7 @@ from applyprune.controller.result import (
     reason_of,
     reason_of_exit,
 )
-from applyprune.controller.spec import SPEC, Bundle, DeletionPolicy, fault_text, without_nulls
+from applyprune.controller.spec import SPEC, BundleSpec, DeletionPolicy, fault_text, without_nulls
 from applyprune.controller.status import ConditionStatus, ReconcileResult
 from applyprune.controller.task import Past
 from applyprune.engine.context import WorkerPool
@@ -265,7 +265,7 @@ class Finalizer:
         left = f"left in the inventory {target.inventory.name}: {named(inventory.entries)}"
         return f"{left}. To delete that: applyprune delete {deleted.at(target.name)}"
 
-    def _release(self, account_client: ServiceAccountClient, bundle: Bundle) -> None:
+    def _release(self, account_client: ServiceAccountClient, bundle: BundleSpec) -> None:
         # There is no second try: wait for a holder that has crashed.
         options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + SETTLE)
         done = release(
@@ -283,7 +283,7 @@ class Finalizer:
         self,
         account_client: ServiceAccountClient,
         live: LiveObject,
-        bundle: Bundle,
+        bundle: BundleSpec,
         *,
         terminating: bool,
     ) -> ReconcileResult:
@@ -323,7 +323,7 @@ class Finalizer:
         return self._result(bundle, run_result, pending)
 
     def _result(
-        self, bundle: Bundle, run_result: RunResult, pending: PendingPlan | None
+        self, bundle: BundleSpec, run_result: RunResult, pending: PendingPlan | None
     ) -> ReconcileResult:
         if run_result.exit_code == 0:
             message = run_result.counts or "the set had no object"
@@ -346,7 +346,7 @@ class Finalizer:
         )
 
     def _without_inventory(
-        self, account_client: ServiceAccountClient, bundle: Bundle, *, lost: bool
+        self, account_client: ServiceAccountClient, bundle: BundleSpec, *, lost: bool
     ) -> ReconcileResult:
         """Search for labelled objects, as there is no inventory; without any, nothing is left.
 
@@ -426,7 +426,7 @@ class DeletedBundle:
     """A Bundle that is being deleted, as far as it could be read."""
 
     live: LiveObject
-    bundle: Bundle
+    bundle: BundleSpec
     """It has the default of each field that could not be read.
 
     Of its source, it only tells whether that is in Secrets.
@@ -526,11 +526,13 @@ def _drop(spec: dict[str, Any], fault: ErrorDetails) -> str:
 
 def _read(live: LiveObject, spec: Mapping[str, Any], faults: tuple[str, ...]) -> DeletedBundle:
     parsed = SPEC.validate_python({"source": _NO_SOURCE, **spec})
-    bundle = Bundle(live.ref.namespace, live.ref.name, parsed, parsed.timeout, live.generation or 0)
+    bundle = BundleSpec(
+        live.ref.namespace, live.ref.name, parsed, parsed.timeout, live.generation or 0
+    )
     return DeletedBundle(live, bundle, faults)
 
 
-def _name_fault(bundle: Bundle) -> tuple[str, ...]:
+def _name_fault(bundle: BundleSpec) -> tuple[str, ...]:
     """Return why no set can have its name, as a tuple of at most one."""
     try:
         _ = bundle.target

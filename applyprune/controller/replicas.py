@@ -273,7 +273,7 @@ _TERMINATES = "deletionTimestamp"
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class LeaseSighting:
     """One state of a Lease, and since when it is the same."""
 
     replica: Replica
@@ -283,7 +283,7 @@ class Sighting:
     """When the first reply that shows this state had arrived, in boot time."""
 
 
-Sightings: TypeAlias = Mapping[str, Sighting]
+Sightings: TypeAlias = Mapping[str, LeaseSighting]
 """By the name of the Lease."""
 
 
@@ -297,7 +297,7 @@ def seen(earlier: Sightings, leases: Iterable[LiveObject], answered: float) -> S
         since = known.since if known is not None and same else answered
         kept = {key: value for key, value in live.metadata.items() if key == _TERMINATES}
         slim = LiveObject.of(live.ref, live.uid, live.resource_version, kept)
-        found[name] = Sighting(replica, slim, since)
+        found[name] = LeaseSighting(replica, slim, since)
     return found
 
 

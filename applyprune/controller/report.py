@@ -14,7 +14,7 @@ from applyprune.controller.drift import (
     reverted_fields,
     reverted_words,
 )
-from applyprune.controller.reasons import COMPONENT, LOG, RUN, Condition, Key, Reason, fields
+from applyprune.controller.reasons import COMPONENT, LOG, RUN, ConditionType, Key, Reason, fields
 from applyprune.controller.result import RunResult, problem_message
 from applyprune.controller.status import (
     ConditionStatus,
@@ -35,7 +35,7 @@ from applyprune.planning.normalize import digest
 from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
-    from applyprune.controller.spec import Bundle
+    from applyprune.controller.spec import BundleSpec
     from applyprune.engine.plan_stage import RunRequest
 
 
@@ -56,7 +56,7 @@ class Reporter:
         live: LiveObject,
         result: ReconcileResult,
         seconds: float,
-        bundle: Bundle | None = None,
+        bundle: BundleSpec | None = None,
     ) -> Measured:
         """Write the status if it has changed, and report the result everywhere else.
 
@@ -98,7 +98,7 @@ class Reporter:
         run_result = result.run_result or RunResult()
         run = run_result.run
         if result.ready is ConditionStatus.READY:
-            was_ready = condition_of(before, Condition.READY).get("status") == "True"
+            was_ready = condition_of(before, ConditionType.READY).get("status") == "True"
             if run_result.changed or moved or not was_ready:
                 told = "; ".join(filter(None, (moved, _summary(result))))
                 self.recorder.event(live, EventType.NORMAL, result.reason, told, run)
@@ -155,7 +155,7 @@ class Reporter:
         )
 
 
-def _moved(before: Mapping[str, Any], result: ReconcileResult, bundle: Bundle | None) -> str:
+def _moved(before: Mapping[str, Any], result: ReconcileResult, bundle: BundleSpec | None) -> str:
     """Return from which revision a source on another host has gone to which; empty if it has not.
 
     Other revisions are digests, which tell a reader nothing.

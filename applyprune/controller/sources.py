@@ -14,12 +14,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from applyprune.controller.clusters import kubeconfig_ref, read_kubeconfig
-from applyprune.controller.fetch import RemoteSource, SourceCache, Transport, Verification
+from applyprune.controller.fetch import RemoteSource, SourceCache, SourceVerification, Transport
 from applyprune.controller.reasons import LOG, fields
 from applyprune.controller.result import problem_message
 from applyprune.controller.spec import (
     ArchiveSpec,
-    Bundle,
+    BundleSpec,
     GitSpec,
     GitVerifyMode,
     OciSpec,
@@ -49,15 +49,15 @@ from applyprune.sources.oci_artifact import OciRef, OciSource
 from applyprune.sources.sops import decrypt, encrypted_files
 from applyprune.sources.tree import (
     ANONYMOUS,
-    Credentials,
     DecryptionFailed,
     FetchFailed,
     FileTree,
-    Source,
+    SourceCredentials,
+    SourceText,
     TreeLimits,
     error_of,
 )
-from applyprune.sources.tree import Source as Text
+from applyprune.sources.tree import SourceText as Text
 from applyprune.sources.yaml import Allowance
 from applyprune.values import dataclass, packed, replace
 
@@ -98,7 +98,7 @@ class FetchedTexts:
     """What changes with the content."""
 
 
-def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
+def used_refs(bundle: BundleSpec) -> tuple[tuple[Resource, Ref], ...]:
     """Return the ConfigMaps and Secrets that a Bundle's source is read from."""
     source = bundle.spec.source
     kinds = ((CONFIG_MAPS, source.config_map_refs), (SECRETS, source.secret_refs))
@@ -109,7 +109,7 @@ def used_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
     )
 
 
-def watched_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
+def watched_refs(bundle: BundleSpec) -> tuple[tuple[Resource, Ref], ...]:
     """Return what a Bundle is read from in its own cluster: its source, Secrets and kubeconfig."""
     kubeconfig = kubeconfig_ref(bundle)
     secrets = (*secret_refs(bundle), *(() if kubeconfig is None else (kubeconfig,)))
@@ -117,7 +117,7 @@ def watched_refs(bundle: Bundle) -> tuple[tuple[Resource, Ref], ...]:
 
 
 def load_source(
-    bundle: Bundle, cluster: Cluster, uses: Uses, fetched: FetchedTexts | None
+    bundle: BundleSpec, cluster: Cluster, uses: Uses, fetched: FetchedTexts | None
 ) -> LoadedSource:
     """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
 
@@ -151,7 +151,7 @@ def load_source(
     return LoadedSource(manifests, revision, version)
 
 
-def _lives(bundle: Bundle, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]:
+def _lives(bundle: BundleSpec, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]:
     found = []
     missing = []
     for resource, ref in used_refs(bundle):
@@ -230,7 +230,7 @@ class SourceReader:
 
     def read(
         self,
-        bundle: Bundle,
+        bundle: BundleSpec,
         cluster: Cluster,
         states: tuple[SourceState | None, SourceState | None],
         asked: str,
@@ -268,7 +268,7 @@ class SourceReader:
         return source, kubeconfig
 
     def _request(
-        self, bundle: Bundle, cluster: Cluster, uses: Uses, asked: str
+        self, bundle: BundleSpec, cluster: Cluster, uses: Uses, asked: str
     ) -> SourceRequest | None:
         if bundle.spec.source.remote is None:
             return None
@@ -292,7 +292,7 @@ class SourceReader:
 class _Fetched:
     """What is read of a Bundle's source on another host."""
 
-    bundle: Bundle
+    bundle: BundleSpec
     cluster: Cluster
     request: SourceRequest
     keys: Mapping[str, bytes] | None
@@ -346,14 +346,14 @@ class SourceMissing(ApplypruneError):
     kind = ProblemKind.SOURCE_MISSING
 
 
-def secret_refs(bundle: Bundle) -> tuple[Ref, ...]:
+def secret_refs(bundle: BundleSpec) -> tuple[Ref, ...]:
     """Return the Secrets that a Bundle names for its source on another host, and to decrypt it."""
     names = {ref.name: None for ref in _named(bundle)}
     return tuple(_ref(bundle, name) for name in names)
 
 
 def source_request(
-    bundle: Bundle,
+    bundle: BundleSpec,
     cluster: Cluster,
     uses: dict[Ref, str],
     *,
@@ -383,7 +383,7 @@ def source_request(
 
 
 def decryption_keys(
-    bundle: Bundle, cluster: Cluster, uses: dict[Ref, str]
+    bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]
 ) -> Mapping[str, bytes] | None:
     """Return the private keys by their names in the Secret; None if nothing is to be decrypted."""
     if bundle.spec.decryption is None:
@@ -391,7 +391,7 @@ def decryption_keys(
     return _Secrets(bundle, cluster, uses).keys(bundle.spec.decryption.secret_ref, _SOPS_KEYS)
 
 
-def _named(bundle: Bundle) -> Iterator[SecretRef]:
+def _named(bundle: BundleSpec) -> Iterator[SecretRef]:
     spec = bundle.spec.source.remote
     if spec is not None and spec.secret_ref is not None:
         yield spec.secret_ref
@@ -403,14 +403,14 @@ def _named(bundle: Bundle) -> Iterator[SecretRef]:
         yield bundle.spec.decryption.secret_ref
 
 
-def _ref(bundle: Bundle, name: str) -> Ref:
+def _ref(bundle: BundleSpec, name: str) -> Ref:
     return Ref(SECRETS.group, SECRETS.kind, bundle.namespace, name)
 
 
 class _Secrets:
     """The Secrets of one Bundle, each read once."""
 
-    def __init__(self, bundle: Bundle, cluster: Cluster, uses: dict[Ref, str]) -> None:
+    def __init__(self, bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]) -> None:
         self._bundle, self._cluster, self._uses = bundle, cluster, uses
         self._read: dict[str, Mapping[str, bytes]] = {}
 
@@ -467,17 +467,19 @@ def _transport(
     return ArchiveSource(spec.url, spec.digest, credentials, addresses=addresses, limits=_LIMITS)
 
 
-def _verification(spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets) -> Verification | None:
+def _verification(
+    spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets
+) -> SourceVerification | None:
     if isinstance(spec, GitSpec) and spec.verify is not None:
         keys = secrets.keys(spec.verify.secret_ref, _GIT_KEYS)
-        return Verification(str(GitVerifyMode(spec.verify.mode)), keys)
+        return SourceVerification(str(GitVerifyMode(spec.verify.mode)), keys)
     if isinstance(spec, OciSpec) and spec.verify is not None:
         keys = secrets.keys(spec.verify.secret_ref, _COSIGN_KEYS)
-        return Verification(spec.verify.provider, keys)
+        return SourceVerification(spec.verify.provider, keys)
     return None
 
 
-def _credentials(values: Mapping[str, bytes]) -> Credentials:
+def _credentials(values: Mapping[str, bytes]) -> SourceCredentials:
     """Return the credentials in a Secret; keys that are not known are left out."""
 
     def text(key: str) -> str:
@@ -485,7 +487,7 @@ def _credentials(values: Mapping[str, bytes]) -> Credentials:
 
     if not values:
         return ANONYMOUS
-    return Credentials(
+    return SourceCredentials(
         username=text("username"),
         password=text("password"),
         bearer_token=text("bearerToken"),
@@ -535,7 +537,7 @@ def remote_texts(
     cache: SourceCache,
     keys: Mapping[str, bytes] | None,
     warn: Callable[[Problem], None],
-) -> list[Source]:
+) -> list[SourceText]:
     """Return the texts of the manifests in a content; ``keys`` decrypt it, if it is encrypted.
 
     Raises SourceAwaited if the cache has lost it, and InputError.
@@ -556,7 +558,7 @@ def remote_texts(
         )
     )
     raise_all([one for one in found if isinstance(one, InputError)])
-    return [one for one in found if isinstance(one, Source)]
+    return [one for one in found if isinstance(one, SourceText)]
 
 
 def _decrypted(

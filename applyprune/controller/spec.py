@@ -320,7 +320,7 @@ class ArchiveSpec:
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
-class Source:
+class BundleSource:
     """The source of the manifests: exactly one of the fields is set."""
 
     inline: str | None = field(default=None, repr=False)
@@ -467,7 +467,7 @@ class IgnoreFields:
 class Spec:
     """The spec of a Bundle; times are in seconds."""
 
-    source: Source
+    source: BundleSource
     decryption: Decryption | None = None
     interval: Seconds = 600.0
     retry_interval: Seconds = 30.0
@@ -500,7 +500,7 @@ SPEC: TypeAdapter[Spec] = TypeAdapter(Spec)
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class BundleSpec:
     """One Bundle as it was read."""
 
     namespace: str
@@ -615,7 +615,7 @@ def owner_name(namespace: str, name: str) -> str:
     return f"{BUNDLES.kind} {namespace}/{name}"
 
 
-def read_bundle(live: LiveObject) -> Bundle:
+def read_bundle(live: LiveObject) -> BundleSpec:
     """Return the Bundle in an object that was read in full.
 
     Raises InvalidSpec with all faults, not only the first one.
@@ -628,7 +628,7 @@ def read_bundle(live: LiveObject) -> Bundle:
         faults += map(fault_text, error.errors(include_url=False))
     else:
         place = (live.ref.namespace, live.ref.name)
-        bundle = Bundle(*place, spec, spec.timeout, live.generation or 0)
+        bundle = BundleSpec(*place, spec, spec.timeout, live.generation or 0)
         faults += _faults(bundle)
     if faults:
         raise InvalidSpec("the spec is invalid", reason="; ".join(faults))
@@ -653,7 +653,7 @@ def fault_text(error: ErrorDetails) -> str:
     return f"spec{path}: {message}"
 
 
-def _faults(bundle: Bundle) -> list[str]:
+def _faults(bundle: BundleSpec) -> list[str]:
     """Return the faults that concern more than the type of a field."""
     faults = []
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.controller.queue import backoff, spread
-from applyprune.controller.reasons import MISSING, STALLING, Condition, Reason
+from applyprune.controller.reasons import MISSING, STALLING, ConditionType, Reason
 from applyprune.controller.result import (
     RunResult,
 )
@@ -24,7 +24,7 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from applyprune.controller.drift import DriftReport
     from applyprune.controller.pending_plan import PendingPlan
-    from applyprune.controller.spec import Bundle
+    from applyprune.controller.spec import BundleSpec
 
 
 Status = dict[str, Any]
@@ -82,9 +82,9 @@ def progressing(
     status["conditions"] = _conditions(
         before,
         {
-            Condition.READY: ("Unknown", Reason.PROGRESSING, applies),
-            Condition.RECONCILING: ("True", Reason.PROGRESSING, "a run is under way"),
-            Condition.STALLED: ("False", Reason.PROGRESSING, _NOT_STALLED),
+            ConditionType.READY: ("Unknown", Reason.PROGRESSING, applies),
+            ConditionType.RECONCILING: ("True", Reason.PROGRESSING, "a run is under way"),
+            ConditionType.STALLED: ("False", Reason.PROGRESSING, _NOT_STALLED),
         },
         generation,
         now,
@@ -137,7 +137,7 @@ def after(
     return status
 
 
-def _wanted(result: ReconcileResult) -> dict[Condition, tuple[str, Reason, str]]:
+def _wanted(result: ReconcileResult) -> dict[ConditionType, tuple[str, Reason, str]]:
     """Return the new conditions; only Ready, or PruneBlocked, says what is wrong."""
     reason = result.reason
     stalled = reason in STALLING
@@ -145,21 +145,21 @@ def _wanted(result: ReconcileResult) -> dict[Condition, tuple[str, Reason, str]]
     suspended = result.ready is ConditionStatus.SAME
     waits = result.ready is ConditionStatus.WAITING
     wanted = {
-        Condition.RECONCILING: ("True", reason, _waits_for(result))
+        ConditionType.RECONCILING: ("True", reason, _waits_for(result))
         if waits
         else ("True", Reason.RETRYING, f"it is retried after {reason}")
         if retries
         else ("False", reason, result.message if suspended else "no run is under way"),
-        Condition.STALLED: ("True", reason, f"{reason} needs a change: a retry would not help")
+        ConditionType.STALLED: ("True", reason, f"{reason} needs a change: a retry would not help")
         if stalled
         else ("False", reason, _NOT_STALLED),
     }
     if not suspended:
-        wanted[Condition.READY] = (str(result.ready), reason, result.message)
+        wanted[ConditionType.READY] = (str(result.ready), reason, result.message)
     if (run := result.run_result) is not None and run.plan is not None:
-        wanted[Condition.PRUNE_BLOCKED] = _blocked(run, result.pending)
+        wanted[ConditionType.PRUNE_BLOCKED] = _blocked(run, result.pending)
     if result.drift is not None and result.drift.condition is not None:
-        wanted[Condition.DRIFTED] = result.drift.condition
+        wanted[ConditionType.DRIFTED] = result.drift.condition
     return wanted
 
 
@@ -177,14 +177,14 @@ def _blocked(run: RunResult, pending: PendingPlan | None) -> tuple[str, Reason, 
 
 def _conditions(
     before: Mapping[str, Any],
-    wanted: Mapping[Condition, tuple[str, Reason, str]],
+    wanted: Mapping[ConditionType, tuple[str, Reason, str]],
     generation: int,
     now: str,
 ) -> list[dict[str, Any]]:
     """Return every condition; one without a new value keeps its old one, or is Unknown."""
     known = {condition["type"]: condition for condition in before.get("conditions") or ()}
     conditions = []
-    for kind in Condition:
+    for kind in ConditionType:
         old = known.get(kind)
         if kind not in wanted and old is not None:
             conditions.append(old)
@@ -212,12 +212,12 @@ def is_tried(status: Mapping[str, Any], generation: int | None) -> bool:
 
 def is_ready(status: Mapping[str, Any], generation: int | None) -> bool:
     """Return whether a Bundle is ready in its current generation."""
-    ready = condition_of(status, Condition.READY)
+    ready = condition_of(status, ConditionType.READY)
     own = ready.get("observedGeneration", generation) == generation
     return is_tried(status, generation) and own and ready.get("status") == "True"
 
 
-def condition_of(status: Mapping[str, Any], kind: Condition) -> Mapping[str, Any]:
+def condition_of(status: Mapping[str, Any], kind: ConditionType) -> Mapping[str, Any]:
     """Return a condition of a status; empty if it has none of this type."""
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
     return next((condition for condition in conditions if condition.get("type") == kind), {})
@@ -225,7 +225,7 @@ def condition_of(status: Mapping[str, Any], kind: Condition) -> Mapping[str, Any
 
 def state_of(status: Mapping[str, Any]) -> tuple[object, ...]:
     """Return what of a status an Event is about: a retry changes none of it."""
-    ready = condition_of(status, Condition.READY)
+    ready = condition_of(status, ConditionType.READY)
     failing = [(one["object"], one.get("namespace")) for one in status.get("failing") or ()]
     return (
         ready.get("status"),
@@ -281,7 +281,7 @@ def _cut(message: str) -> str:
 
 def has_waited(status: Mapping[str, Any], revision: str, generation: int | None) -> bool:
     """Return whether the status says that the wait for this revision has ended without success."""
-    ready = condition_of(status, Condition.READY)
+    ready = condition_of(status, ConditionType.READY)
     return (
         status.get("observedGeneration") == generation
         and status.get("lastAttemptedRevision") == revision
@@ -305,7 +305,7 @@ _LONGEST_AFTER_LIMIT = 600.0
 
 def next_reconcile(
     past: Past,
-    bundle: Bundle,
+    bundle: BundleSpec,
     result: ReconcileResult,
     *,
     removes: bool = False,

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from applyprune.controller.clients import KnownBundle
-from applyprune.controller.reasons import Condition, Key, Reason
+from applyprune.controller.reasons import ConditionType, Key, Reason
 from applyprune.http import AddressRules
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import HolderObservation
@@ -104,7 +104,7 @@ class AppliedObjects:
     """The set's field manager."""
     kinds: frozenset[tuple[Resource, str]]
     """Their resources, each with a namespace."""
-    marks: Mapping[Ref, Mark] = field(default_factory=dict)
+    marks: Mapping[Ref, SeenState] = field(default_factory=dict)
     """How the reconcile has left each object; another state may be drift."""
     is_part: bool = False
     """Whether the reconcile was about these objects only."""
@@ -132,7 +132,7 @@ class BundleSample:
     @property
     def ready(self) -> str:
         """Return the status of the condition Ready."""
-        found = self.conditions.get(Condition.READY, "")
+        found = self.conditions.get(ConditionType.READY, "")
         return found if found in READY else "Unknown"
 
 
@@ -241,7 +241,7 @@ class FetchTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class LookResult:
     """The result of one look."""
 
     tip: bytes
@@ -279,7 +279,7 @@ _SHORT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class SeenState:
     """A state of one object, as far as its metadata shows a change of the set's fields."""
 
     version: str = ""
@@ -291,7 +291,7 @@ class Mark:
     exists: bool = True
 
     @classmethod
-    def of(cls, live: LiveObject, manager: str) -> Mark:
+    def of(cls, live: LiveObject, manager: str) -> SeenState:
         """Return the mark of an object for the set with this field manager."""
         found = fingerprint_of(live, manager, None)
         if found is None:
@@ -299,16 +299,16 @@ class Mark:
         return cls.applied(found)
 
     @classmethod
-    def applied(cls, fingerprint: ApplyFingerprint) -> Mark:
+    def applied(cls, fingerprint: ApplyFingerprint) -> SeenState:
         """Return the mark of an object as an apply has left it."""
         own = f"{fingerprint.managed_fields[:_SHORT]} {fingerprint.time}"
         return cls(fingerprint.resource_version, fingerprint.generation, own)
 
 
-GONE = Mark(exists=False)
+GONE = SeenState(exists=False)
 
 
-def may_have_drifted(known: Mark, seen: Mark) -> bool:
+def may_have_drifted(known: SeenState, seen: SeenState) -> bool:
     """Return whether somebody else may have changed an object.
 
     ``known`` is how the last reconcile has left it, and ``seen`` what a watch shows, which may be

@@ -32,8 +32,8 @@ from applyprune.controller.status import unwritten
 from applyprune.controller.task import (
     Answer,
     Counts,
-    Fetched,
     FetchTask,
+    LookResult,
     SentRequests,
     SourceSettings,
     Task,
@@ -42,7 +42,7 @@ from applyprune.errors import ApplypruneError, problems_of
 from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.system.fork_server import Connection, ForkedProcess, ForkServer, fork_server
-from applyprune.system.processes import Resource, kill, lower_limit
+from applyprune.system.processes import ProcessResource, kill, lower_limit
 from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class WorkerSettings:
     agent: str
     """The name of this replica, in the audit log and in the status of Bundles."""
     log_level: str
-    limits: Limits
+    limits: WorkerLimits
     addresses: AddressRules = field(default_factory=AddressRules)
     """Which addresses other clusters may have."""
     sources: SourceSettings | None = None
@@ -97,7 +97,7 @@ _Failure: TypeAlias = "threading.ExceptHookArgs | sys.UnraisableHookArgs"
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class WorkerStarted:
     """The first message from a worker: it takes tasks now."""
 
 
@@ -115,7 +115,7 @@ class Done:
 class Looked:
     """A message from a worker: the look at a source has ended."""
 
-    fetched: Fetched
+    fetched: LookResult
     resident: int
     """The bytes of memory that the worker holds."""
 
@@ -145,7 +145,7 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
     listener.start()
     limit_memory(settings.limits)  # guard: limit-memory
     try:
-        connection.send(Started())
+        connection.send(WorkerStarted())
         while (task := tasks.get()) is not None:
             limit_cpu(settings.limits)  # guard: limit-cpu
             if isinstance(task, FetchTask):
@@ -182,7 +182,7 @@ def _reconcile(reconciler: Reconciler, task: Task) -> Answer:
     return unwritten(task.past)
 
 
-def _fetch(settings: WorkerSettings, task: FetchTask) -> Fetched:
+def _fetch(settings: WorkerSettings, task: FetchTask) -> LookResult:
     # Here, because the parent names `work` and must stay small.
     from applyprune.controller.fetch import SourceCache, fetch
 
@@ -202,7 +202,7 @@ def _fetch(settings: WorkerSettings, task: FetchTask) -> Fetched:
         problem = Problem(
             ProblemKind.FETCH_FAILED, "the source cannot be read", reason=reason, hint=_BUG
         )
-        return Fetched(task.tip, problem=problem)
+        return LookResult(task.tip, problem=problem)
 
 
 def _listen(
@@ -300,7 +300,7 @@ _VICTIM = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WorkerLimits:
     """What one reconcile may use."""
 
     memory: int = 256 * MIB
@@ -325,20 +325,20 @@ class Limits:
                 return "an unknown limit"
 
 
-def limit_memory(limits: Limits) -> None:
+def limit_memory(limits: WorkerLimits) -> None:
     """Limit the memory of this process, once: a try to get more raises MemoryError."""
     if (used := _of_status("VmData:")) is not None:
-        lower_limit(Resource.DATA, used + limits.memory)
+        lower_limit(ProcessResource.DATA, used + limits.memory)
 
 
-def limit_cpu(limits: Limits) -> None:
+def limit_cpu(limits: WorkerLimits) -> None:
     """Let the kernel end this process when it uses more CPU time from now on."""
-    lower_limit(Resource.CPU, math.ceil(time.process_time() + limits.cpu))
+    lower_limit(ProcessResource.CPU, math.ceil(time.process_time() + limits.cpu))
 
 
 def write_no_core() -> None:
     """Let no limit write the memory of this process to a disk: it may hold Secrets."""
-    lower_limit(Resource.CORE, 0)
+    lower_limit(ProcessResource.CORE, 0)
 
 
 def be_first_victim() -> None:
@@ -430,7 +430,7 @@ class WorkerHandle:
             reason = str(error) or type(error).__name__
             raise WorkerUnavailable("a worker process cannot be started", reason=reason) from error
         try:
-            ended = not (connection.poll(_START) and isinstance(connection.recv(), Started))
+            ended = not (connection.poll(_START) and isinstance(connection.recv(), WorkerStarted))
         except (EOFError, OSError):
             ended = True
         if ended:
@@ -450,7 +450,7 @@ class WorkerHandle:
             raise TypeError("the worker has answered something else")
         return done
 
-    def fetch(self, task: FetchTask) -> Fetched:
+    def fetch(self, task: FetchTask) -> LookResult:
         """Look at a source on another host; raises as ``reconcile`` does."""
         looked = self._do(task)
         if not isinstance(looked, Looked):

@@ -37,7 +37,13 @@ from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.conflicts import may_have_drifted, shares_fields, visible_conflict
-from applyprune.planning.consequences import Listing, Related, consequences, facts_of, listings
+from applyprune.planning.consequences import (
+    ConsequenceReads,
+    Listing,
+    consequences,
+    facts_of,
+    listings,
+)
 from applyprune.planning.decide import with_drift
 from applyprune.planning.desired import labels_of
 from applyprune.planning.leave import left_entries, objects_to_prune
@@ -567,7 +573,7 @@ class ConsequenceFinder:
         ``states`` are the states before and after of the objects that a dry run on the server has
         checked. Unless it ``reads``, the plan gets only what is known without a request.
         """
-        applyset, related = self.context.applyset, Related()
+        applyset, related = self.context.applyset, ConsequenceReads()
         while True:
             facts = facts_of(
                 plan,
@@ -583,7 +589,7 @@ class ConsequenceFinder:
                 return replace(plan, consequences=consequences(facts))
             related = self._read(more, related)
 
-    def _read(self, more: Sequence[Listing], known: Related) -> Related:
+    def _read(self, more: Sequence[Listing], known: ConsequenceReads) -> ConsequenceReads:
         """Return what is known after some more listings; one that fails is not repeated."""
         objects: dict[GroupKind, list[LiveObject]] = {}
         failures = dict(known.failures)
@@ -597,7 +603,7 @@ class ConsequenceFinder:
             if failure:
                 failures[listing.resource.group_kind] = failure
         self.context.workers.check()
-        return Related(
+        return ConsequenceReads(
             {**known.objects, **objects},
             failures,
             bodies,

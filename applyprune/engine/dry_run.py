@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from applyprune.model.fieldset import Path
     from applyprune.model.plan import Desired
     from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.managed_fields import Removals
+    from applyprune.planning.managed_fields import FieldRemovals
 
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
@@ -256,7 +256,7 @@ class ServerDryRun:
         return replace(step, not_checked=not_checked)
 
     def _after_transfer(
-        self, step: ApplyStep, after: LiveObject, removed: Removals
+        self, step: ApplyStep, after: LiveObject, removed: FieldRemovals
     ) -> tuple[Mapping[str, Any], str]:
         """Return an object after its fields have changed hands, and what was not checked.
 

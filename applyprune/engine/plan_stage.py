@@ -39,7 +39,7 @@ from applyprune.planning.approval import as_reviewed, is_held, with_approval
 from applyprune.planning.cascade import deletions_of, with_recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
-from applyprune.planning.explain import ExplainInput, explained
+from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.names import (
     NamedObject,
     Resolver,
@@ -568,7 +568,7 @@ def explain(
         yield from map(WarningRaised, plan.warnings)
         yield from context.server_warnings.events(plan, stage.snapshot, asked.manifests)
         for ref, state in states.items():
-            yield explained(
+            yield explanation_of(
                 ExplainInput(
                     ref=ref,
                     state=state,

@@ -67,12 +67,12 @@ from applyprune.planning.readiness import (
     Related,
     Wait,
     assess,
-    explained,
     for_wait,
     is_awaited,
     mounts_claims,
     ready_with_warning,
     warnings_about,
+    with_pods_explained,
 )
 from applyprune.planning.served_kinds import (
     defined_kinds,
@@ -455,7 +455,7 @@ class ReadinessWaiter:
         )
         if state.status is Status.IN_PROGRESS:
             related, manager = self._related.of(live), self.applyset.manager
-            state = explained(state, live, related, manager=manager, waited=waited)
+            state = with_pods_explained(state, live, related, manager=manager, waited=waited)
         return for_wait(state, fail_fast=self.fail_fast)
 
     def _absent(self, awaited: Awaited) -> Readiness:

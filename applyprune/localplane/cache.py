@@ -212,7 +212,7 @@ class Lines:
         """Do nothing: each line is complete."""
 
 
-class Terminal:
+class ProgressTerminal:
     """A Progress for a terminal: each tick overwrites the previous tick on the last line."""
 
     def __init__(self, stream: TextIO, every: float = 0.1) -> None:
@@ -254,4 +254,4 @@ def clock(seconds: float) -> str:
 
 def progress_on(stream: TextIO) -> Progress:
     """Return the Progress for the stream: for a terminal, or for a log."""
-    return Terminal(stream) if stream.isatty() else Lines(stream)
+    return ProgressTerminal(stream) if stream.isatty() else Lines(stream)

@@ -359,7 +359,7 @@ def node(number: int) -> dict[str, object]:
 # The state file: the phase of a plane, for processes that did not start it.
 
 
-class Phase(StrEnum):
+class PlanePhase(StrEnum):
     """The phase of a plane; STARTING and READY are valid only while the supervisor lives."""
 
     STARTING = "starting"
@@ -374,7 +374,7 @@ class State:
     """The state of a plane, as its supervisor has written it."""
 
     name: str
-    phase: Phase
+    phase: PlanePhase
     pid: int
     """The process id of the supervisor."""
     started: float
@@ -404,7 +404,7 @@ def read_state(path: Path) -> State | None:
     """Return the state, or None if the file is missing or has another version."""
     try:
         facts = json.loads(path.read_text())
-        return State(**facts | {"phase": Phase(facts["phase"])})
+        return State(**facts | {"phase": PlanePhase(facts["phase"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 

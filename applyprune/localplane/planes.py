@@ -19,8 +19,8 @@ from applyprune.localplane.build import ensure_built
 from applyprune.localplane.cache import Silence, is_locked, planes_folder, try_lock
 from applyprune.localplane.plane import (
     Layout,
-    Phase,
     Plane,
+    PlanePhase,
     State,
     plane_in,
     read_state,
@@ -45,7 +45,7 @@ class PlaneStatus:
     """The status of a named plane."""
 
     name: str
-    phase: Phase
+    phase: PlanePhase
     folder: Path
     """The folder of the plane; it need not exist."""
     plane: Plane | None = None
@@ -67,7 +67,7 @@ def bring_up(
             status = plane_status(name)
             if status.plane is not None:
                 return status.plane, False
-            if status.phase not in {Phase.STARTING, Phase.STOPPING}:
+            if status.phase not in {PlanePhase.STARTING, PlanePhase.STOPPING}:
                 binaries = ensure_built(progress, origin=origin)
                 # Another process may have started it first: then wait for that plane.
                 with suppress(PlaneRuns):
@@ -104,10 +104,10 @@ def plane_status(name: str) -> PlaneStatus:
     if not is_locked(layout.lock):
         return _ended(name, folder, state)
     if state is None:
-        return PlaneStatus(name, Phase.STARTING, folder)
+        return PlaneStatus(name, PlanePhase.STARTING, folder)
     if not is_locked(layout.supervisor_lock):
-        return PlaneStatus(name, Phase.STOPPING, folder)
-    plane = plane_in(folder, state) if state.phase is Phase.READY else None
+        return PlaneStatus(name, PlanePhase.STOPPING, folder)
+    plane = plane_in(folder, state) if state.phase is PlanePhase.READY else None
     return PlaneStatus(name, state.phase, folder, plane, state.reason)
 
 
@@ -126,10 +126,10 @@ def running_plane(name: str) -> Plane:
 
 def _ended(name: str, folder: Path, state: State | None) -> PlaneStatus:
     if state is None:
-        return PlaneStatus(name, Phase.STOPPED, folder)
-    if state.phase not in {Phase.STOPPED, Phase.FAILED}:
+        return PlaneStatus(name, PlanePhase.STOPPED, folder)
+    if state.phase not in {PlanePhase.STOPPED, PlanePhase.FAILED}:
         # A killed supervisor cannot record the reason.
-        return PlaneStatus(name, Phase.FAILED, folder, reason="its supervisor was killed")
+        return PlaneStatus(name, PlanePhase.FAILED, folder, reason="its supervisor was killed")
     return PlaneStatus(name, state.phase, folder, reason=state.reason)
 
 

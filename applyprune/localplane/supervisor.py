@@ -30,7 +30,7 @@ from applyprune.localplane.plane import (
     ETCD_SOCKET,
     Component,
     Layout,
-    Phase,
+    PlanePhase,
     PlaneSpec,
     State,
     api_server,
@@ -174,7 +174,7 @@ class Supervisor:
         self._lifeline, self._lifeline_held = os.pipe()
         self._state = State(
             name=config.name,
-            phase=Phase.STARTING,
+            phase=PlanePhase.STARTING,
             pid=os.getpid(),
             started=time.time(),
             program=config.program,
@@ -185,11 +185,11 @@ class Supervisor:
 
     def run(self) -> int:
         """Start, watch and stop the plane; return the exit code."""
-        self._record(Phase.STARTING)
+        self._record(PlanePhase.STARTING)
         end = _End("the supervisor failed", log=self._layout.log("supervisor"))
         try:
             self._start()
-            self._record(Phase.READY)
+            self._record(PlanePhase.READY)
             self._send(ready=True)
             # If a user removes the folder manually, no command can find the processes any more: so
             # stop them.
@@ -199,10 +199,10 @@ class Supervisor:
         except _End as ended:
             end = ended
         finally:
-            self._record(Phase.STOPPING)
+            self._record(PlanePhase.STOPPING)
             # Data that will be removed needs no clean shutdown.
             self._stop_processes(0.0 if end.remove else GRACE)
-            self._record(Phase.FAILED if end.reason else Phase.STOPPED, reason=end.reason)
+            self._record(PlanePhase.FAILED if end.reason else PlanePhase.STOPPED, reason=end.reason)
             if end.reason:
                 self._send(failed=end.reason, log=str(end.log or ""))
             if end.remove:
@@ -372,7 +372,7 @@ class Supervisor:
             raise _End(remove=True)
         self._selector.unregister(self._channel)
 
-    def _record(self, phase: Phase, reason: str = "") -> None:
+    def _record(self, phase: PlanePhase, reason: str = "") -> None:
         self._state = replace(self._state, phase=phase, reason=reason)
         with suppress(FileNotFoundError):
             write_state(self._layout.state, self._state)

@@ -55,7 +55,7 @@ class LiveDisplay:
         self._heartbeat = heartbeat
         self.terminal = terminal
         self._clock = terminal.clock
-        self._progress = Progress()
+        self._progress = RunProgress()
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._paused = False
@@ -148,7 +148,7 @@ def clock(seconds: float) -> str:
 
 
 @dataclass(slots=True)
-class Progress:
+class RunProgress:
     """The progress of one run; times are those of a monotonic clock."""
 
     began: float | None = None

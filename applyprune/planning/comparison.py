@@ -481,7 +481,7 @@ def says_immutable(error: ApplypruneError) -> bool:
     return _IMMUTABLE.search(error.message) is not None
 
 
-def explained(
+def with_immutable_fields_named(
     desired: Desired,
     error: Invalid,
     obstacle: str,

@@ -185,7 +185,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
+class ConsequenceReads:
     """What was read besides the plan: objects by their kind, and why a kind could not be read."""
 
     objects: Mapping[GroupKind, Sequence[LiveObject]] = dataclass_field(
@@ -217,7 +217,7 @@ class Facts:
     kinds: Mapping[GroupKind, Resource] = dataclass_field(default_factory=dict, hash=False)
     """The endpoint of each kind that the server serves."""
     propagation: Propagation = Propagation.BACKGROUND
-    related: Related = Related()
+    related: ConsequenceReads = ConsequenceReads()
     dependants: Mapping[Ref, CascadeContents] = dataclass_field(default_factory=dict, hash=False)
     """What the garbage collector deletes with each deleted object, of the guarded kinds."""
 
@@ -268,7 +268,7 @@ def facts_of(
     kinds: Mapping[GroupKind, Resource],
     propagation: Propagation,
     states: Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]],
-    related: Related,
+    related: ConsequenceReads,
 ) -> Facts:
     """Return the facts about a plan.
 
@@ -531,22 +531,22 @@ _AT_START = (Way.ENVIRONMENT, Way.SUB_PATH)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class ConfigReader:
     """A workload that reads an object, and how."""
 
     workload: Desired
     reading: Reading
 
 
-def readers_of(desired: Sequence[Desired]) -> Mapping[Ref, Sequence[Reader]]:
+def readers_of(desired: Sequence[Desired]) -> Mapping[Ref, Sequence[ConfigReader]]:
     """Return the readers of each ConfigMap and Secret among the workloads of a set."""
-    found: defaultdict[Ref, list[Reader]] = defaultdict(list)
+    found: defaultdict[Ref, list[ConfigReader]] = defaultdict(list)
     for member in desired:
         for reading in readings(pod_template(member.ref.group_kind, member.body)):
             kind = GroupKind("", reading.kind)
             if kind in READABLE:
                 ref = Ref("", reading.kind, member.ref.namespace, reading.name)
-                found[ref].append(Reader(member, reading))
+                found[ref].append(ConfigReader(member, reading))
     return found
 
 
@@ -556,7 +556,7 @@ def may_change_values(change: Change) -> bool:
 
 
 def read_values(
-    change: Change, readers: Mapping[Ref, Sequence[Reader]], restarting: Collection[Ref]
+    change: Change, readers: Mapping[Ref, Sequence[ConfigReader]], restarting: Collection[Ref]
 ) -> Iterator[Consequence]:
     """Yield who reads the values that ``may_change_values``, and who keeps the old ones.
 

@@ -89,7 +89,7 @@ class ExplainInput:
         return self.step.desired if isinstance(self.step, ApplyStep) else None
 
 
-def explained(case: ExplainInput) -> Explanation:
+def explanation_of(case: ExplainInput) -> Explanation:
     """Return the verdict and the reasons; they contain no values of the object."""
     reasons = (
         *_of_input(case),

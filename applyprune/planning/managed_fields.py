@@ -474,7 +474,7 @@ _STRATEGIES = {"Deployment": "strategy", "StatefulSet": "updateStrategy"}
 
 
 @dataclass(frozen=True, slots=True)
-class Removals:
+class FieldRemovals:
     """What an apply removes from an object once the set owns it."""
 
     nulls: tuple[Path, ...] = ()
@@ -491,7 +491,7 @@ class Removals:
         return bool(self.nulls or self.defaults)
 
 
-NO_REMOVALS = Removals()
+NO_REMOVALS = FieldRemovals()
 
 
 def removed_by_null(desired: Desired) -> Iterator[Path]:
@@ -551,7 +551,7 @@ def may_remove(desired: Desired) -> bool:
 
 def removals(
     desired: Desired, live: LiveObject, applyset: ApplySetIdentity, *, force: bool
-) -> Removals:
+) -> FieldRemovals:
     """Return what is removed from an object; nothing if it was not read in full."""
     if live.body is None:
         return NO_REMOVALS
@@ -584,8 +584,8 @@ def removals(
         elif not _owns_all(own, path, value):  # what the set owns leaves with the apply
             nulls.append(path)
     if contested:  # the apply will end in a conflict, so nothing may change before it
-        return Removals(contested=tuple(contested))
-    return Removals(tuple(nulls), tuple(defaults), tuple(members))
+        return FieldRemovals(contested=tuple(contested))
+    return FieldRemovals(tuple(nulls), tuple(defaults), tuple(members))
 
 
 def _others(live: LiveObject, manager: str) -> Iterator[Mapping[str, Any]]:
@@ -648,20 +648,20 @@ def claim_patch(
     return guarded_patch(live, live.labels, [*managers, {**entry, "fieldsV1": fields}])
 
 
-def with_contested(body: Mapping[str, Any], found: Removals) -> Mapping[str, Any]:
+def with_contested(body: Mapping[str, Any], found: FieldRemovals) -> Mapping[str, Any]:
     """Return a body that sets to null what others own: the server answers with the conflict."""
     for path in found.contested:
         body = put(body, path, None)
     return body
 
 
-def before_removal(body: Mapping[str, Any], found: Removals) -> Mapping[str, Any]:
+def before_removal(body: Mapping[str, Any], found: FieldRemovals) -> Mapping[str, Any]:
     """Return a body that the server accepts while the defaults are still there."""
     return left_out(body, found.members) if found.members else body
 
 
 def after_removal(
-    state: Mapping[str, Any], body: Mapping[str, Any], found: Removals
+    state: Mapping[str, Any], body: Mapping[str, Any], found: FieldRemovals
 ) -> Mapping[str, Any]:
     """Return the state of an object without what is removed, and with what that has excluded."""
     state = left_out(state, (*found.nulls, *found.defaults))

@@ -42,7 +42,14 @@ from applyprune.planning.ownership import (
     owner_of,
     unproven_label,
 )
-from applyprune.planning.readiness import Related, Wait, assess, explained, for_wait, warnings_about
+from applyprune.planning.readiness import (
+    Related,
+    Wait,
+    assess,
+    for_wait,
+    warnings_about,
+    with_pods_explained,
+)
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -86,7 +93,7 @@ def object_status(
     ours = (own_apply_entry(state, applyset.manager) or {}).get("fieldsV1") or {}
     # What is never applied again cannot drift.
     drifted = not is_created_once(state.metadata, ours) and compare(entry, state, applyset.manager)
-    readiness = explained(
+    readiness = with_pods_explained(
         _readiness(state, age), state, related, manager=applyset.manager, waited=age or 0.0
     )
     unready = readiness.status is not Status.CURRENT

@@ -676,7 +676,7 @@ class Related:
         return self.events.get(live.uid, ())
 
 
-def explained(
+def with_pods_explained(
     readiness: Readiness, live: LiveObject, related: Related, *, manager: str, waited: float
 ) -> Readiness:
     """Return the readiness with the problem of its Pods as the reason, if there is one.

@@ -17,9 +17,9 @@ from applyprune.model.plan import ApplyStep, Fate
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
     NOT_CREATED,
-    explained,
     says_immutable,
     why_not,
+    with_immutable_fields_named,
 )
 from applyprune.planning.conflicts import drifted_fields, is_by_hand, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
@@ -58,7 +58,7 @@ _DRIFT_ONLY = "its manifest has not changed, and setting back drift deletes noth
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmation:
+class ConfirmedApply:
     """A confirmed apply: the entry for the inventory, and the result."""
 
     entry: InventoryEntry
@@ -97,7 +97,7 @@ def confirmed(
     schemas: Mapping[GroupKind, int | None],
     *,
     created: bool,
-) -> Confirmation:
+) -> ConfirmedApply:
     """Return what the reply to an apply confirms; ``after`` is the object in it.
 
     ``step.live`` is the object before the last request. ``schemas`` has the generation of each
@@ -145,11 +145,11 @@ def confirmed(
         crd=step.entry.crd if schema is None else desired.resource.full_plural,
     )
     if created:
-        return Confirmation(entry, Outcome.CREATED, step.reason, rewritten)
+        return ConfirmedApply(entry, Outcome.CREATED, step.reason, rewritten)
     before = step.claimed_from or step.live
     moved = before is None or step.takes_over or _moved(desired, before, after, applyset)
     outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED
-    return Confirmation(entry, outcome, _reason(step, after, applyset), rewritten)
+    return ConfirmedApply(entry, outcome, _reason(step, after, applyset), rewritten)
 
 
 def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
@@ -290,7 +290,7 @@ def refused_recreation(
         reason = _DRIFT_ONLY  # guard: drift-deletes-nothing
     if not reason:
         return None
-    return explained(step.desired, error, reason, live, created, applyset.manager)
+    return with_immutable_fields_named(step.desired, error, reason, live, created, applyset.manager)
 
 
 # Decide about an object that exists although the run was about to create it.

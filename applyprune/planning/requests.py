@@ -25,7 +25,7 @@ from applyprune.planning.comparison import renamed
 from applyprune.planning.conflicts import forces
 from applyprune.planning.managed_fields import (
     NO_REMOVALS,
-    Removals,
+    FieldRemovals,
     before_removal,
     claim_patch,
     dead_versions,
@@ -137,7 +137,7 @@ def needs_body(
 
 
 def _body(
-    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, found: Removals
+    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, found: FieldRemovals
 ) -> Mapping[str, Any]:
     """Return the body to send for an existing object; without its annotation, it would lose it."""
     body = with_contested(sent(desired), found)
@@ -168,7 +168,7 @@ def _before(
     live: LiveObject,
     applyset: ApplySetIdentity,
     migration: Migration,
-    found: Removals,
+    found: FieldRemovals,
 ) -> PatchRequest | ApplyRequest | None:
     """Return the first request that must precede the apply; None if none has to."""
     resource, ref = desired.resource, desired.ref
@@ -317,7 +317,7 @@ def dry_run_request(step: ApplyStep, applyset: ApplySetIdentity) -> ApplyRequest
     return replace(request, packed=packed(body), before=None)
 
 
-def planned_removals(step: ApplyStep, applyset: ApplySetIdentity) -> Removals:
+def planned_removals(step: ApplyStep, applyset: ApplySetIdentity) -> FieldRemovals:
     """Return what a step removes from its object before the apply, or by it."""
     if step.live is None or step.request is None:
         return NO_REMOVALS

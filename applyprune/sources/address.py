@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 from applyprune.errors import UsageError
 from applyprune.http import AddressRules
 from applyprune.planning.names import did_you_mean
-from applyprune.sources.tree import ANONYMOUS, Credentials, TreeLimits, clean_path, shown_path
+from applyprune.sources.tree import ANONYMOUS, SourceCredentials, TreeLimits, clean_path, shown_path
 from applyprune.values import dataclass, field, pattern, replace
 
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
@@ -552,7 +552,7 @@ class GitSource:
 
     url: str = field(repr=False)
     ref: GitRef = HEAD
-    credentials: Credentials = ANONYMOUS
+    credentials: SourceCredentials = ANONYMOUS
     timeout: float = TIMEOUT
     addresses: AddressRules | None = None
     """Which addresses the URL may lead to; None for all: then the caller has chosen the URL."""
@@ -600,7 +600,7 @@ _LONGEST_REFERENCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ArtifactReference:
     """An artifact, or all versions of one if it has neither tag nor digest."""
 
     host: str
@@ -617,7 +617,7 @@ class Reference:
         return f"{SCHEME}{self.host}/{self.repository}{tag}{digest}"
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> ArtifactReference:
     """Return what a text names; raise UsageError if it is not such a name.
 
     There is no place in it for a user, a password, a query or a path with dots.
@@ -631,7 +631,9 @@ def parse_reference(text: str) -> Reference:
             hint="Write oci://HOST/NAME, oci://HOST/NAME:TAG or oci://HOST/NAME@sha256:DIGEST; "
             "names are in lower case, and credentials are given elsewhere.",
         )
-    return Reference(found["host"], found["name"], found["tag"] or "", found["digest"] or "")
+    return ArtifactReference(
+        found["host"], found["name"], found["tag"] or "", found["digest"] or ""
+    )
 
 
 def is_tag(text: str) -> bool:

@@ -22,10 +22,10 @@ from applyprune.model.problem import Origin
 from applyprune.sources.address import is_https, login_of, shown_url
 from applyprune.sources.tree import (
     ANONYMOUS,
-    Credentials,
     FetchFailed,
     FileTree,
     PathNotFound,
+    SourceCredentials,
     SourceTooLarge,
     TreeLimits,
     VerificationFailed,
@@ -59,7 +59,7 @@ class ArchiveSource:
     """``https://…``; it may contain a user, a password and a query, none of which is ever shown."""
     digest: str = ""
     """``sha256:…`` of the archive; empty if any archive is trusted that the server sends."""
-    credentials: Credentials = ANONYMOUS
+    credentials: SourceCredentials = ANONYMOUS
     timeout: float = 60.0
     """Seconds for all of it: name resolution, redirects, every byte, and the files in it."""
     addresses: AddressRules | None = None

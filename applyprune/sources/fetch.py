@@ -13,7 +13,7 @@ from applyprune.errors import InputError
 from applyprune.model.problem import Origin
 from applyprune.sources.address import ArchiveAddress, GitAddress, OciAddress
 from applyprune.sources.git_server import find_ref
-from applyprune.sources.git_signatures import Verification, verify
+from applyprune.sources.git_signatures import GitVerification, verify
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import Deadline, FileTree, PathNotFound, shown_path
 from applyprune.values import pattern, replace
@@ -122,7 +122,7 @@ def _with_named(source: GitSource, name: str) -> GitSource:
 
 
 def fetch_git(
-    source: GitSource, path: str, folder: Path, *, verification: Verification | None = None
+    source: GitSource, path: str, folder: Path, *, verification: GitVerification | None = None
 ) -> FileTree:
     """Return the files of a path, by their paths from the root, with ``main@sha1:…``.
 

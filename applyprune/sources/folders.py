@@ -23,7 +23,7 @@ from applyprune.model.problem import Origin
 from applyprune.sources.documents import read_documents
 from applyprune.sources.excerpt import locate
 from applyprune.sources.kustomize import NAMES
-from applyprune.sources.tree import Source, shown_path
+from applyprune.sources.tree import SourceText, shown_path
 from applyprune.sources.yaml import YAMLFault
 from applyprune.system.files import IGNORES_CASE, split_path
 from applyprune.values import dataclass, field, pattern
@@ -69,7 +69,7 @@ class Folders(Protocol[P]):
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[P]):
+class FoundFile(Generic[P]):
     """A file to read."""
 
     path: P
@@ -86,7 +86,7 @@ class FoundKustomization(Generic[P]):
 
 def find(
     folders: Folders[P], top: P, *, is_named: bool = True
-) -> Iterator[Found[P] | FoundKustomization[P] | InputError]:
+) -> Iterator[FoundFile[P] | FoundKustomization[P] | InputError]:
     """Yield what is to be read or built at a path and below it, in order, and the errors.
 
     ``is_named`` is false for a path that a pattern has found.
@@ -108,14 +108,14 @@ def find(
             hint=folders.build_hint(_parent(top)),
         )
     elif is_named or kind is Kind.FILE:
-        yield Found(top, is_named)
+        yield FoundFile(top, is_named)
     else:
         yield _irregular(folders.shown(top))
 
 
 def manifests_in(
     shown: str, data: bytes, *, is_named: bool, config_hint: str = ""
-) -> Source | InputError | None:
+) -> SourceText | InputError | None:
     """Return the content of a file as input; None for our own configuration or its schema.
 
     ``shown`` is the file's path, safe to print. A file that the user named is never skipped.
@@ -123,7 +123,7 @@ def manifests_in(
     if is_schema(data) and not is_named:
         return None
     if not is_configuration(data):
-        return Source(shown, data)
+        return SourceText(shown, data)
     if not is_named:
         return None
     return InputError(
@@ -137,7 +137,7 @@ def unreadable(shown: str, error: OSError | ValueError) -> InputError:
     return InputError("cannot be read", location=Origin(shown), reason=reason or "")
 
 
-def _walk(folders: Folders[P], top: P) -> Iterator[Found[P] | InputError]:
+def _walk(folders: Folders[P], top: P) -> Iterator[FoundFile[P] | InputError]:
     """Yield the manifests in a folder and below it, sorted by name within each folder."""
     entered: set[str] = set()
     waiting = [top]
@@ -163,7 +163,7 @@ def _walk(folders: Folders[P], top: P) -> Iterator[Found[P] | InputError]:
         if not path.name.endswith(SUFFIXES):
             continue
         if kind is Kind.FILE:
-            yield Found(path, is_named=False)
+            yield FoundFile(path, is_named=False)
         else:
             yield _irregular(folders.shown(path))
 

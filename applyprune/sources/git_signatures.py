@@ -40,7 +40,7 @@ _STATUSES = (
 )
 
 
-class Mode(StrEnum):
+class SignatureMode(StrEnum):
     """What must be signed; the values are those of Flux."""
 
     HEAD = "HEAD"
@@ -49,10 +49,10 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class GitVerification:
     """What must be signed, and by whom."""
 
-    mode: Mode
+    mode: SignatureMode
     keys: Mapping[str, bytes] = field(default_factory=dict, repr=False, hash=False)
     """Public keys by the names of their files, which end in .asc or .sshpub."""
 
@@ -60,7 +60,7 @@ class Verification:
 def verify(
     store: GitStore,
     found: FoundRef,
-    verification: Verification,
+    verification: GitVerification,
     where: str,
     deadline: Deadline | None = None,
 ) -> None:
@@ -68,9 +68,9 @@ def verify(
     mode = verification.mode
     with store.opened(where, deadline) as (program, repository):
         around = _trust(program, verification.keys)
-        if mode is not Mode.TAG:
+        if mode is not SignatureMode.TAG:
             _check(program, repository, around, "commit", found.commit)
-        if mode is not Mode.HEAD:
+        if mode is not SignatureMode.HEAD:
             _check_name(program, repository, found)
             _check(program, repository, around, "tag", found.oid)
 

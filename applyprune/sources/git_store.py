@@ -191,7 +191,7 @@ def _clean(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(cleaned)
 
 
-def _id(entry: Entry | None) -> tuple[str, str] | None:
+def _id(entry: TreeEntry | None) -> tuple[str, str] | None:
     return None if entry is None else (entry.kind, entry.oid)
 
 
@@ -493,7 +493,7 @@ def read_paths(
         for path in paths:
             yield from read_paths(tree, [path], limits, where)
         return
-    group: dict[str, Sequence[Entry]] = {}
+    group: dict[str, Sequence[TreeEntry]] = {}
     size = 0
     for path in paths:
         try:
@@ -516,15 +516,15 @@ def read_paths(
 class _Listed:
     """Entries, sorted: those below a path are found without a look at the others."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[TreeEntry]) -> None:
         self._entries = sorted(entries, key=lambda entry: entry.path)
         self._names = [entry.path for entry in self._entries]
 
-    def below(self, what: Included) -> list[Entry]:
+    def below(self, what: Included) -> list[TreeEntry]:
         """Return the entries that a path consists of."""
         if "" in what.paths:
             return self._entries
-        found: list[Entry] = []
+        found: list[TreeEntry] = []
         for part in what.paths:
             at = bisect_left(self._names, part)
             found += self._entries[at : at + 1] if part in self._names[at : at + 1] else ()
@@ -534,8 +534,8 @@ class _Listed:
 
 
 def _checked(
-    entries: Sequence[Entry], what: Included, limits: TreeLimits, where: str
-) -> Sequence[Entry]:
+    entries: Sequence[TreeEntry], what: Included, limits: TreeLimits, where: str
+) -> Sequence[TreeEntry]:
     files = check_entries(entries, limits, where, is_build=what.is_build)
     if not files:
         raise PathNotFound("the commit has no files", location=where)
@@ -543,7 +543,7 @@ def _checked(
 
 
 def _contents(
-    tree: CommitTree, group: Mapping[str, Sequence[Entry]], where: str
+    tree: CommitTree, group: Mapping[str, Sequence[TreeEntry]], where: str
 ) -> Iterator[tuple[str, Read]]:
     every = [entry for files in group.values() for entry in files]
     try:
@@ -594,14 +594,14 @@ class CommitTree:
         self._program = program
         self._repository = repository
         self._commit = commit
-        self._all: Mapping[str, Entry] | None = None
+        self._all: Mapping[str, TreeEntry] | None = None
         self._read: dict[str, bytes | None] = {}
         self.unread: set[str] = set()
         """The blobs that were asked for, and are not loaded yet."""
 
-    def find(self, paths: Iterable[str]) -> Mapping[str, Entry]:
+    def find(self, paths: Iterable[str]) -> Mapping[str, TreeEntry]:
         """Return the entries of the paths that exist; a path is clean, and the root is empty."""
-        found: dict[str, Entry] = {}
+        found: dict[str, TreeEntry] = {}
         wanted = [path for path in dict.fromkeys(paths) if path]
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
@@ -615,18 +615,18 @@ class CommitTree:
         out = self._git("rev-parse", "--verify", f"{self._commit}^{{tree}}")
         return out.decode("ascii").strip()
 
-    def below(self, paths: Sequence[str], most: int, *, sizes: bool) -> list[Entry]:
+    def below(self, paths: Sequence[str], most: int, *, sizes: bool) -> list[TreeEntry]:
         """Return the files of the paths; SourceTooLarge if they are more than ``most``."""
         options = ("-r", *(["-l"] if sizes else []))
         if "" in paths:
             return self._list([], *options, most=most)
-        found: dict[str, Entry] = {}
+        found: dict[str, TreeEntry] = {}
         for start in range(0, len(paths), _AT_ONCE):
             some = self._list(paths[start : start + _AT_ONCE], *options, most=most - len(found))
             found |= {entry.path: entry for entry in some}
         return list(found.values())
 
-    def _list(self, paths: Sequence[str], *options: str, most: int) -> list[Entry]:
+    def _list(self, paths: Sequence[str], *options: str, most: int) -> list[TreeEntry]:
         out = self._git(
             *("ls-tree", "-z", "--full-tree", *options, self._commit, "--", *paths),
             limit=(most + 1) * (_LINE + _LONGEST_PATH),
@@ -634,7 +634,7 @@ class CommitTree:
         )
         return parse_entries(out)
 
-    def contents(self, entries: Iterable[Entry], size: int) -> Mapping[str, bytes]:
+    def contents(self, entries: Iterable[TreeEntry], size: int) -> Mapping[str, bytes]:
         """Return the content of blobs by their ID; FetchFailed if the store has not got one.
 
         ``size`` is what they have together, in bytes.
@@ -658,7 +658,7 @@ class CommitTree:
             at += 1
         return found
 
-    def missing(self, entries: Iterable[Entry]) -> list[str]:
+    def missing(self, entries: Iterable[TreeEntry]) -> list[str]:
         """Return the IDs of the blobs that the store has not got."""
         wanted = list(dict.fromkeys(entry.oid for entry in entries))
         out = self._git(
@@ -696,9 +696,9 @@ class CommitTree:
             return b"{}"
         return self._read[entry.oid]
 
-    def wanted(self) -> list[Entry]:
+    def wanted(self) -> list[TreeEntry]:
         """Return an entry for each blob that was asked for, and is not loaded yet."""
-        return [Entry("100644", "blob", oid, "") for oid in sorted(self.unread)]
+        return [TreeEntry("100644", "blob", oid, "") for oid in sorted(self.unread)]
 
     def load(self) -> None:
         """Load what was asked for; all of it must be in the store."""
@@ -729,7 +729,7 @@ class CommitTree:
         )
 
 
-def _size(sizes: Mapping[str, str], entry: Entry) -> int:
+def _size(sizes: Mapping[str, str], entry: TreeEntry) -> int:
     size = sizes.get(entry.oid, "")
     return int(size) if size.isdecimal() else _LONGEST_FILE + 1
 
@@ -746,7 +746,7 @@ _LONGEST_POINTER = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TreeEntry:
     """One line of ``git ls-tree``."""
 
     mode: str
@@ -764,20 +764,20 @@ class Entry:
         return self.kind == "blob" and self.mode != _LINK
 
 
-def parse_entries(out: bytes) -> list[Entry]:
+def parse_entries(out: bytes) -> list[TreeEntry]:
     """Return the entries in the output of ``git ls-tree -z``, with or without ``-l``."""
     entries = []
     for line in out.split(b"\0")[:-1]:
         facts, _, path = line.partition(b"\t")
         mode, kind, oid, *size = facts.decode("ascii").split()
         number = int(size[0]) if size and size[0].isdecimal() else None
-        entries.append(Entry(mode, kind, oid, path.decode("utf-8", "surrogateescape"), number))
+        entries.append(TreeEntry(mode, kind, oid, path.decode("utf-8", "surrogateescape"), number))
     return entries
 
 
 def check_entries(
-    entries: Iterable[Entry], limits: TreeLimits, where: str, *, is_build: bool
-) -> Sequence[Entry]:
+    entries: Iterable[TreeEntry], limits: TreeLimits, where: str, *, is_build: bool
+) -> Sequence[TreeEntry]:
     """Return the files among entries; raise FetchFailed or SourceTooLarge if one may not be read.
 
     In a build every file counts, whatever its name.
@@ -816,7 +816,7 @@ def check_entries(
     return files
 
 
-def _check_entry(entry: Entry, where: str) -> None:
+def _check_entry(entry: TreeEntry, where: str) -> None:
     path = shown_path(entry.path)
     if entry.mode == _SUBMODULE or entry.kind == "commit":
         raise FetchFailed(

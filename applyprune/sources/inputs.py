@@ -28,7 +28,7 @@ from applyprune.sources.address import (
     source_key,
 )
 from applyprune.sources.folders import (
-    Found,
+    FoundFile,
     FoundKustomization,
     Kind,
     expand,
@@ -52,7 +52,7 @@ from applyprune.sources.tree import (
     FetchFailed,
     FileTree,
     PathNotFound,
-    Source,
+    SourceText,
     clean_path,
     shown_path,
     too_much,
@@ -80,7 +80,7 @@ class _Remote:
     """Whether ``-k`` names it."""
 
 
-_Place: TypeAlias = "Found[Path] | _Url | Overlay | None"
+_Place: TypeAlias = "FoundFile[Path] | _Url | Overlay | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Given:
     place: str = field(repr=False)
     """The identity of the source: two sources with the same place are the same. It may have a
     credential."""
-    source: Source | InputError | None
+    source: SourceText | InputError | None
     """The content or the error; None for a repeated source, and for our own configuration file."""
     revision: str = ""
     """What was read of a source on another host: ``main@sha1:…``; empty for other sources."""
@@ -187,7 +187,7 @@ class _Reader:
             must_build=remote.must_build,
         )
         for source in found:
-            identity = f"{of} {source.path}" if isinstance(source, Source) else ""
+            identity = f"{of} {source.path}" if isinstance(source, SourceText) else ""
             if not identity or self._is_new(identity):
                 yield self._given(path, identity, source, tree.revision)
             else:
@@ -197,10 +197,10 @@ class _Reader:
         self,
         path: str | Overlay,
         identity: str,
-        source: Source | InputError | None,
+        source: SourceText | InputError | None,
         revision: str = "",
     ) -> Given:
-        if isinstance(source, Source):
+        if isinstance(source, SourceText):
             self._left -= len(source.data)
         return Given(path, identity, source, revision)
 
@@ -251,7 +251,7 @@ def _places(path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
 def _identity(place: _Place) -> str:
     """Return the identity of a place: equal for two places that are the same."""
     match place:
-        case Found(path=path):
+        case FoundFile(path=path):
             return os.path.realpath(path)
         case Overlay(folder=folder):
             return f"{os.path.realpath(folder)} built"
@@ -318,7 +318,7 @@ _LOCAL = _LocalFolders()
 
 def _read(
     place: _Place, stdin: BinaryIO | None, left: int, warn: Callable[[Problem], None]
-) -> Source | InputError | None:
+) -> SourceText | InputError | None:
     """Return the content of a place; None for our own configuration file in a folder."""
     match place:
         case _Url(url=url):
@@ -380,7 +380,7 @@ def tree_sources(
     warn: Callable[[Problem], None],
     refuses_remote_bases: bool,
     must_build: bool = False,
-) -> Iterator[Source | InputError]:
+) -> Iterator[SourceText | InputError]:
     """Yield the manifests at a path of a tree and below it, and the errors; see ``folder_rules``.
 
     ``shown`` is the address of the tree, safe to print: a file is called ``SHOWN//PATH``. ``limit``
@@ -400,16 +400,16 @@ def tree_sources(
             "the source has no such path", location=Origin(folders.shown(top)), hint=_CASE
         )
         return
-    source: Source | InputError | None
+    source: SourceText | InputError | None
     for found in find(folders, top):
         match found:
             case FoundKustomization(folder=folder):
                 source = _built(folders, folder, left, warn, is_offline=refuses_remote_bases)
-            case Found(path=file, is_named=is_named):
+            case FoundFile(path=file, is_named=is_named):
                 source = _read_fetched(folders, file, left, is_named=is_named)
             case InputError():
                 source = found
-        if isinstance(source, Source):
+        if isinstance(source, SourceText):
             left -= len(source.data)
         if source is not None:
             yield source
@@ -469,7 +469,7 @@ class _TreeFolders:
 
 def _read_fetched(
     folders: _TreeFolders, file: PurePosixPath, left: int, *, is_named: bool
-) -> Source | InputError | None:
+) -> SourceText | InputError | None:
     data = folders.files[str(file)]
     if len(data) > left:
         return too_much(folders.shown(file))
@@ -483,7 +483,7 @@ def _built(
     warn: Callable[[Problem], None],
     *,
     is_offline: bool,
-) -> Source | InputError:
+) -> SourceText | InputError:
     """Write the tree to a private folder, and build a kustomization in it."""
     shown = folders.shown(folder)
     if is_offline:  # guard: remote-bases

@@ -21,7 +21,7 @@ from applyprune.errors import InputError
 from applyprune.model.live import one_line
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.sources.documents import read_documents
-from applyprune.sources.tree import Source, shown_path, too_much
+from applyprune.sources.tree import SourceText, shown_path, too_much
 from applyprune.sources.yaml import Document, YAMLFault
 from applyprune.system.processes import GROUP_FLAGS, kill_group, wait_for
 from applyprune.values import dataclass, field, pattern
@@ -50,7 +50,7 @@ _URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PREFIX = pattern(r'\A(?:Error: |error: |.*?"command failed" err=)')
 
 
-class Guard(Protocol):
+class ProcessEnder(Protocol):
     """Ends a process when this one ends, even by SIGKILL."""
 
     def add(self, group: int) -> None:
@@ -70,7 +70,7 @@ class BuildRules:
     """The program's whole environment; None for that of this process."""
     within: Sequence[str] = ()
     """The beginning of a command that limits the program."""
-    guard: Guard | None = None
+    guard: ProcessEnder | None = None
 
 
 _OWN = BuildRules()
@@ -88,7 +88,7 @@ def kustomization_in(folder: Path) -> Path | None:
     return next((path for name in NAMES if (path := folder / name).is_file()), None)
 
 
-def build(overlay: Overlay, limit: int, warn: Warn) -> Source | InputError:
+def build(overlay: Overlay, limit: int, warn: Warn) -> SourceText | InputError:
     """Build a folder; return the source, which is named after the folder, or the error.
 
     ``limit`` is in bytes. ``warn`` receives what the program writes to standard error.
@@ -102,7 +102,7 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> Source | InputError:
 
 def build_folder(
     folder: str, shown: str, limit: int, warn: Warn, rules: BuildRules = _OWN
-) -> Source | InputError:
+) -> SourceText | InputError:
     """Build a folder that has a kustomization; messages call it ``shown``."""
     where = Origin(f"{shown} (kustomize)")
     try:
@@ -127,7 +127,7 @@ def build_folder(
         )
     if message:
         warn(Problem(ProblemKind.KUSTOMIZE, message, str(where)))
-    return Source(where.path, out)
+    return SourceText(where.path, out)
 
 
 def _check(folder: str) -> None:

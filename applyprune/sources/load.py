@@ -40,7 +40,7 @@ from applyprune.values import Packed, dataclass, field, packed, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.sources.kustomize import Overlay
-    from applyprune.sources.tree import Source
+    from applyprune.sources.tree import SourceText
 
 
 def read(
@@ -112,12 +112,14 @@ def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
     return tuple(one for one in found if isinstance(one, Manifest))
 
 
-def text_of(source: Source) -> str:
+def text_of(source: SourceText) -> str:
     """Return the text of a source, decoded so that its lines can always be shown."""
     return source.data.decode("utf-8", "replace").removeprefix("\ufeff")
 
 
-def read_source(source: Source, text: str, allowance: Allowance) -> Iterator[Manifest | InputError]:
+def read_source(
+    source: SourceText, text: str, allowance: Allowance
+) -> Iterator[Manifest | InputError]:
     """Yield the manifests and the errors of one source in order; ``text`` is its text.
 
     All sources of a load share one ``allowance``; when it is spent, the rest is not read.
@@ -135,7 +137,7 @@ def read_source(source: Source, text: str, allowance: Allowance) -> Iterator[Man
 
 
 def _read_source(
-    source: Source, text: str, allowance: Allowance
+    source: SourceText, text: str, allowance: Allowance
 ) -> Iterator[Manifest | InputError]:
     for numbered in read_documents(source.data, allowance):
         if isinstance(numbered.content, YAMLFault):

@@ -19,7 +19,7 @@ from applyprune.model.live import items, mapping, text, whole_number
 from applyprune.model.problem import Origin
 from applyprune.sources.address import (
     DEFAULT_TAG,
-    Reference,
+    ArtifactReference,
     best_version,
     is_digest,
     is_tag,
@@ -37,10 +37,10 @@ from applyprune.sources.oci_registry import (
 )
 from applyprune.sources.tree import (
     ANONYMOUS,
-    Credentials,
     FetchFailed,
     FileTree,
     PathNotFound,
+    SourceCredentials,
     SourceTooLarge,
     TreeLimits,
     VerificationFailed,
@@ -84,7 +84,7 @@ class OciSource:
     url: str
     """``oci://HOST/NAME``, which may have a tag and a digest if ``ref`` has nothing."""
     ref: OciRef = field(default_factory=OciRef)
-    credentials: Credentials = ANONYMOUS
+    credentials: SourceCredentials = ANONYMOUS
     timeout: float = 60.0
     """Seconds for all of it."""
     addresses: AddressRules | None = None
@@ -134,7 +134,7 @@ def fetch_artifact(
     found: FoundArtifact | None = None,
     path: str = "",
     *,
-    verify: Callable[[Registry, Manifest], None] | None = None,
+    verify: Callable[[Registry, ArtifactManifest], None] | None = None,
 ) -> FileTree:
     """Return every file of the artifact, by its path from the artifact's root.
 
@@ -171,7 +171,7 @@ def open_registry(source: OciSource, actions: str = PULL) -> Iterator[Registry]:
     Errors in the block name the source. Raises UsageError for an invalid source.
     """
     reference = parse_reference(source.url)
-    shown = Reference(reference.host, reference.repository)
+    shown = ArtifactReference(reference.host, reference.repository)
     with (
         located(Origin(str(shown))),
         open_web(
@@ -184,7 +184,7 @@ def open_registry(source: OciSource, actions: str = PULL) -> Iterator[Registry]:
         yield Registry(web, reference, source.credentials, actions)
 
 
-def _wanted(registry: Registry, source: OciSource) -> Reference:
+def _wanted(registry: Registry, source: OciSource) -> ArtifactReference:
     """Return the source's reference with a tag or a digest; raises as ``find_artifact``."""
     reference, ref = parse_reference(source.url), source.ref
     if (reference.tag or reference.digest) and ref != OciRef():
@@ -196,10 +196,10 @@ def _wanted(registry: Registry, source: OciSource) -> Reference:
         tag = newest_in(registry, ref.semver)
     if not tag and not digest:
         tag = DEFAULT_TAG
-    return Reference(reference.host, reference.repository, tag, digest)
+    return ArtifactReference(reference.host, reference.repository, tag, digest)
 
 
-def _manifest(registry: Registry, name: str) -> Manifest:
+def _manifest(registry: Registry, name: str) -> ArtifactManifest:
     manifest = fetch_manifest(registry, name)
     if manifest is None:
         raise _missing(name)
@@ -213,7 +213,7 @@ def _missing(name: str) -> PathNotFound:
     )
 
 
-def _layer(manifest: Manifest) -> Descriptor:
+def _layer(manifest: ArtifactManifest) -> Descriptor:
     """Return the only layer; raises FetchFailed for none, several, or another type."""
     if len(manifest.layers) != 1:
         raise FetchFailed(
@@ -258,7 +258,7 @@ class Descriptor:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ArtifactManifest:
     """A manifest whose bytes have been checked against its digest."""
 
     digest: str
@@ -270,7 +270,7 @@ class Manifest:
     artifact_type: str = ""
 
 
-def fetch_manifest(registry: Registry, name: str) -> Manifest | None:
+def fetch_manifest(registry: Registry, name: str) -> ArtifactManifest | None:
     """Return the manifest with a tag or a digest; None if the repository has no such one.
 
     Raises VerificationFailed if its digest is another one than the wanted or the stated one, and
@@ -296,7 +296,7 @@ def stated_digest(reply: Reply) -> str:
     return stated if is_digest(stated) else ""
 
 
-def read_manifest(raw: bytes, digest: str, content_type: str) -> Manifest:
+def read_manifest(raw: bytes, digest: str, content_type: str) -> ArtifactManifest:
     """Return the manifest in some bytes; raises FetchFailed for an index and what is invalid."""
     try:
         body = json.loads(raw)
@@ -314,7 +314,7 @@ def read_manifest(raw: bytes, digest: str, content_type: str) -> Manifest:
         raise FetchFailed(f"unknown type of manifest: {shown_path(media_type[:100])}")
     if not isinstance(body.get("layers"), list):
         raise FetchFailed("the manifest has no layers")
-    return Manifest(
+    return ArtifactManifest(
         digest=digest,
         media_type=media_type,
         raw=raw,
@@ -416,7 +416,7 @@ _MOST_REFERRER_PAGES = 20
 _NO_API = frozenset({400, 404, 405, 406, 415})
 
 
-def signature_manifest(registry: Registry, digest: str) -> Manifest | None:
+def signature_manifest(registry: Registry, digest: str) -> ArtifactManifest | None:
     """Return the manifest with the tag ``sha256-….sig``, where cosign puts signatures; or None.
 
     Raises as ``fetch_manifest``.

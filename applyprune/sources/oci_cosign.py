@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
     from cryptography.hazmat.primitives.hashes import HashAlgorithm
 
-    from applyprune.sources.oci_artifact import Manifest
+    from applyprune.sources.oci_artifact import ArtifactManifest
     from applyprune.sources.oci_registry import Registry
 
     Usable: TypeAlias = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
@@ -39,7 +39,7 @@ MOST_SIGNATURES = 50
 _NOT_SAID = frozenset({"", "application/vnd.oci.empty.v1+json"})
 
 
-def verification(secret: Mapping[str, bytes]) -> Callable[[Registry, Manifest], None]:
+def verification(secret: Mapping[str, bytes]) -> Callable[[Registry, ArtifactManifest], None]:
     """Return what verifies an artifact before it is read, by the keys ``*.pub`` of a Secret.
 
     Raises VerificationFailed for keys that cannot be used, before the registry is asked.

@@ -23,8 +23,8 @@ from applyprune.sources.address import is_https, joined, origin_of, shown_url
 from applyprune.sources.tree import (
     ANONYMOUS,
     AuthenticationFailed,
-    Credentials,
     FetchFailed,
+    SourceCredentials,
     shown_path,
 )
 from applyprune.sources.web import basic, bearer
@@ -35,7 +35,7 @@ from applyprune.values import dataclass, field, pattern
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from applyprune.sources.address import Reference
+    from applyprune.sources.address import ArtifactReference
     from applyprune.sources.web import Reply, Web
 
 
@@ -56,7 +56,7 @@ class Registry:
     """One repository of a registry, for as long as a source is read or written."""
 
     def __init__(
-        self, web: Web, reference: Reference, credentials: Credentials, actions: str
+        self, web: Web, reference: ArtifactReference, credentials: SourceCredentials, actions: str
     ) -> None:
         """Keep the settings; ``actions`` is PULL or PULL_AND_PUSH. Raises AuthenticationFailed."""
         self._web = web
@@ -226,7 +226,7 @@ _NOT_FOUND = "credentials not found"
 
 def registry_login(
     host: str, environ: Mapping[str, str], where: str, timeout: float = HELPER_TIMEOUT
-) -> Credentials:
+) -> SourceCredentials:
     """Return the credentials for a registry, ANONYMOUS if there are none.
 
     ``host`` has its port, if it is not 443. ``timeout`` is in seconds, for a helper. Raises
@@ -253,7 +253,7 @@ def registry_login(
         login = _ask(helper, host, environ, where, timeout)
         if login is not None:
             return login
-    return Credentials(docker_config=data)
+    return SourceCredentials(docker_config=data)
 
 
 def _helper(config: Mapping[str, Any], host: str) -> str:
@@ -266,7 +266,7 @@ def _helper(config: Mapping[str, Any], host: str) -> str:
 
 def _ask(
     name: str, host: str, environ: Mapping[str, str], where: str, timeout: float
-) -> Credentials | None:
+) -> SourceCredentials | None:
     """Return what a helper knows about a host; None if it has no credentials for it."""
     program = f"docker-credential-{name}"
     if _HELPER.fullmatch(name) is None:
@@ -306,8 +306,8 @@ def _ask(
     if user == _IDENTITY_USER:
         # As docker stores it without a helper: a token for the registry's server of tokens.
         entry = {"auths": {host: {"identitytoken": secret}}}
-        return Credentials(docker_config=json.dumps(entry).encode())
-    return Credentials(username=user, password=secret)
+        return SourceCredentials(docker_config=json.dumps(entry).encode())
+    return SourceCredentials(username=user, password=secret)
 
 
 def _unusable(path: Path, where: str, reason: str) -> AuthenticationFailed:
@@ -348,7 +348,7 @@ class Login:
     """A token that the registry's token server exchanges for another one."""
 
 
-def login_for(reference: Reference, credentials: Credentials) -> Login:
+def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> Login:
     """Return the login for a registry: the one that is given, else that of its host.
 
     Raises AuthenticationFailed for a ``.dockerconfigjson`` that cannot be read.

@@ -18,7 +18,7 @@ MAX_BYTES = 256 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """The bytes of one file, build or response."""
 
     path: str
@@ -143,7 +143,7 @@ def error_of(problem: Problem) -> InputError:
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class SourceCredentials:
     """What is known about who reads a source, and about the server that may be trusted.
 
     Each field is empty if it is not given. No field is ever shown, logged, or put on a command
@@ -169,7 +169,7 @@ class Credentials:
     """The content of ``.dockerconfigjson``: credentials for registries, by their host."""
 
 
-ANONYMOUS = Credentials()
+ANONYMOUS = SourceCredentials()
 
 
 # One deadline for everything that is done for a source.

@@ -37,7 +37,7 @@ from applyprune.sources.tree import (
     ANONYMOUS,
     AuthenticationFailed,
     FetchFailed,
-    Source,
+    SourceText,
     SourceTooLarge,
     too_much,
 )
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from applyprune.clock import Clock
     from applyprune.http import AddressRules, Try
-    from applyprune.sources.tree import Credentials
+    from applyprune.sources.tree import SourceCredentials
 
     Warn = Callable[[Problem], None]
 
@@ -72,7 +72,7 @@ class Web:
         url: str,
         current: Try,
         seconds: float,
-        credentials: Credentials,
+        credentials: SourceCredentials,
         addresses: AddressRules | None,
         on_redirect: Callable[[str], None] | None,
     ) -> None:
@@ -249,7 +249,7 @@ def open_web(
     url: str,
     *,
     timeout: float,
-    credentials: Credentials = ANONYMOUS,
+    credentials: SourceCredentials = ANONYMOUS,
     addresses: AddressRules | None = None,
     on_redirect: Callable[[str], None] | None = None,
     clock: Clock = BOOT_CLOCK,
@@ -325,7 +325,7 @@ def _check_literal(host: str, rules: AddressRules) -> None:
         raise refused_address(host, fault)
 
 
-def _tls(credentials: Credentials, *, shows: bool) -> ssl.SSLContext:
+def _tls(credentials: SourceCredentials, *, shows: bool) -> ssl.SSLContext:
     """Return the rules of TLS; raises AuthenticationFailed for certificates that are not usable."""
     from applyprune.http import show_certificate, trust_only
 
@@ -566,7 +566,7 @@ def check_url(url: str) -> None:
         raise UsageError(f"the URL {shown_url(url)} has no host")
 
 
-def download(url: str, limit: int, warn: Warn) -> Source | InputError:
+def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
     """Return the content of a URL that passed ``check_url``, or the error.
 
     ``limit`` is in bytes. ``warn`` receives a Problem for each redirect.
@@ -592,7 +592,7 @@ def download(url: str, limit: int, warn: Warn) -> Source | InputError:
             open_web(url, timeout=TIMEOUT, on_redirect=redirected) as web,
             web.request("GET", url, authorization=login) as reply,
         ):
-            return Source(where.path, _content(reply, limit))
+            return SourceText(where.path, _content(reply, limit))
     except SourceTooLarge:
         return too_much(where.path)
     except ApplypruneError as error:

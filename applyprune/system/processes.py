@@ -66,14 +66,14 @@ class ProcessLimits:
             command += [program, "--pdeathsig", "KILL", "--"]
         if program := shutil.which("prlimit"):
             limits = {
-                Resource.DATA: self.memory,
-                Resource.CPU: self.cpu,
-                Resource.FILE_SIZE: self.file_size,
-                Resource.FILES: self.files,
-                Resource.CORE: 0,
+                ProcessResource.DATA: self.memory,
+                ProcessResource.CPU: self.cpu,
+                ProcessResource.FILE_SIZE: self.file_size,
+                ProcessResource.FILES: self.files,
+                ProcessResource.CORE: 0,
             }
             if self.address_space:
-                limits[Resource.ADDRESS_SPACE] = self.address_space
+                limits[ProcessResource.ADDRESS_SPACE] = self.address_space
             command += [program]
             for what, wanted in limits.items():
                 allowed = within_hard_limit(what, wanted)
@@ -83,7 +83,7 @@ class ProcessLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedProcess:
     """How a program has ended."""
 
     code: int
@@ -102,7 +102,7 @@ def run(
     max_output: int,
     limits: ProcessLimits | None = None,
     pass_fds: Sequence[int] = (),
-) -> Finished:
+) -> FinishedProcess:
     """Run a program, without a shell and with no other environment, and return how it has ended.
 
     ``deadline`` is an instant of ``CLOCK``; ``max_output`` is in bytes. Raises
@@ -135,7 +135,7 @@ def run(
             # Its number is taken until it was waited for; then the group may still have others.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill_group(process.pid)
-    return Finished(code, out, err)
+    return FinishedProcess(code, out, err)
 
 
 def exchange(
@@ -426,7 +426,7 @@ else:
 # What the system lets a process use; Windows has no such limits.
 
 
-class Resource(StrEnum):
+class ProcessResource(StrEnum):
     """Something that a process uses; the value is the name that ``prlimit`` has for it."""
 
     DATA = "data"
@@ -445,12 +445,12 @@ class Resource(StrEnum):
 
 if sys.platform == "win32":
 
-    def within_hard_limit(what: Resource, wanted: int) -> int:
+    def within_hard_limit(what: ProcessResource, wanted: int) -> int:
         """Return the limit that is wanted."""
         del what
         return wanted
 
-    def lower_limit(what: Resource, value: int) -> None:
+    def lower_limit(what: ProcessResource, value: int) -> None:
         """Raise OSError."""
         del value
         raise OSError(f"Windows has no limit of {what}")
@@ -459,20 +459,20 @@ else:
     import resource
 
     _NUMBERS = {
-        Resource.DATA: resource.RLIMIT_DATA,
-        Resource.CPU: resource.RLIMIT_CPU,
-        Resource.FILE_SIZE: resource.RLIMIT_FSIZE,
-        Resource.FILES: resource.RLIMIT_NOFILE,
-        Resource.CORE: resource.RLIMIT_CORE,
-        Resource.ADDRESS_SPACE: resource.RLIMIT_AS,
+        ProcessResource.DATA: resource.RLIMIT_DATA,
+        ProcessResource.CPU: resource.RLIMIT_CPU,
+        ProcessResource.FILE_SIZE: resource.RLIMIT_FSIZE,
+        ProcessResource.FILES: resource.RLIMIT_NOFILE,
+        ProcessResource.CORE: resource.RLIMIT_CORE,
+        ProcessResource.ADDRESS_SPACE: resource.RLIMIT_AS,
     }
 
-    def within_hard_limit(what: Resource, wanted: int) -> int:
+    def within_hard_limit(what: ProcessResource, wanted: int) -> int:
         """Return the limit that is wanted, or the one that this process cannot exceed."""
         _, hard = resource.getrlimit(_NUMBERS[what])
         return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
-    def lower_limit(what: Resource, value: int) -> None:
+    def lower_limit(what: ProcessResource, value: int) -> None:
         """Set a limit of this process, within the one that it cannot exceed."""
         _, hard = resource.getrlimit(_NUMBERS[what])
         resource.setrlimit(_NUMBERS[what], (within_hard_limit(what, value), hard))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.controller.spec import (
-    Bundle,
+    BundleSpec,
     DeletionPolicy,
     Dependency,
     IgnoreFields,
@@ -25,7 +25,7 @@ DIGEST = "sha256:" + "d" * 64
 INLINE = {"source": {"inline": ""}}
 
 
-def bundle(spec: object, name: str = "web") -> Bundle:
+def bundle(spec: object, name: str = "web") -> BundleSpec:
     """Read a Bundle of the namespace ``shop``."""
     metadata = {"name": name, "namespace": "shop"}
     ref = Ref("applyprune.dev", "Bundle", "shop", name)

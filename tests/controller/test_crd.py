@@ -12,7 +12,7 @@ from applyprune.controller.clusters import ClusterIdentity
 from applyprune.controller.drift import MOST, Count, DriftReport
 from applyprune.controller.drift import SHOWN as SHOWN_REWRITTEN
 from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, count_key
-from applyprune.controller.reasons import Condition, Reason
+from applyprune.controller.reasons import ConditionType, Reason
 from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.spec import SPEC
 from applyprune.controller.status import FAILING_SHOWN, ConditionStatus, ReconcileResult, after
@@ -178,7 +178,7 @@ def test_status_fields_are_all_in_the_schema() -> None:
         replica="r",
     )
     assert status.keys() == schema("status")["properties"].keys()
-    assert {one["type"] for one in status["conditions"]} == {str(one) for one in Condition}
+    assert {one["type"] for one in status["conditions"]} == {str(one) for one in ConditionType}
 
     def check(value: Any, said: dict[str, Any], where: str) -> None:
         if isinstance(value, dict):

@@ -14,7 +14,7 @@ from applyprune.controller.queue import WorkQueue
 from applyprune.controller.replicas import Replica, Share
 from applyprune.controller.report import EventRecorder, Reporter
 from applyprune.controller.watches import Watches
-from applyprune.controller.worker import Limits, WorkerHandle, WorkerSettings, worker_context
+from applyprune.controller.worker import WorkerHandle, WorkerLimits, WorkerSettings, worker_context
 from applyprune.engine.waiting import Upserted, WatchScope
 from applyprune.model.live import BUNDLES, LiveObject
 from tests.support.clocks import HeldClock, ManualClock
@@ -41,7 +41,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
         def new(clock: Clock, *, level: str = "error") -> Dispatcher:
             queue = WorkQueue(workers=1, min_gap=0, clock=clock)
-            settings = WorkerSettings(access, None, "test", level, Limits())
+            settings = WorkerSettings(access, None, "test", level, WorkerLimits())
             handle = WorkerHandle(worker_context(), settings)
             watches = Watches(queue, client, access, "test")
             reporter = Reporter(bundles, EventRecorder(client), ALONE.name)

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from applyprune.controller.metrics import STATES
-from applyprune.controller.reasons import Condition
+from applyprune.controller.reasons import ConditionType
 from applyprune.controller.task import READY
 from applyprune.localplane.cache import progress_on
 from applyprune.sources import read
@@ -40,7 +40,7 @@ DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text(encoding="utf-8
 GROUPS: list[dict[str, Any]] = RULES.body["spec"]["groups"]
 ALERTS = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
 VALUES = {
-    "type": {*map(str, Condition), "Drifted"},
+    "type": {*map(str, ConditionType), "Drifted"},
     "ready": set(READY),
     "state": set(STATES),
 }

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from applyprune.controller.reasons import Reason
-from applyprune.controller.spec import SPEC, Bundle
+from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.controller.status import ConditionStatus, ReconcileResult, next_reconcile
 from applyprune.controller.task import Past
 from applyprune.model.inventory import HolderObservation, LockHolder
 from tests.support.clocks import ManualClock
 
 TIMEOUT = 60.0
-BUNDLE = Bundle("shop", "web", SPEC.validate_python({"source": {"inline": ""}}), TIMEOUT, 2)
+BUNDLE = BundleSpec("shop", "web", SPEC.validate_python({"source": {"inline": ""}}), TIMEOUT, 2)
 SPREAD = 0.1
 """By how much of itself a pause may differ."""
 

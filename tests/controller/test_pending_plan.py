@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, pending_plan
 from applyprune.controller.reasons import Reason
 from applyprune.controller.result import RunResult
-from applyprune.controller.spec import Bundle, Source, Spec
+from applyprune.controller.spec import BundleSource, BundleSpec, Spec
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.options import Approval
@@ -29,9 +29,9 @@ REFUSED = Problem(
 )
 
 
-def bundle(approval: Approval = Approval.AUTOMATIC) -> Bundle:
+def bundle(approval: Approval = Approval.AUTOMATIC) -> BundleSpec:
     """Return the Bundle ``web`` of the namespace ``shop``."""
-    return Bundle("shop", "web", Spec(source=Source(inline=""), approval=approval), 1.0)
+    return BundleSpec("shop", "web", Spec(source=BundleSource(inline=""), approval=approval), 1.0)
 
 
 def applied(name: str, fate: Fate) -> ApplyStep:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.controller.reasons import Reason
-from applyprune.controller.spec import SPEC, Bundle
+from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
@@ -29,7 +29,7 @@ SPREAD = 0.101
 def failing(reason: Reason, *, removes: bool = False, **spec: Any) -> Next:
     """Return what decides after a reconcile that has failed for a reason."""
     parsed = SPEC.validate_python({"source": {"inline": ""}, **spec})
-    bundle = Bundle("shop", "web", parsed, parsed.timeout, 1)
+    bundle = BundleSpec("shop", "web", parsed, parsed.timeout, 1)
     result = ReconcileResult(ConditionStatus.NOT_READY, reason, "m", retries=True)
     return lambda past: next_reconcile(past, bundle, result, removes=removes)
 

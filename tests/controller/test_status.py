@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from applyprune.controller.pending_plan import PendingPlan, Scope
-from applyprune.controller.reasons import STALLING, Condition, Reason
+from applyprune.controller.reasons import STALLING, ConditionType, Reason
 from applyprune.controller.result import (
     FailedObject,
     RunResult,
@@ -110,7 +110,7 @@ def test_conditions_follow_the_result(name: str) -> None:
     """Of a Bundle that was ready."""
     one, ready, reconciling, stalled = CONDITIONS[name]
     found = words(done(done({}, GOOD, EARLY), one, LATE))
-    assert set(found) == {str(each) for each in Condition}
+    assert set(found) == {str(each) for each in ConditionType}
     assert found["Ready"] == ready
     assert (found["Reconciling"][0], found["Stalled"][0]) == (reconciling, stalled)
 

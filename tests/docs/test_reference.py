@@ -10,7 +10,7 @@ import pytest
 from applyprune import errors
 from applyprune.cli.config import GUARDS, KEYS
 from applyprune.cli.crash import BUG
-from applyprune.controller.reasons import STALLING, Condition
+from applyprune.controller.reasons import STALLING, ConditionType
 from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.events import Outcome
 from applyprune.model.plan import ConsequenceKind
@@ -175,7 +175,7 @@ def test_consequences_are_listed() -> None:
 
 def test_conditions_and_deletion_policies_are_listed() -> None:
     """Those of a Bundle, each in its table, and the reasons that stall one."""
-    assert set(first_column(BUNDLE.section("Conditions"))) == {f"`{one}`" for one in Condition}
+    assert set(first_column(BUNDLE.section("Conditions"))) == {f"`{one}`" for one in ConditionType}
     assert set(first_column(BUNDLE.section("Deletion policies"))) == {
         f"`{one}`" for one in DeletionPolicy
     }

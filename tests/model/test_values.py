@@ -10,7 +10,7 @@ import pytest
 
 from applyprune import values
 from applyprune.cluster.credentials import Identity
-from applyprune.sources.tree import Credentials
+from applyprune.sources.tree import SourceCredentials
 
 
 class _Login:
@@ -159,6 +159,6 @@ def test_field_that_msgspec_cannot_make_is_refused() -> None:
 
 def test_credentials_do_not_show_their_secrets() -> None:
     """Two classes of the package that hold some."""
-    for secret in (Identity(token="t0ken"), Credentials(password="t0ken")):
+    for secret in (Identity(token="t0ken"), SourceCredentials(password="t0ken")):
         assert "t0ken" not in repr(secret)
         assert "t0ken" not in str(secret)

@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.model.events import Finished, Started, Waiting
 from applyprune.output.printers import PRINTERS, OutputTarget, printer
-from applyprune.output.progress import LiveDisplay, Progress
+from applyprune.output.progress import LiveDisplay, RunProgress
 from applyprune.output.terminal import Terminal
 from tests.support.output.filled import EVENTS, filled
 
@@ -68,7 +68,7 @@ def test_text_only_events_have_text() -> None:
 @pytest.mark.parametrize("kind", EVENTS)
 def test_live_lines_are_harmless(kind: type[Event]) -> None:
     """Neither the display of a terminal nor the heartbeat of a log."""
-    progress = Progress()
+    progress = RunProgress()
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="utf-8")
     terminal = Terminal(stream, stream, {"TERM": "xterm"})

@@ -10,7 +10,7 @@ import pytest
 from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Fate, Plan
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.explain import ExplainInput, explained
+from applyprune.planning.explain import ExplainInput, explanation_of
 from applyprune.planning.plan import make_plan
 from applyprune.planning.recovery import ClusterSnapshot
 from tests.support.options import options_of
@@ -32,7 +32,7 @@ def _reasons(entry: InventoryEntry | None) -> str:
     snapshot = ClusterSnapshot({ONE.ref: THERE}, resources={CONFIG_MAPS.group_kind: CONFIG_MAPS})
     plan = make_plan((ONE,), inventory(*entries), snapshot, TARGET, Options())
     case = ExplainInput(ONE.ref, THERE, plan, inventory(*entries), TARGET, by_input=True)
-    return "\n".join(explained(case).reasons)
+    return "\n".join(explanation_of(case).reasons)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_explanation_has_each_guard_of_a_deletion(by_input: bool) -> None:
     options = options_of(mode=Mode.PRUNE, allow_empty=True)
     plan = make_plan((), inventory(ENTRY), snapshot, TARGET, options)
     case = ExplainInput(ONE.ref, THERE, plan, inventory(ENTRY), TARGET, by_input=by_input)
-    reasons = explained(case).reasons
+    reasons = explanation_of(case).reasons
     assert "guard max-prune passed: 1 deletion is not more than 5" in reasons
     lifted = "guard empty-input lifted by --allow-empty: no object in the input"
     assert (lifted in reasons) is by_input
@@ -71,7 +71,7 @@ def test_explanation_has_each_guard_of_a_deletion(by_input: bool) -> None:
 
 def _verdict(plan: Plan, listed: Inventory, **more: Any) -> Explanation:
     case = ExplainInput(ONE.ref, THERE, plan, listed, TARGET, by_input=True, **more)
-    return explained(case)
+    return explanation_of(case)
 
 
 def test_explanation_of_a_held_run_names_what_holds_it() -> None:

@@ -15,7 +15,7 @@ from applyprune.sources.oci_artifact import (
     open_registry,
 )
 from applyprune.sources.oci_registry import PULL_AND_PUSH
-from applyprune.sources.tree import Credentials
+from applyprune.sources.tree import SourceCredentials
 from tests.support.registries import PASSWORD, USER
 from tests.support.waiting import HANG
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 FILES = {"a.yaml": b"a: 1\n", "b/c.yaml": b"c: 1\n"}
 
 
-def known(ca: bytes) -> Credentials:
+def known(ca: bytes) -> SourceCredentials:
     """Return the credentials that the registries of tests accept."""
-    return Credentials(username=USER, password=PASSWORD, ca=ca)
+    return SourceCredentials(username=USER, password=PASSWORD, ca=ca)
 
 
 def source_of(registry: Registry, name: str, ref: OciRef | None = None) -> OciSource:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import LiveObject, Resource
 from applyprune.model.plan import Fate
-from applyprune.planning.consequences import Change, Facts, Related, consequences
+from applyprune.planning.consequences import Change, ConsequenceReads, Facts, consequences
 from tests.support.planning import TARGET, desired, managed
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def found(
     failures = {resource(kind).group_kind: why for kind, why in (failed or {}).items()}
     for kind in failures:
         objects.pop(kind, None)
-    related = Related(objects, failures)
+    related = ConsequenceReads(objects, failures)
     return list(consequences(Facts(changes, kinds=KINDS, related=related, **facts)))
 
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from applyprune.sources.oci_artifact import OciSource, push
-from applyprune.sources.tree import Credentials
+from applyprune.sources.tree import SourceCredentials
 from tests.support.archives import tar
 from tests.support.git_servers.https_site import git_site
 from tests.support.registries import password_registry
@@ -73,7 +73,7 @@ class _Oci(FollowedSource):
     registry: Registry
 
     def publish(self, files: Mapping[str, str]) -> None:
-        credentials = Credentials(
+        credentials = SourceCredentials(
             username=self.registry.username,
             password=self.registry.password,
             ca=self.registry.ca.read_bytes(),

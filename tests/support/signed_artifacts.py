@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.sources.address import Reference
+from applyprune.sources.address import ArtifactReference
 from applyprune.sources.oci_artifact import fetch_manifest
 from applyprune.sources.oci_cosign import verification
 from applyprune.sources.oci_registry import PULL, Registry
-from applyprune.sources.tree import Credentials
+from applyprune.sources.tree import SourceCredentials
 from applyprune.sources.web import open_web
 from tests.support.cosign import INDEX_TYPE, NAME, SIGNATURE
 from tests.support.registry_client import BASIC, MANIFEST_TYPE, Client, manifest_of
@@ -59,10 +59,10 @@ def layer_of(client: Client, content: bytes, media_type: str) -> dict[str, objec
 
 def check_signatures(registry: registries.Registry, digest: str, *keys: Signer) -> None:
     """Verify as a source does it."""
-    login = Credentials(registry.username, registry.password, ca=registry.ca.read_bytes())
+    login = SourceCredentials(registry.username, registry.password, ca=registry.ca.read_bytes())
     verify = verification({f"{i}.pub": key.public for i, key in enumerate(keys)})
     with open_web(f"https://{registry.host}/", timeout=HANG, credentials=login) as web:
-        opened = Registry(web, Reference(registry.host, NAME), login, PULL)
+        opened = Registry(web, ArtifactReference(registry.host, NAME), login, PULL)
         manifest = fetch_manifest(opened, digest)
         assert manifest is not None
         verify(opened, manifest)

@@ -9,9 +9,9 @@ import pytest
 
 from applyprune.controller.drift import (
     MOST,
+    ContentionLimits,
     Count,
-    Limits,
-    Sighting,
+    WriteSighting,
     counted,
     read_counts,
     to_leave,
@@ -19,7 +19,7 @@ from applyprune.controller.drift import (
 )
 from applyprune.model.fieldset import FieldWriter
 
-LIMITS = Limits(3, timedelta(minutes=10))
+LIMITS = ContentionLimits(3, timedelta(minutes=10))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FIELD = FieldWriter("configmap/a", "shop", "/data/key", "kubectl-patch")
 OTHER = replace(FIELD, field="/data/other")
@@ -36,15 +36,15 @@ def at(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
 
 
-def reverted(writer: FieldWriter = FIELD) -> Sighting:
+def reverted(writer: FieldWriter = FIELD) -> WriteSighting:
     """Return a field that a run has set back."""
-    return Sighting(writer, is_reverted=True, ours="1", theirs="2")
+    return WriteSighting(writer, is_reverted=True, ours="1", theirs="2")
 
 
-def left(minutes: float | None, writer: FieldWriter = FIELD, theirs: str = "2") -> Sighting:
+def left(minutes: float | None, writer: FieldWriter = FIELD, theirs: str = "2") -> WriteSighting:
     """Return a contended field, which its manager has changed at a time."""
     time = None if minutes is None else at(minutes)
-    return Sighting(writer, is_reverted=False, time=time, ours="1", theirs=theirs)
+    return WriteSighting(writer, is_reverted=False, time=time, ours="1", theirs=theirs)
 
 
 def fought(*minutes: float) -> tuple[Count, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.task import GONE, Mark, may_have_drifted
+from applyprune.controller.task import GONE, SeenState, may_have_drifted
 from tests.support.planning import TARGET, desired, live, managed, recorded
 
 if TYPE_CHECKING:
@@ -43,16 +43,16 @@ CASES: dict[str, tuple[LiveObject, LiveObject, bool]] = {
 def test_change_of_a_field_of_the_set_may_be_drift(what: str) -> None:
     """By its metadata alone."""
     known, now, expected = CASES[what]
-    marks = [Mark.of(one, TARGET.manager) for one in (known, now)]
+    marks = [SeenState.of(one, TARGET.manager) for one in (known, now)]
     assert may_have_drifted(*marks) is expected
 
 
 def test_deleted_object_has_drifted() -> None:
     """Unless the reconcile has left it so; then one that is back may be somebody else's."""
-    known, there = Mark.of(LEFT, TARGET.manager), Mark.of(seen(), TARGET.manager)
-    assert may_have_drifted(known, Mark("6", exists=False))
-    assert not may_have_drifted(known, Mark("4", exists=False))
-    assert not may_have_drifted(GONE, Mark("6", exists=False))
+    known, there = SeenState.of(LEFT, TARGET.manager), SeenState.of(seen(), TARGET.manager)
+    assert may_have_drifted(known, SeenState("6", exists=False))
+    assert not may_have_drifted(known, SeenState("4", exists=False))
+    assert not may_have_drifted(GONE, SeenState("6", exists=False))
     assert may_have_drifted(GONE, there)
 
 
@@ -60,5 +60,5 @@ def test_reply_to_an_apply_has_the_mark_of_its_object() -> None:
     """So the watch event of the set's own write is no hint, nor is an unknown reply a proof."""
     fingerprint = recorded(desired(), LEFT).fingerprint
     assert fingerprint is not None
-    assert Mark.applied(fingerprint) == Mark.of(LEFT, TARGET.manager)
-    assert may_have_drifted(Mark(), Mark.of(LEFT, TARGET.manager))
+    assert SeenState.applied(fingerprint) == SeenState.of(LEFT, TARGET.manager)
+    assert may_have_drifted(SeenState(), SeenState.of(LEFT, TARGET.manager))

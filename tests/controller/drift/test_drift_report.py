@@ -11,7 +11,7 @@ import pytest
 from applyprune.controller.drift import Count, counts_before, drift_report, reverted_words
 from applyprune.controller.reconcile import tries_rewritten
 from applyprune.controller.result import RunResult
-from applyprune.controller.spec import SPEC, Bundle
+from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.model.fieldset import Drift, FieldWriter
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
@@ -28,10 +28,10 @@ SECRET: dict[str, Any] = {"secretRefs": [{"name": "s"}]}
 KEYED = '/spec/template/spec/containers[name="canary"]/image'
 
 
-def bundle(policy: str = "Correct", source: dict[str, Any] = INLINE) -> Bundle:
+def bundle(policy: str = "Correct", source: dict[str, Any] = INLINE) -> BundleSpec:
     """Return the Bundle ``web`` of the namespace ``home``."""
     spec = SPEC.validate_python({"source": source, "drift": {"policy": policy}})
-    return Bundle("home", "web", spec, 1.0)
+    return BundleSpec("home", "web", spec, 1.0)
 
 
 def drift(
@@ -55,7 +55,9 @@ def run(*steps: ApplyStep, written: Sequence[ApplyStep] = ()) -> RunResult:
     return RunResult(plan=Plan(steps, ()), written={one.desired.ref for one in written})
 
 
-def condition(found: RunResult, about: Bundle | None = None, **status: Any) -> tuple[str, str, str]:
+def condition(
+    found: RunResult, about: BundleSpec | None = None, **status: Any
+) -> tuple[str, str, str]:
     """Return the condition Drifted after a run."""
     report = drift_report(about or bundle(), (), status, found, NOW)
     assert report.condition is not None
@@ -244,7 +246,7 @@ def test_rewritten_objects_are_tried_again_for_a_reason(name: str) -> None:
     body_ = {"status": {**STATUS, "rewritten": [{"object": "configmap/a"}], **status}}
     one = LiveObject.of(desired(body(name="web")).ref, "u", "1", metadata, body_)
     parsed = SPEC.validate_python({"source": INLINE, **spec})
-    assert tries_rewritten(one, Bundle("home", "web", parsed, 1.0), "sha256:a") is expected
+    assert tries_rewritten(one, BundleSpec("home", "web", parsed, 1.0), "sha256:a") is expected
 
 
 def test_event_says_what_was_set_back() -> None:

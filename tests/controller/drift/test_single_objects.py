@@ -15,7 +15,7 @@ from applyprune.controller.reconcile import (
     result_of_part,
 )
 from applyprune.controller.result import FailedObject, RunResult
-from applyprune.controller.spec import SPEC, Bundle
+from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.controller.status import ConditionStatus, ReconcileResult, next_reconcile
 from applyprune.controller.task import Past
 from applyprune.model.identity import Ref
@@ -54,7 +54,9 @@ def may(
     """Return whether the drift of an object of a Bundle may be set back alone."""
     found = LiveObject.of(REF, "u", "1", metadata, {"metadata": metadata, "status": status})
     parsed = SPEC.validate_python({"source": {"inline": ""}, **spec})
-    return may_correct_alone(found, Bundle("shop", "web", parsed, 1.0, 2), past or Past(), revision)
+    return may_correct_alone(
+        found, BundleSpec("shop", "web", parsed, 1.0, 2), past or Past(), revision
+    )
 
 
 NOT_READY = {**READY, "status": "False", "reason": "Contended"}
@@ -133,7 +135,7 @@ def test_drift_that_a_passing_failure_leaves_is_tried_again_soon(what: str) -> N
     """Whatever else fails waits for ``retryInterval``."""
     expected, result, is_for_drift = LEFT[what]
     assert leaves_drift(result, is_for_drift=is_for_drift) is expected
-    about = Bundle("shop", "web", SPEC.validate_python({"source": {"inline": ""}}), 1.0, 2)
+    about = BundleSpec("shop", "web", SPEC.validate_python({"source": {"inline": ""}}), 1.0, 2)
     delays = []
     past = Past()
     for _ in range(3):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from applyprune.controller.fetch import RemoteSource, SourceCache, Verification, fetch
-from applyprune.controller.task import Fetched, FetchTask, SourceContent
+from applyprune.controller.fetch import RemoteSource, SourceCache, SourceVerification, fetch
+from applyprune.controller.task import FetchTask, LookResult, SourceContent
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.oci_artifact import OciRef, OciSource, push
-from applyprune.sources.tree import Credentials, TreeLimits
+from applyprune.sources.tree import SourceCredentials, TreeLimits
 from tests.support import tls_site
 from tests.support.archives import packed
 from tests.support.git_servers import HttpsSite, git_site
@@ -50,14 +50,14 @@ def task_of(remote: RemoteSource, *paths: str, tip: bytes = b"") -> FetchTask:
     return FetchTask(pickle.dumps(remote), remote.place(SECRET), 30.0, known, tip)
 
 
-def content(fetched: Fetched, path: str) -> SourceContent:
+def content(fetched: LookResult, path: str) -> SourceContent:
     """Return the content of a path."""
     found = fetched.paths[path]
     assert isinstance(found, SourceContent), found
     return found
 
 
-def kind(fetched: Fetched, path: str = "") -> ProblemKind:
+def kind(fetched: LookResult, path: str = "") -> ProblemKind:
     """Return the kind of the problem of a path, or of the whole look."""
     found = fetched.paths[path] if path else fetched.problem
     assert isinstance(found, Problem)
@@ -85,7 +85,7 @@ def test_each_path_has_its_own_content(site: HttpsSite, cache: SourceCache) -> N
     # Nothing new: the tip is the very same, and nothing is fetched.
     site.requests.clear()
     task = replace(task, paths={"web": content(moved, "web"), "api": api}, tip=moved.tip)
-    assert fetch(task, cache) == Fetched(moved.tip)
+    assert fetch(task, cache) == LookResult(moved.tip)
     service = "/web.git/info/refs?service=git-upload-pack"
     assert site.paths() == [f"GET {service}", "POST /web.git/git-upload-pack"]
 
@@ -108,14 +108,14 @@ def test_archive_for_a_new_path_hides_no_change(cache: SourceCache, tmp_path: Pa
     folder = tmp_path / "files"
     folder.mkdir()
     with tls_site.site(tls_site.files_of(folder)) as server:
-        credentials = Credentials(ca=server.ca)
+        credentials = SourceCredentials(ca=server.ca)
         remote = RemoteSource(ArchiveSource(f"{server.url}/x.tar.gz", credentials=credentials))
         publish(folder, FILES)
         first = fetch(task_of(remote, "web"), cache)
         publish(folder, {**FILES, "web/a.yaml": "a: 2"})
         known = {"web": content(first, "web")}
         task = replace(task_of(remote, tip=first.tip), paths=known, looks=False)
-        assert fetch(task, cache) == Fetched(first.tip)
+        assert fetch(task, cache) == LookResult(first.tip)
         added = fetch(replace(task, paths={"api": None}), cache)
         known["api"] = content(added, "api")
         moved = fetch(replace(task, tip=added.tip, paths=known, looks=True), cache)
@@ -134,7 +134,7 @@ def test_unsigned_commit_is_not_kept(site: HttpsSite, cache: SourceCache, tmp_pa
     repository = site.repository()
     trusted, other = (SshSigner(tmp_path / name) for name in ("trusted", "other"))
     commit = repository.commit(FILES)
-    remote = RemoteSource(site.source(), Verification("HEAD", {"a.sshpub": trusted.public()}))
+    remote = RemoteSource(site.source(), SourceVerification("HEAD", {"a.sshpub": trusted.public()}))
     assert kind(fetch(task_of(remote, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
     repository.sign(other.settings, commit)
     assert kind(fetch(task_of(remote, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
@@ -146,13 +146,15 @@ def test_unsigned_commit_is_not_kept(site: HttpsSite, cache: SourceCache, tmp_pa
 
 def test_unsigned_artifact_is_not_kept(registry: Registry, cache: SourceCache) -> None:
     """The same artifact is read where no signature is needed."""
-    credentials = Credentials(registry.username, registry.password, ca=registry.ca.read_bytes())
+    credentials = SourceCredentials(
+        registry.username, registry.password, ca=registry.ca.read_bytes()
+    )
     url = f"oci://{registry.host}/shop/unsigned"
     source = OciSource(url, OciRef("1.0.0"), credentials)
     files = {name: data.encode() for name, data in FILES.items()}
     digest = push(OciSource(f"{url}:1.0.0", credentials=credentials), files)
     key = Signer(ec.generate_private_key(ec.SECP256R1()))
-    verified = RemoteSource(source, Verification("cosign", {"a.pub": key.public}))
+    verified = RemoteSource(source, SourceVerification("cosign", {"a.pub": key.public}))
     assert kind(fetch(task_of(verified, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
     assert not cache.artifacts.exists()
     fetched = fetch(task_of(RemoteSource(source), "web"), cache)

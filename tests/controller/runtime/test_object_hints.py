@@ -11,7 +11,7 @@ from applyprune.cluster.many_watches import AllSeen, Seen, Watched
 from applyprune.controller.clients import account_user
 from applyprune.controller.hints import GATHER, READY_DELAY, READY_GAP, ObjectHints
 from applyprune.controller.queue import WorkQueue
-from applyprune.controller.task import AppliedObjects, Mark
+from applyprune.controller.task import AppliedObjects, SeenState
 from applyprune.controller.watches import Watches
 from applyprune.planning.applyset import PART_OF
 from applyprune.values import packed
@@ -32,7 +32,7 @@ OBJECTS = AppliedObjects(
     TARGET.id,
     TARGET.manager,
     frozenset({(CONFIG_MAPS, "home")}),
-    {ref: Mark.of(live(ref), TARGET.manager) for ref in (A, B)},
+    {ref: SeenState.of(live(ref), TARGET.manager) for ref in (A, B)},
 )
 
 
@@ -89,7 +89,7 @@ def test_hints_are_due_by_the_clock_of_the_queue(tmp_path: Path) -> None:
 def test_own_write_is_no_hint_whichever_comes_first() -> None:
     """The reply or its watch event."""
     found = hints()
-    ours = replace(OBJECTS, marks={A: Mark.of(changed(), TARGET.manager)}, is_part=True)
+    ours = replace(OBJECTS, marks={A: SeenState.of(changed(), TARGET.manager)}, is_part=True)
     assert found.take_note(changed(), gone=False, users=USERS) != []
     found.follow(KEY, ours)
     assert found.next_due(KEY) is None
@@ -206,7 +206,7 @@ def test_fight_is_looked_at_less_and_less_often() -> None:
         clock.advance(seconds)
         assert found.drifted(KEY) == {A}
         pauses.append(round(seconds, 1))
-        known = replace(OBJECTS, marks={A: Mark(str(6 + number), None, "")}, is_part=True)
+        known = replace(OBJECTS, marks={A: SeenState(str(6 + number), None, "")}, is_part=True)
         found.follow(KEY, known)
     assert pauses[:8] == [0.2, 0.2, 0.2, 0.2, 0.2, 1.0, 2.0, 4.0]
     assert pauses[-1] == 30.0

@@ -22,8 +22,8 @@ from applyprune.controller.task import Task
 from applyprune.controller.worker import (
     MIB,
     LimitExceeded,
-    Limits,
     WorkerHandle,
+    WorkerLimits,
     WorkerSettings,
     WorkerUnavailable,
     worker_context,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Make = Callable[..., WorkerHandle]
 
 TASK = Task(("shop", "web"))
-QUICK = Limits(time=0.5, grace=0.5)
+QUICK = WorkerLimits(time=0.5, grace=0.5)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,9 @@ def make(context: ForkServerContext, silent: socket.socket, tmp_path: Path) -> I
     """A factory of handles; their workers are killed at the end."""
     handles: list[WorkerHandle] = []
 
-    def new(limits: Limits = QUICK, *, listens: bool = True, level: str = "error") -> WorkerHandle:
+    def new(
+        limits: WorkerLimits = QUICK, *, listens: bool = True, level: str = "error"
+    ) -> WorkerHandle:
         port = silent.getsockname()[1]
         if not listens:
             with closing(socket.create_server(("127.0.0.1", 0))) as free:
@@ -101,7 +103,7 @@ def ended(process: int) -> None:
 
 def test_worker_serves_one_task_after_the_other(make: Make) -> None:
     """Even if none can be done; its requests are counted."""
-    handle = make(Limits(), listens=False)
+    handle = make(WorkerLimits(), listens=False)
     first, second = handle.reconcile(TASK), handle.reconcile(replace(TASK, past=TASK.past))
     assert first.answer.measured is None
     assert first.answer.past.failures == second.answer.past.failures == 1
@@ -123,7 +125,7 @@ def test_reconcile_ends_at_its_deadline(make: Make) -> None:
 
 def test_killed_worker_is_a_crash(make: Make, silent: socket.socket) -> None:
     """In the middle of a reconcile, by whomever."""
-    handle = make(Limits(time=3600))
+    handle = make(WorkerLimits(time=3600))
     handle.start()
 
     def kill() -> None:
@@ -138,7 +140,7 @@ def test_killed_worker_is_a_crash(make: Make, silent: socket.socket) -> None:
 
 def test_worker_that_is_killed_while_idle_blames_nobody(make: Make) -> None:
     """The next task gets another one."""
-    handle = make(Limits(), listens=False)
+    handle = make(WorkerLimits(), listens=False)
     handle.start()
     before = pid_of(handle)
     os.kill(before, signal.SIGKILL)
@@ -158,7 +160,7 @@ def test_worker_that_ends_at_its_start_blames_nobody(make: Make) -> None:
 
 def test_process_that_forks_has_one_thread_and_outlives_a_signal(make: Make) -> None:
     """A fork of more than one thread copies locks that nobody will open."""
-    handle = make(Limits(), listens=False)
+    handle = make(WorkerLimits(), listens=False)
     handle.start()
     (server,) = (one for one in children(os.getpid()) if pid_of(handle) in children(one))
     assert "forkserver" in name_of(server)
@@ -172,7 +174,7 @@ def test_process_that_forks_has_one_thread_and_outlives_a_signal(make: Make) -> 
 
 def test_workers_are_started_when_the_process_that_forks_was_killed(make: Make) -> None:
     """What they do goes on, and those that hang can still be killed."""
-    handle, other = make(), make(Limits(), listens=False)
+    handle, other = make(), make(WorkerLimits(), listens=False)
     handle.start()
     worker = pid_of(handle)
     (server,) = (one for one in children(os.getpid()) if worker in children(one))
@@ -186,7 +188,7 @@ def test_workers_are_started_when_the_process_that_forks_was_killed(make: Make) 
 
 def test_reconcile_that_begins_while_the_controller_stops_ends_at_once(make: Make) -> None:
     """Before or after it has reached its worker; and no new worker is started."""
-    handle = make(Limits(time=3600), listens=False)
+    handle = make(WorkerLimits(time=3600), listens=False)
     handle.start()
     handle.end()
     answer = handle.reconcile(TASK).answer
@@ -201,7 +203,7 @@ def test_reconcile_that_begins_while_the_controller_stops_ends_at_once(make: Mak
 
 def test_worker_ends_with_its_parent(make: Make) -> None:
     """Idle, when the connection is closed."""
-    handle = make(Limits())
+    handle = make(WorkerLimits())
     handle.start()
     worker = pid_of(handle)
     assert handle._connection is not None
@@ -219,7 +221,7 @@ def kernel_limits(handle: WorkerHandle) -> dict[str, str]:
 
 def test_worker_may_use_no_more_memory(make: Make) -> None:
     """By the kernel, which kills it before its parent; and it writes no core."""
-    handle = make(Limits(memory=100 * MIB), listens=False)
+    handle = make(WorkerLimits(memory=100 * MIB), listens=False)
     handle.start()
     limits = kernel_limits(handle)
     assert limits["Max data size"].isdecimal()
@@ -231,7 +233,7 @@ def test_worker_may_use_no_more_memory(make: Make) -> None:
 
 def test_worker_may_use_no_more_time(make: Make) -> None:
     """Each task has its own: what the ones before have used does not count."""
-    handle = make(Limits(cpu=7), listens=False)
+    handle = make(WorkerLimits(cpu=7), listens=False)
     handle.reconcile(TASK)
     limit = kernel_limits(handle)["Max cpu time"]
     assert limit.isdecimal()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.localplane.build import MODULE, kubernetes_version, module_digest
-from applyprune.localplane.cache import Lines, Silence, Terminal, make_once
+from applyprune.localplane.cache import Lines, ProgressTerminal, Silence, make_once
 from applyprune.localplane.kill_group import guarded
 from tests.support.home import processes_with
 from tests.support.waiting import eventually
@@ -134,7 +134,7 @@ make_once(pathlib.Path({str(folder)!r}), fill, "making it", Silence())
 
 def test_progress_is_lines_in_a_log_and_one_line_on_a_terminal() -> None:
     log, terminal = io.StringIO(), io.StringIO()
-    for progress in (Lines(log, every=3600), Terminal(terminal, every=0)):
+    for progress in (Lines(log, every=3600), ProgressTerminal(terminal, every=0)):
         progress.step("begun")
         progress.tick("half")
         progress.tick("most")

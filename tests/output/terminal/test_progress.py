@@ -23,7 +23,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.output.progress import INTERRUPTED, Progress, clock
+from applyprune.output.progress import INTERRUPTED, RunProgress, clock
 from tests.support.planning import DEPLOYMENTS, body, desired
 
 HOME = "home"
@@ -101,7 +101,7 @@ def _done(*refs: Ref) -> list[Event]:
 )
 def test_live_lines_show_what_is_waited_for(events: list[Event], lines: list[str]) -> None:
     """The stage, how much of it is done, and what is waited for, ten seconds later."""
-    progress = Progress()
+    progress = RunProgress()
     for event in (STARTED, *events):
         progress.update(event, 100.0)
     assert progress.lines(110.0) == lines
@@ -109,7 +109,7 @@ def test_live_lines_show_what_is_waited_for(events: list[Event], lines: list[str
 
 def test_verb_that_only_waits_has_live_lines_too() -> None:
     """No run has started, and there is no set to name."""
-    progress = Progress()
+    progress = RunProgress()
     progress.update(Waiting(A, "ready", 2.0, 60.0, "not yet"), 102.0)
     assert progress.began == 100.0
     assert progress.lines(110.0) == [
@@ -123,7 +123,7 @@ def test_many_pending_objects_are_counted() -> None:
     refs = [Ref("apps", "Deployment", "shop", f"d{at}") for at in range(8)]
     others = tuple(Pending(one, "no") for one in refs[1:])
     event = Waiting(refs[0], "ready", 1.0, 60.0, "no", others, 40)
-    progress = Progress()
+    progress = RunProgress()
     for one in (STARTED, event):
         progress.update(one, 0.0)
     assert progress.lines(0.0)[1:] == [
@@ -134,7 +134,7 @@ def test_many_pending_objects_are_counted() -> None:
 
 def test_log_sentence_names_what_is_waited_for() -> None:
     """One line, complete by itself; equal for as long as the same is waited for."""
-    progress = Progress()
+    progress = RunProgress()
     for event in (STARTED, PLAN, *_done(A, B)):
         progress.update(event, 0.0)
     assert progress.sentence(31.0) == "web: applying wave 1/2, 2 of 4 (0:31)"
@@ -150,7 +150,7 @@ def test_log_sentence_names_what_is_waited_for() -> None:
 
 def test_interrupted_run_says_so() -> None:
     """On a line of its own, whatever else is going on."""
-    progress = Progress(stopping=True)
+    progress = RunProgress(stopping=True)
     for event in (STARTED, PLAN, READY):
         progress.update(event, 0.0)
     assert progress.lines(1.0)[1] == f"  {INTERRUPTED}"

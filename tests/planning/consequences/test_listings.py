@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.plan import Fate
-from applyprune.planning.consequences import Change, Facts, Listing, Related, listings
+from applyprune.planning.consequences import Change, ConsequenceReads, Facts, Listing, listings
 from applyprune.planning.recovery import CascadeContents
 from tests.support.consequences import KINDS, change, live, resource
 
@@ -129,14 +129,14 @@ def test_later_listings_depend_on_earlier_ones() -> None:
             claim: [live("PersistentVolumeClaim", "c", *owners)],
             resource("Pod").group_kind: [],
         }
-        facts = Facts([pruned], kinds=KINDS, related=Related(read))
+        facts = Facts([pruned], kinds=KINDS, related=ConsequenceReads(read))
         assert [each.resource.kind for each in listings(facts, "ID")] == expected
 
 
 def test_failed_listing_is_not_repeated() -> None:
     """Neither of bodies nor of other objects."""
     pod, deployment = resource("Pod").group_kind, resource("Deployment").group_kind
-    related = Related(failures={pod: "no right"}, full=frozenset({deployment}))
+    related = ConsequenceReads(failures={pod: "no right"}, full=frozenset({deployment}))
     changes = [change("Deployment"), change("DaemonSet", fate=Fate.PRUNE)]
     assert listings(Facts(changes, kinds=KINDS, related=related), "ID") == ()
 

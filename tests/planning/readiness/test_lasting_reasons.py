@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.events import in_progress
 from applyprune.model.identity import Ref
-from applyprune.planning.readiness import Related, explained, pods_problem
+from applyprune.planning.readiness import Related, pods_problem, with_pods_explained
 from tests.support.planning import live
 
 Body = dict[str, Any]
@@ -73,7 +73,9 @@ def test_refused_pods_are_the_same_at_each_look(told: str, fact: str) -> None:
     def looked(name: str) -> str:
         event = {"type": "Warning", "reason": "FailedCreate", "message": told.format(name)}
         related = Related(events={found.uid: [event]})
-        return explained(in_progress("0 of 1"), found, related, manager="m", waited=LONG).fact
+        return with_pods_explained(
+            in_progress("0 of 1"), found, related, manager="m", waited=LONG
+        ).fact
 
     assert looked("x2lp") == looked("7zk9") == f"its Pods are rejected: {fact}"
 
@@ -85,5 +87,5 @@ def test_missing_claim_is_part_of_the_fact() -> None:
     body = {**crashing, "spec": {"volumes": [volume]}}
     found = live(Ref("", "Pod", "home", "p"), full=body)
     told = in_progress("the Pod is pending")
-    readiness = explained(told, found, Related(claims={}), manager="m", waited=LONG)
+    readiness = with_pods_explained(told, found, Related(claims={}), manager="m", waited=LONG)
     assert readiness.fact == "the Pod is pending; persistentvolumeclaim/data does not exist"

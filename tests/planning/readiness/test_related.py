@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.events import Readiness, Status, current, in_progress, stuck
 from applyprune.model.identity import Ref
-from applyprune.planning.readiness import Related, explained, for_wait
+from applyprune.planning.readiness import Related, for_wait, with_pods_explained
 from tests.support.planning import live
 
 Body = dict[str, Any]
@@ -40,7 +40,7 @@ def test_refusal_from_before_the_last_apply_does_not_count(happened: int, reject
     }
     found = live(Ref("apps", "StatefulSet", "home", "web"), full=body, entries=[applied])
     related = Related(events={found.uid: [event(happened)]})
-    readiness = explained(
+    readiness = with_pods_explained(
         in_progress("replicas: 0 of 1"), found, related, manager=MANAGER, waited=0.0
     )
     assert readiness.stuck is rejected
@@ -67,10 +67,10 @@ def test_only_the_newest_replica_set_counts_once_its_generation_is_seen(observed
     found = live(Ref("apps", "Deployment", "home", "web"), full=body)
     related = Related(replica_sets=[replica_set("1")])
     told = in_progress("replicas: 0 of 1")
-    readiness = explained(told, found, related, manager=MANAGER, waited=60.0)
+    readiness = with_pods_explained(told, found, related, manager=MANAGER, waited=60.0)
     assert readiness.stuck is (observed == 2)
     older = Related(replica_sets=[replica_set("0")])
-    assert explained(told, found, older, manager=MANAGER, waited=60.0) == told
+    assert with_pods_explained(told, found, older, manager=MANAGER, waited=60.0) == told
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_claim_that_a_pending_pod_mounts_is_named(claims: Any, told: str) -> Non
         "status": {"phase": "Pending"},
     }
     found = live(Ref("", "Pod", "home", "p"), full=body)
-    readiness = explained(
+    readiness = with_pods_explained(
         in_progress("the Pod is pending"),
         found,
         Related(claims=claims),

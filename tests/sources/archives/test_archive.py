@@ -21,9 +21,9 @@ from applyprune.sources.archive import (
 )
 from applyprune.sources.tree import (
     AuthenticationFailed,
-    Credentials,
     FetchFailed,
     PathNotFound,
+    SourceCredentials,
     SourceTooLarge,
     TreeLimits,
     VerificationFailed,
@@ -48,7 +48,7 @@ ETAG = f'"{DIGEST.removeprefix("sha256:")[:16]}"'
 def source(web_site: Site) -> ArchiveSource:
     return ArchiveSource(
         f"{web_site.url}/web.tar.gz?signature={SECRET}",
-        credentials=Credentials(username="me", password=SECRET, ca=web_site.ca),
+        credentials=SourceCredentials(username="me", password=SECRET, ca=web_site.ca),
         timeout=HANG,
     )
 
@@ -219,14 +219,14 @@ def test_connection_cut_at_every_tenth_is_an_error(source: ArchiveSource, web_si
 @pytest.mark.parametrize(
     ("credentials", "expected"),
     [
-        (Credentials(username="me", password="x:y"), "Basic bWU6eDp5"),
-        (Credentials(bearer_token=" token\n"), "Bearer token"),
-        (Credentials(), ""),
+        (SourceCredentials(username="me", password="x:y"), "Basic bWU6eDp5"),
+        (SourceCredentials(bearer_token=" token\n"), "Bearer token"),
+        (SourceCredentials(), ""),
     ],
     ids=["password", "token", "none"],
 )
 def test_credentials_are_sent(
-    source: ArchiveSource, web_site: Site, credentials: Credentials, expected: str
+    source: ArchiveSource, web_site: Site, credentials: SourceCredentials, expected: str
 ) -> None:
     fetch_archive(replace(source, credentials=replace(credentials, ca=web_site.ca)))
     assert web_site.calls[0].headers.get("Authorization", "") == expected
@@ -236,7 +236,7 @@ def test_credentials_in_the_url_are_sent_and_never_shown(
     source: ArchiveSource, web_site: Site
 ) -> None:
     url = source.url.replace("https://", f"https://me:{SECRET}@")
-    own = replace(source, url=url, credentials=Credentials(ca=web_site.ca))
+    own = replace(source, url=url, credentials=SourceCredentials(ca=web_site.ca))
     fetch_archive(own)
     assert web_site.calls[0].headers["Authorization"].startswith("Basic ")
     assert SECRET not in repr(own)
@@ -244,7 +244,7 @@ def test_credentials_in_the_url_are_sent_and_never_shown(
 
 
 def test_token_that_no_header_can_have_is_refused(source: ArchiveSource, web_site: Site) -> None:
-    odd = Credentials(bearer_token=f"{SECRET}\r\nX-Other: 1", ca=web_site.ca)
+    odd = SourceCredentials(bearer_token=f"{SECRET}\r\nX-Other: 1", ca=web_site.ca)
     assert isinstance(failure(replace(source, credentials=odd)), AuthenticationFailed)
     assert web_site.calls == []
 

@@ -15,7 +15,7 @@ from applyprune.errors import InputError
 from applyprune.model.problem import ProblemKind
 from applyprune.sources import Overlay, read
 from applyprune.sources.inputs import read_sources, tree_sources
-from applyprune.sources.tree import MAX_BYTES, FileTree, Source
+from applyprune.sources.tree import MAX_BYTES, FileTree, SourceText
 from tests.support.source_text import config_map, write
 from tests.support.waiting import eventually
 
@@ -48,7 +48,7 @@ def sources(
     refuses: bool = False,
     must_build: bool = False,
     said: list[Problem] | None = None,
-) -> list[Source | InputError]:
+) -> list[SourceText | InputError]:
     tree = FileTree({name: text.encode() for name, text in files.items()}, "main@sha1:0")
     return list(
         tree_sources(
@@ -109,16 +109,16 @@ TREE = {
 def test_tree_is_read_as_a_local_folder(folder: Path, path: str, expected: list[str]) -> None:
     """The same files in the same order; only the names in messages have the address."""
     write(folder, TREE)
-    found = [one for one in sources(TREE, path) if isinstance(one, Source)]
+    found = [one for one in sources(TREE, path) if isinstance(one, SourceText)]
     assert [one.path for one in found] == [f"{SHOWN}//{name}" for name in expected]
     local = [given.source for given in read_sources([path])]
-    assert [one.path for one in local if isinstance(one, Source)] == expected
-    assert [one.data for one in found] == [one.data for one in local if isinstance(one, Source)]
+    assert [one.path for one in local if isinstance(one, SourceText)] == expected
+    assert [one.data for one in found] == [one.data for one in local if isinstance(one, SourceText)]
 
 
 def test_root_of_a_tree_is_read() -> None:
     found = sources({"b.yaml": "b", "a/a.yaml": "a"})
-    assert [one.data for one in found if isinstance(one, Source)] == [b"a", b"b"]
+    assert [one.data for one in found if isinstance(one, SourceText)] == [b"a", b"b"]
 
 
 def test_folder_without_manifests_has_none() -> None:
@@ -146,7 +146,7 @@ def test_kustomization_is_never_read_raw() -> None:
         "  Name its folder to have it built: m/n"
     )
     manifest, nested = sources(files, "m")
-    assert isinstance(manifest, Source)
+    assert isinstance(manifest, SourceText)
     assert isinstance(nested, InputError)
     assert str(nested).startswith(
         f"{SHOWN}//m/n/kustomization.yml: found a kustomization in a subfolder of {SHOWN}//m: "
@@ -163,9 +163,9 @@ def test_path_to_build_needs_a_kustomization(path: str) -> None:
 
 def test_limit_is_for_all_files_together() -> None:
     files = {"a.yaml": "x" * 10, "b.yaml": "x" * 10}
-    assert all(isinstance(one, Source) for one in sources(files, limit=20))
+    assert all(isinstance(one, SourceText) for one in sources(files, limit=20))
     first, second = sources(files, limit=19)
-    assert isinstance(first, Source)
+    assert isinstance(first, SourceText)
     assert "the input is larger than" in str(second)
 
 
@@ -179,7 +179,7 @@ BASE = {
 @pytest.mark.parametrize("refuses", [False, True])
 def test_kustomization_is_built(folder: Path, refuses: bool) -> None:
     (built,) = sources(BASE, "prod", refuses=refuses, must_build=True)
-    assert isinstance(built, Source)
+    assert isinstance(built, SourceText)
     assert built.path == f"{SHOWN}//prod (kustomize)"
     assert b"name: prod-a\n" in built.data
     assert list(Path(tempfile.gettempdir()).iterdir()) == []
@@ -203,8 +203,8 @@ def test_build_is_that_of_the_same_local_folder(folder: Path, refuses: bool) -> 
     write(folder, files)
     (built,) = sources(files, "prod", refuses=refuses)
     (local,) = read_sources([Overlay("prod")])
-    assert isinstance(built, Source), built
-    assert isinstance(local.source, Source), local.source
+    assert isinstance(built, SourceText), built
+    assert isinstance(local.source, SourceText), local.source
     assert built.data == local.source.data
 
 
@@ -237,7 +237,7 @@ def test_build_for_others_has_an_empty_environment(
     program.write_text("#!/bin/sh\necho TOKEN=$TOKEN PATH=$PATH PROXY=$HTTPS_PROXY HOME=$HOME\n")
     program.chmod(0o755)
     (built,) = sources({"kustomization.yaml": "resources: []\n"}, refuses=refuses)
-    assert isinstance(built, Source)
+    assert isinstance(built, SourceText)
     values = dict(pair.split("=", 1) for pair in built.data.decode().split())
     assert (values["TOKEN"] == "hunter2") is not refuses
     assert (values["PATH"] == str(program.parent)) is not refuses
@@ -263,7 +263,7 @@ def test_remote_base_is_refused_before_a_build(folder: Path) -> None:
     assert "hunter2" not in str(refused)
     assert not (folder / "ran").exists()
     (built,) = sources(files, "m")
-    assert isinstance(built, Source)
+    assert isinstance(built, SourceText)
     assert (folder / "ran").read_text() == "ran\n"
 
 

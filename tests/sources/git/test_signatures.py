@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.sources.address import GitRef
 from applyprune.sources.fetch import fetch_git
-from applyprune.sources.git_signatures import Mode, Verification
+from applyprune.sources.git_signatures import GitVerification, SignatureMode
 from applyprune.sources.tree import VerificationFailed
 from tests.support.git_servers import HttpsSite
 from tests.support.signers import GpgSigner, SshSigner, gpg_home
@@ -29,16 +29,24 @@ def gpg(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def read(
-    site: HttpsSite, tmp_path: Path, keys: Mapping[str, bytes], mode: Mode = Mode.HEAD, **ref: str
+    site: HttpsSite,
+    tmp_path: Path,
+    keys: Mapping[str, bytes],
+    mode: SignatureMode = SignatureMode.HEAD,
+    **ref: str,
 ) -> Mapping[str, bytes]:
     """Read a path, verified; the store is a new one."""
     source = site.source(ref=GitRef(**(ref or {"branch": "main"})))
     folder = tmp_path / f"store-{len(site.requests)}"
-    return fetch_git(source, "a", folder, verification=Verification(mode, keys)).files
+    return fetch_git(source, "a", folder, verification=GitVerification(mode, keys)).files
 
 
 def refusal(
-    site: HttpsSite, tmp_path: Path, keys: Mapping[str, bytes], mode: Mode = Mode.HEAD, **ref: str
+    site: HttpsSite,
+    tmp_path: Path,
+    keys: Mapping[str, bytes],
+    mode: SignatureMode = SignatureMode.HEAD,
+    **ref: str,
 ) -> str:
     with pytest.raises(VerificationFailed) as caught:
         read(site, tmp_path, keys, mode, **ref)
@@ -127,18 +135,22 @@ def test_tags_are_checked_in_their_modes(site: HttpsSite, tmp_path: Path) -> Non
     repository.tag("v1.2.0", commit, annotated=True)
     repository.tag("v1.3.0", commit)
     repository.git("update-ref", "refs/tags/v9.0.0", repository.oid("refs/tags/v1.0.0"))
-    assert read(site, tmp_path, keys, Mode.TAG, tag="v1.0.0")
-    assert read(site, tmp_path, keys, Mode.TAG, semver="<1.1.0")
-    both = refusal(site, tmp_path, keys, Mode.TAG_AND_HEAD, tag="v1.0.0")
+    assert read(site, tmp_path, keys, SignatureMode.TAG, tag="v1.0.0")
+    assert read(site, tmp_path, keys, SignatureMode.TAG, semver="<1.1.0")
+    both = refusal(site, tmp_path, keys, SignatureMode.TAG_AND_HEAD, tag="v1.0.0")
     assert f"the commit {commit} is not signed" in both
-    assert "not among" in refusal(site, tmp_path, keys, Mode.TAG, tag="v1.1.0")
-    assert "no signature" in refusal(site, tmp_path, keys, Mode.TAG, tag="v1.2.0")
-    assert "only an annotated tag" in refusal(site, tmp_path, keys, Mode.TAG, tag="v1.3.0")
-    assert "only an annotated tag" in refusal(site, tmp_path, keys, Mode.TAG, branch="main")
-    assert "under another name: as v1.0.0" in refusal(site, tmp_path, keys, Mode.TAG, tag="v9.0.0")
+    assert "not among" in refusal(site, tmp_path, keys, SignatureMode.TAG, tag="v1.1.0")
+    assert "no signature" in refusal(site, tmp_path, keys, SignatureMode.TAG, tag="v1.2.0")
+    assert "only an annotated tag" in refusal(site, tmp_path, keys, SignatureMode.TAG, tag="v1.3.0")
+    assert "only an annotated tag" in refusal(
+        site, tmp_path, keys, SignatureMode.TAG, branch="main"
+    )
+    assert "under another name: as v1.0.0" in refusal(
+        site, tmp_path, keys, SignatureMode.TAG, tag="v9.0.0"
+    )
     signed = repository.sign(signer.settings, commit)
     repository.git(*signer.settings, "tag", "-s", "-m", "x", "v2.0.0", signed)
-    assert read(site, tmp_path, keys, Mode.TAG_AND_HEAD, tag="v2.0.0")
+    assert read(site, tmp_path, keys, SignatureMode.TAG_AND_HEAD, tag="v2.0.0")
 
 
 def test_keys_of_the_user_are_not_trusted(

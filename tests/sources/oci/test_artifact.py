@@ -24,9 +24,9 @@ from applyprune.sources.oci_artifact import (
 )
 from applyprune.sources.tree import (
     AuthenticationFailed,
-    Credentials,
     FetchFailed,
     PathNotFound,
+    SourceCredentials,
     SourceTooLarge,
     TreeLimits,
     VerificationFailed,
@@ -39,7 +39,7 @@ from tests.support.tls_site import files_of, site
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from applyprune.sources.oci_artifact import Manifest
+    from applyprune.sources.oci_artifact import ArtifactManifest
     from applyprune.sources.oci_registry import Registry as Session
     from tests.components import Components
     from tests.support.registries import Registry
@@ -298,7 +298,7 @@ def test_wrong_credentials_are_refused(
     running: Registry = request.getfixturevalue(kind)
     source = source_of(running, "shop/web:1")
     push(source, FILES)
-    given = Credentials(ca=source.credentials.ca)
+    given = SourceCredentials(ca=source.credentials.ca)
     if password:
         given = replace(given, username="deployer", password=password)
     before = len(running.requests())
@@ -312,7 +312,7 @@ def test_wrong_credentials_are_refused(
 def test_public_artifact_needs_no_credentials(with_tokens: Registry) -> None:
     source = source_of(with_tokens, "public/web:1")
     push(source, FILES)
-    anonymous = replace(source, credentials=Credentials(ca=source.credentials.ca))
+    anonymous = replace(source, credentials=SourceCredentials(ca=source.credentials.ca))
     assert fetch_artifact(anonymous).files == FILES
 
 
@@ -323,7 +323,7 @@ def test_credentials_of_an_image_pull_secret_are_used(registry: Registry) -> Non
     login = {"username": own.username, "password": own.password}
     for host, works in ((registry.host, True), ("127.0.0.1:1", False)):
         config = json.dumps({"auths": {f"https://{host}/v2/": login}}).encode()
-        given = Credentials(docker_config=config, ca=source.credentials.ca)
+        given = SourceCredentials(docker_config=config, ca=source.credentials.ca)
         if works:
             assert fetch_artifact(replace(source, credentials=given)).files == FILES
         else:
@@ -360,7 +360,7 @@ def test_verification_comes_before_the_layer(registry: Registry) -> None:
     digest = push(source, FILES)
     asked = []
 
-    def refuse(_session: Session, manifest: Manifest) -> None:
+    def refuse(_session: Session, manifest: ArtifactManifest) -> None:
         asked.append(manifest.digest)
         raise VerificationFailed("nobody has signed it")
 

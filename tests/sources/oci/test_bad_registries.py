@@ -14,8 +14,8 @@ from applyprune.sources.oci_artifact import OciRef, OciSource, fetch_artifact, f
 from applyprune.sources.oci_registry import challenges
 from applyprune.sources.tree import (
     AuthenticationFailed,
-    Credentials,
     FetchFailed,
+    SourceCredentials,
     SourceTooLarge,
     VerificationFailed,
 )
@@ -228,7 +228,7 @@ def test_refresh_token_is_exchanged(behind: Behind) -> None:
     }
     host = behind.source.url.removeprefix("oci://").partition("/")[0]
     config = json.dumps({"auths": {host: {"identitytoken": "refresh+me"}}}).encode()
-    given = Credentials(docker_config=config, ca=behind.relay.ca)
+    given = SourceCredentials(docker_config=config, ca=behind.relay.ca)
     assert isinstance(failure(replace(behind.source, credentials=given)), AuthenticationFailed)
     question, token, answer = behind.relay.calls
     assert "Authorization" not in question.headers
@@ -248,7 +248,7 @@ def test_refresh_token_is_exchanged(behind: Behind) -> None:
 
 def test_token_for_the_registry_is_sent_unasked(behind: Behind) -> None:
     """And is not replaced by a password."""
-    given = Credentials(bearer_token="mine", ca=behind.relay.ca)
+    given = SourceCredentials(bearer_token="mine", ca=behind.relay.ca)
     assert isinstance(failure(replace(behind.source, credentials=given)), AuthenticationFailed)
     assert behind.relay.calls[0].headers["Authorization"] == "Bearer mine"
 

@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.sources.address import parse_reference
 from applyprune.sources.oci_registry import Login, login_for
-from applyprune.sources.tree import AuthenticationFailed, Credentials
+from applyprune.sources.tree import AuthenticationFailed, SourceCredentials
 
 AUTH = {"auth": base64.b64encode(b"me:pa:ss").decode()}
 ME = Login("me", "pa:ss")
@@ -18,7 +18,7 @@ WEB = "oci://example.com:5000/shop/web"
 
 def login(auths: object, url: str = WEB) -> Login:
     raw = json.dumps({"auths": auths}).encode()
-    return login_for(parse_reference(url), Credentials(docker_config=raw))
+    return login_for(parse_reference(url), SourceCredentials(docker_config=raw))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_entry_is_read(entry: object, expected: Login) -> None:
 
 def test_given_password_wins() -> None:
     raw = json.dumps({"auths": {"example.com:5000": AUTH}}).encode()
-    given = Credentials(username="you", password="x", docker_config=raw)
+    given = SourceCredentials(username="you", password="x", docker_config=raw)
     assert login_for(parse_reference(WEB), given) == Login("you", "x")
 
 
@@ -82,11 +82,11 @@ def test_given_password_wins() -> None:
 )
 def test_unreadable_file_is_reported_and_not_quoted(raw: bytes) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
-        login_for(parse_reference(WEB), Credentials(docker_config=raw))
+        login_for(parse_reference(WEB), SourceCredentials(docker_config=raw))
     assert "hunter2" not in str(caught.value)
     assert ".dockerconfigjson" in caught.value.hint
 
 
 @pytest.mark.parametrize("raw", [b"[]", b"{}", b'{"auths": 1}', b'{"auths": {}}'])
 def test_file_without_logins_has_none(raw: bytes) -> None:
-    assert login_for(parse_reference(WEB), Credentials(docker_config=raw)) == Login()
+    assert login_for(parse_reference(WEB), SourceCredentials(docker_config=raw)) == Login()

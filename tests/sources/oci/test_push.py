@@ -10,7 +10,12 @@ import pytest
 
 from applyprune.errors import InputError, UsageError
 from applyprune.sources.oci_artifact import OciRef, fetch_artifact, find_artifact, push, write_layer
-from applyprune.sources.tree import AuthenticationFailed, Credentials, SourceTooLarge, TreeLimits
+from applyprune.sources.tree import (
+    AuthenticationFailed,
+    SourceCredentials,
+    SourceTooLarge,
+    TreeLimits,
+)
 from tests.support.artifacts import FILES, digest_of, source_of
 
 if TYPE_CHECKING:
@@ -72,7 +77,7 @@ def test_push_needs_credentials(request: pytest.FixtureRequest, kind: str, passw
     """Also where a pull needs none; nothing is stored."""
     running: Registry = request.getfixturevalue(kind)
     source = source_of(running, "public/unsent:1")
-    given = Credentials(ca=source.credentials.ca)
+    given = SourceCredentials(ca=source.credentials.ca)
     if password:
         given = replace(given, username="deployer", password=password)
     with pytest.raises(AuthenticationFailed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.sources.address import Reference, parse_reference
+from applyprune.sources.address import ArtifactReference, parse_reference
 
 DIGEST = f"sha256:{'0a' * 32}"
 
@@ -13,18 +13,18 @@ DIGEST = f"sha256:{'0a' * 32}"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("oci://example.com/web", Reference("example.com", "web")),
-        ("oci://example.com:5000/shop/web", Reference("example.com:5000", "shop/web")),
-        ("oci://localhost:1/a/b/c", Reference("localhost:1", "a/b/c")),
-        ("oci://[::1]:5000/web", Reference("[::1]:5000", "web")),
-        ("oci://example.com/web:1.4.0", Reference("example.com", "web", "1.4.0")),
-        ("oci://example.com/web:v1_A.b-c", Reference("example.com", "web", "v1_A.b-c")),
-        (f"oci://example.com/web@{DIGEST}", Reference("example.com", "web", "", DIGEST)),
-        (f"oci://example.com/web:1@{DIGEST}", Reference("example.com", "web", "1", DIGEST)),
-        ("oci://a.b/x-y/z__0/q.r", Reference("a.b", "x-y/z__0/q.r")),
+        ("oci://example.com/web", ArtifactReference("example.com", "web")),
+        ("oci://example.com:5000/shop/web", ArtifactReference("example.com:5000", "shop/web")),
+        ("oci://localhost:1/a/b/c", ArtifactReference("localhost:1", "a/b/c")),
+        ("oci://[::1]:5000/web", ArtifactReference("[::1]:5000", "web")),
+        ("oci://example.com/web:1.4.0", ArtifactReference("example.com", "web", "1.4.0")),
+        ("oci://example.com/web:v1_A.b-c", ArtifactReference("example.com", "web", "v1_A.b-c")),
+        (f"oci://example.com/web@{DIGEST}", ArtifactReference("example.com", "web", "", DIGEST)),
+        (f"oci://example.com/web:1@{DIGEST}", ArtifactReference("example.com", "web", "1", DIGEST)),
+        ("oci://a.b/x-y/z__0/q.r", ArtifactReference("a.b", "x-y/z__0/q.r")),
     ],
 )
-def test_reference_is_parsed(text: str, expected: Reference) -> None:
+def test_reference_is_parsed(text: str, expected: ArtifactReference) -> None:
     assert parse_reference(text) == expected
     assert str(expected) == text
 

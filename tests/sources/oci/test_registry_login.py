@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from applyprune.sources.address import Reference
+from applyprune.sources.address import ArtifactReference
 from applyprune.sources.oci_registry import HELPER_TIMEOUT, Login, login_for, registry_login
-from applyprune.sources.tree import ANONYMOUS, AuthenticationFailed, Credentials
+from applyprune.sources.tree import ANONYMOUS, AuthenticationFailed, SourceCredentials
 from tests.support.waiting import HANG
 
 HOST = "registry.example.com:5000"
@@ -18,7 +18,7 @@ WHERE = f"oci://{HOST}/web"
 
 def login(
     home: Path, config: object, *, timeout: float = HELPER_TIMEOUT, **more: str
-) -> Credentials:
+) -> SourceCredentials:
     (home / ".docker").mkdir(exist_ok=True)
     text = config if isinstance(config, str) else json.dumps(config)
     (home / ".docker/config.json").write_text(text)
@@ -78,7 +78,7 @@ def test_helper_without_credentials_leaves_the_file(tmp_path: Path) -> None:
 def test_helper_may_give_a_token(tmp_path: Path) -> None:
     helper(tmp_path, "t", """echo '{"Username": "<token>", "Secret": "hunter2"}'""")
     found = login(tmp_path, {"credsStore": "t"})
-    assert login_for(Reference(HOST, "web"), found) == Login(refresh_token="hunter2")
+    assert login_for(ArtifactReference(HOST, "web"), found) == Login(refresh_token="hunter2")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import trustme
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import InputError
 from applyprune.http import AddressRules
-from applyprune.sources.tree import AuthenticationFailed, Credentials, FetchFailed
+from applyprune.sources.tree import AuthenticationFailed, FetchFailed, SourceCredentials
 from applyprune.sources.web import MAX_TRIES, open_web
 from tests.support.clocks import ManualClock
 from tests.support.listening import silent_port
@@ -31,7 +31,7 @@ def get(
     ca: bytes,
     *,
     authorization: str = "",
-    credentials: Credentials | None = None,
+    credentials: SourceCredentials | None = None,
     addresses: AddressRules | None = None,
     timeout: float = 600.0,
     clock: Clock = BOOT_CLOCK,
@@ -40,7 +40,7 @@ def get(
         open_web(
             url,
             timeout=timeout,
-            credentials=credentials or Credentials(ca=ca),
+            credentials=credentials or SourceCredentials(ca=ca),
             addresses=addresses,
             clock=clock,
         ) as web,
@@ -112,7 +112,7 @@ def test_only_reading_requests_follow_redirects(web_site: Site) -> None:
     web_site.answers["/a"] = lambda _: moved("/b")
     url = f"{web_site.url}/a"
     with (
-        open_web(url, timeout=600, credentials=Credentials(ca=web_site.ca)) as web,
+        open_web(url, timeout=600, credentials=SourceCredentials(ca=web_site.ca)) as web,
         web.request("PUT", url, body=b"x") as reply,
     ):
         assert reply.status == 302
@@ -124,7 +124,7 @@ def test_client_certificate_is_shown_to_its_host_only(tmp_path: Path) -> None:
     issued = clients.issue_cert("client.example")
     (tmp_path / "a").write_bytes(b"x")
     with site(files_of(tmp_path), clients=clients) as one:
-        credentials = Credentials(
+        credentials = SourceCredentials(
             ca=one.ca,
             certificate=issued.cert_chain_pems[0].bytes(),
             key=issued.private_key_pem.bytes(),
@@ -137,12 +137,15 @@ def test_client_certificate_is_shown_to_its_host_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "expected"),
     [
-        (Credentials(ca=b"no PEM"), "the source's CA is not a PEM certificate"),
-        (Credentials(certificate=b"hunter2", key=b"hunter2"), "client certificate and its key"),
+        (SourceCredentials(ca=b"no PEM"), "the source's CA is not a PEM certificate"),
+        (
+            SourceCredentials(certificate=b"hunter2", key=b"hunter2"),
+            "client certificate and its key",
+        ),
     ],
 )
 def test_unusable_certificates_are_reported(
-    web_site: Site, wrong: Credentials, expected: str
+    web_site: Site, wrong: SourceCredentials, expected: str
 ) -> None:
     error = failure(f"{web_site.url}/a", b"", credentials=wrong)
     assert isinstance(error, AuthenticationFailed)
@@ -196,7 +199,7 @@ def test_longer_wait_than_the_deadline_is_an_error_at_once(web_site: Site) -> No
 
 def test_server_that_stays_busy_ends_in_time(web_site: Site) -> None:
     """When a wait would take longer than is left, or after the last try."""
-    trusted = Credentials(ca=web_site.ca)
+    trusted = SourceCredentials(ca=web_site.ca)
     # Four waits take 0.75 to 1.5 s, the fifth would take at least 0.8 s.
     for left, tries in ((1.525, 5), (600.0, MAX_TRIES)):
         clock = ManualClock()
@@ -228,7 +231,7 @@ def test_connection_is_kept_for_the_next_request(web_site: Site) -> None:
         return Answer(404, bytes(next(sizes)))
 
     web_site.answers["/a"] = answer
-    with open_web(web_site.url, timeout=600, credentials=Credentials(ca=web_site.ca)) as web:
+    with open_web(web_site.url, timeout=600, credentials=SourceCredentials(ca=web_site.ca)) as web:
         for _ in range(4):
             with web.request("GET", f"{web_site.url}/a") as reply:
                 assert reply.status == 404
@@ -241,7 +244,7 @@ def test_full_disk_is_an_error_of_the_source(web_site: Site) -> None:
     """The kernel's own: every write to this device fails so."""
     web_site.answers["/a"] = lambda _: Answer(body=b"x")
     with (
-        open_web(web_site.url, timeout=600, credentials=Credentials(ca=web_site.ca)) as web,
+        open_web(web_site.url, timeout=600, credentials=SourceCredentials(ca=web_site.ca)) as web,
         web.request("GET", f"{web_site.url}/a") as reply,
         Path("/dev/full").open("wb", buffering=0) as full,
         pytest.raises(FetchFailed) as caught,
@@ -283,7 +286,9 @@ def test_proxy_is_not_asked_for_a_refused_address(
 ) -> None:
     """A proxy resolves names itself, but an address needs no resolver."""
     monkeypatch.setenv("HTTPS_PROXY", "http://localhost:1")
-    error = failure(f"https://{host}/a", b"", credentials=Credentials(), addresses=AddressRules())
+    error = failure(
+        f"https://{host}/a", b"", credentials=SourceCredentials(), addresses=AddressRules()
+    )
     assert "means a link-local address" in error.message
 
 
@@ -292,7 +297,10 @@ def test_proxy_of_the_environment_may_be_on_loopback(monkeypatch: pytest.MonkeyP
     with silent_port() as port:
         monkeypatch.setenv("HTTPS_PROXY", f"http://localhost:{port}")
         error = failure(
-            "https://manifests.example/a", b"", credentials=Credentials(), addresses=AddressRules()
+            "https://manifests.example/a",
+            b"",
+            credentials=SourceCredentials(),
+            addresses=AddressRules(),
         )
     assert "the proxy failed" in error.reason
     assert "HTTPS_PROXY" in error.hint

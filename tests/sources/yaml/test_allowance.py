@@ -14,7 +14,7 @@ from applyprune.errors import InputError, InputErrors
 from applyprune.model.problem import Manifest
 from applyprune.sources import read
 from applyprune.sources.load import read_source, text_of
-from applyprune.sources.tree import Source
+from applyprune.sources.tree import SourceText
 from applyprune.sources.yaml import Allowance
 from tests.support.source_text import config_map, write
 from tests.support.waiting import HANG
@@ -35,7 +35,7 @@ def bombs(documents: int) -> str:
 
 def found(text: str, allowance: Allowance, path: str = "in.yaml") -> list[Manifest | InputError]:
     """Return what one source of a load holds."""
-    source = Source(path, text.encode())
+    source = SourceText(path, text.encode())
     return list(read_source(source, text_of(source), allowance))
 
 

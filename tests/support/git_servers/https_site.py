@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import trustme
 
 from applyprune.sources.address import GitRef, GitSource
-from applyprune.sources.tree import Credentials
+from applyprune.sources.tree import SourceCredentials
 from tests.support.git_servers.repository import Repository, author
 from tests.support.waiting import HANG
 
@@ -93,10 +93,12 @@ class HttpsSite:
         return Repository(self.folder / f"{name}.git", is_new=False)
 
     @property
-    def credentials(self) -> Credentials:
+    def credentials(self) -> SourceCredentials:
         """What the server wants, and its CA."""
         user, _, password = self.login.partition(":")
-        return Credentials(username=user, password=password, bearer_token=self.token, ca=self.ca)
+        return SourceCredentials(
+            username=user, password=password, bearer_token=self.token, ca=self.ca
+        )
 
     def source(self, name: str = "web", ref: GitRef | None = None, **fields: Any) -> GitSource:
         """Return the source that reads a repository, as its owner."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import asyncssh
 
 from applyprune.sources.address import GitRef, GitSource
-from applyprune.sources.tree import Credentials
+from applyprune.sources.tree import SourceCredentials
 from tests.support.git_servers.repository import Repository, author
 from tests.support.waiting import HANG
 
@@ -66,9 +66,9 @@ class SshSite:
         self.client_key = key
 
     @property
-    def credentials(self) -> Credentials:
+    def credentials(self) -> SourceCredentials:
         """What the server wants, and its host key."""
-        return Credentials(identity=self.identity(), known_hosts=self.known_hosts())
+        return SourceCredentials(identity=self.identity(), known_hosts=self.known_hosts())
 
     def source(self, name: str = "web", ref: GitRef | None = None, **fields: Any) -> GitSource:
         """Return the source that reads a repository, as its owner."""
