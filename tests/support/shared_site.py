@@ -154,8 +154,12 @@ def _state(one: Mapping[str, Any]) -> str:
 
 
 def _remove_bundles(api: Api) -> bool:
-    """Return whether there were any."""
-    found = api.get(_BUNDLES)["items"]
+    """Return whether there were any, or may be."""
+    status, listed = api("GET", _BUNDLES)
+    if status != 200:
+        # The server makes the storage of a CRD again that was restored.
+        return True
+    found = listed["items"]
     for one in found:
         metadata = one["metadata"]
         namespace = f"namespaces/{metadata['namespace']}"

@@ -364,17 +364,18 @@ ASKS = """
 import sys
 from pathlib import Path
 from applyprune.cluster.credentials import CredentialFiles
-from applyprune.cluster.credentials import Entry
+from applyprune.cluster.credentials import KubeconfigEntry
 from applyprune.cluster.credentials import ExecPlugin
 from applyprune.errors import AccessError
 settings = {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable}
-plugin = Entry("me", {**settings, "args": ["plugin.py"]}, Path.cwd())
+plugin = KubeconfigEntry("me", {**settings, "args": ["plugin.py"]}, Path.cwd())
 seconds = 1.0
 # Longer where it had no time to start the other one.
 while not Path("pids").read_text():
     seconds *= 2
     try:
-        ExecPlugin(plugin, Entry("c", {}, Path.cwd()), CredentialFiles(), timeout=seconds).issue()
+        cluster = KubeconfigEntry("c", {}, Path.cwd())
+        ExecPlugin(plugin, cluster, CredentialFiles(), timeout=seconds).issue()
     except AccessError as error:
         print(error)
 """

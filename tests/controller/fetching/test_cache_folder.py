@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PROGRAM = """
 import sys
-from applyprune.controller.fetch import cache_folder
+from applyprune.controller.process import cache_folder
 with cache_folder() as folder:
     (folder / "artifact").write_bytes(bytes(1000))
     print(folder, flush=True)

@@ -10,7 +10,7 @@ from tests.support.waiting import HANG
 
 PROGRAM = """
 import mmap, os, sys, threading
-from applyprune.controller.worker import Limits, limit_memory
+from applyprune.controller.worker import WorkerLimits, limit_memory
 from applyprune.controller.worker import _end_with_lost_threads
 
 _end_with_lost_threads()
@@ -18,7 +18,7 @@ threading.stack_size(1 << 20)
 thread = threading.Thread(target=lambda: None)
 # The memory that will be left for the thread, beside its stack.
 left = mmap.mmap(-1, (1 << 20) + (16 << 10) + int(sys.argv[1]), mmap.MAP_PRIVATE)
-limit_memory(Limits(memory=4 << 20))
+limit_memory(WorkerLimits(memory=4 << 20))
 hoard, size = [], 1 << 20
 while size >= 64:
     try:

@@ -37,9 +37,9 @@ CALLER = textwrap.dedent(
     from applyprune.sources.address import FoundRef, GitRef
     from applyprune.sources.address import GitSource
     from applyprune.sources.git_store import GitStore
-    from applyprune.sources.tree import Credentials
+    from applyprune.sources.tree import SourceCredentials
     url, commit, store, path, ca = sys.argv[1:]
-    credentials = Credentials(ca=Path(ca).read_bytes(), username="me", password="hunter2")
+    credentials = SourceCredentials(ca=Path(ca).read_bytes(), username="me", password="hunter2")
     source = GitSource(url, GitRef(commit=commit), credentials)
     GitStore(Path(store)).fetch(source, FoundRef("", commit, commit), [path])
     """
