@@ -32,7 +32,6 @@ from applyprune.cli.options import (
 )
 from applyprune.cli.reporting import reporting_options, show_unchanged_option
 from applyprune.errors import UsageError
-from applyprune.model.events import Finished, ObjectDiff
 from applyprune.model.options import DryRun, Mode, WaitMode, rule_of_kind
 from applyprune.values import replace
 
@@ -388,6 +387,8 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
 
     With ``drift_only`` change it only for drift: a change to the manifest that was applied last.
     """
+    from applyprune.model.events import Finished, ObjectDiff
+
     drifted = False
     for event in events:
         if isinstance(event, ObjectDiff):
