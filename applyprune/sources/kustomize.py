@@ -423,7 +423,7 @@ def _without_login(text: str) -> str:
 # Find what a kustomization names outside of its source, before kustomize fetches it.
 #
 # This is an over-approximation: what is not certainly a file or folder of the source is refused. A
-# field that this module does not know counts as one that is loaded.
+# field that this part does not know counts as one that is loaded.
 
 
 # Fields whose texts kustomize never loads.

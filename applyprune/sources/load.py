@@ -362,7 +362,7 @@ def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:
 
 # Turn a document into a manifest, or into the list of its faults.
 #
-# The API server checks most rules. This module checks only what an object needs to have a path, and
+# The API server checks most rules. This part checks only what an object needs to have a path, and
 # what would silently go wrong later. Of names, kinds and versions, it rejects only what could
 # change its meaning in a URL or in a terminal.
 

@@ -187,7 +187,7 @@ def _unusable(name: str) -> VerificationFailed:
     )
 
 
-# Verify cosign's signatures by key, in both of its forms. This module reads nothing.
+# Verify cosign's signatures by key, in both of its forms. This part reads nothing.
 #
 # A signature is made over a small text that names the digest of the artifact: a simple signing
 # payload, or a statement of in-toto in an envelope (DSSE) in a bundle of Sigstore. A bundle may
