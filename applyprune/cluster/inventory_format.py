@@ -1,7 +1,5 @@
 """The format of an inventory: entries and runs as text, in one ConfigMap or in shards.
 
-It is decoded strictly: what cannot be read is an error, and never an empty inventory.
-
 Decoding is strict: an unreadable inventory is never taken for an empty one. The header, one line of
 JSON, has the number of entries and their digest, so part of an inventory is never taken for the
 whole. The entries are stored beside it, readable with ``kubectl get -o yaml`` while they are few,

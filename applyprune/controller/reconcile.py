@@ -579,7 +579,8 @@ def _depends_on(live: LiveObject) -> Sequence[str]:
     return [str(dependency.get("name")) for dependency in spec.get("dependsOn") or ()]
 
 
-# Set back the drift of single objects, while nothing else of their Bundle needs a look.
+# Decide whether a reconcile may be about single drifted objects only, while nothing else of their
+# Bundle needs a look.
 
 
 def may_correct_alone(live: LiveObject, bundle: BundleSpec, past: Past, revision: str) -> bool:
@@ -744,7 +745,8 @@ def with_source_problem(result: ReconcileResult, state: SourceState | None) -> R
     )
 
 
-# Give way to who wins a fight: before a reconcile in its options, after it in its result.
+# Leave contended fields to who wins them: before a reconcile in its options, after it in its
+# result.
 
 
 _SOONEST = 1.0

@@ -1,4 +1,4 @@
-"""The stages of a run before its first write: read, plan, check; and what shows them alone."""
+"""Read, plan and check, before the first write; with the verbs that only show the result."""
 
 from __future__ import annotations
 

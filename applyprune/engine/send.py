@@ -1,6 +1,6 @@
 """Send the requests for one object, one at a time: field transfers, the apply, a recreation.
 
-What failed is explained here as well.
+It explains why one failed, also in a dry run. The DELETEs of a prune are sent in ``prune.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decide what an apply does with an object of the input: apply, adopt, leave or refuse it."""
+"""Decide what an apply does with an object that exists: apply, adopt, leave alone or refuse it."""
 
 from __future__ import annotations
 
@@ -486,7 +486,8 @@ def _adopted(step: ApplyStep, applyset: ApplySetIdentity, options: Options) -> A
     )
 
 
-# Make the entry that the inventory gets before an existing object is applied, and undo that.
+# The entry that the inventory gets before an existing object is applied, and the one for an apply
+# that has certainly changed nothing.
 
 
 def entry_before_apply(

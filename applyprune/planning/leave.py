@@ -1,4 +1,6 @@
-"""Decide about what has left the set: prune, orphan or forget it, or why it must stay."""
+"""Decide about what has left the set: prune or orphan it, remove it from the inventory, or keep it.
+
+The fate LEAVE, of an object of the input, is another subject: ``decide.py`` has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make the requests of a plan: the only module that decides what is sent for an object.
+"""Make the requests of a plan, as values: only here is decided what is sent for an object.
 
 Some applies need other requests first: fields must change hands before the manifest is sent. Each
 of these requests changes the object's state. So a request names only the first of them, and the

@@ -587,7 +587,7 @@ _LONGEST_FILE = 2**20
 
 
 class CommitTree:
-    """The tree of one commit; also the Tree in which kustomize_files looks for paths."""
+    """The tree of one commit; also the ``Tree`` of ``kustomize.py``."""
 
     def __init__(self, program: GitProgram, repository: Path, commit: str) -> None:
         """Read nothing."""
@@ -669,7 +669,7 @@ class CommitTree:
         lines = out.decode("ascii", "replace").splitlines()
         return [line.split()[0] for line in lines if line.endswith(" missing")]
 
-    # The Tree of kustomize_files.
+    # The ``Tree`` of ``kustomize.py``.
 
     def load_paths(self) -> None:
         """List the whole tree; SourceTooLarge if it has more than MOST_ENTRIES."""

@@ -2,8 +2,8 @@
 
 What a system does not have is an error when it is used, never when it is imported.
 
-Used for sops and for builds; git has the same limits. They are those of util-linux: where
-``prlimit`` or ``setpriv`` is missing, as on macOS, only time and output are limited.
+Where ``prlimit`` or ``setpriv`` (util-linux) is missing, as on macOS, only time and output are
+limited.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class ProcessLimits:
     """Bytes of addresses; 0 for no limit: a program in Go reserves gigabytes that it never uses."""
 
     def command(self) -> Sequence[str]:
-        """Return the beginning of a command that limits the rest; empty where no program can.
+        """Return the words before a command that runs with these limits; none where no program can.
 
-        The rest dies with the thread that starts it. What the rest starts does not.
+        The command dies with the thread that starts it. What it starts itself does not.
         """
         command: list[str] = []
         if program := shutil.which("setpriv"):
@@ -193,7 +193,7 @@ def _left(deadline: float) -> float:
     return left
 
 
-# Kill the processes of this one when it ends, even by SIGKILL, and remove their private folder.
+# Kill the child processes when this process ends, even by SIGKILL, and remove their private folder.
 #
 # A parent death signal reaches a child, but not what the child starts: git starts others that wait
 # for the network. So a small process waits for the end of a pipe, which the kernel closes.
