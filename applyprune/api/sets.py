@@ -23,7 +23,7 @@ from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
-from applyprune.engine.plan_stage import RunRequest
+from applyprune.engine.plan_stage import RunRequest, explain
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.run import cluster_identity, run
 from applyprune.errors import UsageError
@@ -402,7 +402,6 @@ class ApplySet:
             Options(apply=options, prune=prune),
             empty_inputs=given.empty,
         )
-        from applyprune.engine.plan_stage import explain  # noqa: PLC0415 - no other verb
 
         events = explain(
             request,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from applyprune._version import __version__
-from applyprune.cli.main import Command
+from applyprune.cli.main import PROGRAM, Command, cli
 from applyprune.cli.options import cluster_options
 from applyprune.cli.reporting import Reporting, reporting_options
 from applyprune.errors import UsageError
@@ -86,7 +86,6 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from applyprune.cli.main import PROGRAM, cli
     from applyprune.output.terminal import Terminal
 
     completion_class = get_completion_class(shell)

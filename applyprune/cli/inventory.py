@@ -18,10 +18,10 @@ from applyprune.cli.options import (
     yes_option,
 )
 from applyprune.cli.reporting import reporting_options
-from applyprune.errors import UsageError
+from applyprune.errors import NotFound, NotServed, UsageError
 from applyprune.model.events import EntryListed, Finished, MismatchFound, RunListed, Started
-from applyprune.model.identity import called
-from applyprune.model.inventory import Inventory, Ownership
+from applyprune.model.identity import Ref, called
+from applyprune.model.inventory import OF_CLUSTER, Inventory, Ownership
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.values import replace
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from applyprune.cli.target import ClusterTarget
     from applyprune.cluster.client import KubernetesClient
     from applyprune.model.events import Event
-    from applyprune.model.identity import Ref
-
 
 # The subcommands of ``applyprune inventory`` that change who lists or owns an object.
 
@@ -303,9 +301,6 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
 
     A Bundle of another cluster cannot be asked for, and does not take a set over again.
     """
-    from applyprune.errors import NotFound, NotServed
-    from applyprune.model.identity import Ref
-    from applyprune.model.inventory import OF_CLUSTER
     from applyprune.model.live import BUNDLES, DEFINITIONS, LiveObject
 
     if OF_CLUSTER in owner:

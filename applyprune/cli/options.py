@@ -28,7 +28,7 @@ from applyprune.model.options import (
     WaitOptions,
     seconds_of,
 )
-from applyprune.model.text import parse_selector
+from applyprune.model.text import is_dns_label, parse_selector
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -736,11 +736,8 @@ def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Return the namespace of an option; raise BadParameter for an invalid name."""
-    if not_empty(ctx, param, value) and not ctx.resilient_parsing:
-        from applyprune.model.text import is_dns_label
-
-        if not is_dns_label(value):
-            raise click.BadParameter(f"{value!r} is not a valid namespace name", ctx, param)
+    if not_empty(ctx, param, value) and not ctx.resilient_parsing and not is_dns_label(value):
+        raise click.BadParameter(f"{value!r} is not a valid namespace name", ctx, param)
     return value
 
 

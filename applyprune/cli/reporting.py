@@ -25,7 +25,7 @@ from applyprune.output.printers import (
     discard,
     printer,
 )
-from applyprune.output.terminal import rendered
+from applyprune.output.terminal import Terminal, rendered
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event, Outcome
     from applyprune.output.printers import Printer
     from applyprune.output.progress import LiveDisplay
-    from applyprune.output.terminal import Terminal
-
 
 _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 """The formats that print problems themselves; the others need a text printer beside them."""
@@ -58,8 +56,6 @@ class Reporting:
     @cached_property
     def terminal(self) -> Terminal:
         """Return the standard streams of this call."""
-        from applyprune.output.terminal import Terminal
-
         return Terminal()
 
     @cached_property

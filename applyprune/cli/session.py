@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from applyprune.api.sets import ApplySet, ClusterConnection, connect, load
+from applyprune.api.sets import ApplySet, ClusterConnection, connect, load, with_retries
 from applyprune.engine.ports import Cancellation
 from applyprune.errors import ApplypruneError, UsageError
 from applyprune.model.events import WarningRaised
@@ -64,7 +64,6 @@ class Session:
 
     def reported(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield the events, and in between what does not answer."""
-        from applyprune.api.sets import with_retries
 
         return with_retries(events, self.cluster.unanswered, self.stop)
 

@@ -27,7 +27,7 @@ from applyprune.cluster.failures import safe_text
 from applyprune.errors import AccessError
 from applyprune.model.text import time_of
 from applyprune.system.files import in_home
-from applyprune.system.processes import GROUP_FLAGS, kill_group
+from applyprune.system.processes import GROUP_FLAGS, UnsafeArguments, command_line, kill_group
 from applyprune.values import dataclass, field
 
 # As client-go: a projected service account token is rotated long before the old one ends.
@@ -235,7 +235,6 @@ class ExecPlugin:
 
     def issue(self) -> Issued:
         """Run the plugin; raises AccessError unless it prints usable credentials."""
-        from applyprune.system.processes import UnsafeArguments, command_line
 
         environment, folder = self._environment(), self._plugin.base
         # A person at a terminal gets all the time.

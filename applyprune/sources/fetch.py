@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin
-from applyprune.sources.address import ArchiveAddress, GitAddress, OciAddress
+from applyprune.sources.address import ArchiveAddress, GitAddress, GitRef, GitSource, OciAddress
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_signatures import GitVerification, verify
 from applyprune.sources.git_store import GitStore
@@ -79,7 +79,6 @@ def _fetch_git(address: GitAddress) -> FileTree:
         reason="git is run with limits that Windows does not have",
         hint="Clone it and give -f the folder, publish it with `applyprune push`, or use WSL.",
     )
-    from applyprune.sources.address import GitSource
     from applyprune.system.processes import ProcessGuard
 
     source = GitSource(address.url, _ref(address), uses_own=True)
@@ -91,8 +90,6 @@ def _fetch_git(address: GitAddress) -> FileTree:
 
 
 def _ref(address: GitAddress) -> GitRef:
-    from applyprune.sources.address import GitRef
-
     return GitRef(
         branch=address.branch, tag=address.tag, semver=address.semver, commit=address.commit
     )
@@ -100,9 +97,6 @@ def _ref(address: GitAddress) -> GitRef:
 
 def _with_named(source: GitSource, name: str) -> GitSource:
     """Return a source with what a name means: a commit ID, a branch, or else a tag."""
-    from applyprune.sources.address import GitRef
-    from applyprune.sources.git_server import find_ref
-
     if _COMMIT.fullmatch(name):
         return replace(source, ref=GitRef(commit=name.lower()))
     if name.startswith("refs/"):

@@ -16,7 +16,16 @@ from urllib.parse import urljoin
 
 from applyprune._version import __version__
 from applyprune.errors import AccessError, UsageError
-from applyprune.http import is_address
+from applyprune.http import (
+    CONNECT_TIMEOUT,
+    RefusedAddress,
+    causes,
+    describe_error,
+    is_address,
+    one_try,
+    open_pools,
+    proxy_for,
+)
 from applyprune.sources.address import FoundRef, GitUrl, best_version, parse_git_url
 from applyprune.sources.git_program import (
     GitProgram,
@@ -89,7 +98,6 @@ class GitServer:
         return self._around.settings if self._around is not None else ()
 
     def _surroundings(self, url: GitUrl) -> Surroundings:
-        from applyprune.http import proxy_for
 
         source, where = self._source, self._program.where
         proxy = proxy_for(url.place, os.environ) if url.scheme == "https" else ""
@@ -354,16 +362,6 @@ def _ask(
     """Return where the server redirects to; None if it does not."""
     from urllib3.exceptions import HTTPError
     from urllib3.util import Retry, Timeout
-
-    from applyprune.http import (
-        CONNECT_TIMEOUT,
-        RefusedAddress,
-        causes,
-        describe_error,
-        one_try,
-        open_pools,
-        proxy_for,
-    )
 
     where = source.parts.shown
     seconds = deadline.left(where)

@@ -59,7 +59,7 @@ from applyprune.sources.tree import (
 )
 from applyprune.sources.web import check_url, download, is_url
 from applyprune.system.files import can_name_file
-from applyprune.system.processes import guarding
+from applyprune.system.processes import ProcessLimits, guarding
 from applyprune.values import dataclass, field, replace
 
 STDIN = "-"
@@ -504,7 +504,6 @@ def _built(
             )
             if is_offline:
                 # Windows has no such limits, and no controller.
-                from applyprune.system.processes import ProcessLimits  # noqa: PLC0415
 
                 own = {**_OFFLINE, "HOME": private, "TMPDIR": private}
                 rules = replace(rules, environ=own, within=ProcessLimits().command())

@@ -23,7 +23,7 @@ from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.sources.documents import read_documents
 from applyprune.sources.tree import SourceText, shown_path, too_much
 from applyprune.sources.yaml import Document, YAMLFault
-from applyprune.system.processes import GROUP_FLAGS, kill_group, wait_for
+from applyprune.system.processes import GROUP_FLAGS, find_program, kill_group, wait_for
 from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
@@ -151,7 +151,6 @@ def no_kustomization(where: Origin) -> InputError:
 
 
 def _command(folder: str, shown: str) -> Sequence[str]:
-    from applyprune.system.processes import find_program
 
     # An absolute path: kustomize treats some relative paths as the address of a repository.
     path = os.path.abspath(folder)  # noqa: PTH100 -- links in it stay as they are

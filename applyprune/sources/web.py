@@ -21,7 +21,21 @@ from urllib.parse import urlsplit
 from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError, ApplypruneError, InputError, UsageError
-from applyprune.http import is_address
+from applyprune.http import (
+    CONNECT_TIMEOUT,
+    RefusedAddress,
+    backoff,
+    causes,
+    describe_error,
+    is_address,
+    one_try,
+    open_pools,
+    proxy_for,
+    refuses_certificate,
+    seconds_to_wait,
+    show_certificate,
+    trust_only,
+)
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import visible
 from applyprune.sources.address import (
@@ -148,7 +162,6 @@ class Web:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> Reply:
         """Return the reply of one server, asked again while it is busy and there is time."""
-        from applyprune.http import backoff, seconds_to_wait
 
         tries = 0
         while True:
@@ -186,8 +199,6 @@ class Web:
     ) -> BaseHTTPResponse:
         from urllib3.util import Retry, Timeout
 
-        from applyprune.http import CONNECT_TIMEOUT
-
         parts = urlsplit(url)
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         own = {"User-Agent": f"applyprune/{__version__}", "Accept-Encoding": "identity"}
@@ -204,7 +215,6 @@ class Web:
         )
 
     def _pool(self, url: str) -> HTTPConnectionPool:
-        from applyprune.http import open_pools, proxy_for
 
         origin = origin_of(url)
         if (known := self._pools.get(origin)) is not None:
@@ -261,7 +271,6 @@ def open_web(
     With ``addresses``, no connection goes to an address that they forbid. ``on_redirect`` receives
     each URL that a server redirects to.
     """
-    from applyprune.http import one_try
 
     with one_try(timeout, clock=clock) as current:  # guard: web-clock
         web = Web(url, current, timeout, credentials, addresses, on_redirect)
@@ -327,7 +336,6 @@ def _check_literal(host: str, rules: AddressRules) -> None:
 
 def _tls(credentials: SourceCredentials, *, shows: bool) -> ssl.SSLContext:
     """Return the rules of TLS; raises AuthenticationFailed for certificates that are not usable."""
-    from applyprune.http import show_certificate, trust_only
 
     if not credentials.ca:
         context = ssl.create_default_context()
@@ -484,8 +492,6 @@ def connection_failed(error: Exception, server: str, seconds: float) -> InputErr
     """Return the error for a broken connection to a server; ``seconds`` was the time limit."""
     from urllib3.exceptions import ProxyError
 
-    from applyprune.http import RefusedAddress, causes, describe_error, refuses_certificate
-
     for cause in causes(error):
         if isinstance(cause, RefusedAddress):
             return refused_address(server, str(cause))
@@ -572,7 +578,6 @@ def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
     ``limit`` is in bytes. ``warn`` receives a Problem for each redirect.
     """
     # Import the client only when a URL is read: the import takes time.
-    from applyprune.sources.tree import SourceTooLarge
 
     where = Origin(shown_url(url))
 

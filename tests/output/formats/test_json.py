@@ -10,15 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from applyprune import errors
-from applyprune.model import events, fieldset, inventory, live, plan
-from applyprune.model import events as readiness_state
-from applyprune.model import (
-    identity as refs,
-)
-from applyprune.model import inventory as findings
-from applyprune.model import live as resources
-from applyprune.model import problem as manifests
-from applyprune.model import problem as problems
+from applyprune.model import events, fieldset, identity, inventory, live, plan, problem
 from applyprune.model.events import Outcome, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Guard, GuardVerdict
@@ -35,19 +27,7 @@ EVENTS: tuple[type, ...] = get_args(events.Event)
 
 _NAMES = {
     name: value
-    for module in (
-        events,
-        findings,
-        inventory,
-        live,
-        manifests,
-        plan,
-        problems,
-        readiness_state,
-        refs,
-        resources,
-        fieldset,
-    )
+    for module in (events, fieldset, identity, inventory, live, plan, problem)
     for name, value in vars(module).items()
     if not name.startswith("_")
 } | {"DryRun": DryRun, "Mode": Mode, "Any": Any}
@@ -85,8 +65,8 @@ def test_words_of_enums_are_kebab_case() -> None:
     ours = (
         Outcome,
         events.Phase,
-        findings.MismatchType,
-        findings.Repair,
+        inventory.MismatchType,
+        inventory.Repair,
         plan.Fate,
         Guard,
         GuardVerdict,
@@ -112,7 +92,7 @@ def test_words_in_text() -> None:
     assert Outcome.NOT_PRUNED.text == "not pruned"
     assert Outcome.NOT_PRUNED.forecast == "will not be pruned"
     assert Outcome.CONFIGURED.forecast == "will be updated"
-    assert readiness_state.Status.CURRENT.text == "Ready"
+    assert events.Status.CURRENT.text == "Ready"
 
 
 def test_events_contain_only_shaped_types() -> None:
