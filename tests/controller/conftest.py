@@ -10,6 +10,7 @@ import pytest
 from applyprune.localplane import PlaneSpec, start
 from tests.support.api import Api, AuditTrail
 from tests.support.controller import Controller, Tenant, controller, tenants
+from tests.support.registries import Registry, password_registry
 from tests.support.shared_site import SharedSite
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from applyprune.localplane import Binaries, Plane
+    from tests.components import Components
 
 
 @pytest.fixture(scope="package")
@@ -72,3 +74,12 @@ def tenant(running: Controller, new_tenant: Callable[[], Tenant]) -> Tenant:
     """A tenant whose Bundles the module's controller reconciles."""
     assert running.process.poll() is None, running.log.read_text()
     return new_tenant()
+
+
+@pytest.fixture(scope="session")
+def registry(
+    components: Components, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Registry]:
+    """A registry that wants a password; each test names an artifact of its own there."""
+    with password_registry(components, tmp_path_factory.mktemp("registry")) as one:
+        yield one

@@ -31,7 +31,7 @@ MEANT_TO_END = 2.0
 EXCEPTIONS = {
     "controller/drift/test_contention_stories.py": "the pace of an opponent that never rests",
     "controller/test_quiet_status.py": "the pace of the renewals of a lock on another machine",
-    "sources/test_https.py": "the pace of a server that sends a byte now and then",
+    "sources/web/test_https.py": "the pace of a server that sends a byte now and then",
 }
 """The files in which real time passes, and why: none of them measures it, or gives up by it."""
 

@@ -39,3 +39,10 @@ def home(empty_home: Home, binaries: Binaries) -> Home:
     empty_home.cache.mkdir(parents=True)
     (empty_home.cache / "controlplane").symlink_to(binaries.program.parent.parent)
     return empty_home
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder, which does not exist yet."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "applyprune"

@@ -24,8 +24,8 @@ class Mutation:
 
 
 _ADDRESSES = "tests/cluster/transport/test_checked_addresses.py::"
-_GIT_ADDRESSES = "tests/sources/git/test_addresses.py::"
-_KUBECONFIG = "tests/cluster/auth/test_self_contained.py::"
+_GIT_ADDRESSES = "tests/sources/git_server/test_addresses.py::"
+_KUBECONFIG = "tests/controller/test_clusters.py::"
 _OTHER_CLUSTER = "tests/controller/clusters/test_other_cluster.py::"
 _UNTOLD_KUBECONFIG = "tests/controller/clusters/test_kubeconfig_untold.py::"
 _APPROVAL = "tests/engine/guards/test_approval.py::"
@@ -52,7 +52,7 @@ _ESCAPE = (
 _HIDDEN = "tests/engine/guards/test_hidden_kinds.py::"
 _HOOKS = "tests/engine/checks/test_chart_hooks.py::"
 _OWNERSHIP = "tests/engine/guards/test_ownership.py::"
-_LEASE = "tests/cluster/transport/test_lease.py::"
+_LEASE = "tests/cluster/client/test_lease.py::"
 _TRANSPORT = "tests/cluster/transport/test_transport.py::"
 _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
 _FOUND = f"{_STEPS}test_found_at_create.py::"
@@ -61,7 +61,7 @@ _PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _WARNINGS = "tests/e2e/test_server_warnings.py::"
 _REMOTE = "tests/sources/remote/"
-_REMAINING = "tests/planning/prune/test_remaining.py::"
+_REMAINING = "tests/planning/leave/test_remaining.py::"
 _REMOVAL = "tests/controller/test_removal.py::"
 _DISPATCHER = "tests/controller/test_dispatcher.py::"
 _REQUIRED = "tests/planning/approval/test_required.py::"
@@ -70,7 +70,7 @@ _SET = "tests/engine/test_set.py::"
 _UNSERVED = "tests/engine/failures/test_unserved_kinds.py::"
 _PART = "tests/engine/test_part_of_a_set.py::"
 _RIGHTS = "tests/engine/checks/test_permissions.py::"
-_OBSERVATION = "tests/model/test_holder_observation.py::"
+_OBSERVATION = "tests/model/test_inventory.py::"
 _OBSERVED_LOCK = "tests/engine/inventory/test_observed_lock.py::"
 _STATUS = "tests/controller/test_status.py::"
 _SWEEP = "tests/sweeps/test_kill_sweep.py::"
@@ -82,13 +82,13 @@ _WAITING = "tests/engine/guards/test_waiting_plans.py::"
 
 _CONTROLLERS = "tests/engine/checks/test_controllers_fields.py::"
 _AUTOSCALERS = "tests/engine/checks/test_autoscalers.py::"
-_EMPTY = "tests/planning/ownership/test_empty_fields.py::"
+_EMPTY = "tests/planning/conflicts/test_empty_fields.py::"
 
-_FORGED_INVENTORIES = "tests/cluster/inventory/test_forged_inventories.py::"
-_HEALTH = "tests/controller/runtime/test_health.py::"
+_FORGED_INVENTORIES = "tests/cluster/inventory_format/test_forged_inventories.py::"
+_HEALTH = "tests/controller/metrics/test_health.py::"
 _ALLOWANCE = "tests/sources/yaml/test_allowance.py::"
-_CEL_COST = "tests/planning/readiness/test_cel_cost.py::"
-_HANDLE = "tests/controller/workers/test_worker_handle.py::"
+_CEL_COST = "tests/planning/cel/test_cel_cost.py::"
+_HANDLE = "tests/controller/test_worker.py::"
 _RUNTIME = "tests/controller/runtime/"
 _PROGRAM = "tests/localplane/program/"
 
@@ -217,7 +217,7 @@ MUTATIONS = (
         ("null-in-unread-item",),
         r"if .+:",
         "if False:",
-        "tests/planning/ownership/test_removed_fields.py::"
+        "tests/planning/managed_fields/test_removed_fields.py::"
         "test_null_in_an_unread_item_may_be_contested",
     ),
     Mutation(
@@ -352,7 +352,7 @@ MUTATIONS = (
         ("correction-of-listed",),
         r"raise .+",
         "pass",
-        "tests/planning/inventory/test_correction.py::"
+        "tests/planning/recovery/test_correction.py::"
         "test_whatever_else_may_be_wrong_needs_the_whole_set[a copy]",
     ),
     Mutation(
@@ -375,7 +375,7 @@ MUTATIONS = (
         ("strangers-are-bounded",),
         r"if .+:",
         "if False:",
-        "tests/controller/runtime/test_object_hints.py::test_strangers_are_kept_for_a_moment_only",
+        "tests/controller/test_hints.py::test_strangers_are_kept_for_a_moment_only",
     ),
     Mutation(
         "setting back drift without a deletion",
@@ -761,14 +761,14 @@ MUTATIONS = (
         ("mistyped-secret",),
         " or .*",
         "",
-        "tests/planning/fields/test_redact.py::test_mistyped_secret_is_masked_too",
+        "tests/planning/test_secrets.py::test_mistyped_secret_is_masked_too",
     ),
     Mutation(
         "the doubt about a webhook's causes",
         ("forged-cause",),
         "= .*",
         "= True",
-        "tests/cluster/transport/test_status_errors.py"
+        "tests/cluster/failures/test_status_errors.py"
         "::test_forged_causes_of_a_webhook_show_only_paths[409]",
     ),
     Mutation(
@@ -1161,7 +1161,7 @@ MUTATIONS = (
         ("look-alike",),
         LINE,
         "True",
-        "tests/planning/test_unlisted_objects.py::"
+        "tests/planning/recovery/test_unlisted_objects.py::"
         "test_unlisted_object_holds_up_a_removal_where_the_set_has_been[another namespace]",
     ),
     Mutation(
@@ -1248,21 +1248,21 @@ MUTATIONS = (
         ("stream-clock",),
         r", clock=[^)]*",
         "",
-        "tests/cluster/test_watch.py::test_half_open_connection_is_detected[at-once]",
+        "tests/cluster/watch/test_watch.py::test_half_open_connection_is_detected[at-once]",
     ),
     Mutation(
         "the longest lease that a run waits for",
         ("longest-lease",),
         "=.*",
         "=1e9,",
-        "tests/cluster/inventory/test_codec.py::test_impossible_lease_is_the_longest_one[1e9]",
+        "tests/cluster/inventory_format/test_codec.py::test_impossible_lease_is_the_longest_one[1e9]",
     ),
     Mutation(
         "the clock of the time that a run takes",
         ("summary-clock",),
         ", clock=[^)]*",
         "",
-        "tests/api/test_apply_set.py::test_time_of_a_question_does_not_count",
+        "tests/api/sets/test_apply_set.py::test_time_of_a_question_does_not_count",
     ),
     Mutation(
         "what sees that a run has ended",
@@ -1439,7 +1439,7 @@ MUTATIONS = (
         ("core-kind-only",),
         r'"" if .*',
         '""',
-        "tests/planning/inventory/test_named_options.py::"
+        "tests/planning/names/test_named_options.py::"
         "test_each_option_that_names_something_is_resolved",
     ),
     Mutation(
@@ -1482,7 +1482,7 @@ MUTATIONS = (
         ("api-service-order",),
         r"yield .*",
         "pass",
-        "tests/planning/test_order.py::test_objects_of_an_aggregated_api_come_after_its_api_service",
+        "tests/planning/order/test_order.py::test_objects_of_an_aggregated_api_come_after_its_api_service",
     ),
     Mutation(
         "the wait of a remaining custom resource's controller",
@@ -1531,7 +1531,7 @@ MUTATIONS = (
         ("secret-in-warning",),
         r"without_values\(text\) if .*? else text",
         "text",
-        "tests/cluster/test_write_terms.py::"
+        "tests/cluster/test_requests.py::"
         "test_warning_about_a_secret_has_no_text_that_may_be_made_of_a_value",
     ),
     Mutation(
@@ -1539,7 +1539,7 @@ MUTATIONS = (
         ("secret-in-text",),
         r"text = .*",
         "pass",
-        "tests/planning/checks/test_warning_text.py::"
+        "tests/planning/server_errors/test_warning_text.py::"
         "test_values_of_the_sets_secrets_are_masked_in_every_warning",
     ),
     Mutation(
@@ -1547,7 +1547,7 @@ MUTATIONS = (
         ("unselected-secret",),
         r"wanted \+= .*",
         "pass",
-        "tests/planning/checks/test_warning_text.py::"
+        "tests/planning/server_errors/test_warning_text.py::"
         "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
     ),
     Mutation(
@@ -1555,7 +1555,7 @@ MUTATIONS = (
         ("live-secret",),
         r"yield .*",
         "pass",
-        "tests/planning/checks/test_warning_text.py::"
+        "tests/planning/server_errors/test_warning_text.py::"
         "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
     ),
     Mutation(
@@ -1563,7 +1563,7 @@ MUTATIONS = (
         ("cut-secret-in-text",),
         r"max\(.*\)",
         "0",
-        "tests/planning/checks/test_warning_text.py::"
+        "tests/planning/server_errors/test_warning_text.py::"
         "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
     ),
     Mutation(
@@ -1701,7 +1701,7 @@ MUTATIONS = (
         ("proof-not-remembered",),
         r"if .+:",
         "if False:",
-        "tests/cluster/test_remembering_client.py::test_no_proof_is_made_by_remembered_kinds",
+        "tests/cluster/client/test_remembering_client.py::test_no_proof_is_made_by_remembered_kinds",
     ),
     Mutation(
         "the finalizer before the first run",
@@ -1730,14 +1730,14 @@ MUTATIONS = (
         ("name-of-one-object",),
         "if .*:",
         "if 0:",
-        "tests/controller/test_bundle.py::test_invalid_spec_is_refused[another's account]",
+        "tests/controller/test_spec.py::test_invalid_spec_is_refused[another's account]",
     ),
     Mutation(
         "the check of the namespace of a Bundle's objects",
         ("name-of-one-namespace",),
         "if .*:",
         "if 0:",
-        "tests/controller/test_bundle.py::test_invalid_spec_is_refused[a query as a namespace]",
+        "tests/controller/test_spec.py::test_invalid_spec_is_refused[a query as a namespace]",
     ),
     Mutation(
         "the look whether the account of a Bundle exists",
@@ -1759,7 +1759,7 @@ MUTATIONS = (
         ("forged-revision",),
         " if .*",
         "",
-        "tests/controller/runtime/test_bundle_metrics.py::"
+        "tests/controller/metrics/test_bundle_metrics.py::"
         "test_revision_that_is_no_digest_becomes_no_label",
     ),
     Mutation(
@@ -1818,7 +1818,7 @@ MUTATIONS = (
         ("search-asks-again",),
         "if remembered and",
         "if",
-        "tests/cluster/test_remembering_client.py::test_refused_list_is_not_asked_for_again",
+        "tests/cluster/client/test_remembering_client.py::test_refused_list_is_not_asked_for_again",
     ),
     Mutation(
         "the clock of what has drifted",
@@ -1832,16 +1832,14 @@ MUTATIONS = (
         ("clock-of-sources",),
         r"\(.+\)",
         "()",
-        "tests/controller/fetching/test_followed_sources.py::"
-        "test_looks_are_due_by_the_clock_of_the_bundles",
+        "tests/controller/test_followed_sources.py::test_looks_are_due_by_the_clock_of_the_bundles",
     ),
     Mutation(
         "the clock of the looks at sources",
         ("clock-of-looks",),
         ", clock=.+",
         ")",
-        "tests/controller/fetching/test_followed_sources.py::"
-        "test_looks_are_due_by_the_clock_of_the_bundles",
+        "tests/controller/test_followed_sources.py::test_looks_are_due_by_the_clock_of_the_bundles",
     ),
     Mutation(
         "the look at a dependency that changed before somebody waited for it",
@@ -1870,7 +1868,7 @@ MUTATIONS = (
         ("orphan-of-a-bundle",),
         " or .*",
         ":",
-        "tests/planning/test_annotations.py::"
+        "tests/planning/marks/test_annotations.py::"
         "test_mark_of_ours_that_is_not_understood_is_named[a mark of Bundles]",
     ),
     Mutation(
@@ -1899,7 +1897,7 @@ MUTATIONS = (
         ("secret-source",),
         "if .*:",
         "if 1:",
-        "tests/controller/test_secret_source.py::test_problem_shows_no_value",
+        "tests/controller/result/test_secret_source.py::test_problem_shows_no_value",
     ),
     Mutation(
         "the Secret source of a deleted Bundle",
@@ -2068,14 +2066,14 @@ MUTATIONS = (
         ("reply-size",),
         "> most",
         "> MAX_REPLY",
-        "tests/cluster/test_paged_lists.py::test_large_page_is_asked_for_again_in_parts",
+        "tests/cluster/client/test_paged_lists.py::test_large_page_is_asked_for_again_in_parts",
     ),
     Mutation(
         "the smaller page after one that is too large",
         ("smaller-page",),
         "= .*",
         "= 1",
-        "tests/cluster/test_paged_lists.py::test_large_page_is_asked_for_again_in_parts",
+        "tests/cluster/client/test_paged_lists.py::test_large_page_is_asked_for_again_in_parts",
     ),
     Mutation(
         "the watch of no more than the metadata of Bundles",
@@ -2210,14 +2208,14 @@ MUTATIONS = (
         ("expired-watch",),
         "if .+:",
         "if False:",
-        "tests/cluster/test_many_watches.py::test_expired_version_starts_the_watch_again[event]",
+        "tests/cluster/many_watches/test_many_watches.py::test_expired_version_starts_the_watch_again[event]",
     ),
     Mutation(
         "the addresses to which nothing connects",
         ("refused-address",),
         "return .*",
         'return ""',
-        "tests/model/test_addresses.py::"
+        "tests/http/test_addresses.py::"
         "test_address_of_a_machine_or_of_a_cloud_is_refused[169.254.169.254]",
     ),
     Mutation(
@@ -2296,14 +2294,14 @@ MUTATIONS = (
         ("remote-bases",),
         "if .*:",
         "if 0:",
-        "tests/sources/fetched/test_tree_input.py::test_remote_base_is_refused_before_a_build",
+        "tests/sources/inputs/test_tree_input.py::test_remote_base_is_refused_before_a_build",
     ),
     Mutation(
         "the check of a path before a file is written for a build",
         ("tree-path",),
         "if .*:",
         "if 0:",
-        "tests/sources/fetched/test_tree_input.py::"
+        "tests/sources/inputs/test_tree_input.py::"
         "test_no_file_is_written_outside_the_private_folder[../x.yaml]",
     ),
     Mutation(
@@ -2332,7 +2330,7 @@ MUTATIONS = (
         ("share-of-a-cluster",),
         "return .*",
         "return bool",
-        "tests/controller/runtime/test_workqueue.py::test_other_clusters_leave_workers[4-1-3]",
+        "tests/controller/queue/test_workqueue.py::test_other_clusters_leave_workers[4-1-3]",
     ),
     Mutation(
         "the record of the cluster before the first write",
@@ -2367,63 +2365,63 @@ MUTATIONS = (
         ("names-that-differ-in-case",),
         "!= .*:",
         "is None:",
-        "tests/sources/archives/test_tar_files.py::test_odd_archive_is_refused[case]",
+        "tests/sources/archive/test_tar_files.py::test_odd_archive_is_refused[case]",
     ),
     Mutation(
         "the digest of what was fetched",
         ("checked-digest",),
         "if .*:",
         "if 0:",
-        "tests/sources/archives/test_archive.py::test_other_digest_is_refused",
+        "tests/sources/archive/test_archive.py::test_other_digest_is_refused",
     ),
     Mutation(
         "the age of a time that identifies an archive",
         ("version-by-time",),
         "if .*else",
         "if 1 else",
-        "tests/sources/archives/test_archive.py::test_version_depends_on_the_server",
+        "tests/sources/archive/test_archive.py::test_version_depends_on_the_server",
     ),
     Mutation(
         "the paths that an archive's version speaks for",
         ("tip-of-all-paths",),
         "if .*else",
         "if 1 else",
-        "tests/controller/fetching/test_fetch.py::test_archive_for_a_new_path_hides_no_change",
+        "tests/controller/fetch/test_fetch.py::test_archive_for_a_new_path_hides_no_change",
     ),
     Mutation(
         "the host whose question a login answers",
         ("question-of-another-host",),
         "= .*",
         "= True",
-        "tests/sources/oci/test_bad_registries.py::test_question_of_another_host_is_not_answered",
+        "tests/sources/oci_registry/test_bad_registries.py::test_question_of_another_host_is_not_answered",
     ),
     Mutation(
         "the networks in which no source may be",
         ("denied-network",),
         "if .*:",
         "if 0:",
-        "tests/model/test_addresses.py::test_denied_networks_come_first",
+        "tests/http/test_addresses.py::test_denied_networks_come_first",
     ),
     Mutation(
         "the digest over all of an artifact in the cache",
         ("whole-artifact",),
         "if .*:",
         "if 0:",
-        "tests/controller/fetching/test_source_cache.py::test_changed_artifact_is_not_read",
+        "tests/controller/fetch/test_source_cache.py::test_changed_artifact_is_not_read",
     ),
     Mutation(
         "the signature of a commit that a Bundle follows",
         ("verified-commit",),
         r"verify\(.*\)",
         "pass",
-        "tests/controller/fetching/test_fetch.py::test_unsigned_commit_is_not_kept",
+        "tests/controller/fetch/test_fetch.py::test_unsigned_commit_is_not_kept",
     ),
     Mutation(
         "the signature of an artifact that a Bundle follows",
         ("verified-artifact",),
         "= .*",
         "= None",
-        "tests/controller/fetching/test_fetch.py::test_unsigned_artifact_is_not_kept",
+        "tests/controller/fetch/test_fetch.py::test_unsigned_artifact_is_not_kept",
     ),
     Mutation(
         "the digest of a mirror's index, which the user has named",

@@ -58,9 +58,9 @@ STORIES = (
     "tests/engine/failures/test_random_changes.py",
     "tests/localplane/",
     "tests/packaging/",
-    "tests/sources/git/test_bad_servers.py",
-    "tests/sources/git/test_killed_fetch.py",
-    "tests/sources/oci/test_bad_registries.py",
+    "tests/sources/git_server/test_bad_servers.py",
+    "tests/sources/git_program/test_killed_fetch.py",
+    "tests/sources/oci_registry/test_bad_registries.py",
     "tests/sweeps/",
 )
 """What several processes, hosts or clusters do: replicas, attacks, kills, races, fights, sources of

@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.controller import Controller, controller
 from tests.support.git_servers import HttpsSite, git_site
-from tests.support.registries import Registry, password_registry
 from tests.support.remote_bundles import LOOPBACK
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from applyprune.localplane import Plane
-    from tests.components import Components
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +29,4 @@ def running(site: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
 def git(tmp_path: Path) -> Iterator[HttpsSite]:
     """A Git server that wants a password."""
     with git_site(tmp_path / "git", login="me:hunter2") as one:
-        yield one
-
-
-@pytest.fixture(scope="session")
-def registry(
-    components: Components, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Registry]:
-    """A registry that wants a password; each test names an artifact of its own there."""
-    with password_registry(components, tmp_path_factory.mktemp("registry")) as one:
         yield one

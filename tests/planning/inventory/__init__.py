@@ -1,1 +1,0 @@
-"""The pure decisions about inventories."""

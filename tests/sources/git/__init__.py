@@ -1,1 +1,0 @@
-"""Manifests from Git repositories."""

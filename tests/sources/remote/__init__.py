@@ -1,1 +1,0 @@
-"""What all sources on other hosts share."""
