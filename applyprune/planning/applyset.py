@@ -1,8 +1,7 @@
-"""The identity of a set: ApplySet labels, name of the inventory, field manager; its own parent.
+"""The identity of a set, and the labels and annotations of its inventory, its ApplySet parent.
 
-The formats are those of KEP-3659 as kubectl's ``applyset.go`` writes them
-(``applyset.kubernetes.io``, tooling as an annotation), so that any tool that knows the
-specification can list the members of our sets.
+The formats are those of KEP-3659 as kubectl's ``applyset.go`` writes them, so that any tool that
+knows the specification can list the members of our sets.
 """
 
 from __future__ import annotations
@@ -22,14 +21,12 @@ SET_ID = "applyset.kubernetes.io/id"
 TOOLING = "applyset.kubernetes.io/tooling"
 GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
 NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
-
 TOOL = "applyprune"
 """The name before the version in the annotation of the tool."""
 OWN_LABELS = frozenset({SET_ID})
 """The labels of an inventory that applyprune itself writes; all others belong to other tools."""
 OWN_ANNOTATIONS = frozenset({TOOLING, GROUP_KINDS, NAMESPACES})
 """The same for its annotations."""
-
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARD_OF = "applyprune.dev/inventory"
 WANTED = "applyprune.dev/wanted"
@@ -40,13 +37,9 @@ OWNED_BY = "applyprune.dev/owned-by"
 """The annotation with the ID of the set that created an object: the second witness of a delete."""
 MANAGERS = "applyprune/"
 """The prefix of the field manager of every set."""
-
 _PREFIX = "applyprune-"
-_HINT_LIMIT = 120 * 1024
 _MANAGER_LIMIT = 128
 _YIELDED = "-yielded"
-# A kind is a DNS label once it is lower-case; the server allows any case.
-_KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -121,20 +114,20 @@ def applyset_identity(name: str, namespace: str) -> ApplySetIdentity:
     return ApplySetIdentity(name, namespace)
 
 
-def set_of(manager: str) -> str:
-    """Return the ID of the set with this field manager; empty if it is not a set's manager."""
-    if not manager.startswith(MANAGERS):
-        return ""
-    namespace, slash, name = manager.removeprefix(MANAGERS).partition("/")
-    return ApplySetIdentity(name, namespace).id if slash else namespace
-
-
 def yielded_manager(manager: str) -> str:
     """Return the second field manager of the set with this field manager."""
     yielded = f"{manager}{_YIELDED}"
     if len(yielded) <= _MANAGER_LIMIT:
         return yielded
     return f"{MANAGERS}{set_of(manager)}{_YIELDED}"
+
+
+def set_of(manager: str) -> str:
+    """Return the ID of the set with this field manager; empty if it is not a set's manager."""
+    if not manager.startswith(MANAGERS):
+        return ""
+    namespace, slash, name = manager.removeprefix(MANAGERS).partition("/")
+    return ApplySetIdentity(name, namespace).id if slash else namespace
 
 
 def set_name(config_map: str) -> str:
@@ -145,6 +138,14 @@ def set_name(config_map: str) -> str:
 def shard_ref(name: str, namespace: str, digest: str) -> Ref:
     """Return the ref of the ConfigMap with a shard of the inventory of the set ``name``."""
     return Ref("", "ConfigMap", namespace, f"{_PREFIX}{name}.{digest[:32]}")
+
+
+# The ApplySet annotations of an inventory, by KEP-3659.
+
+
+_HINT_LIMIT = 120 * 1024
+# A kind is a DNS label once it is lower-case; the server allows any case.
+_KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]*[A-Za-z0-9])?")
 
 
 def applyset_annotations(
@@ -165,11 +166,21 @@ def applyset_annotations(
     }
 
 
+def _hint(names: Iterable[str]) -> str:
+    text = ",".join(sorted(names))
+    return text if len(text) <= _HINT_LIMIT else ""
+
+
 def hinted_kinds(annotations: Mapping[str, str]) -> frozenset[GroupKind]:
     """Return the kinds in the annotations of an ApplySet parent; empty if there is no list."""
     names = filter(is_group_kind, listed_kinds(annotations))
     named = (name.partition(".") for name in names)
     return frozenset(GroupKind(group, kind) for kind, _, group in named)
+
+
+def hinted_namespaces(annotations: Mapping[str, str]) -> frozenset[str]:
+    """Return the additional namespaces in the annotations of an ApplySet parent."""
+    return frozenset(filter(None, annotations.get(NAMESPACES, "").split(",")))
 
 
 def listed_kinds(annotations: Mapping[str, str]) -> Iterable[str]:
@@ -184,20 +195,8 @@ def is_group_kind(text: str) -> bool:
     return _KIND.fullmatch(kind) is not None and (is_dns_subdomain(group) if dot else True)
 
 
-def hinted_namespaces(annotations: Mapping[str, str]) -> frozenset[str]:
-    """Return the additional namespaces in the annotations of an ApplySet parent."""
-    return frozenset(filter(None, annotations.get(NAMESPACES, "").split(",")))
-
-
-def _hint(names: Iterable[str]) -> str:
-    text = ",".join(sorted(names))
-    return text if len(text) <= _HINT_LIMIT else ""
-
-
-# Check that a ConfigMap is this set's own ApplySet parent, by the rules of KEP-3659.
-#
-# kubectl checks the same: a tool must not change the parent of another tool, nor one whose label or
-# annotations do not fit it.
+# Whether a ConfigMap is this set's own ApplySet parent. kubectl checks the same: a tool must not
+# change the parent of another tool, nor one whose label or annotations do not fit it.
 
 
 _SHOWN = 3
@@ -241,6 +240,11 @@ def foreign_parent(
     return None
 
 
+def _tool(tooling: str) -> str:
+    """Return the name in ``NAME/VERSION``; a name may contain slashes."""
+    return tooling.rpartition("/")[0] or tooling
+
+
 def parent_faults(annotations: Mapping[str, str]) -> tuple[str, ...]:
     """Return what is wrong with the annotations of our own inventory: a repair writes them again.
 
@@ -269,8 +273,3 @@ def kinds_fault(annotations: Mapping[str, str], refs: Collection[Ref]) -> tuple[
         return ()
     kinds = and_more(sorted(lacking), _SHOWN)
     return (f"its annotation {GROUP_KINDS} lacks {kinds}, and it lists objects of that kind",)
-
-
-def _tool(tooling: str) -> str:
-    """Return the name in ``NAME/VERSION``; a name may contain slashes."""
-    return tooling.rpartition("/")[0] or tooling

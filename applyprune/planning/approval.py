@@ -1,7 +1,7 @@
 """Who must agree to a plan, and the plan file that binds a later apply to it.
 
-An approval is the digest of exactly one plan, or of its deletions. It is compared with the plan
-that was just made, so an approval of an earlier revision never lets a later one run.
+An approval is the digest of exactly one plan, or of its deletions, so an approval of an earlier
+revision never lets a later one run. A plan file restricts an apply and allows nothing.
 """
 
 from __future__ import annotations
@@ -48,22 +48,6 @@ _NOT_RECREATED = "it must be recreated, and that is not approved"
 _UNCHANGED = frozenset({Fate.LEAVE, Fate.REFUSE})
 
 
-def missing_approval(plan: Plan, options: Options, *, takes_set: bool) -> str:
-    """Return the digest that must be approved before all of a plan may run; empty if none.
-
-    ``takes_set`` says whether the set gets another owner.
-    """
-    if plan.faults or plan.lacks_rights:
-        return ""  # nothing of it runs anyway
-    if options.approval is Approval.ALWAYS:
-        approved = plan.digest == options.approved_plan  # guard: whole-plan-approved
-        return "" if approved or not (takes_set or _changes(plan)) else plan.digest
-    if options.approval is Approval.PRUNE or plan.refusal is not None:
-        approved = plan.deletions == options.prune.approved  # guard: deletions-approved
-        return "" if approved else plan.deletions
-    return ""
-
-
 def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan:
     """Return the plan as it may run now: without the deletions if they must be approved first.
 
@@ -84,29 +68,6 @@ def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan
     )
 
 
-def is_held(plan: Plan, options: Options) -> bool:
-    """Return whether nothing of a plan may run: for a fault, a refused prune, or no approval."""
-    prune_is_refused = (
-        options.mode is Mode.APPLY
-        and plan.refusal is not None
-        and plan.refusal.kind is ProblemKind.PRUNE_REFUSED
-        and not plan.restored
-        and not options.prune.apply_anyway  # guard: apply-anyway
-    )
-    is_unapproved = options.approval is Approval.ALWAYS and bool(plan.needs_approval)
-    lacks_rights = plan.lacks_rights  # guard: missing-rights
-    is_wrong = bool(plan.faults) or lacks_rights or prune_is_refused
-    return is_wrong or is_unapproved  # guard: unapproved-plan
-
-
-def _changes(plan: Plan) -> bool:
-    """Return whether a plan changes any object, or which objects the inventory lists."""
-    fates = {step.fate for step in plan.applies}
-    if not plan.no_prune:
-        fates |= {step.fate for step in plan.removals}
-    return bool(plan.recovered) or not fates <= _UNCHANGED
-
-
 def _not_recreated(step: ApplyStep) -> ApplyStep:
     if step.fate is not Fate.RECREATE:
         return step
@@ -120,47 +81,43 @@ def _not_recreated(step: ApplyStep) -> ApplyStep:
     )
 
 
-# What a person must agree to before a run: deletions, recreations, and what is taken from others.
-#
-# Creations and changes need no question: they can be undone by another apply.
+def missing_approval(plan: Plan, options: Options, *, takes_set: bool) -> str:
+    """Return the digest that must be approved before all of a plan may run; empty if none.
 
-
-Consent: TypeAlias = frozenset[Hashable]
-"""What somebody agrees to; two plans that need the same consent have equal values."""
-
-_DELETES = frozenset({Fate.PRUNE})
-_REMOVES = frozenset({Fate.PRUNE, Fate.ORPHAN, Fate.REMOVE_FROM_INVENTORY})
-
-
-def needed_consent(plan: Plan, mode: Mode) -> Consent:
-    """Return what the plan needs consent for; empty if it needs none.
-
-    To delete a set, every object that leaves it counts, even if it stays in the cluster.
+    ``takes_set`` says whether the set gets another owner.
     """
-    fates = _REMOVES if mode is Mode.DELETE else _DELETES
-    removals = () if plan.no_prune else plan.removals
-    return frozenset(
-        (
-            *(_identity(step) for step in removals if step.fate in fates),
-            *(_identity(step) for step in plan.applies if _takes(step)),
-        )
+    if plan.faults or plan.lacks_rights:
+        return ""  # nothing of it runs anyway
+    if options.approval is Approval.ALWAYS:
+        approved = plan.digest == options.approved_plan  # guard: whole-plan-approved
+        return "" if approved or not (takes_set or _changes(plan)) else plan.digest
+    if options.approval is Approval.PRUNE or plan.refusal is not None:
+        approved = plan.deletions == options.prune.approved  # guard: deletions-approved
+        return "" if approved else plan.deletions
+    return ""
+
+
+def _changes(plan: Plan) -> bool:
+    """Return whether a plan changes any object, or which objects the inventory lists."""
+    fates = {step.fate for step in plan.applies}
+    if not plan.no_prune:
+        fates |= {step.fate for step in plan.removals}
+    return bool(plan.recovered) or not fates <= _UNCHANGED
+
+
+def is_held(plan: Plan, options: Options) -> bool:
+    """Return whether nothing of a plan may run: for a fault, a refused prune, or no approval."""
+    prune_is_refused = (
+        options.mode is Mode.APPLY
+        and plan.refusal is not None
+        and plan.refusal.kind is ProblemKind.PRUNE_REFUSED
+        and not plan.restored
+        and not options.prune.apply_anyway  # guard: apply-anyway
     )
-
-
-def _takes(step: ApplyStep) -> bool:
-    return step.fate is Fate.RECREATE or (
-        step.fate.is_applied and (bool(step.taken_from) or step.becomes_owned)  # guard: own-asks
-    )
-
-
-def _identity(step: ApplyStep | RemoveStep) -> Hashable:
-    """Return what the user has seen of a step, and the UID that the name stands for."""
-    uid = step.live.uid if step.live else ""
-    taken = step.taken_from if isinstance(step, ApplyStep) else ()
-    return (step.fate, step.entry.ref, uid, step.reason, taken)
-
-
-# Judge an approval of deletions, once the checks have found everything that would be deleted.
+    is_unapproved = options.approval is Approval.ALWAYS and bool(plan.needs_approval)
+    lacks_rights = plan.lacks_rights  # guard: missing-rights
+    is_wrong = bool(plan.faults) or lacks_rights or prune_is_refused
+    return is_wrong or is_unapproved  # guard: unapproved-plan
 
 
 def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
@@ -193,13 +150,84 @@ def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
     )
 
 
-# Bind a run to a plan file: make the file, refuse it elsewhere, and hold a new plan to it.
+# What a person must agree to. Creations and changes need no question: another apply undoes them.
+
+
+Consent: TypeAlias = frozenset[Hashable]
+"""What somebody agrees to; two plans that need the same consent have equal values."""
+_DELETES = frozenset({Fate.PRUNE})
+_REMOVES = frozenset({Fate.PRUNE, Fate.ORPHAN, Fate.REMOVE_FROM_INVENTORY})
+
+
+def needed_consent(plan: Plan, mode: Mode) -> Consent:
+    """Return what the plan needs consent for; empty if it needs none.
+
+    To delete a set, every object that leaves it counts, even if it stays in the cluster.
+    """
+    fates = _REMOVES if mode is Mode.DELETE else _DELETES
+    removals = () if plan.no_prune else plan.removals
+    return frozenset(
+        (
+            *(_identity(step) for step in removals if step.fate in fates),
+            *(_identity(step) for step in plan.applies if _takes(step)),
+        )
+    )
+
+
+def _identity(step: ApplyStep | RemoveStep) -> Hashable:
+    """Return what the user has seen of a step, and the UID that the name stands for."""
+    uid = step.live.uid if step.live else ""
+    taken = step.taken_from if isinstance(step, ApplyStep) else ()
+    return (step.fate, step.entry.ref, uid, step.reason, taken)
+
+
+def _takes(step: ApplyStep) -> bool:
+    return step.fate is Fate.RECREATE or (
+        step.fate.is_applied and (bool(step.taken_from) or step.becomes_owned)  # guard: own-asks
+    )
+
+
+# A plan file, and the refusals that bind a run to it.
 
 
 SYSTEM = "kube-system"
 """The Namespace whose UID identifies a cluster."""
 _YEAR = 365 * 24 * 3600
 _AGAIN = "Make the plan again, and review it again."
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_PROGRAM = f"applyprune {__version__}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """A plan as it was reviewed: the fate of each object, and on what it is based."""
+
+    name: str
+    """The name of the set."""
+    namespace: str
+    """The namespace of its inventory."""
+    cluster: Mapping[str, str]
+    """The UIDs of the Namespaces that identify the cluster, by their names."""
+    inventory_uid: str
+    """The UID of the inventory; empty if there was none."""
+    generation: int
+    """The number of the inventory's writes."""
+    options: Mapping[str, OptionValue]
+    """The options that shape the plan."""
+    created: datetime
+    expires: datetime
+    digest: str
+    """The digest of the whole plan."""
+    deletions: str
+    """The digest of its deletions; empty if there are none."""
+    objects: tuple[PlannedObject, ...]
+    """What is planned for each object, in the order of their refs."""
+    recovered: tuple[tuple[Ref, str], ...] = ()
+    """The refs and UIDs of unlisted objects that the inventory gets back."""
+    created_by: str = _PROGRAM
+    """The program that made it, with its version."""
+    checksum: str = field(default="", compare=False)
+    """The checksum of the file; it names this very plan."""
 
 
 def plan_file_of(
@@ -246,6 +274,16 @@ def refuse_validity(seconds: float) -> None:
     """Refuse a plan file that would be valid for less than a second, or for more than a year."""
     if not 1 <= seconds <= _YEAR:
         raise UsageError("a plan file must be valid for at least 1s, and at most 8760h, a year")
+
+
+def refuse_expired(file: PlanFile, now: datetime, *, source: str = "") -> None:
+    """Refuse a plan file whose time is over."""
+    if now >= file.expires:
+        raise PlanOutdated(
+            f"the plan expired at {file.expires.strftime(_TIME)}",
+            location=source,
+            hint="Make the plan again, and review it again.",
+        )
 
 
 def refuse_other_set(file: PlanFile, applyset: ApplySetIdentity) -> None:
@@ -308,19 +346,6 @@ def as_reviewed(plan: Plan, file: PlanFile) -> Plan:
     return replace(plan, applies=tuple(applies))
 
 
-def refuse_other_plan(file: PlanFile, plan: Plan, inventory: Inventory) -> None:
-    """Refuse a plan with another digest although each of its objects fits the file."""
-    if plan.digest == file.digest:
-        return
-    reason = "the plan made now has another digest"
-    if (inventory.uid, inventory.generation) != (file.inventory_uid, file.generation):
-        last = inventory.last
-        by = f" by {last.who} at {last.at}" if last is not None else ""
-        reason = f"the inventory of the set was written meanwhile{by}"
-    message = "nothing was written, because the plan no longer fits"
-    raise PlanOutdated(message, reason=reason, hint=_AGAIN)
-
-
 def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:
     if old is None or step.request is None or step.desired.conflicts is OnConflict.SKIP:
         return step  # what may be skipped on a conflict is tried first, as in any run
@@ -335,73 +360,43 @@ def _reviewed(step: ApplyStep, old: PlannedObject | None) -> ApplyStep:
     return replace(step, fate=Fate.RECREATE, reason=IN_PLACE)
 
 
-# The plan file: what was planned, without manifests and values, so that a later apply is bound.
-#
-# It is JSON, readable with any tool. Its first line has the checksum of all that follows, so a file
-# with one changed byte is invalid. It restricts an apply and allows nothing.
+def refuse_other_plan(file: PlanFile, plan: Plan, inventory: Inventory) -> None:
+    """Refuse a plan with another digest although each of its objects fits the file."""
+    if plan.digest == file.digest:
+        return
+    reason = "the plan made now has another digest"
+    if (inventory.uid, inventory.generation) != (file.inventory_uid, file.generation):
+        last = inventory.last
+        by = f" by {last.who} at {last.at}" if last is not None else ""
+        reason = f"the inventory of the set was written meanwhile{by}"
+    message = "nothing was written, because the plan no longer fits"
+    raise PlanOutdated(message, reason=reason, hint=_AGAIN)
+
+
+# The format of a plan file: JSON whose first line has the checksum of all that follows, so a file
+# with one changed byte is invalid.
 
 
 _VERSION = 1
 SCHEMA = f"applyprune.dev/plan/v{_VERSION}"
 LARGEST = 32 * 1024 * 1024
 """The most bytes that a plan file may have: about 150,000 objects."""
-
 _HEAD = pattern(rb'\{"schema":"applyprune\.dev/plan/v(\d{1,9})"')
 _TIGHT = (",", ":")
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
-_PROGRAM = f"applyprune {__version__}"
 _LONGEST_REASON = 200
 _UNREADABLE = (KeyError, TypeError, ValueError, RecursionError, OverflowError)
-
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFile:
-    """A plan as it was reviewed: the fate of each object, and on what it is based."""
-
-    name: str
-    """The name of the set."""
-    namespace: str
-    """The namespace of its inventory."""
-    cluster: Mapping[str, str]
-    """The UIDs of the Namespaces that identify the cluster, by their names."""
-    inventory_uid: str
-    """The UID of the inventory; empty if there was none."""
-    generation: int
-    """The number of the inventory's writes."""
-    options: Mapping[str, OptionValue]
-    """The options that shape the plan."""
-    created: datetime
-    expires: datetime
-    digest: str
-    """The digest of the whole plan."""
-    deletions: str
-    """The digest of its deletions; empty if there are none."""
-    objects: tuple[PlannedObject, ...]
-    """What is planned for each object, in the order of their refs."""
-    recovered: tuple[tuple[Ref, str], ...] = ()
-    """The refs and UIDs of unlisted objects that the inventory gets back."""
-    created_by: str = _PROGRAM
-    """The program that made it, with its version."""
-    checksum: str = field(default="", compare=False)
-    """The checksum of the file; it names this very plan."""
-
-
-def sealed(file: PlanFile) -> PlanFile:
-    """Return the plan file with its checksum."""
-    return replace(file, checksum=_checksum(_content(file)))
+def is_plan_file(data: bytes) -> bool:
+    """Return whether this is the beginning of a plan file of any version."""
+    return _HEAD.match(data) is not None
 
 
 def encode(file: PlanFile) -> bytes:
     """Return the content of a plan file."""
     content = _content(file)
     return _first_line(_checksum(content)) + content
-
-
-def is_plan_file(data: bytes) -> bool:
-    """Return whether this is the beginning of a plan file of any version."""
-    return _HEAD.match(data) is not None
 
 
 def decode(data: bytes, *, source: str) -> PlanFile:
@@ -436,16 +431,6 @@ def decode(data: bytes, *, source: str) -> PlanFile:
     return replace(file, checksum=checksum)
 
 
-def refuse_expired(file: PlanFile, now: datetime, *, source: str = "") -> None:
-    """Refuse a plan file whose time is over."""
-    if now >= file.expires:
-        raise PlanOutdated(
-            f"the plan expired at {file.expires.strftime(_TIME)}",
-            location=source,
-            hint="Make the plan again, and review it again.",
-        )
-
-
 def _invalid(source: str, message: str, *, reason: str = "") -> UsageError:
     hint = "Make it again with `applyprune plan --out FILE`."
     return UsageError(f"the file {message}", location=source, reason=reason, hint=hint)
@@ -453,6 +438,91 @@ def _invalid(source: str, message: str, *, reason: str = "") -> UsageError:
 
 def _first_line(checksum: str) -> bytes:
     return f'{{"schema":"{SCHEMA}","checksum":"{checksum}",\n'.encode()
+
+
+def _file_in(raw: Mapping[str, Any]) -> PlanFile:
+    applyset, inventory = raw["set"], raw["inventory"]
+    objects = tuple(_object_in(planned) for planned in _list(raw["objects"]))
+    if len({planned.ref for planned in objects}) != len(objects):
+        raise ValueError("an object is in it twice")
+    return PlanFile(
+        name=_typed(str, applyset["name"]),
+        namespace=_typed(str, applyset["namespace"]),
+        cluster=_texts(raw["cluster"]),
+        inventory_uid=_typed(str, inventory["uid"]),
+        generation=_typed(int, inventory["generation"]),
+        options={key: _option_in(value) for key, value in _mapping(raw["options"]).items()},
+        created=_time_in(raw["created"]),
+        expires=_time_in(raw["expires"]),
+        digest=_digest_in(raw["digest"]),
+        deletions=_digest_in(raw["deletions"]) if raw["deletions"] != "" else "",
+        objects=objects,
+        recovered=tuple((cascaded.ref, cascaded.uid) for cascaded in _cascade_in(raw["recovered"])),
+        created_by=_typed(str, raw["createdBy"]),
+    )
+
+
+def _object_in(raw: Mapping[str, Any]) -> PlannedObject:
+    return PlannedObject(
+        ref=_ref_in(raw["object"]),
+        fate=Fate(raw["fate"]),
+        manifest=_typed(str, raw.get("manifest", "")),
+        uid=_typed(str, raw.get("uid", "")),
+        state=_typed(str, raw.get("state", "")),
+        cascade=_cascade_in(raw.get("cascade", [])),
+        applied=_typed(str, raw.get("applied", "")),
+        is_checked=_typed(bool, raw.get("checked", False)),
+    )
+
+
+def _texts(raw: object) -> Mapping[str, str]:
+    return {key: _typed(str, value) for key, value in _mapping(raw).items()}
+
+
+def _option_in(raw: object) -> OptionValue:
+    if isinstance(raw, bool | str):
+        return raw
+    return tuple(_typed(str, one) for one in _list(raw))
+
+
+def _mapping(raw: object) -> Mapping[str, Any]:
+    return _typed(dict, raw)
+
+
+def _time_in(raw: object) -> datetime:
+    return datetime.strptime(_typed(str, raw), _TIME).replace(tzinfo=UTC)
+
+
+def _digest_in(raw: object) -> str:
+    if not is_digest(text := _typed(str, raw)):
+        raise ValueError("a digest has another form")
+    return text
+
+
+def _cascade_in(raw: object) -> tuple[Cascaded, ...]:
+    return tuple(Cascaded(_ref_in(row[:-1]), _typed(str, row[-1])) for row in _list(raw))
+
+
+def _ref_in(raw: object) -> Ref:
+    group, kind, namespace, name = (_typed(str, part) for part in _list(raw))
+    return Ref(group, kind, namespace, name)
+
+
+def _list(raw: object) -> list[Any]:
+    return _typed(list, raw)
+
+
+def _typed(kind: type[T], value: object) -> T:
+    if type(value) is not kind:
+        raise TypeError(f"{type(value).__name__} is in the place of {kind.__name__}")
+    if isinstance(value, str):
+        value.encode()  # half a surrogate pair could not be printed
+    return value
+
+
+def sealed(file: PlanFile) -> PlanFile:
+    """Return the plan file with its checksum."""
+    return replace(file, checksum=_checksum(_content(file)))
 
 
 def _checksum(content: bytes) -> str:
@@ -495,90 +565,8 @@ def _object_out(planned: PlannedObject) -> dict[str, Any]:
     return out
 
 
-def _file_in(raw: Mapping[str, Any]) -> PlanFile:
-    applyset, inventory = raw["set"], raw["inventory"]
-    objects = tuple(_object_in(planned) for planned in _list(raw["objects"]))
-    if len({planned.ref for planned in objects}) != len(objects):
-        raise ValueError("an object is in it twice")
-    return PlanFile(
-        name=_typed(str, applyset["name"]),
-        namespace=_typed(str, applyset["namespace"]),
-        cluster=_texts(raw["cluster"]),
-        inventory_uid=_typed(str, inventory["uid"]),
-        generation=_typed(int, inventory["generation"]),
-        options={key: _option_in(value) for key, value in _mapping(raw["options"]).items()},
-        created=_time_in(raw["created"]),
-        expires=_time_in(raw["expires"]),
-        digest=_digest_in(raw["digest"]),
-        deletions=_digest_in(raw["deletions"]) if raw["deletions"] != "" else "",
-        objects=objects,
-        recovered=tuple((cascaded.ref, cascaded.uid) for cascaded in _cascade_in(raw["recovered"])),
-        created_by=_typed(str, raw["createdBy"]),
-    )
-
-
-def _object_in(raw: Mapping[str, Any]) -> PlannedObject:
-    return PlannedObject(
-        ref=_ref_in(raw["object"]),
-        fate=Fate(raw["fate"]),
-        manifest=_typed(str, raw.get("manifest", "")),
-        uid=_typed(str, raw.get("uid", "")),
-        state=_typed(str, raw.get("state", "")),
-        cascade=_cascade_in(raw.get("cascade", [])),
-        applied=_typed(str, raw.get("applied", "")),
-        is_checked=_typed(bool, raw.get("checked", False)),
-    )
-
-
-def _cascade_in(raw: object) -> tuple[Cascaded, ...]:
-    return tuple(Cascaded(_ref_in(row[:-1]), _typed(str, row[-1])) for row in _list(raw))
-
-
-def _ref_in(raw: object) -> Ref:
-    group, kind, namespace, name = (_typed(str, part) for part in _list(raw))
-    return Ref(group, kind, namespace, name)
-
-
-def _option_in(raw: object) -> OptionValue:
-    if isinstance(raw, bool | str):
-        return raw
-    return tuple(_typed(str, one) for one in _list(raw))
-
-
-def _time_in(raw: object) -> datetime:
-    return datetime.strptime(_typed(str, raw), _TIME).replace(tzinfo=UTC)
-
-
-def _digest_in(raw: object) -> str:
-    if not is_digest(text := _typed(str, raw)):
-        raise ValueError("a digest has another form")
-    return text
-
-
-def _texts(raw: object) -> Mapping[str, str]:
-    return {key: _typed(str, value) for key, value in _mapping(raw).items()}
-
-
-def _mapping(raw: object) -> Mapping[str, Any]:
-    return _typed(dict, raw)
-
-
-def _list(raw: object) -> list[Any]:
-    return _typed(list, raw)
-
-
-def _typed(kind: type[T], value: object) -> T:
-    if type(value) is not kind:
-        raise TypeError(f"{type(value).__name__} is in the place of {kind.__name__}")
-    if isinstance(value, str):
-        value.encode()  # half a surrogate pair could not be printed
-    return value
-
-
-# Compare a plan file with the plan that is made again: what no longer fits, and why.
-#
-# An interrupted apply of a plan file is continued with the same file. Then steps that are already
-# done fit too, and those whose request may have arrived before the interruption.
+# What no longer fits in a plan file. An interrupted apply of it is continued with the same file:
+# steps that are done fit too, and those whose request may have arrived before the interruption.
 
 
 _WORDS: Mapping[Fate, str] = {
@@ -635,42 +623,6 @@ def misfits(
             yield Misfit(ref, "it has the set's label, and the inventory does not list it")
 
 
-def input_misfits(
-    file: PlanFile, plan: Plan, unknown: Mapping[Ref, str] = MappingProxyType({})
-) -> Iterator[Misfit]:
-    """Yield each object that the input has in another form than the file, whatever is live.
-
-    ``unknown`` is that of ``misfits``.
-    """
-    before = {one.ref: one.manifest for one in file.objects if one.manifest}
-    steps = {step.desired.ref: step for step in plan.applies}
-    for ref in sorted({*before, *steps}):
-        step, old = steps.get(ref), before.get(ref, "")
-        new = step.desired.digest if step else ""
-        if reason := unknown.get(ref) or _input_reason(old, new):
-            yield Misfit(ref, reason, step.desired.origin if step else None)
-
-
-def refused_since(plan: Plan) -> Iterator[Misfit]:
-    """Yield each object that the checks after ``misfits`` refuse; no plan with one has a file.
-
-    The server's schema may have changed, for example.
-    """
-    for step in plan.faults:
-        ref = step.desired.ref
-        said = step.problem.message if step.problem else step.reason
-        yield Misfit(ref, said.removeprefix(f"{ref}: "), step.desired.origin)
-
-
-def _input_reason(old: str, new: str) -> str:
-    """Return how two manifests differ, by their digests; empty if they do not."""
-    if old == new:
-        return ""
-    if old and new:
-        return "its manifest has changed"
-    return "the input no longer has it" if old else "the input has it, and the plan does not"
-
-
 def _reason(
     old: PlannedObject | None,
     step: ApplyStep | RemoveStep | None,
@@ -706,27 +658,6 @@ def _one_sided(
     return "the input no longer has it" if old.manifest else "the inventory no longer lists it"
 
 
-def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
-    """Return how the live object, or the decision about it, differs from the plan."""
-    if old.uid and not new.uid:
-        return "it was deleted meanwhile"
-    if new.uid and not old.uid:
-        return "it was created meanwhile"
-    if old.uid != new.uid:
-        return "it was deleted and created again meanwhile"
-    is_left = old.decided is Fate.LEAVE and new.decided is Fate.LEAVE
-    if old.state != new.state and not is_left:
-        return "it has been changed meanwhile"
-    if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
-        if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
-            return "its live state differs from its manifest now"
-        return f"the plan was to {_WORDS[old.fate]}; now an apply would {_WORDS[new.fate]}"
-    # What goes with a recreation is counted when the check has found it; the digest binds it.
-    if old.fate is not Fate.RECREATE and old.cascade != new.cascade:
-        return "its deletion would delete other objects now"
-    return ""
-
-
 def _is_under_way(
     old: PlannedObject, step: ApplyStep | RemoveStep, entry: InventoryEntry | None
 ) -> bool:
@@ -750,32 +681,6 @@ def _is_under_way(
     return changes and is_sent and (old.state == _state(step) or _has_arrived(old, step))
 
 
-def _awaits_controller(old: PlannedObject) -> bool:
-    """Return whether the plan adopts an object that a controller is about to create."""
-    return old.fate is Fate.ADOPT and not old.uid
-
-
-def _state(step: ApplyStep) -> str:
-    return planned_object(step).state
-
-
-def _is_made(step: ApplyStep, entry: InventoryEntry) -> bool:
-    """Return whether the run has made the Namespace of a new set, before it sends its manifest."""
-    is_new = step.desired.ref.group_kind == NAMESPACE and not entry.digest
-    return is_new and step.live is not None and step.live.uid == entry.uid_before_apply
-
-
-def _is_being_recreated(old: PlannedObject, step: ApplyStep, entry: InventoryEntry) -> bool:
-    live = step.live
-    # The inventory says first that the old object is being deleted, and then that none exists.
-    is_next = not entry.deleting and entry.uid_before_apply != old.uid
-    if live is None:
-        return step.fate is Fate.CREATE and (entry.deleting or is_next)
-    if live.uid == old.uid:
-        return entry.deleting and live.terminating
-    return is_next and step.fate is Fate.CHANGE and _has_arrived(old, step)
-
-
 def _is_being_removed(old: PlannedObject, step: RemoveStep, entry: InventoryEntry | None) -> bool:
     # The inventory says what a run will delete or orphan, before the first of these requests.
     if entry is None:
@@ -791,6 +696,17 @@ def _is_being_removed(old: PlannedObject, step: RemoveStep, entry: InventoryEntr
     return live.terminating and step.fate is Fate.PRUNE
 
 
+def _is_being_recreated(old: PlannedObject, step: ApplyStep, entry: InventoryEntry) -> bool:
+    live = step.live
+    # The inventory says first that the old object is being deleted, and then that none exists.
+    is_next = not entry.deleting and entry.uid_before_apply != old.uid
+    if live is None:
+        return step.fate is Fate.CREATE and (entry.deleting or is_next)
+    if live.uid == old.uid:
+        return entry.deleting and live.terminating
+    return is_next and step.fate is Fate.CHANGE and _has_arrived(old, step)
+
+
 def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
     """Return whether the set has applied an object since the plan, and nobody has undone it.
 
@@ -801,3 +717,75 @@ def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
     if live is None or request is None or times_of(live, request.manager) == old.applied:
         return False
     return owns_all(live, request.manager, request.body)
+
+
+def _is_made(step: ApplyStep, entry: InventoryEntry) -> bool:
+    """Return whether the run has made the Namespace of a new set, before it sends its manifest."""
+    is_new = step.desired.ref.group_kind == NAMESPACE and not entry.digest
+    return is_new and step.live is not None and step.live.uid == entry.uid_before_apply
+
+
+def _state(step: ApplyStep) -> str:
+    return planned_object(step).state
+
+
+def _awaits_controller(old: PlannedObject) -> bool:
+    """Return whether the plan adopts an object that a controller is about to create."""
+    return old.fate is Fate.ADOPT and not old.uid
+
+
+def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
+    """Return how the live object, or the decision about it, differs from the plan."""
+    if old.uid and not new.uid:
+        return "it was deleted meanwhile"
+    if new.uid and not old.uid:
+        return "it was created meanwhile"
+    if old.uid != new.uid:
+        return "it was deleted and created again meanwhile"
+    is_left = old.decided is Fate.LEAVE and new.decided is Fate.LEAVE
+    if old.state != new.state and not is_left:
+        return "it has been changed meanwhile"
+    if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
+        if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
+            return "its live state differs from its manifest now"
+        return f"the plan was to {_WORDS[old.fate]}; now an apply would {_WORDS[new.fate]}"
+    # What goes with a recreation is counted when the check has found it; the digest binds it.
+    if old.fate is not Fate.RECREATE and old.cascade != new.cascade:
+        return "its deletion would delete other objects now"
+    return ""
+
+
+def input_misfits(
+    file: PlanFile, plan: Plan, unknown: Mapping[Ref, str] = MappingProxyType({})
+) -> Iterator[Misfit]:
+    """Yield each object that the input has in another form than the file, whatever is live.
+
+    ``unknown`` is that of ``misfits``.
+    """
+    before = {one.ref: one.manifest for one in file.objects if one.manifest}
+    steps = {step.desired.ref: step for step in plan.applies}
+    for ref in sorted({*before, *steps}):
+        step, old = steps.get(ref), before.get(ref, "")
+        new = step.desired.digest if step else ""
+        if reason := unknown.get(ref) or _input_reason(old, new):
+            yield Misfit(ref, reason, step.desired.origin if step else None)
+
+
+def _input_reason(old: str, new: str) -> str:
+    """Return how two manifests differ, by their digests; empty if they do not."""
+    if old == new:
+        return ""
+    if old and new:
+        return "its manifest has changed"
+    return "the input no longer has it" if old else "the input has it, and the plan does not"
+
+
+def refused_since(plan: Plan) -> Iterator[Misfit]:
+    """Yield each object that the checks after ``misfits`` refuse; no plan with one has a file.
+
+    The server's schema may have changed, for example.
+    """
+    for step in plan.faults:
+        ref = step.desired.ref
+        said = step.problem.message if step.problem else step.reason
+        yield Misfit(ref, said.removeprefix(f"{ref}: "), step.desired.origin)

@@ -1,7 +1,7 @@
 """What else a deletion deletes, and why a deleted object still exists.
 
-The API server deletes them without asking, so they are counted before the delete. Contents that
-this prune does not delete itself forbid the delete, unless the user allows exactly that by name.
+The API server deletes contents and dependents without asking, so they are counted first. What this
+prune does not delete itself forbids the delete, unless the user allows exactly that by name.
 """
 
 from __future__ import annotations
@@ -49,9 +49,15 @@ from applyprune.values import dataclass, field, replace
 
 NOTHING = CascadeContents(())
 """No contents."""
+_SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
+IN_FULL = frozenset({_SERVICE_ACCOUNT})
+"""The kinds of which only the body shows whether the system makes an object itself."""
+PASSING = frozenset(
+    {GroupKind("", "Endpoints"), GroupKind("", "Event"), GroupKind("events.k8s.io", "Event")}
+)
+"""The kinds that nobody counts."""
 _SHOWN = 5
 _CASCADES = "cascade-deletes"
-_SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
 _SLICE = GroupKind("discovery.k8s.io", "EndpointSlice")
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 _SLICE_MAKERS = frozenset(
@@ -60,12 +66,6 @@ _SLICE_MAKERS = frozenset(
 _CONTROL_PLANE = "kube-controller-manager"
 _PARTS = ("annotations", "finalizers", "labels", "ownerReferences")
 _ACCOUNT_FIELDS = ("automountServiceAccountToken", "imagePullSecrets")
-IN_FULL = frozenset({_SERVICE_ACCOUNT})
-"""The kinds of which only the body shows whether the system makes an object itself."""
-PASSING = frozenset(
-    {GroupKind("", "Endpoints"), GroupKind("", "Event"), GroupKind("events.k8s.io", "Event")}
-)
-"""The kinds that nobody counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +163,10 @@ class Cascades:
         return as_problem(PruneRefused(f"{ref.short} was not deleted", reason=reason))
 
 
+def _named(ref: Ref) -> str:
+    return f"{ref.namespace}/{ref.short}" if ref.namespace else ref.short
+
+
 def cascade_of(
     contents: CascadeContents,
     deleting: Collection[str],
@@ -237,14 +241,7 @@ def _has_content(live: LiveObject, manager: str) -> bool:
     )
 
 
-def _named(ref: Ref) -> str:
-    return f"{ref.namespace}/{ref.short}" if ref.namespace else ref.short
-
-
-# Find what the garbage collector deletes with the deleted objects: guarded kinds, and the set.
-#
-# An ownerReference may name any object, also one of another team. The server deletes an object once
-# none of its owners is left, at any depth.
+# What the garbage collector deletes with the deleted objects.
 
 
 _SHOWN_DOUBTS = 3
@@ -380,6 +377,35 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
     }
 
 
+def _causes_of(
+    live: LiveObject, causes: Mapping[str, set[Ref]], certain: Mapping[str, LiveObject]
+) -> set[Ref]:
+    """Return the objects of the plan among the owners of an object, at any depth."""
+    found: set[Ref] = set()
+    seen: set[str] = set()
+    todo = [live]
+    while todo:
+        for uid in owners_of(todo.pop()) - seen:
+            seen.add(uid)
+            found |= causes.get(uid, set())
+            if uid in certain:
+                todo.append(certain[uid])
+    return found
+
+
+def _doubt(live: LiveObject, chains: OwnerChains, possible: Mapping[str, LiveObject]) -> str:
+    """Return why it is not known whether an object would be deleted."""
+    todo, seen = [live], {live.uid}
+    while todo:
+        for owner in owner_references(todo.pop()):
+            if owner.uid in chains.unknown:
+                return chains.unknown[owner.uid]
+            if owner.uid in possible and owner.uid not in seen:
+                seen.add(owner.uid)
+                todo.append(possible[owner.uid])
+    return "its owners could not be read"
+
+
 def collected(
     children: Mapping[str, Sequence[LiveObject]], roots: Iterable[str], gone: Iterable[str]
 ) -> Mapping[str, LiveObject]:
@@ -420,36 +446,7 @@ def owner_references(live: LiveObject) -> Iterator[OwnerReference]:
         yield OwnerReference(gvk, live.ref.namespace, text(owner, "name"), text(owner, "uid"))
 
 
-def _causes_of(
-    live: LiveObject, causes: Mapping[str, set[Ref]], certain: Mapping[str, LiveObject]
-) -> set[Ref]:
-    """Return the objects of the plan among the owners of an object, at any depth."""
-    found: set[Ref] = set()
-    seen: set[str] = set()
-    todo = [live]
-    while todo:
-        for uid in owners_of(todo.pop()) - seen:
-            seen.add(uid)
-            found |= causes.get(uid, set())
-            if uid in certain:
-                todo.append(certain[uid])
-    return found
-
-
-def _doubt(live: LiveObject, chains: OwnerChains, possible: Mapping[str, LiveObject]) -> str:
-    """Return why it is not known whether an object would be deleted."""
-    todo, seen = [live], {live.uid}
-    while todo:
-        for owner in owner_references(todo.pop()):
-            if owner.uid in chains.unknown:
-                return chains.unknown[owner.uid]
-            if owner.uid in possible and owner.uid not in seen:
-                seen.add(owner.uid)
-                todo.append(possible[owner.uid])
-    return "its owners could not be read"
-
-
-# Judge recreations by what the garbage collector would delete with the old object.
+# Recreations, judged by what the garbage collector would delete with the old object.
 
 
 def with_recreations_judged(
@@ -537,7 +534,7 @@ def refused_recreation_of(ref: Ref, cascades: Cascades, options: Options) -> Pro
     )
 
 
-# Explain why a deleted object still exists: its finalizers, their owners, and whether these run.
+# Why a deleted object still exists: its finalizers, their owners, and whether these run.
 #
 # Nothing here decides to remove a finalizer: its owner still has work to do.
 
@@ -640,22 +637,6 @@ def _explained(
             yield f"finalizer {name}, set by {manager}: {_at_work(manager, workloads, pruning)}"
 
 
-def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
-    """Return the managers of a finalizer; if there are none, those of the whole list."""
-    exact: dict[str, None] = {}
-    whole: dict[str, None] = {}
-    for entry in live.managed_fields:
-        fields = mapping(mapping(entry.get("fieldsV1")).get(part)).get("f:finalizers")
-        if not isinstance(fields, dict):
-            continue
-        manager = str(entry.get("manager", ""))
-        if f"v:{json.dumps(name)}" in fields:
-            exact[manager] = None
-        elif not any(key.startswith("v:") for key in fields):
-            whole[manager] = None
-    return tuple(exact or whole)
-
-
 def _at_work(manager: str, workloads: CascadeContents, pruning: Collection[Ref]) -> str:
     """Return, in words, whether the controller with a manager's name runs."""
     objects = {workload.ref: workload for workload in workloads.objects}
@@ -708,12 +689,36 @@ def _replicas(live: LiveObject) -> tuple[int, int]:
     return _count(status.get("readyReplicas")), _count(spec.get("replicas", 1))
 
 
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
+    """Return the managers of a finalizer; if there are none, those of the whole list."""
+    exact: dict[str, None] = {}
+    whole: dict[str, None] = {}
+    for entry in live.managed_fields:
+        fields = mapping(mapping(entry.get("fieldsV1")).get(part)).get("f:finalizers")
+        if not isinstance(fields, dict):
+            continue
+        manager = str(entry.get("manager", ""))
+        if f"v:{json.dumps(name)}" in fields:
+            exact[manager] = None
+        elif not any(key.startswith("v:") for key in fields):
+            whole[manager] = None
+    return tuple(exact or whole)
+
+
 def _conditions(live: LiveObject) -> Iterator[str]:
     """Yield the messages of the conditions of a terminating Namespace."""
     for condition in _list(mapping((live.body or {}).get("status")).get("conditions")):
         facts = mapping(condition)
         if facts.get("status") == "True" and str(facts.get("type", "")).startswith("Namespace"):
             yield str(facts.get("message", ""))
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 def _left(remains: CascadeContents) -> Sequence[LiveObject]:
@@ -738,11 +743,3 @@ def _named_in(member: LiveObject, holder: LiveObject) -> str:
         return name
     plural = "s" if len(member.finalizers) > 1 else ""
     return f"{name} (finalizer{plural} {', '.join(member.finalizers)})"
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0

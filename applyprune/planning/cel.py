@@ -1,8 +1,7 @@
-"""Evaluate a user's readiness rule for a custom kind: CEL, bounded before it begins.
+"""Evaluate a user's readiness rule for a custom kind: CEL (cel.dev), bounded before it begins.
 
-Kubernetes itself uses CEL (cel.dev) for such rules: ``self`` is the object, as in a CRD's
-validation rules. The library is the CEL team's own, over their C++ implementation. It checks the
-names and types of an expression before anything is applied.
+``self`` is the object, as in a CRD's validation rules. The library is the CEL team's own, over
+their C++ implementation; it checks names and types before anything is applied.
 """
 
 from __future__ import annotations
@@ -74,6 +73,16 @@ class Rule:
         return _quote(self.text)
 
 
+def _why(error: object, body: Mapping[str, Any]) -> str:
+    # An error may quote computed values, which may be values of a Secret.
+    if body.get("kind") == "Secret":
+        return ""
+    code, _, message = one_line(str(error)[:_LONGEST_ERROR]).partition(": ")
+    if any(message.startswith(words) for words in _ABSENT):
+        return f": {message.replace(' : ', ': ')}"
+    return f": {message or code}"
+
+
 def compile_rule(text: str, *, where: str) -> Rule:
     """Compile a CEL expression; raise InputError if it is invalid or cannot return a bool."""
     try:
@@ -120,6 +129,11 @@ def _refused(text: str, where: str, reason: str) -> InputError:
     )
 
 
+def _quote(text: str) -> str:
+    line = one_line(text)
+    return f"“{line[:_QUOTED]}…”" if len(line) > _QUOTED else f"“{line}”"
+
+
 def _reason(error: str) -> str:
     """Return the library's message without its codes and its drawing of the place."""
     first = error.removeprefix(f"{_CODE}: ").partition("\n")[0]
@@ -131,30 +145,16 @@ def _reason(error: str) -> str:
     )
 
 
-def _why(error: object, body: Mapping[str, Any]) -> str:
-    # An error may quote computed values, which may be values of a Secret.
-    if body.get("kind") == "Secret":
-        return ""
-    code, _, message = one_line(str(error)[:_LONGEST_ERROR]).partition(": ")
-    if any(message.startswith(words) for words in _ABSENT):
-        return f": {message.replace(' : ', ': ')}"
-    return f": {message or code}"
-
-
 def _article(kind: str) -> str:
     name = kind.lower()
     return f"an {name}" if name.startswith(("i", "e", "a", "o", "u")) else f"a {name}"
 
 
-def _quote(text: str) -> str:
-    line = one_line(text)
-    return f"“{line[:_QUOTED]}…”" if len(line) > _QUOTED else f"“{line}”"
+# The syntax tree of a compiled expression. The library hands it out only as a serialized
+# `cel.expr.CheckedExpr`; the numbers of its fields are those of cel-spec's `syntax.proto`.
 
 
-# Read the syntax tree of a compiled CEL expression from its serialized form.
-#
-# The library hands out the tree only as a ``cel.expr.CheckedExpr`` of protobuf. Few of its fields
-# are needed, so they are read here; the numbers are those of cel-spec's ``syntax.proto``.
+_Fields: TypeAlias = Mapping[int, Sequence["int | bytes"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +210,6 @@ class Loop:
 
 Node: TypeAlias = Constant | Name | Select | Call | Collection | Loop
 
-_Fields: TypeAlias = Mapping[int, Sequence["int | bytes"]]
-
 
 def syntax_tree(serialized: bytes) -> Node:
     """Return the tree in a serialized expression; raise ValueError if it cannot be read."""
@@ -258,6 +256,11 @@ def _loop(fold: _Fields) -> Loop:
     )
 
 
+def _text(fields: _Fields, number: int) -> str:
+    value = fields.get(number, (b"",))[-1]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+
 def _message(of: bytes | _Fields, *path: int) -> _Fields:
     fields = _fields(of) if isinstance(of, bytes) else of
     for number in path:
@@ -267,11 +270,6 @@ def _message(of: bytes | _Fields, *path: int) -> _Fields:
 
 def _messages(fields: _Fields, number: int) -> list[_Fields]:
     return [_fields(one) for one in fields.get(number, ()) if isinstance(one, bytes)]
-
-
-def _text(fields: _Fields, number: int) -> str:
-    value = fields.get(number, (b"",))[-1]
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
 
 def _fields(data: bytes) -> _Fields:
@@ -318,17 +316,14 @@ class _Reader:
         return self._data[start : self._at]
 
 
-# Bound what the evaluation of a CEL expression costs on one value, before it begins.
+# What an evaluation costs on one value, known before it begins.
 #
 # The library limits the depth of an expression and the iterations of its macros, but not the
-# memory: lists and strings that a macro builds grow with each iteration, and one evaluation holds
-# the interpreter. The bound follows from the expression and from the lengths in the value. It is
-# the idea of the cost limit that the API server has for CEL.
+# memory, and one evaluation holds the interpreter. The API server bounds CEL in the same way.
 
 
 MOST_COST = 50_000_000
 """Bytes written or read by one evaluation, about: it takes a fraction of a second then."""
-
 _ITERATIONS = 10_000
 """The library's own limit for all macros of one evaluation."""
 _STEP = 64
@@ -341,6 +336,7 @@ _VALUE = 16
 _FIELDS_PER_BYTE = 8
 _MOST_KNOWN = 1000
 _MOST_VISITS = 20_000
+_EMPTY = Collection(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +360,6 @@ class Size:
 
 
 _SCALAR = Size()
-_EMPTY = Collection(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,57 +370,8 @@ class Value:
     known: tuple[Any, ...] | None = None
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_SCALARS = _words("_&&_ _||_ !_ @not_strictly_false -_ _-_ _*_ _/_ _%_ type hasValue optional.none")
-"""They look at no text and at no list."""
-_PASSING = _words(
-    "dyn value orValue or optional.of optional.ofNonZeroValue optional.unwrap unwrap unwrapOpt "
-    "first last"
-)
-"""They return one of their arguments, or a part of it."""
-_COMPARING = _words("_==_ _!=_ _<_ _<=_ _>_ _>=_")
-_INDEXING = _words("_[_] _[?_] _?._")
-_READING = _words(
-    "size startsWith endsWith int uint double bool timestamp duration getDate getDayOfMonth "
-    "getDayOfWeek getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth getSeconds"
-)
-"""They read their arguments once, and return a number or a bool."""
-_SEARCHING = _words("contains indexOf lastIndexOf matches")
-_COPYING = _words("string bytes charAt lowerAscii upperAscii substring trim reverse strings.quote")
-"""They return a text that is not much longer than their arguments."""
-_BUILDING = _words("_+_ join split replace format")
-_KNOWN = frozenset(
-    {"_?_:_", "@in", *_SCALARS, *_PASSING, *_COMPARING, *_INDEXING, *_READING, *_SEARCHING}
-    | _COPYING
-    | _BUILDING
-)
-
-
-def unknown_in(node: Node) -> str:
-    """Return a function of an expression whose cost is unknown; empty if there is none."""
-    parts: Iterable[Node] = ()
-    match node:
-        case Select(operand=operand):
-            parts = (operand,)
-        case Call(function=function, arguments=parts):
-            if function not in _KNOWN:
-                return function
-        case Collection(parts=parts):
-            pass
-        case Loop():
-            # What only names a value, or what a macro makes: a result that begins with @.
-            is_macro = node.result_name.startswith("@") and (
-                isinstance(node.begin, Constant) or node.begin == _EMPTY
-            )
-            if not is_macro and node.over != _EMPTY:
-                return node.result_name
-            parts = (node.over, node.begin, node.condition, node.step, node.result)
-        case _:
-            pass
-    return next(filter(None, map(unknown_in, parts)), "")
+class _TooLong(Exception):
+    """The estimate itself takes too long."""
 
 
 def cost_of(expression: Node, value: Any) -> int:
@@ -436,10 +382,6 @@ def cost_of(expression: Node, value: Any) -> int:
     except (_TooLong, RecursionError):
         return MOST_COST + 1
     return estimate.cost
-
-
-class _TooLong(Exception):
-    """The estimate itself takes too long."""
 
 
 @dataclass(slots=True)
@@ -563,6 +505,20 @@ class _Estimate:
         return size
 
 
+def _length(value: Value) -> int:
+    if value.known is None:
+        return value.size.items
+    return max((len(one) for one in value.known if isinstance(one, dict | list)), default=0)
+
+
+def _selected(value: Value, name: str) -> Value:
+    if value.known is None:
+        return value
+    return Value(
+        known=tuple(one[name] for one in value.known if isinstance(one, dict) and name in one)
+    )
+
+
 def _work(function: str, sizes: list[Size]) -> tuple[int, Size]:
     """Return the cost of a call, and the size of its result."""
     first, texts = sizes[0], [size.text for size in sizes]
@@ -592,14 +548,6 @@ def _work(function: str, sizes: list[Size]) -> tuple[int, Size]:
     return text, Size(0, text, text + _VALUE)
 
 
-def _selected(value: Value, name: str) -> Value:
-    if value.known is None:
-        return value
-    return Value(
-        known=tuple(one[name] for one in value.known if isinstance(one, dict) and name in one)
-    )
-
-
 def _largest(sizes: Iterable[Size]) -> Size:
     largest = _SCALAR
     for size in sizes:
@@ -607,7 +555,54 @@ def _largest(sizes: Iterable[Size]) -> Size:
     return largest
 
 
-def _length(value: Value) -> int:
-    if value.known is None:
-        return value.size.items
-    return max((len(one) for one in value.known if isinstance(one, dict | list)), default=0)
+def unknown_in(node: Node) -> str:
+    """Return a function of an expression whose cost is unknown; empty if there is none."""
+    parts: Iterable[Node] = ()
+    match node:
+        case Select(operand=operand):
+            parts = (operand,)
+        case Call(function=function, arguments=parts):
+            if function not in _KNOWN:
+                return function
+        case Collection(parts=parts):
+            pass
+        case Loop():
+            # What only names a value, or what a macro makes: a result that begins with @.
+            is_macro = node.result_name.startswith("@") and (
+                isinstance(node.begin, Constant) or node.begin == _EMPTY
+            )
+            if not is_macro and node.over != _EMPTY:
+                return node.result_name
+            parts = (node.over, node.begin, node.condition, node.step, node.result)
+        case _:
+            pass
+    return next(filter(None, map(unknown_in, parts)), "")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SCALARS = _words("_&&_ _||_ !_ @not_strictly_false -_ _-_ _*_ _/_ _%_ type hasValue optional.none")
+"""They look at no text and at no list."""
+_PASSING = _words(
+    "dyn value orValue or optional.of optional.ofNonZeroValue optional.unwrap unwrap unwrapOpt "
+    "first last"
+)
+"""They return one of their arguments, or a part of it."""
+_COMPARING = _words("_==_ _!=_ _<_ _<=_ _>_ _>=_")
+_INDEXING = _words("_[_] _[?_] _?._")
+_READING = _words(
+    "size startsWith endsWith int uint double bool timestamp duration getDate getDayOfMonth "
+    "getDayOfWeek getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth getSeconds"
+)
+"""They read their arguments once, and return a number or a bool."""
+_SEARCHING = _words("contains indexOf lastIndexOf matches")
+_COPYING = _words("string bytes charAt lowerAscii upperAscii substring trim reverse strings.quote")
+"""They return a text that is not much longer than their arguments."""
+_BUILDING = _words("_+_ join split replace format")
+_KNOWN = frozenset(
+    {"_?_:_", "@in", *_SCALARS, *_PASSING, *_COMPARING, *_INDEXING, *_READING, *_SEARCHING}
+    | _COPYING
+    | _BUILDING
+)

@@ -1,4 +1,4 @@
-"""Compare two states of an object: what changes, how it is shown, what cannot change."""
+"""Compare two states of an object: what changes, how it is shown, what cannot change in place."""
 
 from __future__ import annotations
 
@@ -69,21 +69,6 @@ class Comparison:
     """What the server could not check, in words."""
 
 
-def has_changed(comparison: Comparison, rules: Sequence[IgnoreRule]) -> bool:
-    """Return whether an object changes, apart from its bookkeeping and the ignored fields."""
-    then, now = _states(comparison)
-    if then == now:
-        return False
-    ignored = ignored_paths(rules, comparison.step.desired.ref)
-    return not ignored or _without(then, ignored) != _without(now, ignored)
-
-
-def changes_ownership(before: LiveObject, after: LiveObject, manager: str) -> bool:
-    """Return whether a set owns other fields afterwards: the server writes that too."""
-    then, now = (fingerprint_of(live, manager, None) for live in (before, after))
-    return then is None or now is None or then.managed_fields != now.managed_fields
-
-
 def diff_of(
     comparison: Comparison,
     rules: Sequence[IgnoreRule],
@@ -129,6 +114,15 @@ def removal_diff(step: RemoveStep, live: LiveObject, *, not_checked: str = "") -
     return ObjectDiff(step.entry.ref, step.fate, body, None, not_checked=not_checked)
 
 
+def has_changed(comparison: Comparison, rules: Sequence[IgnoreRule]) -> bool:
+    """Return whether an object changes, apart from its bookkeeping and the ignored fields."""
+    then, now = _states(comparison)
+    if then == now:
+        return False
+    ignored = ignored_paths(rules, comparison.step.desired.ref)
+    return not ignored or _without(then, ignored) != _without(now, ignored)
+
+
 def _states(
     comparison: Comparison,
 ) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
@@ -144,7 +138,13 @@ def _without(state: Mapping[str, Any] | None, ignored: Sequence[Any]) -> Mapping
     return None if state is None else left_out(state, ignored)
 
 
-# Prepare two states of an object for a comparison, without the server's own metadata.
+def changes_ownership(before: LiveObject, after: LiveObject, manager: str) -> bool:
+    """Return whether a set owns other fields afterwards: the server writes that too."""
+    then, now = (fingerprint_of(live, manager, None) for live in (before, after))
+    return then is None or now is None or then.managed_fields != now.managed_fields
+
+
+# States of an object, without the server's own metadata, or as an apply would make them.
 
 
 _BOOKKEEPING = frozenset(
@@ -237,7 +237,7 @@ def _overlaid(there: Any, wanted: Any) -> Any:
     return there | {name: _overlaid(there.get(name), value) for name, value in wanted.items()}
 
 
-# Find the fields of a live object that an apply would change.
+# The fields of a live object that an apply would change.
 
 
 _LONGEST = 60
@@ -271,6 +271,20 @@ class ChangedField:
         return f"{dotted(self.path)}: {self.values}"
 
 
+def _shown(value: Any) -> str:
+    """Return a value on one line, in full or only its size."""
+    if value is MISSING:
+        return "none"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():
+        text = json.dumps(value)
+    if len(text) <= _LONGEST:
+        return text
+    if isinstance(value, str):
+        return f"({len(value)} characters)"
+    return f"({len(value)} {'items' if isinstance(value, list) else 'fields'})"
+
+
 def changed_fields(
     desired: Desired, live: LiveObject, created: Mapping[str, Any] | None, manager: str
 ) -> list[ChangedField]:
@@ -292,17 +306,6 @@ def changed_fields(
     return list(_in_mapping(old, new, made, entry.get("fieldsV1") or {}, ()))
 
 
-def _changes(
-    before: Any, after: Any, made: Any, owned: Mapping[str, Any] | None, path: Field
-) -> Iterator[ChangedField]:
-    if isinstance(before, dict) and isinstance(after, dict):
-        yield from _in_mapping(before, after, made, owned, path)
-    elif isinstance(before, list) and isinstance(after, list):
-        yield from _in_list(before, after, made, owned, path)
-    elif before != after and (made is MISSING or made != before):
-        yield ChangedField(path, before, after)
-
-
 def _in_mapping(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
@@ -321,6 +324,17 @@ def _in_mapping(
     for key, value in before.items():
         if key not in after and (owned == {} or key in steps) and known.get(key) != value:
             yield ChangedField((*path, key), value, MISSING)
+
+
+def _changes(
+    before: Any, after: Any, made: Any, owned: Mapping[str, Any] | None, path: Field
+) -> Iterator[ChangedField]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        yield from _in_mapping(before, after, made, owned, path)
+    elif isinstance(before, list) and isinstance(after, list):
+        yield from _in_list(before, after, made, owned, path)
+    elif before != after and (made is MISSING or made != before):
+        yield ChangedField(path, before, after)
 
 
 def _in_list(
@@ -371,31 +385,16 @@ def _same_item(wanted: Any, at: int, items: list[Any]) -> int | None:
     return at if at < len(items) else None
 
 
-def _shown(value: Any) -> str:
-    """Return a value on one line, in full or only its size."""
-    if value is MISSING:
-        return "none"
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if not text.isprintable():
-        text = json.dumps(value)
-    if len(text) <= _LONGEST:
-        return text
-    if isinstance(value, str):
-        return f"({len(value)} characters)"
-    return f"({len(value)} {'items' if isinstance(value, list) else 'fields'})"
-
-
-# Fields that cannot be changed in place: whether a recreation may resolve that, and which fields.
+# Fields that cannot be changed in place: which they are, and whether a recreation may help.
 #
-# The server's own words contain its internal structs, so the fields are found by comparison: of the
-# live object, of what is sent, and of what the server would create now.
+# The server's own words contain its internal structs, so the fields are found by comparison.
 
 
-_SHOWN = 5
 NOT_ALLOWED = "that is not allowed"
 """The obstacle if nobody has allowed it."""
 NOT_CREATED = "the server would not create it again as it is now"
 """The obstacle if a trial has failed."""
+_SHOWN = 5
 # The wording of apimachinery's validation, and of the strategies of single kinds.
 _IMMUTABLE = pattern(
     r"immutable|may not (?:be )?change|cannot (?:be )?change|once set|updates to .* are forbidden"
@@ -424,6 +423,11 @@ def is_worth_a_trial(error: ApplypruneError) -> bool:
         return False
     fields = [cause.get("field", "") for cause in error.causes]
     return not any(field.split(".")[0] == "metadata" for field in fields)
+
+
+def says_immutable(error: ApplypruneError) -> bool:
+    """Return whether the server says in words that a field cannot be changed."""
+    return _IMMUTABLE.search(error.message) is not None
 
 
 def why_not(
@@ -474,11 +478,6 @@ def not_recreated(desired: Desired, obstacle: str) -> Problem:
         ),
         where=desired.origin,
     )
-
-
-def says_immutable(error: ApplypruneError) -> bool:
-    """Return whether the server says in words that a field cannot be changed."""
-    return _IMMUTABLE.search(error.message) is not None
 
 
 def with_immutable_fields_named(

@@ -1,4 +1,8 @@
-"""Drift and conflicts: find them, tell them apart, explain them."""
+"""Drift and conflicts: find them, tell them apart, explain them.
+
+Drift is a field of the set that an Update has changed since the set's last apply. Any other field
+of the manifest that another manager owns is a conflict.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
 
     Writer = Mapping[str, Any]
 
+
 # The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.
 _CAUSE = pattern(
     r'conflict with "(?P<manager>(?:[^"\\]|\\.)*)"'
@@ -93,28 +98,29 @@ class FieldOwner:
     """The time of the last write, RFC 3339; empty if unknown."""
 
 
-def contenders(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
-    """Return the other managers of each field in conflict, by the server's name of the field."""
-    found: defaultdict[str, dict[FieldOwner, None]] = defaultdict(dict)
-    for cause in error.causes:
-        match = _CAUSE.match(cause.get("message", ""))
-        owner = (
-            FieldOwner(
-                match["manager"],
-                "Update" if match["update"] else "Apply",
-                match["subresource"] or "",
-                match["time"] or "",
-            )
-            if match
-            else FieldOwner("another manager", "", "", "")
-        )
-        found[cause.get("field", "")][owner] = None
-    return {name: tuple(owners) for name, owners in sorted(found.items())}
-
-
 def managers(error: Conflict) -> frozenset[str]:
     """Return the other managers in a conflict."""
     return frozenset(owner.manager for owners in contenders(error).values() for owner in owners)
+
+
+def skips(desired: Desired, error: ApplypruneError) -> str:
+    """Return why an object is skipped, as its manifest asks; empty if it fails instead."""
+    if (
+        desired.conflicts is not OnConflict.SKIP
+        or not isinstance(error, Conflict)
+        or not error.causes
+    ):
+        return ""
+    return f"{CONFLICTS}: skip, and {contended(error)}"
+
+
+def contended(error: Conflict) -> str:
+    """Return the fields and their managers in short words."""
+    fields = [
+        f"{name} is owned by {_joined([owner.manager for owner in owners])}"
+        for name, owners in contenders(error).items()
+    ]
+    return and_more(fields, _LINES)
 
 
 def forces(
@@ -148,22 +154,6 @@ def settled_first(
     return frozenset({applyset.yielded, *migration.managers, *old, *invented})
 
 
-def skips(desired: Desired, error: ApplypruneError) -> str:
-    """Return why an object is skipped, as its manifest asks; empty if it fails instead."""
-    if (
-        desired.conflicts is not OnConflict.SKIP
-        or not isinstance(error, Conflict)
-        or not error.causes
-    ):
-        return ""
-    return f"{CONFLICTS}: skip, and {contended(error)}"
-
-
-def is_about_scale(error: Conflict) -> bool:
-    """Return whether an autoscaler may cause a conflict."""
-    return any(_is_scale(name, owners) for name, owners in contenders(error).items())
-
-
 def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
     """Return whether a manager that owns a field by this operation has caused drift.
 
@@ -175,23 +165,9 @@ def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
     return operation == "Update" and owns(owned, path)
 
 
-def is_by_hand(manager: str) -> bool:
-    """Return whether people write with a field manager, by its name."""
-    return _BY_HAND.fullmatch(manager) is not None
-
-
 def is_kubernetes(manager: str) -> bool:
     """Return whether a field manager belongs to Kubernetes itself, by its name."""
     return _KUBERNETES.fullmatch(manager) is not None
-
-
-def contended(error: Conflict) -> str:
-    """Return the fields and their managers in short words."""
-    fields = [
-        f"{name} is owned by {_joined([owner.manager for owner in owners])}"
-        for name, owners in contenders(error).items()
-    ]
-    return and_more(fields, _LINES)
 
 
 def explain(
@@ -238,6 +214,22 @@ def explain(
     return told
 
 
+def _is_pruned(scaler: Mapping[str, Any], desired: Desired) -> bool:
+    return mapping(scaler.get("metadata")).get("uid") in desired.pruned_autoscalers
+
+
+def _described(scaler: Mapping[str, Any], now: datetime | None) -> str:
+    name = mapping(scaler.get("metadata")).get("name")
+    spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
+    # managedFields has no time for a write to the scale subresource.
+    ago = _ago(status.get("lastScaleTime"), now)
+    last = f" (last {ago})" if ago else ""
+    return (
+        f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
+        f"{spec.get('maxReplicas')}, and will rewrite the field{last}"
+    )
+
+
 def _reason(
     fields: Mapping[str, Sequence[FieldOwner]],
     contested: Mapping[str, ContestedField],
@@ -262,6 +254,75 @@ def _reason(
     else:
         count = f"other field managers own {len(fields)} of its fields"
     return f"{count}{_LINE}{and_more(lines, _LINES, _LINE)}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(names)
+
+
+def _who(owner: FieldOwner, live: LiveObject | None, now: datetime | None) -> str:
+    how = owner.operation
+    if owner.subresource:
+        how += f" of {owner.subresource}"
+    ago = _ago(owner.time or _time(owner, live), now)
+    detail = ", ".join(part for part in (how, ago) if part)
+    return f"{owner.manager} ({detail})" if detail else owner.manager
+
+
+def _ago(time: object, now: datetime | None) -> str:
+    seconds = None if now is None else seconds_since(time, now)
+    return "" if seconds is None else f"{age(seconds)} ago"
+
+
+def _notes(owners: Sequence[FieldOwner]) -> Sequence[str]:
+    return list(dict.fromkeys(note for owner in owners if (note := _note(owner.manager))))
+
+
+def _note(manager: str) -> str:
+    if manager.startswith(MANAGERS):
+        return "another applyprune set, which applies it in each of its runs"
+    if is_by_hand(manager):
+        return "written manually (kubectl); no controller will rewrite it"
+    for name, words in _KNOWN:
+        if name.fullmatch(manager):
+            return f"{words}: it may rewrite the field"
+    return ""
+
+
+def is_by_hand(manager: str) -> bool:
+    """Return whether people write with a field manager, by its name."""
+    return _BY_HAND.fullmatch(manager) is not None
+
+
+def _after(notes: Sequence[str]) -> str:
+    return "".join(f"; {note}" for note in notes)
+
+
+def _former(scaler: Mapping[str, Any]) -> str:
+    name = mapping(scaler.get("metadata")).get("name")
+    return f"HorizontalPodAutoscaler {name} scales it, and is pruned once this object is applied"
+
+
+def _hint(
+    pointers: Sequence[str], owners: Sequence[FieldOwner], *, must_own: bool, reverts: bool
+) -> str:
+    """Return what resolves a conflict; ``must_own`` says that none of its fields can be left."""
+    fields = ",".join(dict.fromkeys(filter(is_ignorable, pointers)))
+    yielding = f", or annotate the object:\n    {IGNORED}: {fields}" if fields else "."
+    names = sorted({owner.manager for owner in owners})
+    appliers = sorted({owner.manager for owner in owners if owner.operation == "Apply"})
+    tools = [name for name in appliers if not name.startswith(MANAGERS)]
+    lines = [
+        "To set back what was changed: --on-drift revert." if reverts else "",
+        "" if must_own else f"To leave it to its owner, remove it from the manifest{yielding}",
+        f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
+        f"To take it over: --force-conflicts, or only for this object {CONFLICTS}: force.",
+        f"To take over all fields of {tools[0]}: --take-over {tools[0]}." if tools else "",
+        "Fields of another set need --adopt=all."
+        if any(name.startswith(MANAGERS) for name in names)
+        else "",
+    ]
+    return "\n  ".join(line for line in lines if line)
 
 
 def conflicts_of(
@@ -300,37 +361,6 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
     return ContestedField(name, to_pointer(path), ours, theirs)
 
 
-def _hint(
-    pointers: Sequence[str], owners: Sequence[FieldOwner], *, must_own: bool, reverts: bool
-) -> str:
-    """Return what resolves a conflict; ``must_own`` says that none of its fields can be left."""
-    fields = ",".join(dict.fromkeys(filter(is_ignorable, pointers)))
-    yielding = f", or annotate the object:\n    {IGNORED}: {fields}" if fields else "."
-    names = sorted({owner.manager for owner in owners})
-    appliers = sorted({owner.manager for owner in owners if owner.operation == "Apply"})
-    tools = [name for name in appliers if not name.startswith(MANAGERS)]
-    lines = [
-        "To set back what was changed: --on-drift revert." if reverts else "",
-        "" if must_own else f"To leave it to its owner, remove it from the manifest{yielding}",
-        f"To skip this object while the conflict lasts: {CONFLICTS}: skip.",
-        f"To take it over: --force-conflicts, or only for this object {CONFLICTS}: force.",
-        f"To take over all fields of {tools[0]}: --take-over {tools[0]}." if tools else "",
-        "Fields of another set need --adopt=all."
-        if any(name.startswith(MANAGERS) for name in names)
-        else "",
-    ]
-    return "\n  ".join(line for line in lines if line)
-
-
-def _who(owner: FieldOwner, live: LiveObject | None, now: datetime | None) -> str:
-    how = owner.operation
-    if owner.subresource:
-        how += f" of {owner.subresource}"
-    ago = _ago(owner.time or _time(owner, live), now)
-    detail = ", ".join(part for part in (how, ago) if part)
-    return f"{owner.manager} ({detail})" if detail else owner.manager
-
-
 def _time(owner: FieldOwner, live: LiveObject | None) -> str:
     for entry in live.managed_fields if live else ():
         if (
@@ -342,9 +372,9 @@ def _time(owner: FieldOwner, live: LiveObject | None) -> str:
     return ""
 
 
-def _ago(time: object, now: datetime | None) -> str:
-    seconds = None if now is None else seconds_since(time, now)
-    return "" if seconds is None else f"{age(seconds)} ago"
+def is_about_scale(error: Conflict) -> bool:
+    """Return whether an autoscaler may cause a conflict."""
+    return any(_is_scale(name, owners) for name, owners in contenders(error).items())
 
 
 def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
@@ -354,63 +384,33 @@ def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
     )
 
 
-def _described(scaler: Mapping[str, Any], now: datetime | None) -> str:
-    name = mapping(scaler.get("metadata")).get("name")
-    spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
-    # managedFields has no time for a write to the scale subresource.
-    ago = _ago(status.get("lastScaleTime"), now)
-    last = f" (last {ago})" if ago else ""
-    return (
-        f"HorizontalPodAutoscaler {name} scales it between {spec.get('minReplicas', 1)} and "
-        f"{spec.get('maxReplicas')}, and will rewrite the field{last}"
-    )
+def contenders(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
+    """Return the other managers of each field in conflict, by the server's name of the field."""
+    found: defaultdict[str, dict[FieldOwner, None]] = defaultdict(dict)
+    for cause in error.causes:
+        match = _CAUSE.match(cause.get("message", ""))
+        owner = (
+            FieldOwner(
+                match["manager"],
+                "Update" if match["update"] else "Apply",
+                match["subresource"] or "",
+                match["time"] or "",
+            )
+            if match
+            else FieldOwner("another manager", "", "", "")
+        )
+        found[cause.get("field", "")][owner] = None
+    return {name: tuple(owners) for name, owners in sorted(found.items())}
 
 
-def _is_pruned(scaler: Mapping[str, Any], desired: Desired) -> bool:
-    return mapping(scaler.get("metadata")).get("uid") in desired.pruned_autoscalers
-
-
-def _former(scaler: Mapping[str, Any]) -> str:
-    name = mapping(scaler.get("metadata")).get("name")
-    return f"HorizontalPodAutoscaler {name} scales it, and is pruned once this object is applied"
-
-
-def _notes(owners: Sequence[FieldOwner]) -> Sequence[str]:
-    return list(dict.fromkeys(note for owner in owners if (note := _note(owner.manager))))
-
-
-def _note(manager: str) -> str:
-    if manager.startswith(MANAGERS):
-        return "another applyprune set, which applies it in each of its runs"
-    if is_by_hand(manager):
-        return "written manually (kubectl); no controller will rewrite it"
-    for name, words in _KNOWN:
-        if name.fullmatch(manager):
-            return f"{words}: it may rewrite the field"
-    return ""
-
-
-def _after(notes: Sequence[str]) -> str:
-    return "".join(f"; {note}" for note in notes)
-
-
-def _joined(names: Sequence[str]) -> str:
-    return " and ".join(names)
-
-
-# Find field conflicts in the state that was read, without asking the server.
+# Conflicts in the state that was read, without asking the server.
 #
-# Only certain conflicts count: another manager owns a field, and its live value is another one than
-# the manifest's. Lists, mappings and texts that may be quantities do not count, because the server
-# compares them in a form of its own. The server's reply to the apply has the last word.
+# Only certain ones count: another manager owns a field, and its live value is another one than the
+# manifest's. The server compares lists, mappings and quantities in a form of its own.
 
 
 _QUANTITY_FIELD = pattern(r"[+-]?[0-9.]+([eE][+-]?[0-9]+|[a-zA-Z]{0,2})")
-
-
-def shares_fields(step: ApplyStep, applyset: ApplySetIdentity) -> bool:
-    """Return whether another manager owns a field that the apply sets without force."""
-    return next(_shared(step, applyset), None) is not None
+_LABEL: Path = ("metadata", "labels", PART_OF)
 
 
 def visible_conflict(step: ApplyStep, applyset: ApplySetIdentity) -> Conflict | None:
@@ -433,24 +433,6 @@ def visible_conflict(step: ApplyStep, applyset: ApplySetIdentity) -> Conflict | 
     )
 
 
-def _shared(
-    step: ApplyStep, applyset: ApplySetIdentity
-) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    request, live = step.request, step.live
-    if request is not None and live is not None and not request.force:
-        yield from shared_fields(step.desired, live, step.migration, applyset)
-
-
-def _differ(ours: object, theirs: object) -> bool:
-    if isinstance(ours, str) and isinstance(theirs, str):
-        may_be_equal = _QUANTITY_FIELD.fullmatch(ours) and _QUANTITY_FIELD.fullmatch(theirs)
-        return ours != theirs and not may_be_equal
-    is_plain = all(isinstance(value, bool) for value in (ours, theirs)) or all(
-        isinstance(value, int) and not isinstance(value, bool) for value in (ours, theirs)
-    )
-    return is_plain and ours != theirs
-
-
 def _message(entry: Mapping[str, Any]) -> str:
     """Return the words of apimachinery's managedfields/internal/conflict.go."""
     words = [f'conflict with "{entry.get("manager", "")}"']
@@ -463,49 +445,27 @@ def _message(entry: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-# Find the fields that a manifest sets and another manager owns; choose the drift to revert.
+def _differ(ours: object, theirs: object) -> bool:
+    if isinstance(ours, str) and isinstance(theirs, str):
+        may_be_equal = _QUANTITY_FIELD.fullmatch(ours) and _QUANTITY_FIELD.fullmatch(theirs)
+        return ours != theirs and not may_be_equal
+    is_plain = all(isinstance(value, bool) for value in (ours, theirs)) or all(
+        isinstance(value, int) and not isinstance(value, bool) for value in (ours, theirs)
+    )
+    return is_plain and ours != theirs
 
 
-_LABEL: Path = ("metadata", "labels", PART_OF)
+def shares_fields(step: ApplyStep, applyset: ApplySetIdentity) -> bool:
+    """Return whether another manager owns a field that the apply sets without force."""
+    return next(_shared(step, applyset), None) is not None
 
 
-def shared_fields(
-    desired: Desired, live: LiveObject, migration: Migration, applyset: ApplySetIdentity
+def _shared(
+    step: ApplyStep, applyset: ApplySetIdentity
 ) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """Yield each field that a manifest sets and another manager owns, with that manager's entry.
-
-    What changes hands before the apply is left out, and everything if the manifest itself says what
-    to do on a conflict.
-    """
-    if desired.conflicts is not OnConflict.FAIL:
-        return
-    body = sent(desired)
-    for entry in _other_managers(live, migration, applyset):
-        for path in leaves(entry.get("fieldsV1") or {}):
-            if path != _LABEL and value_at(body, path) is not MISSING:
-                yield path, entry
-
-
-def _other_managers(
-    live: LiveObject, migration: Migration, applyset: ApplySetIdentity
-) -> Iterator[Mapping[str, Any]]:
-    """Yield the entries of other managers, without the status and what changes hands first."""
-    settled = {applyset.manager, *settled_first(live, migration, applyset)}
-    for entry in live.managed_fields:
-        if entry.get("manager") not in settled and entry.get("subresource") != "status":
-            yield entry
-
-
-def last_owned(entry: InventoryEntry) -> Mapping[str, Any]:
-    """Return the fields that the set's last confirmed apply owned."""
-    return _fields(entry.owned_fields or "{}")
-
-
-# Most objects of a kind own the same fields.
-@lru_cache(64)
-def _fields(text: str) -> Mapping[str, Any]:
-    fields: Mapping[str, Any] = json.loads(text)
-    return fields
+    request, live = step.request, step.live
+    if request is not None and live is not None and not request.force:
+        yield from shared_fields(step.desired, live, step.migration, applyset)
 
 
 def drift_to_revert(
@@ -548,22 +508,59 @@ def _is_elsewhere(entry: Mapping[str, Any], version: str) -> bool:
     return bool(fields) and entry.get("apiVersion") != version
 
 
+def shared_fields(
+    desired: Desired, live: LiveObject, migration: Migration, applyset: ApplySetIdentity
+) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield each field that a manifest sets and another manager owns, with that manager's entry.
+
+    What changes hands before the apply is left out, and everything if the manifest itself says what
+    to do on a conflict.
+    """
+    if desired.conflicts is not OnConflict.FAIL:
+        return
+    body = sent(desired)
+    for entry in _other_managers(live, migration, applyset):
+        for path in leaves(entry.get("fieldsV1") or {}):
+            if path != _LABEL and value_at(body, path) is not MISSING:
+                yield path, entry
+
+
+def _other_managers(
+    live: LiveObject, migration: Migration, applyset: ApplySetIdentity
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the entries of other managers, without the status and what changes hands first."""
+    settled = {applyset.manager, *settled_first(live, migration, applyset)}
+    for entry in live.managed_fields:
+        if entry.get("manager") not in settled and entry.get("subresource") != "status":
+            yield entry
+
+
 def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:
     """Return drifted fields in words: ``2 fields that kubectl-patch had changed``."""
     fields = "1 field" if len(reverts) == 1 else f"{len(reverts)} fields"
     return f"{fields} that {' and '.join(sorted({who for _, who in reverts}))} had changed"
 
 
-# Detect drift: fields of a set that somebody else has changed since the set's last apply.
+def last_owned(entry: InventoryEntry) -> Mapping[str, Any]:
+    """Return the fields that the set's last confirmed apply owned."""
+    return _fields(entry.owned_fields or "{}")
+
+
+# Most objects of a kind own the same fields.
+@lru_cache(64)
+def _fields(text: str) -> Mapping[str, Any]:
+    fields: Mapping[str, Any] = json.loads(text)
+    return fields
+
+
+# Drift: what others have changed since the set's last apply, by their entries in managedFields.
 #
-# managedFields names the writers: every entry counts that is not our Apply entry and not about the
-# status. What has changed is seen in one of two ways:
-#
-# - With the manifest that was applied last (`diff`), a dry run shows each field that our apply
-# would set back, with both values. - With only the inventory (`status`), the fields are those that
-# our last apply owned and that we own no longer. Both lists contain paths and no values, so the
-# desired value is unknown. Two changes leave no manager and are invisible: an admission policy
-# rewrites our field during another's write, or an associative list gets another order.
+# Two changes leave no manager and are invisible: an admission policy rewrites our field during
+# another's write, or an associative list gets another order.
+
+
+DELETED = Drift("", "", "none")
+"""The drift of an object that somebody has deleted."""
 
 
 def drifted_from_manifest(
@@ -585,6 +582,21 @@ def drifted_from_manifest(
     return drifted_from_record(entry, live, manager)
 
 
+def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
+    """Do what ``drifted_from_record`` does, and compare every value; ``live`` is read in full.
+
+    The fields of our Apply entry, with their live values, are the last applied manifest again,
+    unless somebody has changed one of them: then their digest differs. The server may also have
+    rewritten a value later, so the answer is None then. No digest of a Secret's values is stored,
+    so only the record tells.
+    """
+    drifted = drifted_from_record(entry, live, manager)
+    if drifted or live.body is None or may_be_secret(live.body):
+        return drifted
+    # guard: status-values
+    return False if applied_digest(live, manager) == (entry.stored or entry.digest) else None
+
+
 def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
     """Return whether a field of the set has been changed since the last apply.
 
@@ -600,21 +612,6 @@ def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -
         return False if entry.fingerprint.resource_version == live.resource_version else None
     # The server changes our entry whenever somebody else changes or removes a field of ours.
     return not same_apply_entry(entry.fingerprint, live, manager)
-
-
-def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:
-    """Do what ``drifted_from_record`` does, and compare every value; ``live`` is read in full.
-
-    The fields of our Apply entry, with their live values, are the last applied manifest again,
-    unless somebody has changed one of them: then their digest differs. The server may also have
-    rewritten a value later, so the answer is None then. No digest of a Secret's values is stored,
-    so only the record tells.
-    """
-    drifted = drifted_from_record(entry, live, manager)
-    if drifted or live.body is None or may_be_secret(live.body):
-        return drifted
-    # guard: status-values
-    return False if applied_digest(live, manager) == (entry.stored or entry.digest) else None
 
 
 def manifest_drift(before: LiveObject, after: LiveObject, manager: str) -> tuple[Drift, ...]:
@@ -638,10 +635,6 @@ def recorded_drift(entry: InventoryEntry, live: LiveObject, manager: str) -> tup
     """
     writers = _others(live, manager)
     return _sorted(_drift(path, live, writers) for path in _lost(entry, live, manager))
-
-
-DELETED = Drift("", "", "none")
-"""The drift of an object that somebody has deleted."""
 
 
 def may_have_drifted(step: ApplyStep, manager: str) -> bool:
@@ -671,16 +664,21 @@ def step_drift(step: ApplyStep, manager: str) -> tuple[Drift, ...]:
     return _sorted(_drift(path, live, writers, _text(value_at(body, path), live)) for path in lost)
 
 
+def _others(live: LiveObject, manager: str) -> Sequence[Writer]:
+    """Return the managedFields entries of everybody else, without those about the status."""
+    ours = {manager, yielded_manager(manager)}
+    return [
+        entry
+        for entry in live.managed_fields
+        if entry.get("subresource") != "status"
+        and (entry.get("manager") not in ours or entry.get("operation") != "Apply")
+    ]
+
+
 def _lost(entry: InventoryEntry, live: LiveObject, manager: str) -> Iterator[Path]:
     """Yield the fields of the set's last apply that are not the set's any more."""
     mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
     return (path for path in leaves(last_owned(entry)) if not owns(mine, path))
-
-
-def differs(body: Mapping[str, Any], live: LiveObject, path: Path) -> bool:
-    """Return whether a manifest sets a field to another value than the live one."""
-    wanted = value_at(body, path)
-    return wanted is not MISSING and not is_stored(wanted, value_at(live.body, path), str(path[-1]))
 
 
 def _paths(value: object, above: Path = ()) -> Iterator[Path]:
@@ -692,15 +690,8 @@ def _paths(value: object, above: Path = ()) -> Iterator[Path]:
         yield above
 
 
-def _others(live: LiveObject, manager: str) -> Sequence[Writer]:
-    """Return the managedFields entries of everybody else, without those about the status."""
-    ours = {manager, yielded_manager(manager)}
-    return [
-        entry
-        for entry in live.managed_fields
-        if entry.get("subresource") != "status"
-        and (entry.get("manager") not in ours or entry.get("operation") != "Apply")
-    ]
+def _sorted(found: Iterable[Drift]) -> tuple[Drift, ...]:
+    return tuple(sorted(found, key=lambda drift: drift.path))
 
 
 def _drift(path: Path, live: LiveObject, writers: Sequence[Writer], wanted: str = "") -> Drift:
@@ -718,26 +709,26 @@ def _drift(path: Path, live: LiveObject, writers: Sequence[Writer], wanted: str 
     )
 
 
+def _written(entry: Writer) -> str:
+    return str(entry.get("time", ""))
+
+
 def _text(value: Any | Missing, live: LiveObject) -> str:
     # The manifest may contain a label of a Secret, but masking every field is simple and safe.
     secret = may_be_secret(live.body or {}) or (live.ref.group, live.ref.kind) == SECRET
     return "none" if value is MISSING else shown(value, secret=secret)
 
 
-def _written(entry: Writer) -> str:
-    return str(entry.get("time", ""))
+def differs(body: Mapping[str, Any], live: LiveObject, path: Path) -> bool:
+    """Return whether a manifest sets a field to another value than the live one."""
+    wanted = value_at(body, path)
+    return wanted is not MISSING and not is_stored(wanted, value_at(live.body, path), str(path[-1]))
 
 
-def _sorted(found: Iterable[Drift]) -> tuple[Drift, ...]:
-    return tuple(sorted(found, key=lambda drift: drift.path))
-
-
-# Find the empty maps and lists of a manifest that controllers have filled.
+# Empty maps and lists of a manifest that controllers have filled.
 #
-# An empty value often only says that the author has nothing to say: ``rules: []``. It stays with
-# the controller that has put something there. A person's edit stays a conflict: ``podSelector: {}``
-# and ``ingress: []`` say a lot. What the set's last apply owned stays the set's: whoever fills that
-# since has caused drift, or a conflict.
+# An empty value often only says that the author has nothing to say: `rules: []`. A person's edit
+# stays a conflict: `podSelector: {}` and `ingress: []` say a lot.
 
 
 def filled_by_others(
@@ -778,11 +769,6 @@ def filled_by_others(
     return tuple(found)
 
 
-def _is_contender(manager: str) -> bool:
-    """Return whether a manager's value is one that the user should hear of."""
-    return manager.startswith(MANAGERS) or is_by_hand(manager)
-
-
 def _empties(value: object, above: Path) -> Iterator[Path]:
     if value in ({}, [], None):
         yield above
@@ -796,11 +782,13 @@ def _empties(value: object, above: Path) -> Iterator[Path]:
                 yield from _empties(item, (*above, ListItem((("name", name),))))
 
 
-# Find the values of a manifest that the server has not stored as they were sent.
-#
-# An admission webhook, or a plugin of the server, may change an object after the apply has decided
-# who owns which field. So the reply still names the set as the owner of a value that is not its
-# own.
+def _is_contender(manager: str) -> bool:
+    """Return whether a manager's value is one that the user should hear of."""
+    return manager.startswith(MANAGERS) or is_by_hand(manager)
+
+
+# Values that the server has not stored as they were sent: an admission webhook may change an object
+# after the apply has decided who owns which field.
 
 
 _SHOWN = 5
@@ -847,10 +835,8 @@ def rewritten_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
     )
 
 
-# Decide whether the server has stored a value as it was sent, perhaps in another form.
-#
-# The server writes a quantity, a duration or a time in one form (``1000m`` as ``1``), leaves out
-# what is empty, and fills in what is left out. In doubt, a value counts as stored.
+# Whether the server has stored a value as it was sent, perhaps in another form. It writes a
+# quantity as it likes (`1000m` as `1`), leaves out what is empty, and fills in what is left out.
 
 
 _QUANTITY = pattern(

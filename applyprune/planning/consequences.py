@@ -80,11 +80,8 @@ def _deletions(change: Change, facts: Facts) -> Iterator[Consequence]:
     yield from volumes(change, facts)
 
 
-# What is known when the consequences of a plan are worked out: its changes, and what was read.
-#
-# After a check by the server, both states of a changed object are known. Otherwise its live state
-# is compared with its manifest, and a consequence says that it may happen: defaults, admission
-# webhooks and other spellings of a value are only known to the server.
+# What is known: the changes of a plan, and what was read. Without a check by the server, a
+# consequence only says what may happen: defaults and webhooks are known to the server alone.
 
 
 CONFIG_MAP = GroupKind("", "ConfigMap")
@@ -98,7 +95,10 @@ DAEMON_SET = GroupKind("apps", "DaemonSet")
 REPLICA_SET = GroupKind("apps", "ReplicaSet")
 REPLICATION_CONTROLLER = GroupKind("", "ReplicationController")
 JOB = GroupKind("batch", "Job")
-
+WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, DAEMON_SET, REPLICA_SET, REPLICATION_CONTROLLER})
+"""The kinds that keep a number of Pods running."""
+READABLE = frozenset({CONFIG_MAP, SECRET})
+Labels = Mapping[str, str]
 _CHANGING = frozenset({Fate.CHANGE, Fate.ADOPT})
 
 
@@ -298,7 +298,7 @@ def facts_of(
     return Facts(changes, snapshot.contents, kinds, propagation, related, snapshot.dependants)
 
 
-# Decide what must be read to know the consequences of a plan: at most one LIST for each kind.
+# What must be read.
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,6 +366,10 @@ def _bodies(facts: Facts, set_id: str) -> Iterator[Listing]:
         )
 
 
+def _namespaces(changes: Collection[Change]) -> frozenset[str]:
+    return frozenset(change.ref.namespace for change in changes if change.ref.namespace)
+
+
 def _related(facts: Facts) -> Mapping[GroupKind, Listing]:
     """Return what must be listed besides the objects of the plan, by its kind."""
     wanted: dict[GroupKind, set[str]] = {}
@@ -400,31 +404,11 @@ def _common(selectors: Iterable[Labels]) -> str:
     return next((key for key in sorted(first) if all(key in other for other in others)), "")
 
 
-def _namespaces(changes: Collection[Change]) -> frozenset[str]:
-    return frozenset(change.ref.namespace for change in changes if change.ref.namespace)
-
-
 # What happens to the Pods of a workload whose template changes.
 
 
-WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, DAEMON_SET, REPLICA_SET, REPLICATION_CONTROLLER})
-"""The kinds that keep a number of Pods running."""
 # They never change the Pods that exist.
 _CREATE_ONLY = frozenset({REPLICA_SET, REPLICATION_CONTROLLER})
-
-
-def pods_of(change: Change) -> int | None:
-    """Return how many Pods a live workload asks for; None if it was not read in full."""
-    if change.before is None:
-        return None
-    if change.kind == DAEMON_SET:
-        return count(change.before, "status", "desiredNumberScheduled")
-    return count(change.before, "spec", "replicas", default=1)
-
-
-def changes_template(change: Change) -> bool:
-    """Return whether the Pod template of a workload changes, or may change."""
-    return change.before is not None and change.differs("spec", "template")
 
 
 def rollout(change: Change, propagation: Propagation) -> Iterator[Consequence]:
@@ -436,15 +420,6 @@ def rollout(change: Change, propagation: Propagation) -> Iterator[Consequence]:
         yield _restart(change, pods)
     elif change.is_changed and pods is not None:
         yield from _changed(change, pods)
-
-
-def replaces_all(change: Change, caused: Consequence) -> bool:
-    """Return whether every Pod of a workload is certain to be replaced."""
-    if not caused.certain:
-        return False
-    if caused.kind is ConsequenceKind.ROLLOUT:
-        return caused.count == pods_of(change)
-    return caused.kind is ConsequenceKind.RESTART
 
 
 def _changed(change: Change, pods: int) -> Iterator[Consequence]:
@@ -461,6 +436,26 @@ def _changed(change: Change, pods: int) -> Iterator[Consequence]:
         yield _restart(change, pods)
     else:
         yield _rollout(change, pods, resumed=resumed)
+
+
+def _is_resumed(change: Change) -> bool:
+    """Return whether a paused Deployment, with Pods of an older template, continues."""
+    before = change.before or {}
+    if change.kind != DEPLOYMENT or field(before, "spec", "paused") is not True:
+        return False
+    is_paused = change.value("spec", "paused") is True and not any(change.removed("spec", "paused"))
+    return not is_paused and count(before, "status", "updatedReplicas") < count(
+        before, "status", "replicas"
+    )
+
+
+def _restart(change: Change, pods: int | None) -> Consequence:
+    who = "its Pods" if pods is None else counted("Pod", pods)
+    verbs = "stops, then starts" if pods == 1 else "stop, then start"
+    if not change.certain:
+        verbs = "may stop, then start"
+    kind = ConsequenceKind.RESTART
+    return Consequence(kind, change.ref, f"{who} {verbs}", pods, certain=change.certain)
 
 
 def _rollout(change: Change, pods: int, *, resumed: bool) -> Consequence:
@@ -486,15 +481,6 @@ def _rollout(change: Change, pods: int, *, resumed: bool) -> Consequence:
     )
 
 
-def _restart(change: Change, pods: int | None) -> Consequence:
-    who = "its Pods" if pods is None else counted("Pod", pods)
-    verbs = "stops, then starts" if pods == 1 else "stop, then start"
-    if not change.certain:
-        verbs = "may stop, then start"
-    kind = ConsequenceKind.RESTART
-    return Consequence(kind, change.ref, f"{who} {verbs}", pods, certain=change.certain)
-
-
 def _later(change: Change, kind: ConsequenceKind, pods: int, until: str) -> Consequence:
     verb = "change" if change.certain else "may change"
     if pods == 1:
@@ -504,25 +490,35 @@ def _later(change: Change, kind: ConsequenceKind, pods: int, until: str) -> Cons
     return Consequence(kind, change.ref, message, pods, certain=change.certain)
 
 
-def _is_resumed(change: Change) -> bool:
-    """Return whether a paused Deployment, with Pods of an older template, continues."""
-    before = change.before or {}
-    if change.kind != DEPLOYMENT or field(before, "spec", "paused") is not True:
+def replaces_all(change: Change, caused: Consequence) -> bool:
+    """Return whether every Pod of a workload is certain to be replaced."""
+    if not caused.certain:
         return False
-    is_paused = change.value("spec", "paused") is True and not any(change.removed("spec", "paused"))
-    return not is_paused and count(before, "status", "updatedReplicas") < count(
-        before, "status", "replicas"
-    )
+    if caused.kind is ConsequenceKind.ROLLOUT:
+        return caused.count == pods_of(change)
+    return caused.kind is ConsequenceKind.RESTART
 
 
-# Which workloads of the set read a changed ConfigMap or Secret, and which keep the old values.
+def changes_template(change: Change) -> bool:
+    """Return whether the Pod template of a workload changes, or may change."""
+    return change.before is not None and change.differs("spec", "template")
+
+
+def pods_of(change: Change) -> int | None:
+    """Return how many Pods a live workload asks for; None if it was not read in full."""
+    if change.before is None:
+        return None
+    if change.kind == DAEMON_SET:
+        return count(change.before, "status", "desiredNumberScheduled")
+    return count(change.before, "spec", "replicas", default=1)
+
+
+# Who reads a changed ConfigMap or Secret, and who keeps the old values.
 #
-# The kubelet updates the files of a mounted ConfigMap or Secret. It sets an environment variable
-# and mounts a ``subPath`` only when a container starts. It does not watch an immutable object at
-# all.
+# The kubelet updates mounted files. It sets an environment variable and mounts a `subPath` only
+# when a container starts, and it does not watch an immutable object.
 
 
-READABLE = frozenset({CONFIG_MAP, SECRET})
 _PARTS = ("data", "binaryData")
 _SHOWN = 5
 # The Pods of a Job run once; the next Job of a CronJob reads the new values.
@@ -596,21 +592,6 @@ def read_values(
         yield _old_value(change, stale)
 
 
-def _old_value(change: Change, stale: Mapping[Ref, str]) -> Consequence:
-    names = and_more([f"{ref.short} ({how})" for ref, how in stale.items()], _SHOWN)
-    pronoun, verb = ("its", "keeps") if len(stale) == 1 else ("their", "keep")
-    if not change.certain:
-        verb = "may keep"
-    return Consequence(
-        ConsequenceKind.OLD_VALUE,
-        change.ref,
-        f"{names} {verb} the old values until {pronoun} Pods restart",
-        len(stale),
-        tuple(stale),
-        certain=change.certain,
-    )
-
-
 def _changed_keys(change: Change) -> frozenset[str]:
     """Return the keys whose values change, or may change; of a Secret only whether they differ."""
     before = change.before or {}
@@ -644,41 +625,26 @@ def _stale_ways(change: Change, ways: Collection[Way]) -> Sequence[str]:
     return found
 
 
-# Find the Services of a set whose selector matches no Pod.
+def _old_value(change: Change, stale: Mapping[Ref, str]) -> Consequence:
+    names = and_more([f"{ref.short} ({how})" for ref, how in stale.items()], _SHOWN)
+    pronoun, verb = ("its", "keeps") if len(stale) == 1 else ("their", "keep")
+    if not change.certain:
+        verb = "may keep"
+    return Consequence(
+        ConsequenceKind.OLD_VALUE,
+        change.ref,
+        f"{names} {verb} the old values until {pronoun} Pods restart",
+        len(stale),
+        tuple(stale),
+        certain=change.certain,
+    )
 
 
-Labels = Mapping[str, str]
+# Services whose selector matches no Pod.
+
+
 _SENT = frozenset({Fate.CREATE, Fate.CHANGE, Fate.ADOPT, Fate.RECREATE})
 _HAS_PODS = WORKLOADS | {POD, JOB, CRON_JOB}
-
-
-def selector_of(change: Change) -> Labels:
-    """Return the selector of a Service; empty if it has none, or selects by a name outside."""
-    if change.kind != SERVICE or change.fate is Fate.REFUSE:
-        return {}
-    if change.value("spec", "type") == "ExternalName":
-        return {}
-    return {key: str(value) for key, value in mapping(change.value("spec", "selector")).items()}
-
-
-def without_template(facts: Facts) -> Mapping[Ref, Labels]:
-    """Return the selector of each Service that the set gives no Pods, if the plan concerns it.
-
-    A Service that does not change itself counts only if its Pods may have been those of a workload
-    that is deleted or gets other labels.
-    """
-    templates = LabelIndex(
-        (member.ref.namespace, _labels(member.ref, member.body)) for member in facts.wanted
-    )
-    lost, unknown = _lost(facts)
-    found: dict[Ref, Labels] = {}
-    for change in facts.changes:
-        selector, place = selector_of(change), change.ref.namespace
-        if not selector or templates.matches(place, selector):
-            continue
-        if change.fate in _SENT or place in unknown or lost.matches(place, selector):
-            found[change.ref] = selector
-    return found
 
 
 def no_pods(facts: Facts) -> Iterator[Consequence]:
@@ -706,6 +672,75 @@ def no_pods(facts: Facts) -> Iterator[Consequence]:
         )
 
 
+def _leaving(facts: Facts) -> frozenset[str]:
+    """Return the UIDs of the Pods that the plan deletes or replaces, and of their owners."""
+    workloads = [
+        change.uid
+        for change in facts.changes
+        if change.uid
+        and change.kind in _HAS_PODS
+        and (change.is_deleted or (change.is_changed and changes_template(change)))
+    ]
+    return frozenset(workloads) | facts.owned_by(workloads).keys()
+
+
+def without_template(facts: Facts) -> Mapping[Ref, Labels]:
+    """Return the selector of each Service that the set gives no Pods, if the plan concerns it.
+
+    A Service that does not change itself counts only if its Pods may have been those of a workload
+    that is deleted or gets other labels.
+    """
+    templates = LabelIndex(
+        (member.ref.namespace, _labels(member.ref, member.body)) for member in facts.wanted
+    )
+    lost, unknown = _lost(facts)
+    found: dict[Ref, Labels] = {}
+    for change in facts.changes:
+        selector, place = selector_of(change), change.ref.namespace
+        if not selector or templates.matches(place, selector):
+            continue
+        if change.fate in _SENT or place in unknown or lost.matches(place, selector):
+            found[change.ref] = selector
+    return found
+
+
+def _lost(facts: Facts) -> tuple[LabelIndex, frozenset[str]]:
+    """Return the labels of Pods that may be lost, and the namespaces where these are unknown."""
+    labelled: list[tuple[str, Labels]] = []
+    unknown: set[str] = set()
+    for change in facts.changes:
+        if change.kind not in _HAS_PODS or not (change.fate is Fate.PRUNE or change.is_changed):
+            continue
+        if change.before is not None:
+            labelled.append((change.ref.namespace, _labels(change.ref, change.before)))
+        elif change.fate is Fate.PRUNE:
+            unknown.add(change.ref.namespace)
+    return LabelIndex(labelled), frozenset(unknown)
+
+
+def _labels(ref: Ref, body: Mapping[str, object]) -> Labels:
+    """Return the labels of an object's Pods; a custom resource may have a template as well."""
+    template = pod_template(ref.group_kind, body) or field(body, "spec", "template")
+    return mapping(field(mapping(template), "metadata", "labels"))
+
+
+def selector_of(change: Change) -> Labels:
+    """Return the selector of a Service; empty if it has none, or selects by a name outside."""
+    if change.kind != SERVICE or change.fate is Fate.REFUSE:
+        return {}
+    if change.value("spec", "type") == "ExternalName":
+        return {}
+    return {key: str(value) for key, value in mapping(change.value("spec", "selector")).items()}
+
+
+def needs_owners(facts: Facts) -> bool:
+    """Return whether only the ReplicaSets show which Pods stay."""
+    return any(
+        change.kind == DEPLOYMENT and (change.is_deleted or change.is_changed)
+        for change in facts.changes
+    )
+
+
 class LabelIndex:
     """Finds out fast whether a selector matches any of many sets of labels."""
 
@@ -723,47 +758,7 @@ class LabelIndex:
         return any(selector.items() <= labels.items() for labels in rarest)
 
 
-def _labels(ref: Ref, body: Mapping[str, object]) -> Labels:
-    """Return the labels of an object's Pods; a custom resource may have a template as well."""
-    template = pod_template(ref.group_kind, body) or field(body, "spec", "template")
-    return mapping(field(mapping(template), "metadata", "labels"))
-
-
-def _lost(facts: Facts) -> tuple[LabelIndex, frozenset[str]]:
-    """Return the labels of Pods that may be lost, and the namespaces where these are unknown."""
-    labelled: list[tuple[str, Labels]] = []
-    unknown: set[str] = set()
-    for change in facts.changes:
-        if change.kind not in _HAS_PODS or not (change.fate is Fate.PRUNE or change.is_changed):
-            continue
-        if change.before is not None:
-            labelled.append((change.ref.namespace, _labels(change.ref, change.before)))
-        elif change.fate is Fate.PRUNE:
-            unknown.add(change.ref.namespace)
-    return LabelIndex(labelled), frozenset(unknown)
-
-
-def _leaving(facts: Facts) -> frozenset[str]:
-    """Return the UIDs of the Pods that the plan deletes or replaces, and of their owners."""
-    workloads = [
-        change.uid
-        for change in facts.changes
-        if change.uid
-        and change.kind in _HAS_PODS
-        and (change.is_deleted or (change.is_changed and changes_template(change)))
-    ]
-    return frozenset(workloads) | facts.owned_by(workloads).keys()
-
-
-def needs_owners(facts: Facts) -> bool:
-    """Return whether only the ReplicaSets show which Pods stay."""
-    return any(
-        change.kind == DEPLOYMENT and (change.is_deleted or change.is_changed)
-        for change in facts.changes
-    )
-
-
-# What is deleted with an object: the contents of a Namespace, custom resources, dependents.
+# What is deleted with an object.
 
 
 _DEPENDENTS: dict[GroupKind, tuple[GroupKind, ...]] = {
@@ -776,44 +771,11 @@ _DEPENDENTS: dict[GroupKind, tuple[GroupKind, ...]] = {
     CRON_JOB: (JOB, POD),
 }
 """The kinds that the controllers of Kubernetes create for each kind."""
-
 _UNLISTED = PASSING | {
     GroupKind("coordination.k8s.io", "Lease"),
     GroupKind("discovery.k8s.io", "EndpointSlice"),
 }
 """The kinds that custom resources hardly ever own: not worth a list each."""
-
-
-def dependent_kinds(change: Change, kinds: Mapping[GroupKind, Resource]) -> Collection[GroupKind]:
-    """Return the kinds, among those that the server serves, of which an object may own some.
-
-    A custom resource may own anything in its namespace. What a custom resource without a namespace
-    owns may be anywhere, and is not counted.
-    """
-    if change.fate is not Fate.PRUNE or change.kind in {NAMESPACE, CRD}:
-        return ()
-    if is_built_in(change.ref.group):
-        return _DEPENDENTS.get(change.kind, ())
-    if not change.ref.namespace:
-        return ()
-    return [kind for kind, each in kinds.items() if each.namespaced and kind not in _UNLISTED]
-
-
-def deleted_with(change: Change, facts: Facts) -> Sequence[LiveObject]:
-    """Return the objects that are deleted with a deleted one, except those of the plan itself."""
-    if not (change.is_deleted and change.uid):
-        return ()
-    owned = facts.dependants.get(change.ref, NOTHING).objects
-    found: Iterable[LiveObject] = ()
-    if change.kind in {NAMESPACE, CRD}:
-        found = facts.contents.get(change.ref, NOTHING).objects
-    elif change.fate is Fate.PRUNE and facts.propagation is not Propagation.ORPHAN:
-        found = facts.owned_by([change.uid]).values()
-    unique = {live.uid: live for live in (*found, *owned) if not is_passing(live)}
-    return sorted(
-        (live for uid, live in unique.items() if uid not in facts.deleted),
-        key=lambda live: live.ref,
-    )
 
 
 def cascades(change: Change, facts: Facts) -> Iterator[Consequence]:
@@ -835,13 +797,6 @@ def cascades(change: Change, facts: Facts) -> Iterator[Consequence]:
         yield Consequence(ConsequenceKind.KEPT, change.ref, message, len(kept), tuple(kept))
     if facts.propagation is Propagation.ORPHAN and change.fate is Fate.PRUNE:
         yield from _orphaned(change, facts)
-
-
-def _orphaned(change: Change, facts: Facts) -> Iterator[Consequence]:
-    left = [live.ref for live in facts.children.get(change.uid, ()) if not is_passing(live)]
-    if left:
-        message = f"stay without an owner: {by_kind(left)}"
-        yield Consequence(ConsequenceKind.KEPT, change.ref, message, len(left), tuple(left))
 
 
 def _uncounted(change: Change, facts: Facts) -> str:
@@ -872,7 +827,46 @@ def _kept_claims(change: Change, facts: Facts) -> Iterator[LiveObject]:
             yield live
 
 
-# What happens to the volumes of deleted PersistentVolumeClaims, and so to their data.
+def _orphaned(change: Change, facts: Facts) -> Iterator[Consequence]:
+    left = [live.ref for live in facts.children.get(change.uid, ()) if not is_passing(live)]
+    if left:
+        message = f"stay without an owner: {by_kind(left)}"
+        yield Consequence(ConsequenceKind.KEPT, change.ref, message, len(left), tuple(left))
+
+
+def deleted_with(change: Change, facts: Facts) -> Sequence[LiveObject]:
+    """Return the objects that are deleted with a deleted one, except those of the plan itself."""
+    if not (change.is_deleted and change.uid):
+        return ()
+    owned = facts.dependants.get(change.ref, NOTHING).objects
+    found: Iterable[LiveObject] = ()
+    if change.kind in {NAMESPACE, CRD}:
+        found = facts.contents.get(change.ref, NOTHING).objects
+    elif change.fate is Fate.PRUNE and facts.propagation is not Propagation.ORPHAN:
+        found = facts.owned_by([change.uid]).values()
+    unique = {live.uid: live for live in (*found, *owned) if not is_passing(live)}
+    return sorted(
+        (live for uid, live in unique.items() if uid not in facts.deleted),
+        key=lambda live: live.ref,
+    )
+
+
+def dependent_kinds(change: Change, kinds: Mapping[GroupKind, Resource]) -> Collection[GroupKind]:
+    """Return the kinds, among those that the server serves, of which an object may own some.
+
+    A custom resource may own anything in its namespace. What a custom resource without a namespace
+    owns may be anywhere, and is not counted.
+    """
+    if change.fate is not Fate.PRUNE or change.kind in {NAMESPACE, CRD}:
+        return ()
+    if is_built_in(change.ref.group):
+        return _DEPENDENTS.get(change.kind, ())
+    if not change.ref.namespace:
+        return ()
+    return [kind for kind, each in kinds.items() if each.namespaced and kind not in _UNLISTED]
+
+
+# What happens to the volumes of deleted claims, and so to their data.
 
 
 _ENDS = {
@@ -880,15 +874,6 @@ _ENDS = {
     "Recycle": (ConsequenceKind.VOLUME_DELETED, "is wiped of its data", "are wiped of"),
     "Retain": (ConsequenceKind.VOLUME_KEPT, "stays with its data", "stay with"),
 }
-
-
-def deleted_claims(change: Change, facts: Facts) -> frozenset[str]:
-    """Return the UIDs of the claims that are deleted, themselves or with another object."""
-    if change.kind == CLAIM:
-        return frozenset({change.uid}) if change.is_deleted and change.uid else frozenset()
-    return frozenset(
-        live.uid for live in deleted_with(change, facts) if live.ref.group_kind == CLAIM
-    )
 
 
 def volumes(change: Change, facts: Facts) -> Iterator[Consequence]:
@@ -927,10 +912,19 @@ def _consequence(change: Change, policy: str, bound: Sequence[LiveObject]) -> Co
     return Consequence(kind, change.ref, message, len(refs), refs)
 
 
-# Find the versions in which objects may be stored, and that a changed CRD serves no longer.
+def deleted_claims(change: Change, facts: Facts) -> frozenset[str]:
+    """Return the UIDs of the claims that are deleted, themselves or with another object."""
+    if change.kind == CLAIM:
+        return frozenset({change.uid}) if change.is_deleted and change.uid else frozenset()
+    return frozenset(
+        live.uid for live in deleted_with(change, facts) if live.ref.group_kind == CLAIM
+    )
+
+
+# Versions in which objects may be stored, and that a changed CRD serves no longer.
 #
-# ``status.storedVersions`` lists every version in which the server has ever stored an object, until
-# somebody migrates the objects and removes the version from that list.
+# `status.storedVersions` keeps each version ever stored, until somebody migrates the objects and
+# removes the version from that list.
 
 
 _Versions = Mapping[str, Mapping[str, Any]]
@@ -973,25 +967,25 @@ def stored_versions(change: Change) -> Iterator[Consequence]:
             yield Consequence(ConsequenceKind.VERSION_NOT_STORED, change.ref, message)
 
 
-def may_lose_versions(change: Change) -> bool:
-    """Return whether a live CRD changes; one that the server refuses to change counts as well."""
-    return change.kind == CRD and (change.is_changed or change.fate is Fate.REFUSE)
-
-
 def _versions(found: object) -> _Versions:
     listed: Sequence[object] = found if isinstance(found, list | tuple) else ()
     return {text(mapping(item), "name"): mapping(item) for item in listed}
-
-
-def _is(versions: _Versions, name: str, what: str) -> bool:
-    return versions.get(name, {}).get(what) is True
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-# Find the fields that an adopted object keeps although its manifest does not contain them.
+def _is(versions: _Versions, name: str, what: str) -> bool:
+    return versions.get(name, {}).get(what) is True
+
+
+def may_lose_versions(change: Change) -> bool:
+    """Return whether a live CRD changes; one that the server refuses to change counts as well."""
+    return change.kind == CRD and (change.is_changed or change.fate is Fate.REFUSE)
+
+
+# Fields that an adopted object keeps although its manifest does not contain them.
 
 
 _SHOWN_FIELDS = 3
@@ -1025,10 +1019,17 @@ def kept_fields(change: Change) -> Iterator[Consequence]:
         )
 
 
-# Numbers of objects in words: ``1 Pod``, ``2 Ingresses``, ``3 NetworkPolicies``.
+# Numbers of objects in words.
 
 
 _VOWELS = "aeiou"
+
+
+def by_kind(refs: Iterable[Ref]) -> str:
+    """Return how many objects of each kind there are, most first: ``12 Pods, 1 ReplicaSet``."""
+    numbers = Counter(ref.kind for ref in refs)
+    ordered = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(counted(kind, number) for kind, number in ordered)
 
 
 def counted(kind: str, number: int) -> str:
@@ -1043,10 +1044,3 @@ def plural(kind: str) -> str:
     if kind.endswith("y") and kind[-2:-1] not in _VOWELS:
         return f"{kind[:-1]}ies"
     return f"{kind}s"
-
-
-def by_kind(refs: Iterable[Ref]) -> str:
-    """Return how many objects of each kind there are, most first: ``12 Pods, 1 ReplicaSet``."""
-    numbers = Counter(ref.kind for ref in refs)
-    ordered = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(counted(kind, number) for kind, number in ordered)

@@ -1,4 +1,7 @@
-"""Decide what an apply does with an object that exists: apply, adopt, leave alone or refuse it."""
+"""Decide what an apply does with an object: apply it, adopt it, leave it alone or refuse it.
+
+What the inventory records before the apply is decided here as well.
+"""
 
 from __future__ import annotations
 
@@ -201,10 +204,13 @@ def refused_step(
     return ApplyStep(desired, Fate.REFUSE, entry, live, problem=replace(problem, location=where))
 
 
-# Decide which objects of the input are not applied: an annotation or the rule for drift says so.
+# Objects of the input that are not applied: an annotation or the rule for drift says so.
 #
-# Drift of an object that is left shows in its step. Nothing is sent for it, so its entry still says
-# what the last apply has left.
+# Nothing is sent for such an object, so its entry keeps the record of the last apply.
+
+
+DRIFTED = "its manifest has not changed, so its drift stays"
+CONTENDED = "somebody keeps changing it back"
 
 
 def step_of_left(
@@ -234,15 +240,17 @@ def step_of_left(
     return None
 
 
-def _left(
-    desired: Desired,
-    entry: InventoryEntry | None,
-    fresh: InventoryEntry,
-    live: LiveObject | None,
-    reason: str,
-) -> ApplyStep:
-    step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason, is_left_alone=True)
-    return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
+def _must_exist(desired: Desired, fresh: InventoryEntry, live: LiveObject | None) -> ApplyStep:
+    # Its state is not part of the plan: somebody else may delete and create it at any time.
+    is_there = live is not None and not live.terminating
+    return ApplyStep(
+        desired,
+        Fate.LEAVE,
+        fresh,
+        reason=OUTSIDE if is_there else f"{OUTSIDE}; it does not exist yet",
+        is_unlisted=True,
+        is_awaited=not is_there,
+    )
 
 
 def _once(
@@ -262,43 +270,15 @@ def _once(
     return _listed(step, replace(entry, uid=uid))
 
 
-def _listed(step: ApplyStep, entry: InventoryEntry) -> ApplyStep:
-    """Return a step that keeps an entry, with a mark against deletion that the manifest has now.
-
-    Nothing is sent, so nothing else would record that mark.
-    """
-    desired = step.desired
-    kept = desired.orphan_reason or entry.orphan_reason
-    listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on, orphan_reason=kept)
-    return replace(step, entry=listed, is_recorded=kept != entry.orphan_reason)
-
-
-def _must_exist(desired: Desired, fresh: InventoryEntry, live: LiveObject | None) -> ApplyStep:
-    # Its state is not part of the plan: somebody else may delete and create it at any time.
-    is_there = live is not None and not live.terminating
-    return ApplyStep(
-        desired,
-        Fate.LEAVE,
-        fresh,
-        reason=OUTSIDE if is_there else f"{OUTSIDE}; it does not exist yet",
-        is_unlisted=True,
-        is_awaited=not is_there,
-    )
-
-
-DRIFTED = "its manifest has not changed, so its drift stays"
-CONTENDED = "somebody keeps changing it back"
-
-
-def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:
-    """Return whether the last confirmed apply of a listed object has sent the same manifest.
-
-    What an interrupted run has marked to be deleted or orphaned is applied again in any case.
-    """
-    if entry is None or not entry.uid or entry.digest != desired.digest:
-        return False
-    is_marked_so = entry.orphan_reason == desired.orphan_reason
-    return is_marked_so and not (entry.deleting or entry.orphaning)
+def _left(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    fresh: InventoryEntry,
+    live: LiveObject | None,
+    reason: str,
+) -> ApplyStep:
+    step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason, is_left_alone=True)
+    return replace(step, is_unlisted=True) if entry is None else _listed(step, entry)
 
 
 def step_of_drifted(
@@ -383,20 +363,29 @@ def _kept(step: ApplyStep, entry: InventoryEntry, reason: str) -> ApplyStep:
     return _listed(left, entry)
 
 
-# Decide which adopted objects become owned, with ``--adopt-as owned``.
-#
-# A later prune deletes them. So an object that another set or another tool may run stays adopted,
-# unless ``--adopt=all`` says that it is meant to become the set's own.
+def _listed(step: ApplyStep, entry: InventoryEntry) -> ApplyStep:
+    """Return a step that keeps an entry, with a mark against deletion that the manifest has now.
 
-
-def adopted_as_owned(kept: str) -> str:
-    """Return the reason of an adoption as owned; ``kept`` says what keeps the object all the same.
-
-    It is empty if a later prune deletes it.
+    Nothing is sent, so nothing else would record that mark.
     """
-    if kept:
-        return f"adopted, as owned; a later prune orphans it: {kept}"
-    return "adopted, as owned: a later prune deletes it"
+    desired = step.desired
+    kept = desired.orphan_reason or entry.orphan_reason
+    listed = replace(entry, wave=desired.wave, depends_on=desired.depends_on, orphan_reason=kept)
+    return replace(step, entry=listed, is_recorded=kept != entry.orphan_reason)
+
+
+def was_applied(desired: Desired, entry: InventoryEntry | None) -> bool:
+    """Return whether the last confirmed apply of a listed object has sent the same manifest.
+
+    What an interrupted run has marked to be deleted or orphaned is applied again in any case.
+    """
+    if entry is None or not entry.uid or entry.digest != desired.digest:
+        return False
+    is_marked_so = entry.orphan_reason == desired.orphan_reason
+    return is_marked_so and not (entry.deleting or entry.orphaning)
+
+
+# Adopted objects that become owned, with `--adopt-as owned`: a later prune deletes them.
 
 
 def may_own(
@@ -428,10 +417,19 @@ def _other_tool(live: LiveObject, migration: Migration, applyset: ApplySetIdenti
     return owned_by_tool(live, applyset) or other_applier(live, applyset, but=migration.managers)
 
 
-# Plan what controllers create in a Namespace that does not exist yet: the set adopts it.
+def adopted_as_owned(kept: str) -> str:
+    """Return the reason of an adoption as owned; ``kept`` says what keeps the object all the same.
+
+    It is empty if a later prune deletes it.
+    """
+    if kept:
+        return f"adopted, as owned; a later prune orphans it: {kept}"
+    return "adopted, as owned: a later prune deletes it"
+
+
+# What controllers create in a new Namespace: the set adopts it.
 #
-# They create it within milliseconds after the Namespace, so a create-only request would often fail.
-# Whoever is first, the set does not own the object: without the set it would exist too.
+# They create it within milliseconds, so a create-only request would often fail.
 
 
 _WHO = "a controller creates it in a new Namespace"
@@ -486,8 +484,7 @@ def _adopted(step: ApplyStep, applyset: ApplySetIdentity, options: Options) -> A
     )
 
 
-# The entry that the inventory gets before an existing object is applied, and the one for an apply
-# that has certainly changed nothing.
+# The entry before an apply, and after one that has certainly changed nothing.
 
 
 def entry_before_apply(
@@ -522,15 +519,6 @@ def entry_before_apply(
     )
 
 
-def entry_of_untouched(recorded: InventoryEntry, before: InventoryEntry) -> InventoryEntry:
-    """Return the entry of an object that a run wanted to apply, and has certainly not changed.
-
-    ``recorded`` is the entry that the run has read, ``before`` the one that it wrote before the
-    apply. What either of them keeps from deletion stays.
-    """
-    return replace(recorded, orphan_reason=before.orphan_reason or recorded.orphan_reason)
-
-
 def _ownership(
     entry: InventoryEntry | None, live: LiveObject, applyset: ApplySetIdentity
 ) -> Ownership:
@@ -545,10 +533,19 @@ def _ownership(
     return entry.ownership
 
 
-# Decide about Jobs with ``ttlSecondsAfterFinished`` that do not exist any more.
+def entry_of_untouched(recorded: InventoryEntry, before: InventoryEntry) -> InventoryEntry:
+    """Return the entry of an object that a run wanted to apply, and has certainly not changed.
+
+    ``recorded`` is the entry that the run has read, ``before`` the one that it wrote before the
+    apply. What either of them keeps from deletion stays.
+    """
+    return replace(recorded, orphan_reason=before.orphan_reason or recorded.orphan_reason)
+
+
+# Jobs with `ttlSecondsAfterFinished` that do not exist any more.
 #
-# A TTL counts from the end of a Job, so it cannot have removed one before its creation plus the
-# TTL. It removes failed Jobs too.
+# The TTL of a Job starts when it ends: one that is gone before its creation plus the TTL was
+# deleted by somebody.
 
 
 FINISHED = "finished, and removed by its TTL"
@@ -577,6 +574,17 @@ def job_record(
     return JobRecord(created, ttl, completed=completed)
 
 
+def _has_completed(live: LiveObject) -> bool:
+    """Return whether a Job has completed, as far as was read: only then it has this time."""
+    if live.body is not None:
+        return is_complete(live.body)
+    return any(
+        entry.get("subresource") == "status"
+        and field(entry, "fieldsV1", "f:status", "f:completionTime") is not None
+        for entry in live.managed_fields
+    )
+
+
 def is_complete(body: Mapping[str, Any]) -> bool:
     """Return whether a Job has completed, by its condition; a failed one has not."""
     return any(
@@ -591,14 +599,3 @@ def was_deleted(record: JobRecord | None, at: datetime | None) -> bool:
     if record is None or created is None or at is None:
         return False
     return at < created + timedelta(seconds=record.ttl)  # guard: before-ttl
-
-
-def _has_completed(live: LiveObject) -> bool:
-    """Return whether a Job has completed, as far as was read: only then it has this time."""
-    if live.body is not None:
-        return is_complete(live.body)
-    return any(
-        entry.get("subresource") == "status"
-        and field(entry, "fieldsV1", "f:status", "f:completionTime") is not None
-        for entry in live.managed_fields
-    )

@@ -1,8 +1,7 @@
 """Turn manifests into desired objects: endpoint, scope and namespace, before any write.
 
-What a set cannot contain, what is not sent and what waits for its kind is found here as well.
-
-The refs are final: they come from discovery or, for a new kind, from the CRD in the input.
+The refs are final: they come from discovery or, for a new kind, from the CRD in the input. What a
+set cannot contain, what is not sent and what waits for its kind is found here as well.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 
 
 _PLAIN = Options()
-_NAME = ("metadata", "name")
 _MAY_COME = "If a controller installs it while the set is applied: apply --wait-for-kinds 2m."
 
 
@@ -80,10 +78,6 @@ class Resolved:
     """The selected objects whose kinds are not served yet, if that is allowed."""
     kinds: frozenset[GroupKind] = frozenset()
     """The kinds of all valid objects of the input, selected or not."""
-
-
-class KindNotServed(InputError):
-    """The kind of an object is neither served nor in the input; a controller may install it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +243,10 @@ def _late(
     return late
 
 
+class KindNotServed(InputError):
+    """The kind of an object is neither served nor in the input; a controller may install it."""
+
+
 def _hint_if_unserved(
     manifest: Manifest, catalogue: ResourceMap, coming: Mapping[GVK, Resource]
 ) -> str:
@@ -270,30 +268,6 @@ def _mark_errors(manifest: Manifest) -> list[InputError]:
         *annotation_errors(metadata, origin, kind),  # guard: unknown-annotation
         *peer_errors(metadata, origin),  # guard: unknown-peer-value
     ]
-
-
-def labels_of(manifest: Manifest) -> Mapping[str, Any]:
-    """Return the labels that a manifest gives its object."""
-    return mapping(manifest.body["metadata"].get("labels"))
-
-
-def _likely_ref(manifest: Manifest, namespace: str) -> Ref:
-    """Return the probable ref of an object whose scope is unknown."""
-    return Ref(manifest.gvk.group, manifest.gvk.kind, namespace, manifest.name)
-
-
-def _hook_ref(hook: ChartHook, catalogue: ResourceMap, namespace: str) -> Ref:
-    scoped = _is_namespaced(hook.manifest.gvk, catalogue)
-    return _likely_ref(hook.manifest, namespace if scoped else "")
-
-
-def _is_namespaced(gvk: GVK, catalogue: ResourceMap) -> bool:
-    """Return whether the objects of a kind have a namespace; true for an unknown kind.
-
-    The kind may be served in other versions only.
-    """
-    served = catalogue.find_kind(gvk.group_kind)  # guard: scope-of-left-out
-    return served is None or served.namespaced
 
 
 def _resource(
@@ -387,7 +361,34 @@ def _settle(
     )
 
 
-# Refuse the objects of the input that the set cannot contain.
+def _hook_ref(hook: ChartHook, catalogue: ResourceMap, namespace: str) -> Ref:
+    scoped = _is_namespaced(hook.manifest.gvk, catalogue)
+    return _likely_ref(hook.manifest, namespace if scoped else "")
+
+
+def _is_namespaced(gvk: GVK, catalogue: ResourceMap) -> bool:
+    """Return whether the objects of a kind have a namespace; true for an unknown kind.
+
+    The kind may be served in other versions only.
+    """
+    served = catalogue.find_kind(gvk.group_kind)  # guard: scope-of-left-out
+    return served is None or served.namespaced
+
+
+def _likely_ref(manifest: Manifest, namespace: str) -> Ref:
+    """Return the probable ref of an object whose scope is unknown."""
+    return Ref(manifest.gvk.group, manifest.gvk.kind, namespace, manifest.name)
+
+
+def labels_of(manifest: Manifest) -> Mapping[str, Any]:
+    """Return the labels that a manifest gives its object."""
+    return mapping(manifest.body["metadata"].get("labels"))
+
+
+# Objects that the set cannot contain.
+
+
+_NAME = ("metadata", "name")
 
 
 def refuse_non_member(
@@ -431,7 +432,7 @@ def refuse_non_member(
         )
 
 
-# Warn about the parts of a manifest that are not sent.
+# Parts of a manifest that are not sent.
 
 
 _SHOWN = 3
@@ -472,7 +473,7 @@ def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
         )
 
 
-# Part an input whose kinds are not all served yet: what can be applied before, and what waits.
+# Objects whose kinds are not served yet: what can be applied before, and what waits.
 
 
 PRUNES_LATER = "kinds are installed during this run; the next run prunes"
@@ -569,17 +570,12 @@ def not_planned(late: Sequence[LateObject]) -> Problem:
     )
 
 
-# Find the chart hooks in an input, and decide which of them are left out.
+# Chart hooks, and which of them are left out.
 #
-# Helm does not install an object with the annotation ``helm.sh/hook`` like the others: it creates
-# it at certain events of a release. The value is a comma-separated list of events; spaces and case
-# do not matter (``SortManifests`` in Helm's ``manifest_sorter.go``, and
-# https://helm.sh/docs/topics/charts_hooks/). ``test-success``, ``test-failure`` and ``crd-install``
-# are events of Helm 2; of these, Helm 3 only knows the first.
-#
-# applyprune runs no hooks. A test, delete or rollback hook must never be applied: a ``pre-delete``
-# Job would run at once. Only the user knows whether an install or upgrade hook may be applied like
-# any other object.
+# Helm creates an object with this annotation only at certain events of a release
+# (`SortManifests` in Helm's `manifest_sorter.go`, https://helm.sh/docs/topics/charts_hooks/).
+# applyprune runs no hooks: a `pre-delete` Job would run at once. Only the user knows whether an
+# install or upgrade hook may be applied like any other object.
 
 
 HOOK = "helm.sh/hook"
@@ -659,21 +655,6 @@ def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks
     return FoundHooks(tuple(hooks), tuple(kept), tuple(errors))
 
 
-def is_undecided(manifest: Manifest, decision: HelmHooks) -> bool:
-    """Return whether an object that ``find_hooks`` kept cannot be applied: its hook is an error."""
-    return decision is not HelmHooks.APPLY and _hook_text(manifest) is not None
-
-
-def _hook_text(manifest: Manifest) -> str | None:
-    """Return the value of the annotation; None if there is none, or the manifest is left out."""
-    if not manifest.packed.mentions(HOOK):
-        return None
-    annotations = mapping(mapping(manifest.body.get("metadata")).get("annotations"))
-    if HOOK not in annotations or is_disabled(manifest):
-        return None
-    return str(annotations[HOOK])
-
-
 def _events(text: str) -> Iterable[str]:
     return (event.strip().lower() for event in text.split(","))
 
@@ -688,6 +669,21 @@ def _unknown_event(manifest: Manifest, event: str) -> InputError:
         hint=did_you_mean(event, known) or f"The events are {', '.join(known)}.",
         field=_FIELD,
     )
+
+
+def is_undecided(manifest: Manifest, decision: HelmHooks) -> bool:
+    """Return whether an object that ``find_hooks`` kept cannot be applied: its hook is an error."""
+    return decision is not HelmHooks.APPLY and _hook_text(manifest) is not None
+
+
+def _hook_text(manifest: Manifest) -> str | None:
+    """Return the value of the annotation; None if there is none, or the manifest is left out."""
+    if not manifest.packed.mentions(HOOK):
+        return None
+    annotations = mapping(mapping(manifest.body.get("metadata")).get("annotations"))
+    if HOOK not in annotations or is_disabled(manifest):
+        return None
+    return str(annotations[HOOK])
 
 
 def hooks_refusal(hooks: Collection[ChartHook], decision: HelmHooks) -> InputError | None:

@@ -1,4 +1,4 @@
-"""The digests of a plan: all of it, and its deletions alone; what of it binds a run.
+"""The digests of a plan and of its deletions, and what of the plan they bind.
 
 A digest depends on what the plan does, and not on the order or the form of its input.
 """
@@ -47,6 +47,16 @@ def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str
     return f"{_ALGORITHM}{found.hexdigest()}"
 
 
+def _whole(step: ApplyStep | RemoveStep) -> list[object]:
+    planned = without_state(step)
+    # A check by the server changes the digest only where it finds a deletion.
+    fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
+    # What is left as it is may change, for example its number of replicas.
+    state = "" if fate is Fate.LEAVE else state_of(step)
+    known = [str(fate), planned.manifest, planned.uid, state]
+    return [*names(planned.ref), *known, _cascade(planned)]
+
+
 def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]) -> str:
     """Return the digest of what would be deleted: each object by UID, with its cascade.
 
@@ -59,6 +69,10 @@ def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep
     return digest_of(deleted) if deleted else ""
 
 
+def _cascade(planned: PlannedObject) -> list[list[str]]:
+    return sorted([*names(cascaded.ref), cascaded.uid] for cascaded in planned.cascade)
+
+
 def digest_of(value: object) -> str:
     """Return the digest of JSON data, as the user sees and gives it: ``sha256:`` and 64 digits."""
     return f"{_ALGORITHM}{hashlib.sha256(canonical(value)).hexdigest()}"
@@ -69,21 +83,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-def _whole(step: ApplyStep | RemoveStep) -> list[object]:
-    planned = without_state(step)
-    # A check by the server changes the digest only where it finds a deletion.
-    fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
-    # What is left as it is may change, for example its number of replicas.
-    state = "" if fate is Fate.LEAVE else state_of(step)
-    known = [str(fate), planned.manifest, planned.uid, state]
-    return [*names(planned.ref), *known, _cascade(planned)]
-
-
-def _cascade(planned: PlannedObject) -> list[list[str]]:
-    return sorted([*names(cascaded.ref), cascaded.uid] for cascaded in planned.cascade)
-
-
-# Reduce a plan to what binds a run: for each object its fate, and the digests of its two states.
+# What binds a run: the fate of each object, and the digests of its two states.
 #
 # Nothing here depends on a value of a Secret: of its data, only the keys count.
 
@@ -140,11 +140,6 @@ def _ref_of(step: ApplyStep | RemoveStep) -> Ref:
     return step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
 
 
-def names(ref: Ref) -> tuple[str, str, str, str]:
-    """Return the parts of a ref, in its own order."""
-    return ref.group, ref.kind, ref.namespace, ref.name
-
-
 def deleted_objects(
     applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]
 ) -> Iterator[PlannedObject]:
@@ -156,11 +151,6 @@ def deleted_objects(
 def planned_object(step: ApplyStep | RemoveStep) -> PlannedObject:
     """Return what a step decides about its object, and its state."""
     return replace(without_state(step), state=state_of(step))
-
-
-def state_of(step: ApplyStep | RemoveStep) -> str:
-    """Return the mark of the state of a step's live object; empty if none exists."""
-    return "" if step.live is None else state_mark(step.live)
 
 
 def without_state(step: ApplyStep | RemoveStep) -> PlannedObject:
@@ -185,6 +175,11 @@ def _applied(step: ApplyStep) -> str:
     if step.live is None or step.request is None:
         return ""
     return times_of(step.live, step.request.manager)
+
+
+def state_of(step: ApplyStep | RemoveStep) -> str:
+    """Return the mark of the state of a step's live object; empty if none exists."""
+    return "" if step.live is None else state_mark(step.live)
 
 
 def state_mark(live: LiveObject) -> str:
@@ -219,9 +214,12 @@ def _status_annotations(live: LiveObject) -> set[str]:
     return written[True] - written[False]
 
 
+def names(ref: Ref) -> tuple[str, str, str, str]:
+    """Return the parts of a ref, in its own order."""
+    return ref.group, ref.kind, ref.namespace, ref.name
+
+
 # The options that shape a plan, by their names on the command line.
-#
-# Other options say how a run waits or reports, or lift a guard. A plan file does not bind those.
 
 
 OptionValue: TypeAlias = "bool | str | tuple[str, ...]"
@@ -253,16 +251,6 @@ def shaping_options(options: Options) -> Mapping[str, OptionValue]:
     }
 
 
-def as_written(name: str, value: OptionValue) -> str:
-    """Return an option as on the command line: ``--adopt=all``, ``--no-prune``; or how it is."""
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no-{name}" if name == "prune" else f"no --{name}"
-    if not value:
-        return f"no --{name}"
-    values = value if isinstance(value, tuple) else (value,)
-    return " ".join(f"--{name}={one}" for one in values)
-
-
 def changed_options(
     before: Mapping[str, OptionValue], now: Mapping[str, OptionValue]
 ) -> list[tuple[str, str]]:
@@ -273,3 +261,13 @@ def changed_options(
         for name in names
         if before.get(name, "") != now.get(name, "")
     ]
+
+
+def as_written(name: str, value: OptionValue) -> str:
+    """Return an option as on the command line: ``--adopt=all``, ``--no-prune``; or how it is."""
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}" if name == "prune" else f"no --{name}"
+    if not value:
+        return f"no --{name}"
+    values = value if isinstance(value, tuple) else (value,)
+    return " ".join(f"--{name}={one}" for one in values)

@@ -281,19 +281,6 @@ def _verdict(case: ExplainInput) -> str:
     return _REFUSED if case.silent is not None else _of_other(case)
 
 
-def _of_other(case: ExplainInput) -> str:
-    if isinstance(case.state, LiveObject) and case.state.labels.get(PART_OF) == case.applyset.id:
-        check = f"To check: `applyprune inventory check {case.applyset.arguments}`."
-        return f"No run changes it: it has the set's label, but is not in the inventory. {check}"
-    if case.hook is not None:
-        return "No run applies it: applyprune runs no hooks."
-    if case.owner or (isinstance(case.state, LiveObject) and PART_OF in case.state.labels):
-        return "No run of this set changes it: it belongs to another set."
-    if isinstance(case.state, Missing):
-        return "No such object, neither in the cluster nor in this set."
-    return "No run of this set changes it: it is neither in the input nor in the inventory."
-
-
 def _of_apply(step: ApplyStep, entry: InventoryEntry | None) -> str:
     match step.fate:
         case Fate.CREATE:
@@ -340,3 +327,16 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
             return f"It would not be pruned, and stay in the inventory: {step.reason}."
         case _:
             return "It would not be pruned, and stay in the inventory. The reasons above say why."
+
+
+def _of_other(case: ExplainInput) -> str:
+    if isinstance(case.state, LiveObject) and case.state.labels.get(PART_OF) == case.applyset.id:
+        check = f"To check: `applyprune inventory check {case.applyset.arguments}`."
+        return f"No run changes it: it has the set's label, but is not in the inventory. {check}"
+    if case.hook is not None:
+        return "No run applies it: applyprune runs no hooks."
+    if case.owner or (isinstance(case.state, LiveObject) and PART_OF in case.state.labels):
+        return "No run of this set changes it: it belongs to another set."
+    if isinstance(case.state, Missing):
+        return "No such object, neither in the cluster nor in this set."
+    return "No run of this set changes it: it is neither in the input nor in the inventory."

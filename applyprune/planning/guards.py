@@ -1,11 +1,8 @@
 """The guards of a prune: how much it may delete, and which kinds.
 
-A source that renders empty, a wrong folder or a mistyped selector looks like a request to delete.
-So the user must explicitly allow a prune of more than a few objects, of most of a set, or of kinds
-that contain data or other objects. ``delete`` is explicit already; there only foreign cascaded
-deletions are checked.
-
-One number lifts all guards that count or compare objects: a user who gives it has seen the count.
+A source that renders empty, a wrong folder or a mistyped selector looks like a request to delete,
+so the user must allow a large prune explicitly; ``delete`` is explicit already. One number lifts
+all guards that count or compare objects: a user who gives it has seen the count.
 """
 
 from __future__ import annotations
@@ -25,7 +22,6 @@ from applyprune.values import dataclass, field, replace
 
 APPROVAL = "the approved digest"
 """What lifts a guard for the prune that the user has approved."""
-_LINE = "\n    "
 _SHOWN = 3
 _CONTAINERS = frozenset({NAMESPACE, CRD})
 _FEWEST = 2
@@ -58,68 +54,6 @@ def _results(prune: GuardedPrune) -> Iterator[GuardResult]:
         yield _max_prune(prune)
         yield _guarded_kind(prune)
     yield _cascade(prune)
-
-
-def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem | None:
-    """Return the problem of a refused prune; None if no guard refuses it.
-
-    The hint names exactly the options that this prune needs.
-    """
-    refused = [result for result in results if result.verdict is GuardVerdict.REFUSED]
-    if not refused:
-        return None
-    # Half of a set is a stricter limit than the number, and says the same.
-    is_half = any(result.guard is Guard.MORE_THAN_HALF for result in refused)
-    shown = [result for result in refused if not (is_half and result.guard is Guard.MAX_PRUNE)]
-    count, cascaded = prune.count, len(prune.cascaded)
-    along = f", including {cascaded} cascaded deletions" if cascaded else ""
-    # The objects that have left the set may all be gone already.
-    delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
-    error = PruneRefused(
-        f"the prune was refused{delete}{along}",
-        reason=_reason(shown),
-        hint=_hint(prune, refused),
-    )
-    return as_problem(error)
-
-
-def _reason(refused: Sequence[GuardResult]) -> str:
-    """Return what the guards have found; if there are several, each on a line of its own."""
-    first, *others = refused
-    if not others:
-        return first.message
-    lines = (f"{_LINE}{result.guard}: {result.message}" for result in refused)
-    return f"{len(refused)} guards refuse it{''.join(lines)}"
-
-
-def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Problem:
-    """Return the refusal of a prune that is not the approved one; both have their digests."""
-    reason = f"the approval is for {approved}, and this prune is {deletions}"
-    return replace(refusal, reason=f"{refusal.reason}; {reason}")
-
-
-def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
-    guards = {result.guard for result in refused}
-    if Guard.ORPHAN_NAMES in guards:
-        lost = unlisted(prune.options.prune.orphan, prune.listed)
-        return f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
-    if Guard.INPUT_INSIDE in guards:
-        around = [ref.short for ref in _around_input(prune)]
-        them = "it" if len(around) == 1 else "them"
-        orphan = " ".join(f"--orphan {name}" for name in around)
-        return f"Add {', '.join(around)} to the input again, or orphan {them}: {orphan}"
-    options = dict.fromkeys(result.option for result in refused)
-    return f"To allow exactly this: {' '.join(options)}"
-
-
-def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ...]:
-    """Return the steps; those that are refused because of cascades get the hint."""
-    if refusal is None:
-        return tuple(prune.steps)
-    around = set(_around_input(prune))
-    return tuple(
-        step if step.entry.ref in around else _with_hint(step, refusal.hint) for step in prune.steps
-    )
 
 
 def _empty_input(prune: GuardedPrune) -> GuardResult:
@@ -176,6 +110,25 @@ def _other_namespace(prune: GuardedPrune) -> GuardResult:
     return _counted(prune, Guard.OTHER_NAMESPACE, "; ".join(left), passed=passed)
 
 
+def _left(prune: GuardedPrune) -> Sequence[str]:
+    """Return the namespaces that lose objects because the input has them in another namespace.
+
+    With --namespace-override, a single such object is enough. Otherwise there must be two in a
+    namespace that the input does not use any more: a single object may move without approval.
+    """
+    wanted = {(ref.group, ref.kind, ref.name) for ref in prune.desired}
+    deleting = [ref for ref in prune.to_delete if ref.namespace]
+    moved = Counter(ref.namespace for ref in deleting if (ref.group, ref.kind, ref.name) in wanted)
+    if prune.options.apply.namespace_override or not moved:
+        return sorted(moved)
+    namespaces = {ref.namespace for ref in prune.desired}
+    return sorted(
+        namespace
+        for namespace, count in moved.items()
+        if count >= _FEWEST and namespace not in namespaces
+    )
+
+
 def _more_than_half(prune: GuardedPrune) -> GuardResult:
     """Compare the set's own live objects only: cascades and lost objects say nothing of it."""
     count, live = prune.own_count, prune.live
@@ -185,6 +138,19 @@ def _more_than_half(prune: GuardedPrune) -> GuardResult:
         Guard.MORE_THAN_HALF,
         f"{_deletions(count)} {more}" if 2 * count > live else "",  # guard: more-than-half
         passed=f"{_deletions(count)} not {more}",
+    )
+
+
+def _counted(prune: GuardedPrune, guard: Guard, fault: str, *, passed: str) -> GuardResult:
+    """Return the result of a guard that a number lifts."""
+    limit = prune.options.prune.max_prune
+    return _judged(
+        prune,
+        guard,
+        fault,
+        passed=passed,
+        option=f"--max-prune {prune.count}",
+        given="" if limit is None else f"--max-prune {limit.text}",
     )
 
 
@@ -206,6 +172,10 @@ def _max_prune(prune: GuardedPrune) -> GuardResult:
         option=f"--max-prune {count}",
         given=f"--max-prune {given.text}" if given is not None and allowed else "",
     )
+
+
+def _deletions(count: int) -> str:
+    return "1 deletion is" if count == 1 else f"{count} deletions are"
 
 
 def _guarded_kind(prune: GuardedPrune) -> GuardResult:
@@ -256,19 +226,6 @@ def _cascade(prune: GuardedPrune) -> GuardResult:
     )
 
 
-def _counted(prune: GuardedPrune, guard: Guard, fault: str, *, passed: str) -> GuardResult:
-    """Return the result of a guard that a number lifts."""
-    limit = prune.options.prune.max_prune
-    return _judged(
-        prune,
-        guard,
-        fault,
-        passed=passed,
-        option=f"--max-prune {prune.count}",
-        given="" if limit is None else f"--max-prune {limit.text}",
-    )
-
-
 def _judged(
     prune: GuardedPrune,
     guard: Guard,
@@ -290,26 +247,71 @@ def _judged(
     return GuardResult(guard, verdict, fault, option, lifted_by)
 
 
-def _deletions(count: int) -> str:
-    return "1 deletion is" if count == 1 else f"{count} deletions are"
+# The problem of a refused prune.
 
 
-def _left(prune: GuardedPrune) -> Sequence[str]:
-    """Return the namespaces that lose objects because the input has them in another namespace.
+_LINE = "\n    "
 
-    With --namespace-override, a single such object is enough. Otherwise there must be two in a
-    namespace that the input does not use any more: a single object may move without approval.
+
+def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem | None:
+    """Return the problem of a refused prune; None if no guard refuses it.
+
+    The hint names exactly the options that this prune needs.
     """
-    wanted = {(ref.group, ref.kind, ref.name) for ref in prune.desired}
-    deleting = [ref for ref in prune.to_delete if ref.namespace]
-    moved = Counter(ref.namespace for ref in deleting if (ref.group, ref.kind, ref.name) in wanted)
-    if prune.options.apply.namespace_override or not moved:
-        return sorted(moved)
-    namespaces = {ref.namespace for ref in prune.desired}
-    return sorted(
-        namespace
-        for namespace, count in moved.items()
-        if count >= _FEWEST and namespace not in namespaces
+    refused = [result for result in results if result.verdict is GuardVerdict.REFUSED]
+    if not refused:
+        return None
+    # Half of a set is a stricter limit than the number, and says the same.
+    is_half = any(result.guard is Guard.MORE_THAN_HALF for result in refused)
+    shown = [result for result in refused if not (is_half and result.guard is Guard.MAX_PRUNE)]
+    count, cascaded = prune.count, len(prune.cascaded)
+    along = f", including {cascaded} cascaded deletions" if cascaded else ""
+    # The objects that have left the set may all be gone already.
+    delete = f": it would delete {count} object{'' if count == 1 else 's'}" if count else ""
+    error = PruneRefused(
+        f"the prune was refused{delete}{along}",
+        reason=_reason(shown),
+        hint=_hint(prune, refused),
+    )
+    return as_problem(error)
+
+
+def _reason(refused: Sequence[GuardResult]) -> str:
+    """Return what the guards have found; if there are several, each on a line of its own."""
+    first, *others = refused
+    if not others:
+        return first.message
+    lines = (f"{_LINE}{result.guard}: {result.message}" for result in refused)
+    return f"{len(refused)} guards refuse it{''.join(lines)}"
+
+
+def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
+    guards = {result.guard for result in refused}
+    if Guard.ORPHAN_NAMES in guards:
+        lost = unlisted(prune.options.prune.orphan, prune.listed)
+        return f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
+    if Guard.INPUT_INSIDE in guards:
+        around = [ref.short for ref in _around_input(prune)]
+        them = "it" if len(around) == 1 else "them"
+        orphan = " ".join(f"--orphan {name}" for name in around)
+        return f"Add {', '.join(around)} to the input again, or orphan {them}: {orphan}"
+    options = dict.fromkeys(result.option for result in refused)
+    return f"To allow exactly this: {' '.join(options)}"
+
+
+def of_other_approval(refusal: Problem, approved: str, deletions: str) -> Problem:
+    """Return the refusal of a prune that is not the approved one; both have their digests."""
+    reason = f"the approval is for {approved}, and this prune is {deletions}"
+    return replace(refusal, reason=f"{refusal.reason}; {reason}")
+
+
+def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ...]:
+    """Return the steps; those that are refused because of cascades get the hint."""
+    if refusal is None:
+        return tuple(prune.steps)
+    around = set(_around_input(prune))
+    return tuple(
+        step if step.entry.ref in around else _with_hint(step, refusal.hint) for step in prune.steps
     )
 
 
@@ -325,7 +327,7 @@ def _with_hint(step: RemoveStep, hint: str) -> RemoveStep:
     return replace(step, problem=replace(step.problem, hint=hint))
 
 
-# What the guards judge: everything that a run would delete, and the set that it belongs to.
+# What the guards judge: all that a run would delete, and the set that it belongs to.
 
 
 @dataclass(frozen=True, slots=True)
