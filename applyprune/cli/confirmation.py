@@ -16,7 +16,7 @@ from applyprune.model.events import Finished, Outcome, Planned, Started
 from applyprune.model.options import DryRun, Mode
 from applyprune.output.plan_text import deletion_summary, plan_table
 from applyprune.output.terminal import Colour, styled
-from applyprune.planning.approval import is_held, needed_consent
+from applyprune.planning.approval import is_blocked, needed_consent
 from applyprune.planning.names import similar_sets
 from applyprune.sources.plan_files import refuse_unwritable, write_plan
 from applyprune.sources.tree import shown_path
@@ -137,7 +137,7 @@ class _Watch:
         plan, is_second_part = event.plan, event.is_second_part
         is_first = self.agreed is None
         agreed = self.agreed or frozenset()
-        stops = is_held(plan, self.options)
+        stops = is_blocked(plan, self.options)
         needed = frozenset() if stops else needed_consent(plan, started.mode)
         self.agreed = agreed | needed
         is_dry, quiet = self.options.dry_run is not DryRun.OFF, self.confirmation.reporting.quiet

@@ -33,7 +33,7 @@ from applyprune.model.live import CRD, NAMESPACE, LiveObject
 from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.conflicts import rewritten_problem, skips
+from applyprune.planning.conflicts import rewritten_problem, skip_reason
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.planning.replies import (
@@ -212,7 +212,7 @@ class Applier:
                 self.connection_lost = error
             if isinstance(error, ApiError) and error.is_refusal and not step.request.before:
                 self.sent.discard(step.desired.ref)
-            if reason := skips(step.desired, error):
+            if reason := skip_reason(step.desired, error):
                 return step, self._done(step, Outcome.SKIPPED, reason=reason)
             return step, self._done(
                 step,

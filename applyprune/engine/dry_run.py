@@ -33,14 +33,14 @@ from applyprune.model.text import and_more
 from applyprune.planning.comparison import (
     Comparison,
     changes_ownership,
-    dropped,
     has_changed,
     is_worth_a_trial,
     overlaid,
+    removed_fields,
     renamed,
-    without,
+    without_fields,
 )
-from applyprune.planning.conflicts import managers, settled_first, skips
+from applyprune.planning.conflicts import conflicting_managers, migrated_first, skip_reason
 from applyprune.planning.managed_fields import after_removal, dead_versions, with_versions
 from applyprune.planning.normalize import IgnoreRule, parse_rule, sent
 from applyprune.planning.order import SetNeeds
@@ -153,7 +153,7 @@ class ServerDryRun:
         except Unreachable:
             raise
         except ApplypruneError as error:
-            if reason := skips(step.desired, error):
+            if reason := skip_reason(step.desired, error):
                 return replace(
                     step,
                     fate=Fate.LEAVE,
@@ -218,7 +218,7 @@ class ServerDryRun:
             return self._in_new_kind_or_namespace(step)
         except (Conflict, Invalid) as error:
             if isinstance(error, Conflict) and error.causes:
-                if not managers(error) <= settled_first(
+                if not conflicting_managers(error) <= migrated_first(
                     step.live, step.migration, context.applyset
                 ):
                     raise
@@ -267,11 +267,13 @@ class ServerDryRun:
         body = after.body or {}
         gone: tuple[Path, ...] = ()
         if step.takes_over:
-            first = settled_first(step.live, step.migration, context.applyset)
-            gone = dropped(step, after, first - step.migration.managers, context.applyset.manager)
+            first = migrated_first(step.live, step.migration, context.applyset)
+            gone = removed_fields(
+                step, after, first - step.migration.managers, context.applyset.manager
+            )
         if not (gone or removed):
             return body, ""
-        body = after_removal(without(body, gone), desired.body, removed)
+        body = after_removal(without_fields(body, gone), desired.body, removed)
         try:
             put = context.cluster.replace(desired.resource, desired.ref, body, dry_run=True)
         except (Conflict, Forbidden):
@@ -522,7 +524,9 @@ def check_replacement(
     except Invalid:
         pass  # it cannot be changed in place either
     except Conflict as error:
-        if not error.causes or not managers(error) <= settled_first(live, step.migration, applyset):
+        if not error.causes or not conflicting_managers(error) <= migrated_first(
+            live, step.migration, applyset
+        ):
             raise
     try_creation(cluster, applyset, desired)  # guard: trial-before-recreation
     return live, deletion

@@ -35,7 +35,7 @@ from applyprune.model.options import DryRun, Mode, Options
 from applyprune.model.plan import Fate, Plan, RemoveStep
 from applyprune.model.problem import Manifest, Problem
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity, set_name
-from applyprune.planning.approval import as_reviewed, is_held, with_approval
+from applyprune.planning.approval import as_reviewed, is_blocked, with_approval
 from applyprune.planning.cascade import deletions_of, with_recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
@@ -580,7 +580,7 @@ def explain(
                     owner=_owner(state, applyset, cluster),
                     hook=stage.left_out.get(ref),
                     silent=dict(stage.unknown).get(ref),
-                    is_held=is_held(plan, options),
+                    is_blocked=is_blocked(plan, options),
                 )
             )
 

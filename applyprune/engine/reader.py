@@ -50,8 +50,8 @@ from applyprune.planning.cascade import (
     OwnerReference,
     deletions_of,
     dependants,
+    dependent_namespaces,
     owner_references,
-    places_of,
 )
 from applyprune.planning.leave import left_entries, objects_to_prune
 from applyprune.planning.managed_fields import is_applied
@@ -794,7 +794,7 @@ class DependantCounter:
             objects = self._chains.objects
             for live in (*self.known, *(one.live for one in everything)):
                 objects.setdefault(live.uid, live)
-            self._list(places_of(everything), each)
+            self._list(dependent_namespaces(everything), each)
             collecting = {one.live.uid for one in everything if one.collects}
             self._chains.count_owned(self.known, collecting)
             while wanted := self._chains.to_read():

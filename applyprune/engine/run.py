@@ -60,9 +60,9 @@ from applyprune.planning.approval import (
     Misfit,
     PlanFile,
     input_misfits,
+    is_blocked,
     is_continued,
     is_done,
-    is_held,
     misfits,
     refuse_expired,
     refuse_other_cluster,
@@ -73,7 +73,13 @@ from applyprune.planning.approval import (
     without_unapproved,
 )
 from applyprune.planning.decide import entry_of_untouched
-from applyprune.planning.desired import PRUNES_LATER, LateObject, held_back, not_planned, not_served
+from applyprune.planning.desired import (
+    PRUNES_LATER,
+    LateObject,
+    not_planned,
+    not_served_in_time,
+    not_tried,
+)
 from applyprune.planning.plan import (
     back_in_the_inventory,
     not_pruned,
@@ -128,7 +134,7 @@ def in_parts(
         return
     if summary.problems:
         reason = "its kind, or that of an earlier object, is not served yet; something else failed"
-        yield from summary.counted(held_back(late, after, reason))
+        yield from summary.counted(not_tried(late, after, reason))
         yield summary.finished()
         return
     waiter = _KindWaiter(cluster, cancellation, seconds, late)
@@ -139,11 +145,11 @@ def in_parts(
         raise
     if waiter.pending:
         others = [one for one in late if one not in waiter.pending]
-        yield from summary.counted(not_served(waiter.pending, seconds, waiter.error))
+        yield from summary.counted(not_served_in_time(waiter.pending, seconds, waiter.error))
         reason = f"the kind {waiter.pending[0].gvk} is not served"
         if waiter.error is not None:
             reason = f"the served kinds could not be read: {waiter.error.message}"
-        yield from summary.counted(held_back(others, after, reason, NotReady))
+        yield from summary.counted(not_tried(others, after, reason, NotReady))
         yield from _record_end(whole, store, cancellation, summary, summary.exit_code)
         yield summary.finished()
         return
@@ -370,14 +376,14 @@ class _Run:
             with summary.paused():
                 yield Planned(self.plan, is_second_part=summary.is_second_part)
             if options.dry_run is not DryRun.OFF:
-                summary.held = is_held(self.plan, options)
+                summary.held = is_blocked(self.plan, options)
                 yield from preview(
                     self.context, self.plan, self.dry_run, self.inventory.entries, self.unknown
                 )
                 yield from self._blocked()
                 yield summary.finished()
                 return
-            if is_held(self.plan, options):
+            if is_blocked(self.plan, options):
                 yield from self._refuse()
                 return
             try:

@@ -42,7 +42,7 @@ from applyprune.model.options import OnDrift
 from applyprune.model.plan import NO_MIGRATION, ApplyRequest, ApplyStep, Desired, Fate, PatchRequest
 from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, diagnose, refused_recreation_of
-from applyprune.planning.conflicts import conflicts_of, explain, is_about_scale
+from applyprune.planning.conflicts import conflicts_of, explain_conflict, is_about_scale
 from applyprune.planning.plan import again, decided_again
 from applyprune.planning.recovery import CascadeContents
 from applyprune.planning.replies import created_by_others, refuse_false_absence
@@ -287,7 +287,9 @@ def _explain_conflict(
     live = _live(desired, cluster)
     conflicts = conflicts_of(error, desired, live)
     reverts = _would_revert(step, live, context)
-    return explain(error, desired, live, scalers, datetime.now(UTC), reverts=reverts), conflicts
+    return explain_conflict(
+        error, desired, live, scalers, datetime.now(UTC), reverts=reverts
+    ), conflicts
 
 
 def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:

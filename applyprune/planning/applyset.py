@@ -20,12 +20,12 @@ PART_OF = "applyset.kubernetes.io/part-of"
 SET_ID = "applyset.kubernetes.io/id"
 TOOLING = "applyset.kubernetes.io/tooling"
 GROUP_KINDS = "applyset.kubernetes.io/contains-group-kinds"
-NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
+ADDITIONAL_NAMESPACES = "applyset.kubernetes.io/additional-namespaces"
 TOOL = "applyprune"
 """The name before the version in the annotation of the tool."""
 OWN_LABELS = frozenset({SET_ID})
 """The labels of an inventory that applyprune itself writes; all others belong to other tools."""
-OWN_ANNOTATIONS = frozenset({TOOLING, GROUP_KINDS, NAMESPACES})
+OWN_ANNOTATIONS = frozenset({TOOLING, GROUP_KINDS, ADDITIONAL_NAMESPACES})
 """The same for its annotations."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 SHARD_OF = "applyprune.dev/inventory"
@@ -162,7 +162,7 @@ def applyset_annotations(
     return {
         TOOLING: tooling,
         GROUP_KINDS: _hint({*(str(GroupKind(*kind)) for kind in kinds), *map(str, hidden)}),
-        NAMESPACES: _hint({ref.namespace for ref in refs} - {"", namespace}),
+        ADDITIONAL_NAMESPACES: _hint({ref.namespace for ref in refs} - {"", namespace}),
     }
 
 
@@ -180,7 +180,7 @@ def hinted_kinds(annotations: Mapping[str, str]) -> frozenset[GroupKind]:
 
 def hinted_namespaces(annotations: Mapping[str, str]) -> frozenset[str]:
     """Return the additional namespaces in the annotations of an ApplySet parent."""
-    return frozenset(filter(None, annotations.get(NAMESPACES, "").split(",")))
+    return frozenset(filter(None, annotations.get(ADDITIONAL_NAMESPACES, "").split(",")))
 
 
 def listed_kinds(annotations: Mapping[str, str]) -> Iterable[str]:

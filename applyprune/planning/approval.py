@@ -26,9 +26,9 @@ from applyprune.planning.digests import (
     changed_options,
     deletions_digest,
     is_digest,
-    names,
     planned_object,
     planned_objects,
+    ref_parts,
     shaping_options,
 )
 from applyprune.planning.guards import of_other_approval
@@ -105,7 +105,7 @@ def _changes(plan: Plan) -> bool:
     return bool(plan.recovered) or not fates <= _UNCHANGED
 
 
-def is_held(plan: Plan, options: Options) -> bool:
+def is_blocked(plan: Plan, options: Options) -> bool:
     """Return whether nothing of a plan may run: for a fault, a refused prune, or no approval."""
     prune_is_refused = (
         options.mode is Mode.APPLY
@@ -169,7 +169,7 @@ def needed_consent(plan: Plan, mode: Mode) -> Consent:
     return frozenset(
         (
             *(_identity(step) for step in removals if step.fate in fates),
-            *(_identity(step) for step in plan.applies if _takes(step)),
+            *(_identity(step) for step in plan.applies if _needs_consent(step)),
         )
     )
 
@@ -181,7 +181,7 @@ def _identity(step: ApplyStep | RemoveStep) -> Hashable:
     return (step.fate, step.entry.ref, uid, step.reason, taken)
 
 
-def _takes(step: ApplyStep) -> bool:
+def _needs_consent(step: ApplyStep) -> bool:
     return step.fate is Fate.RECREATE or (
         step.fate.is_applied and (bool(step.taken_from) or step.becomes_owned)  # guard: own-asks
     )
@@ -393,13 +393,13 @@ def is_plan_file(data: bytes) -> bool:
     return _HEAD.match(data) is not None
 
 
-def encode(file: PlanFile) -> bytes:
+def encode_plan_file(file: PlanFile) -> bytes:
     """Return the content of a plan file."""
     content = _content(file)
     return _first_line(_checksum(content)) + content
 
 
-def decode(data: bytes, *, source: str) -> PlanFile:
+def decode_plan_file(data: bytes, *, source: str) -> PlanFile:
     """Return the plan in the content of a file; raise UsageError if it is not exactly as written.
 
     ``source`` is the path of the file, for the error.
@@ -541,7 +541,7 @@ def _content(file: PlanFile) -> bytes:
         "options": file.options,
         "digest": file.digest,
         "deletions": file.deletions,
-        "recovered": [[*names(ref), uid] for ref, uid in file.recovered],
+        "recovered": [[*ref_parts(ref), uid] for ref, uid in file.recovered],
     }
     parts = [f"{_json(key)}:{_json(value)}" for key, value in head.items()]
     rows = ",\n".join(_json(_object_out(planned)) for planned in file.objects)
@@ -554,14 +554,14 @@ def _json(value: object) -> str:
 
 
 def _object_out(planned: PlannedObject) -> dict[str, Any]:
-    out: dict[str, Any] = {"object": names(planned.ref), "fate": str(planned.fate)}
+    out: dict[str, Any] = {"object": ref_parts(planned.ref), "fate": str(planned.fate)}
     for key in ("manifest", "uid", "state", "applied"):
         if value := getattr(planned, key):
             out[key] = value
     if planned.is_checked:
         out["checked"] = True
     if planned.cascade:
-        out["cascade"] = [[*names(also.ref), also.uid] for also in planned.cascade]
+        out["cascade"] = [[*ref_parts(also.ref), also.uid] for also in planned.cascade]
     return out
 
 
@@ -569,7 +569,7 @@ def _object_out(planned: PlannedObject) -> dict[str, Any]:
 # steps that are done fit too, and those whose request may have arrived before the interruption.
 
 
-_WORDS: Mapping[Fate, str] = {
+_FATE_WORDS: Mapping[Fate, str] = {
     Fate.CREATE: "create it",
     Fate.CHANGE: "apply it",
     Fate.LEAVE: "leave it as it is",
@@ -652,7 +652,7 @@ def _one_sided(
     if isinstance(step, ApplyStep):
         return _input_reason("", step.desired.digest)
     if step is not None:
-        return f"it has left the set: an apply would {_WORDS[planned_object(step).fate]}"
+        return f"it has left the set: an apply would {_FATE_WORDS[planned_object(step).fate]}"
     if old is None or (continues and not old.manifest):
         return ""  # it was removed, as planned
     return "the input no longer has it" if old.manifest else "the inventory no longer lists it"
@@ -676,7 +676,9 @@ def _is_under_way(
     if old.fate is Fate.RECREATE:
         return _is_being_recreated(old, step, entry)
     if old.fate is Fate.CREATE:
-        return step.fate is Fate.CHANGE and (_has_arrived(old, step) or _is_made(step, entry))
+        return step.fate is Fate.CHANGE and (
+            _has_arrived(old, step) or _is_new_namespace(step, entry)
+        )
     is_sent = step.fate in {Fate.CHANGE, Fate.ADOPT}
     return changes and is_sent and (old.state == _state(step) or _has_arrived(old, step))
 
@@ -719,7 +721,7 @@ def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
     return owns_all(live, request.manager, request.body)
 
 
-def _is_made(step: ApplyStep, entry: InventoryEntry) -> bool:
+def _is_new_namespace(step: ApplyStep, entry: InventoryEntry) -> bool:
     """Return whether the run has made the Namespace of a new set, before it sends its manifest."""
     is_new = step.desired.ref.group_kind == NAMESPACE and not entry.digest
     return is_new and step.live is not None and step.live.uid == entry.uid_before_apply
@@ -748,7 +750,9 @@ def _changed_state(old: PlannedObject, new: PlannedObject) -> str:
     if old.decided is not new.decided and not (old.is_checked and new.fate is Fate.ADOPT):
         if (old.decided, new.decided) == (Fate.LEAVE, Fate.CHANGE):
             return "its live state differs from its manifest now"
-        return f"the plan was to {_WORDS[old.fate]}; now an apply would {_WORDS[new.fate]}"
+        return (
+            f"the plan was to {_FATE_WORDS[old.fate]}; now an apply would {_FATE_WORDS[new.fate]}"
+        )
     # What goes with a recreation is counted when the check has found it; the digest binds it.
     if old.fate is not Fate.RECREATE and old.cascade != new.cascade:
         return "its deletion would delete other objects now"

@@ -41,7 +41,7 @@ from applyprune.model.plan import (
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import MANIFEST_DIGEST, ApplySetIdentity
-from applyprune.planning.comparison import not_recreated, why_not
+from applyprune.planning.comparison import not_recreated, recreation_obstacle
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.recovery import CascadeContents
 from applyprune.planning.requests import delete_request
@@ -52,7 +52,7 @@ NOTHING = CascadeContents(())
 _SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
 IN_FULL = frozenset({_SERVICE_ACCOUNT})
 """The kinds of which only the body shows whether the system makes an object itself."""
-PASSING = frozenset(
+GENERATED_KINDS = frozenset(
     {GroupKind("", "Endpoints"), GroupKind("", "Event"), GroupKind("events.k8s.io", "Event")}
 )
 """The kinds that nobody counts."""
@@ -154,8 +154,8 @@ class Cascades:
         if cascade is None or ref.is_among(allowed):
             return None
         if cascade.foreign:
-            told = self.described(ref).removeprefix(_CASCADES)
-            reason = f"it would cascade-delete{told}"
+            words = self.described(ref).removeprefix(_CASCADES)
+            reason = f"it would cascade-delete{words}"
         elif cascade.uncounted:
             reason = f"its cascaded deletions cannot be counted: {cascade.uncounted}"
         else:
@@ -181,12 +181,12 @@ def cascade_of(
     set's field manager. ``dependants`` is what the garbage collector deletes with the object.
     ``staying`` has the UIDs of the set's objects that must stay, whatever owns them.
     """
-    unique = {live.uid: live for live in contents.objects if not is_passing(live, manager)}
+    unique = {live.uid: live for live in contents.objects if not is_generated(live, manager)}
     ours = set(deleting)
     left = {uid: live for uid, live in unique.items() if uid not in ours}
     # An object that is owned by an object of ours is ours too, at any depth.
     while made := {
-        uid for uid, live in left.items() if uid not in staying and _is_made_by(live, ours)
+        uid for uid, live in left.items() if uid not in staying and _is_collected_with(live, ours)
     }:
         ours |= made
         left = {uid: live for uid, live in left.items() if uid not in made}
@@ -202,12 +202,12 @@ def cascade_of(
     )
 
 
-def _is_made_by(live: LiveObject, ours: Collection[str]) -> bool:
+def _is_collected_with(live: LiveObject, ours: Collection[str]) -> bool:
     """Return whether an object comes and goes with some; anybody may name an owner for data."""
     return not owners_of(live).isdisjoint(ours) and live.ref.group_kind not in GUARDED_KINDS
 
 
-def is_passing(live: LiveObject, manager: str = "") -> bool:
+def is_generated(live: LiveObject, manager: str = "") -> bool:
     """Return whether the system makes an object itself, with nothing of its own to lose.
 
     What the field manager ``manager`` has set counts as nothing.
@@ -219,7 +219,7 @@ def is_passing(live: LiveObject, manager: str = "") -> bool:
     if kind == _SLICE:
         # guard: endpoint-slices
         return live.labels.get(_MANAGED_BY) in _SLICE_MAKERS and bool(owners_of(live))
-    return kind in PASSING
+    return kind in GENERATED_KINDS
 
 
 def _has_content(live: LiveObject, manager: str) -> bool:
@@ -327,7 +327,7 @@ def deletions_of(
         yield from (Deletion(live.ref, one) for one in (inside.objects if inside else ()))
 
 
-def places_of(deletions: Iterable[Deletion]) -> frozenset[str]:
+def dependent_namespaces(deletions: Iterable[Deletion]) -> frozenset[str]:
     """Return the namespaces in which dependants may be; an empty name for all, and none at all.
 
     The owner of an object in a namespace is in that namespace, or in none.
@@ -359,7 +359,7 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
             for cause in _causes_of(live, causes, certain):
                 found[cause][uid] = live
         elif uid in possible:
-            reason = f"{live.ref}: {_doubt(live, chains, possible)}"
+            reason = f"{live.ref}: {_why_unknown(live, chains, possible)}"
             for deletion in deletions:
                 if deletion.collects and deletion.live.ref.namespace in {"", live.ref.namespace}:
                     doubts[deletion.cause][reason] = None
@@ -393,7 +393,7 @@ def _causes_of(
     return found
 
 
-def _doubt(live: LiveObject, chains: OwnerChains, possible: Mapping[str, LiveObject]) -> str:
+def _why_unknown(live: LiveObject, chains: OwnerChains, possible: Mapping[str, LiveObject]) -> str:
     """Return why it is not known whether an object would be deleted."""
     todo, seen = [live], {live.uid}
     while todo:
@@ -474,8 +474,8 @@ def with_recreations_judged(
         if problem := refused_recreation_of(ref, cascades, options):
             located = replace(problem, location=str(step.desired.origin))
             return replace(step, fate=Fate.REFUSE, problem=located, request=None, deletion=None)
-        told = cascades.described(ref)
-        reason = "; ".join(part for part in (step.reason, told) if part)
+        words = cascades.described(ref)
+        reason = "; ".join(part for part in (step.reason, words) if part)
         return replace(step, reason=reason, cascade=cascades.found[ref].roots)
 
     return replace(plan, applies=tuple(map(judged, plan.applies)))
@@ -494,7 +494,8 @@ def recreated_on_change(
         return step
     if not _has_changed(desired, live, applyset.manager):
         return step
-    if reason := why_not(desired, entry, live, applyset, options):  # guard: recreation-on-change
+    # guard: recreation-on-change
+    if reason := recreation_obstacle(desired, entry, live, applyset, options):
         problem = not_recreated(desired, reason)
         return ApplyStep(desired, Fate.REFUSE, entry, live, problem=problem)
     return replace(
@@ -543,7 +544,7 @@ _SHOWN_MEMBERS = 5
 _CANDIDATES = 3
 _OURS = "applyprune/"
 _WORKLOADS = frozenset(kind.group_kind for kind in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS))
-_GOING = "is also deleted by this prune"
+_PRUNED_TOO = "is also deleted by this prune"
 _UNRECORDED = "its controller is unknown"
 # The finalizers of Kubernetes itself, by the names in its source (1.36).
 _BUILT_IN: Mapping[str, str] = {
@@ -600,17 +601,19 @@ def diagnose(
     ``pruning`` are the objects that the current prune deletes. ``remains`` is the remaining content
     of a Namespace or CRD.
     """
-    clauses = [*_held(live, workloads, pruning), *_conditions(live)]
+    clauses = [*_finalizer_clauses(live, workloads, pruning), *_condition_clauses(live)]
     if remains is not None:
-        left = _left(remains)
-        clauses += _remaining(live, left, remains.uncounted)
+        left = _remaining_objects(remains)
+        clauses += _remaining_clauses(live, left, remains.uncounted)
         for member in left[:_SHOWN_MEMBERS]:
-            clauses += _held(member, workloads, pruning)
+            clauses += _finalizer_clauses(member, workloads, pruning)
     # A finalizer may block many objects of a namespace: explain it only once.
     return "; ".join(dict.fromkeys(clauses)) or "the server has not removed it yet"
 
 
-def _held(live: LiveObject, workloads: CascadeContents, pruning: Collection[Ref]) -> Iterator[str]:
+def _finalizer_clauses(
+    live: LiveObject, workloads: CascadeContents, pruning: Collection[Ref]
+) -> Iterator[str]:
     for name in live.finalizers:
         yield from _explained(name, _owners(live, name, "f:metadata"), workloads, pruning)
     if live.ref.group_kind == NAMESPACE:
@@ -634,10 +637,10 @@ def _explained(
         if manager.startswith(_OURS):
             yield f"finalizer {name}, set by the manifest: {_UNRECORDED}"
         else:
-            yield f"finalizer {name}, set by {manager}: {_at_work(manager, workloads, pruning)}"
+            yield f"finalizer {name}, set by {manager}: {_running(manager, workloads, pruning)}"
 
 
-def _at_work(manager: str, workloads: CascadeContents, pruning: Collection[Ref]) -> str:
+def _running(manager: str, workloads: CascadeContents, pruning: Collection[Ref]) -> str:
     """Return, in words, whether the controller with a manager's name runs."""
     objects = {workload.ref: workload for workload in workloads.objects}
     named = [
@@ -647,7 +650,7 @@ def _at_work(manager: str, workloads: CascadeContents, pruning: Collection[Ref])
         named or (ref for ref, workload in objects.items() if manager in _programs(workload))
     )
     if found:
-        states = [f"{ref} {_state(ref, objects.get(ref), pruning)}" for ref in found]
+        states = [f"{ref} {_workload_state(ref, objects.get(ref), pruning)}" for ref in found]
         return and_more(states, _CANDIDATES, ", or ")
     if manager in _CONTROL_PLANE_MANAGERS:
         return "part of the control plane"
@@ -670,14 +673,14 @@ def _programs(live: LiveObject) -> Iterator[str]:
             yield str(program).rpartition("/")[2]
 
 
-def _state(ref: Ref, live: LiveObject | None, pruning: Collection[Ref]) -> str:
+def _workload_state(ref: Ref, live: LiveObject | None, pruning: Collection[Ref]) -> str:
     if live is None:
-        return _GOING
+        return _PRUNED_TOO
     if live.terminating:
-        return _GOING if ref in pruning else "is being deleted"
+        return _PRUNED_TOO if ref in pruning else "is being deleted"
     ready, wanted = _replicas(live)
     state = f"runs ({ready} of {wanted} ready)" if ready else "has no ready replica"
-    return f"{state} and {_GOING}" if ref in pruning else state
+    return f"{state} and {_PRUNED_TOO}" if ref in pruning else state
 
 
 def _replicas(live: LiveObject) -> tuple[int, int]:
@@ -709,7 +712,7 @@ def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
     return tuple(exact or whole)
 
 
-def _conditions(live: LiveObject) -> Iterator[str]:
+def _condition_clauses(live: LiveObject) -> Iterator[str]:
     """Yield the messages of the conditions of a terminating Namespace."""
     for condition in _list(mapping((live.body or {}).get("status")).get("conditions")):
         facts = mapping(condition)
@@ -721,13 +724,13 @@ def _list(value: object) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _left(remains: CascadeContents) -> Sequence[LiveObject]:
+def _remaining_objects(remains: CascadeContents) -> Sequence[LiveObject]:
     """Return the remaining objects, with finalizers first; two groups may serve the same object."""
     unique = {member.uid: member for member in remains.objects}
     return sorted(unique.values(), key=lambda member: (not member.finalizers, member.ref))
 
 
-def _remaining(live: LiveObject, left: Sequence[LiveObject], unread: str) -> Iterator[str]:
+def _remaining_clauses(live: LiveObject, left: Sequence[LiveObject], unread: str) -> Iterator[str]:
     if left:
         names = and_more([_named_in(member, live) for member in left], _SHOWN_MEMBERS)
         yield f"it still contains {names}"

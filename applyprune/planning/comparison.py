@@ -110,7 +110,7 @@ def diff_of(
 
 def removal_diff(step: RemoveStep, live: LiveObject, *, not_checked: str = "") -> ObjectDiff:
     """Return the diff of an object that would be deleted."""
-    body, _ = masked(substance(live.body or {"metadata": live.metadata}), None)
+    body, _ = masked(without_bookkeeping(live.body or {"metadata": live.metadata}), None)
     return ObjectDiff(step.entry.ref, step.fate, body, None, not_checked=not_checked)
 
 
@@ -129,7 +129,7 @@ def _states(
     status = "status" in comparison.step.desired.body
     before = comparison.before.body if comparison.before is not None else None
     return tuple(  # type: ignore[return-value]
-        None if state is None else substance(state, status=status)
+        None if state is None else without_bookkeeping(state, status=status)
         for state in (before, comparison.body)
     )
 
@@ -152,7 +152,7 @@ _BOOKKEEPING = frozenset(
 )
 
 
-def substance(body: Mapping[str, Any], *, status: bool = False) -> Mapping[str, Any]:
+def without_bookkeeping(body: Mapping[str, Any], *, status: bool = False) -> Mapping[str, Any]:
     """Return an object without the fields that every write or dry run changes.
 
     Also remove its status, unless ``status`` says that the manifest sets it, and kubectl's
@@ -170,7 +170,7 @@ def substance(body: Mapping[str, Any], *, status: bool = False) -> Mapping[str, 
     return {**kept, "metadata": metadata}
 
 
-def dropped(
+def removed_fields(
     step: ApplyStep, after: LiveObject, others: Collection[str], manager: str
 ) -> tuple[Path, ...]:
     """Return the fields that the apply of a step removes after fields have changed hands.
@@ -209,7 +209,7 @@ def dropped(
     return tuple(path for path in (*gone, *items) if value_at(wanted, path) is MISSING)
 
 
-def without(body: Mapping[str, Any], paths: Collection[Path]) -> Mapping[str, Any]:
+def without_fields(body: Mapping[str, Any], paths: Collection[Path]) -> Mapping[str, Any]:
     """Return a body without the fields at ``paths``."""
     return left_out(body, paths) if paths else body
 
@@ -243,7 +243,16 @@ def _overlaid(there: Any, wanted: Any) -> Any:
 _LONGEST = 60
 _NOT_COMPARED = frozenset({"apiVersion", "kind", "metadata", "status"})
 # By what an item of a list is the same item: the merge keys of the built-in kinds.
-_KEYS = ("name", "mountPath", "devicePath", "containerPort", "port", "key", "ip", "topologyKey")
+_MERGE_KEYS = (
+    "name",
+    "mountPath",
+    "devicePath",
+    "containerPort",
+    "port",
+    "key",
+    "ip",
+    "topologyKey",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +383,7 @@ def _in_list(
 
 def _same_item(wanted: Any, at: int, items: list[Any]) -> int | None:
     """Return the index of the same item of a list; None if it has none."""
-    key = next((key for key in _KEYS if isinstance(wanted, dict) and key in wanted), "")
+    key = next((key for key in _MERGE_KEYS if isinstance(wanted, dict) and key in wanted), "")
     if key:
         found = (
             index
@@ -403,7 +412,7 @@ _IMMUTABLE = pattern(
 _CHANGEABLE = pattern(r"(?:other than|except) (.*)", re.DOTALL)
 _NAME = pattern(r"[A-Za-z][\w.]*(?:\[\*\][\w.]*)*")
 _UNPROCESSABLE = 422
-_NEVER = frozenset(
+_NEVER_RECREATED = frozenset(
     {
         NAMESPACE,
         CRD,
@@ -430,7 +439,7 @@ def says_immutable(error: ApplypruneError) -> bool:
     return _IMMUTABLE.search(error.message) is not None
 
 
-def why_not(
+def recreation_obstacle(
     desired: Desired,
     entry: InventoryEntry,
     live: LiveObject,
@@ -439,7 +448,7 @@ def why_not(
 ) -> str:
     """Return why an object may not be recreated; empty if it may."""
     kind = desired.ref.group_kind
-    if kind in _NEVER:
+    if kind in _NEVER_RECREATED:
         return f"a {kind.kind} is never recreated"
     if marked := _mark_against(desired, live):
         return marked
@@ -493,7 +502,7 @@ def with_immutable_fields_named(
     ``created`` is the object as the server would create it now; None if it would not.
     """
     found = changed_fields(desired, live, created, manager)
-    changes = [change for change in found if _is_meant(change, error)]
+    changes = [change for change in found if _is_rejected_field(change, error)]
     is_open = obstacle == NOT_ALLOWED
     ending = "cannot be changed in place" + (
         "; --recreate deletes and creates it" if is_open else ""
@@ -513,7 +522,7 @@ def with_immutable_fields_named(
     return RunFailed(message, location=desired.origin, reason=reason, hint=hint, marks=marks)
 
 
-def _is_meant(change: ChangedField, error: Invalid) -> bool:
+def _is_rejected_field(change: ChangedField, error: Invalid) -> bool:
     """Return whether an error is about a changed field; a cause may name what is around it."""
     if not error.causes:
         return True

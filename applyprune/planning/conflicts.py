@@ -65,7 +65,7 @@ _CAUSE = pattern(
 _REPLICAS = ".spec.replicas"
 _UNREAD = "its HorizontalPodAutoscalers could not be read: one may rewrite the field"
 _LINE = "\n    "
-_LINES = 20
+_MOST_LINES = 20
 _KUBERNETES = pattern(
     r"kube-controller-manager|kube-scheduler|kube-apiserver|cloud-controller-manager|kubelet"
 )
@@ -98,12 +98,14 @@ class FieldOwner:
     """The time of the last write, RFC 3339; empty if unknown."""
 
 
-def managers(error: Conflict) -> frozenset[str]:
+def conflicting_managers(error: Conflict) -> frozenset[str]:
     """Return the other managers in a conflict."""
-    return frozenset(owner.manager for owners in contenders(error).values() for owner in owners)
+    return frozenset(
+        owner.manager for owners in owners_by_field(error).values() for owner in owners
+    )
 
 
-def skips(desired: Desired, error: ApplypruneError) -> str:
+def skip_reason(desired: Desired, error: ApplypruneError) -> str:
     """Return why an object is skipped, as its manifest asks; empty if it fails instead."""
     if (
         desired.conflicts is not OnConflict.SKIP
@@ -111,16 +113,16 @@ def skips(desired: Desired, error: ApplypruneError) -> str:
         or not error.causes
     ):
         return ""
-    return f"{CONFLICTS}: skip, and {contended(error)}"
+    return f"{CONFLICTS}: skip, and {conflict_words(error)}"
 
 
-def contended(error: Conflict) -> str:
+def conflict_words(error: Conflict) -> str:
     """Return the fields and their managers in short words."""
     fields = [
         f"{name} is owned by {_joined([owner.manager for owner in owners])}"
-        for name, owners in contenders(error).items()
+        for name, owners in owners_by_field(error).items()
     ]
-    return and_more(fields, _LINES)
+    return and_more(fields, _MOST_LINES)
 
 
 def forces(
@@ -141,7 +143,7 @@ def forces(
     return not any(str(manager).startswith(MANAGERS) for manager in appliers)  # guard: other-set
 
 
-def settled_first(
+def migrated_first(
     live: LiveObject | None, migration: Migration, applyset: ApplySetIdentity
 ) -> frozenset[str]:
     """Return the managers whose fields are migrated first, so that they cannot conflict.
@@ -170,7 +172,7 @@ def is_kubernetes(manager: str) -> bool:
     return _KUBERNETES.fullmatch(manager) is not None
 
 
-def explain(
+def explain_conflict(
     error: Conflict,
     desired: Desired,
     live: LiveObject | None,
@@ -185,7 +187,7 @@ def explain(
     HorizontalPodAutoscalers of its namespace; None if they could not be read. ``reverts`` says
     whether ``--on-drift revert`` would set the fields back.
     """
-    fields = contenders(error)
+    fields = owners_by_field(error)
     found = [scaler for scaler in autoscalers or () if targets(scaler, desired.ref)]
     leaving = [one for one in found if _is_pruned(one, desired)]  # guard: autoscaler-that-leaves
     staying = None if autoscalers is None else [one for one in found if one not in leaving]
@@ -193,10 +195,12 @@ def explain(
     pointers = [field.path for field in contested.values() if field.path is not None]
 
     def reason(at: datetime | None) -> str:
-        notes = [_UNREAD] if staying is None else [_described(one, at) for one in staying]
-        return _reason(fields, contested, live, notes or list(map(_former, leaving)), at)
+        notes = [_UNREAD] if staying is None else [_scaler_words(one, at) for one in staying]
+        return _reason(
+            fields, contested, live, notes or list(map(_pruned_scaler_words, leaving)), at
+        )
 
-    told = Conflict(
+    worded = Conflict(
         f"{desired.ref} was not applied",
         code=error.code,
         status_reason=error.status_reason,
@@ -204,21 +208,21 @@ def explain(
         location=desired.origin,
         reason=reason(now),
         hint=_hint(
-            pointers[:_LINES],
+            pointers[:_MOST_LINES],
             [owner for owners in fields.values() for owner in owners],
             must_own=bool(pointers) and not any(map(is_ignorable, pointers)),
             reverts=reverts and staying == [],
         ),
     )
-    told.lasting_reason = reason(None)
-    return told
+    worded.lasting_reason = reason(None)
+    return worded
 
 
 def _is_pruned(scaler: Mapping[str, Any], desired: Desired) -> bool:
     return mapping(scaler.get("metadata")).get("uid") in desired.pruned_autoscalers
 
 
-def _described(scaler: Mapping[str, Any], now: datetime | None) -> str:
+def _scaler_words(scaler: Mapping[str, Any], now: datetime | None) -> str:
     name = mapping(scaler.get("metadata")).get("name")
     spec, status = mapping(scaler.get("spec")), mapping(scaler.get("status"))
     # managedFields has no time for a write to the scale subresource.
@@ -253,7 +257,7 @@ def _reason(
         count = "another field manager owns one of its fields"
     else:
         count = f"other field managers own {len(fields)} of its fields"
-    return f"{count}{_LINE}{and_more(lines, _LINES, _LINE)}"
+    return f"{count}{_LINE}{and_more(lines, _MOST_LINES, _LINE)}"
 
 
 def _joined(names: Sequence[str]) -> str:
@@ -298,7 +302,7 @@ def _after(notes: Sequence[str]) -> str:
     return "".join(f"; {note}" for note in notes)
 
 
-def _former(scaler: Mapping[str, Any]) -> str:
+def _pruned_scaler_words(scaler: Mapping[str, Any]) -> str:
     name = mapping(scaler.get("metadata")).get("name")
     return f"HorizontalPodAutoscaler {name} scales it, and is pruned once this object is applied"
 
@@ -333,7 +337,7 @@ def conflicts_of(
     ``live`` is the object in full; None if it could not be read.
     """
     owned: defaultdict[FieldOwner, list[ContestedField]] = defaultdict(list)
-    for name, owners in contenders(error).items():
+    for name, owners in owners_by_field(error).items():
         field = _contested(name, desired, live)
         for other in owners:
             owned[other].append(field)
@@ -374,7 +378,7 @@ def _time(owner: FieldOwner, live: LiveObject | None) -> str:
 
 def is_about_scale(error: Conflict) -> bool:
     """Return whether an autoscaler may cause a conflict."""
-    return any(_is_scale(name, owners) for name, owners in contenders(error).items())
+    return any(_is_scale(name, owners) for name, owners in owners_by_field(error).items())
 
 
 def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
@@ -384,7 +388,7 @@ def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
     )
 
 
-def contenders(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
+def owners_by_field(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
     """Return the other managers of each field in conflict, by the server's name of the field."""
     found: defaultdict[str, dict[FieldOwner, None]] = defaultdict(dict)
     for cause in error.causes:
@@ -485,7 +489,9 @@ def drift_to_revert(
         return ()
     owned, body = last_owned(entry), sent(desired)
     version = desired.resource.gvk.api_version
-    if any(_is_elsewhere(other, version) for other in _other_managers(live, migration, applyset)):
+    if any(
+        _has_other_version(other, version) for other in _other_managers(live, migration, applyset)
+    ):
         return ()  # guard: other-version
     found = []
     for path, other in shared_fields(desired, live, migration, applyset):
@@ -499,7 +505,7 @@ def drift_to_revert(
     return tuple(sorted(found))
 
 
-def _is_elsewhere(entry: Mapping[str, Any], version: str) -> bool:
+def _has_other_version(entry: Mapping[str, Any], version: str) -> bool:
     """Return whether a manager owns fields in another API version: they cannot be compared.
 
     The metadata is the same in each version.
@@ -529,7 +535,7 @@ def _other_managers(
     live: LiveObject, migration: Migration, applyset: ApplySetIdentity
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the entries of other managers, without the status and what changes hands first."""
-    settled = {applyset.manager, *settled_first(live, migration, applyset)}
+    settled = {applyset.manager, *migrated_first(live, migration, applyset)}
     for entry in live.managed_fields:
         if entry.get("manager") not in settled and entry.get("subresource") != "status":
             yield entry
@@ -697,7 +703,7 @@ def _sorted(found: Iterable[Drift]) -> tuple[Drift, ...]:
 def _drift(path: Path, live: LiveObject, writers: Sequence[Writer], wanted: str = "") -> Drift:
     """Return the drift of one field, by its latest writer; without a writer, it was removed."""
     owners = [entry for entry in writers if owns(entry.get("fieldsV1") or {}, path)]
-    writer = max(owners, key=_written, default={})
+    writer = max(owners, key=_time_of, default={})
     operation, subresource = str(writer.get("operation", "")), writer.get("subresource")
     return Drift(
         to_pointer(path),
@@ -705,11 +711,11 @@ def _drift(path: Path, live: LiveObject, writers: Sequence[Writer], wanted: str 
         _text(value_at(live.body, path), live),
         manager=str(writer.get("manager", "")),
         operation=f"{operation} of {subresource}" if subresource else operation,
-        time=_written(writer),
+        time=_time_of(writer),
     )
 
 
-def _written(entry: Writer) -> str:
+def _time_of(entry: Writer) -> str:
     return str(entry.get("time", ""))
 
 
@@ -755,7 +761,7 @@ def filled_by_others(
         return ()
     own = (ours or {}).get("fieldsV1") or {}
     found: list[tuple[str, str]] = []
-    for path in _empties(body.value, ()):
+    for path in _empty_values(body.value, ()):
         owners = [entry for entry in others if has(entry.get("fieldsV1") or {}, path)]
         if not owners or has(own, path, whole=True):  # guard: own-empty-value
             continue
@@ -764,25 +770,25 @@ def filled_by_others(
         # The keys of a map are owned one by one: nobody's keys contradict an empty map.
         is_keyed = any(is_split(entry.get("fieldsV1") or {}, path) for entry in owners)
         names = {str(entry.get("manager", "")) for entry in owners}
-        if is_keyed or not any(map(_is_contender, names)):  # guard: edited-empty-value
+        if is_keyed or not any(map(_is_set_or_person, names)):  # guard: edited-empty-value
             found.append((to_pointer(path), " and ".join(sorted(names))))
     return tuple(found)
 
 
-def _empties(value: object, above: Path) -> Iterator[Path]:
+def _empty_values(value: object, above: Path) -> Iterator[Path]:
     if value in ({}, [], None):
         yield above
     elif isinstance(value, dict):
         for key, inner in value.items():
             if inner is None or isinstance(inner, dict | list):
-                yield from _empties(inner, (*above, key))
+                yield from _empty_values(inner, (*above, key))
     elif isinstance(value, list):
         for item in value:
             if isinstance(item, dict) and isinstance(name := item.get("name"), str):
-                yield from _empties(item, (*above, ListItem((("name", name),))))
+                yield from _empty_values(item, (*above, ListItem((("name", name),))))
 
 
-def _is_contender(manager: str) -> bool:
+def _is_set_or_person(manager: str) -> bool:
     """Return whether a manager's value is one that the user should hear of."""
     return manager.startswith(MANAGERS) or is_by_hand(manager)
 

@@ -36,7 +36,13 @@ from applyprune.model.plan import (
 )
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.cascade import NOTHING, PASSING, children_of, collected, is_passing
+from applyprune.planning.cascade import (
+    GENERATED_KINDS,
+    NOTHING,
+    children_of,
+    collected,
+    is_generated,
+)
 from applyprune.planning.conflicts import is_by_hand, is_kubernetes
 from applyprune.planning.normalize import sent
 from applyprune.planning.order import is_built_in
@@ -413,16 +419,16 @@ _CREATE_ONLY = frozenset({REPLICA_SET, REPLICATION_CONTROLLER})
 
 def rollout(change: Change, propagation: Propagation) -> Iterator[Consequence]:
     """Yield what happens to the Pods of a workload; nothing if it has none."""
-    pods = pods_of(change)
+    pods = pod_count(change)
     if change.kind not in WORKLOADS or pods == 0 or change.value("spec", "replicas") == 0:
         return
     if change.fate is Fate.RECREATE and propagation is not Propagation.ORPHAN:
         yield _restart(change, pods)
     elif change.is_changed and pods is not None:
-        yield from _changed(change, pods)
+        yield from _pod_changes(change, pods)
 
 
-def _changed(change: Change, pods: int) -> Iterator[Consequence]:
+def _pod_changes(change: Change, pods: int) -> Iterator[Consequence]:
     resumed = _is_resumed(change)
     if not (resumed or changes_template(change)):
         return
@@ -467,15 +473,15 @@ def _rollout(change: Change, pods: int, *, resumed: bool) -> Consequence:
     if not reached:
         until = f"when the partition is lowered from {partition}"
         return _later(change, ConsequenceKind.PAUSED, pods, until)
-    told = counted("Pod", pods)
+    words = counted("Pod", pods)
     if reached < pods:
-        told = f"{reached} of {told} (partition {partition})"
+        words = f"{reached} of {words} (partition {partition})"
     word = "rollout" if change.certain else "may roll out"
     end = ", no longer paused" if resumed else ""
     return Consequence(
         ConsequenceKind.ROLLOUT,
         change.ref,
-        f"{word}, {told}{end}",
+        f"{word}, {words}{end}",
         reached,
         certain=change.certain,
     )
@@ -495,7 +501,7 @@ def replaces_all(change: Change, caused: Consequence) -> bool:
     if not caused.certain:
         return False
     if caused.kind is ConsequenceKind.ROLLOUT:
-        return caused.count == pods_of(change)
+        return caused.count == pod_count(change)
     return caused.kind is ConsequenceKind.RESTART
 
 
@@ -504,7 +510,7 @@ def changes_template(change: Change) -> bool:
     return change.before is not None and change.differs("spec", "template")
 
 
-def pods_of(change: Change) -> int | None:
+def pod_count(change: Change) -> int | None:
     """Return how many Pods a live workload asks for; None if it was not read in full."""
     if change.before is None:
         return None
@@ -652,7 +658,7 @@ def no_pods(facts: Facts) -> Iterator[Consequence]:
     if not facts.related.was_read(POD):
         return
     failure = facts.related.failures.get(POD, "")
-    leaving = _leaving(facts)
+    leaving = _leaving_pods(facts)
     pods = LabelIndex(
         (pod.ref.namespace, pod.labels)
         for pod in facts.related.of(POD)
@@ -661,18 +667,18 @@ def no_pods(facts: Facts) -> Iterator[Consequence]:
     for ref, selector in without_template(facts).items():
         if pods.matches(ref.namespace, selector):
             continue
-        told = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
+        words = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
         end = f"; {failure}" if failure else " and no Pod in the cluster"
         yield Consequence(
             ConsequenceKind.NO_PODS,
             ref,
-            f"its selector {told} matches no Pod template of the set{end}",
+            f"its selector {words} matches no Pod template of the set{end}",
             None if failure else 0,
             certain=not failure,
         )
 
 
-def _leaving(facts: Facts) -> frozenset[str]:
+def _leaving_pods(facts: Facts) -> frozenset[str]:
     """Return the UIDs of the Pods that the plan deletes or replaces, and of their owners."""
     workloads = [
         change.uid
@@ -693,10 +699,10 @@ def without_template(facts: Facts) -> Mapping[Ref, Labels]:
     templates = LabelIndex(
         (member.ref.namespace, _labels(member.ref, member.body)) for member in facts.wanted
     )
-    lost, unknown = _lost(facts)
+    lost, unknown = _lost_labels(facts)
     found: dict[Ref, Labels] = {}
     for change in facts.changes:
-        selector, place = selector_of(change), change.ref.namespace
+        selector, place = selector_of_service(change), change.ref.namespace
         if not selector or templates.matches(place, selector):
             continue
         if change.fate in _SENT or place in unknown or lost.matches(place, selector):
@@ -704,7 +710,7 @@ def without_template(facts: Facts) -> Mapping[Ref, Labels]:
     return found
 
 
-def _lost(facts: Facts) -> tuple[LabelIndex, frozenset[str]]:
+def _lost_labels(facts: Facts) -> tuple[LabelIndex, frozenset[str]]:
     """Return the labels of Pods that may be lost, and the namespaces where these are unknown."""
     labelled: list[tuple[str, Labels]] = []
     unknown: set[str] = set()
@@ -724,7 +730,7 @@ def _labels(ref: Ref, body: Mapping[str, object]) -> Labels:
     return mapping(field(mapping(template), "metadata", "labels"))
 
 
-def selector_of(change: Change) -> Labels:
+def selector_of_service(change: Change) -> Labels:
     """Return the selector of a Service; empty if it has none, or selects by a name outside."""
     if change.kind != SERVICE or change.fate is Fate.REFUSE:
         return {}
@@ -771,7 +777,7 @@ _DEPENDENTS: dict[GroupKind, tuple[GroupKind, ...]] = {
     CRON_JOB: (JOB, POD),
 }
 """The kinds that the controllers of Kubernetes create for each kind."""
-_UNLISTED = PASSING | {
+_UNLISTED = GENERATED_KINDS | {
     GroupKind("coordination.k8s.io", "Lease"),
     GroupKind("discovery.k8s.io", "EndpointSlice"),
 }
@@ -828,7 +834,7 @@ def _kept_claims(change: Change, facts: Facts) -> Iterator[LiveObject]:
 
 
 def _orphaned(change: Change, facts: Facts) -> Iterator[Consequence]:
-    left = [live.ref for live in facts.children.get(change.uid, ()) if not is_passing(live)]
+    left = [live.ref for live in facts.children.get(change.uid, ()) if not is_generated(live)]
     if left:
         message = f"stay without an owner: {by_kind(left)}"
         yield Consequence(ConsequenceKind.KEPT, change.ref, message, len(left), tuple(left))
@@ -844,7 +850,7 @@ def deleted_with(change: Change, facts: Facts) -> Sequence[LiveObject]:
         found = facts.contents.get(change.ref, NOTHING).objects
     elif change.fate is Fate.PRUNE and facts.propagation is not Propagation.ORPHAN:
         found = facts.owned_by([change.uid]).values()
-    unique = {live.uid: live for live in (*found, *owned) if not is_passing(live)}
+    unique = {live.uid: live for live in (*found, *owned) if not is_generated(live)}
     return sorted(
         (live for uid, live in unique.items() if uid not in facts.deleted),
         key=lambda live: live.ref,
@@ -869,7 +875,7 @@ def dependent_kinds(change: Change, kinds: Mapping[GroupKind, Resource]) -> Coll
 # What happens to the volumes of deleted claims, and so to their data.
 
 
-_ENDS = {
+_RECLAIM_POLICIES = {
     "Delete": (ConsequenceKind.VOLUME_DELETED, "is deleted with its data", "are deleted with"),
     "Recycle": (ConsequenceKind.VOLUME_DELETED, "is wiped of its data", "are wiped of"),
     "Retain": (ConsequenceKind.VOLUME_KEPT, "stays with its data", "stay with"),
@@ -888,27 +894,27 @@ def volumes(change: Change, facts: Facts) -> Iterator[Consequence]:
         yield Consequence(kind, change.ref, message, certain=False)
         return
     bound = [facts.volumes[uid] for uid in sorted(claims) if uid in facts.volumes]
-    for policy in _ENDS:
-        alike = [live for live in bound if _policy(live) == policy]
+    for policy in _RECLAIM_POLICIES:
+        alike = [live for live in bound if _reclaim_policy(live) == policy]
         if alike:
-            yield _consequence(change, policy, alike)
+            yield _volume_consequence(change, policy, alike)
 
 
-def _policy(volume: LiveObject) -> str:
+def _reclaim_policy(volume: LiveObject) -> str:
     return text(volume.body or {}, "spec", "persistentVolumeReclaimPolicy", default="Retain")
 
 
-def _consequence(change: Change, policy: str, bound: Sequence[LiveObject]) -> Consequence:
-    kind, one, many = _ENDS[policy]
+def _volume_consequence(change: Change, policy: str, bound: Sequence[LiveObject]) -> Consequence:
+    kind, one, many = _RECLAIM_POLICIES[policy]
     refs = tuple(sorted(live.ref for live in bound))
     names = and_more([ref.name for ref in refs], _SHOWN)
     if change.kind == CLAIM:
-        told = f"its volume {names} {one}"
+        words = f"its volume {names} {one}"
     elif len(refs) == 1:
-        told = f"the volume {names} {one}"
+        words = f"the volume {names} {one}"
     else:
-        told = f"{len(refs)} volumes {many} their data: {names}"
-    message = f"{told} (reclaim policy {policy})"
+        words = f"{len(refs)} volumes {many} their data: {names}"
+    message = f"{words} (reclaim policy {policy})"
     return Consequence(kind, change.ref, message, len(refs), refs)
 
 
@@ -944,25 +950,25 @@ def stored_versions(change: Change) -> Iterator[Consequence]:
         yield Consequence(
             ConsequenceKind.VERSION_REFUSED,
             change.ref,
-            f"the server rejects it: objects may be stored in {_listed(missing)}, which it lacks; "
+            f"the server rejects it: objects may be stored in {_joined(missing)}, which it lacks; "
             "migrate them, then remove the version from status.storedVersions",
         )
         return
     if change.fate is Fate.REFUSE:
         return
     served = [name for name, version in new.items() if version.get("served") is True]
-    unserved = [name for name in stored if _is(old, name, "served") and name not in served]
+    unserved = [name for name in stored if _is_on(old, name, "served") and name not in served]
     if unserved:
-        where = f"their objects are served in {_listed(served)}"
+        where = f"their objects are served in {_joined(served)}"
         if not served:
             where = "no version is served, so its objects cannot be read"
-        message = f"objects may be stored in {_listed(unserved)}, no longer served: {where}"
+        message = f"objects may be stored in {_joined(unserved)}, no longer served: {where}"
         yield Consequence(ConsequenceKind.VERSION_NOT_SERVED, change.ref, message)
     for name in stored:
-        if _is(old, name, "storage") and not _is(new, name, "storage"):
+        if _is_on(old, name, "storage") and not _is_on(new, name, "storage"):
             message = (
                 f"objects stored in {name} stay in it until they are written again; new objects "
-                f"are stored in {_listed([each for each in new if _is(new, each, 'storage')])}"
+                f"are stored in {_joined([each for each in new if _is_on(new, each, 'storage')])}"
             )
             yield Consequence(ConsequenceKind.VERSION_NOT_STORED, change.ref, message)
 
@@ -972,11 +978,11 @@ def _versions(found: object) -> _Versions:
     return {text(mapping(item), "name"): mapping(item) for item in listed}
 
 
-def _listed(names: Sequence[str]) -> str:
+def _joined(names: Sequence[str]) -> str:
     return ", ".join(names)
 
 
-def _is(versions: _Versions, name: str, what: str) -> bool:
+def _is_on(versions: _Versions, name: str, what: str) -> bool:
     return versions.get(name, {}).get(what) is True
 
 

@@ -74,7 +74,7 @@ def existing_step(
 ) -> ApplyStep:
     """Decide about an object of the input that exists; ``entry`` is its entry, if it has one."""
     fresh = entry_before_apply(desired, live, None, applyset)
-    if (left := step_of_left(desired, entry, fresh, live, applyset)) is not None:
+    if (left := step_of_unapplied(desired, entry, fresh, live, applyset)) is not None:
         return left
     desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
     if desired.ref.namespace in snapshot.unread_autoscalers:
@@ -137,7 +137,7 @@ def existing_step(
     request = apply_request(
         desired, live, applyset, options, migration=migration, fence=fence, owns=owns or None
     )
-    adopted = f"adopted: it existed and belonged to {tool or _whom(owner)}"
+    adopted = f"adopted: it existed and belonged to {tool or _owner_words(owner)}"
     if owns:
         kept = kept_as_owned(desired.orphan_reason, live, applyset)
         adopted = adopted_as_owned(kept)
@@ -189,7 +189,7 @@ def _without_filled(
     )
 
 
-def _whom(owner: Owner) -> str:
+def _owner_words(owner: Owner) -> str:
     return {
         Owner.OTHER: "another set",
         Owner.CLAIMED: "this set, but is not in its inventory",
@@ -213,7 +213,7 @@ DRIFTED = "its manifest has not changed, so its drift stays"
 CONTENDED = "somebody keeps changing it back"
 
 
-def step_of_left(
+def step_of_unapplied(
     desired: Desired,
     entry: InventoryEntry | None,
     fresh: InventoryEntry,
@@ -227,16 +227,18 @@ def step_of_left(
     """
     live = state if isinstance(state, LiveObject) else None
     if desired.apply is ApplyRule.DISABLED:  # guard: disabled-manifest
-        return _left(desired, entry, fresh, live, f"its manifest is marked {desired.apply_mark}")
+        return _left_alone(
+            desired, entry, fresh, live, f"its manifest is marked {desired.apply_mark}"
+        )
     if desired.apply is ApplyRule.EXISTS and not isinstance(state, Unknown):
         return _must_exist(desired, fresh, live)
     if live is None:
         return None
     if desired.apply is ApplyRule.ONCE and not live.terminating:
-        return _once(desired, entry, fresh, live, applyset)
+        return _created_once(desired, entry, fresh, live, applyset)
     ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
     if mark := left_alone(live.metadata, ours):  # guard: left-alone
-        return _left(desired, entry, fresh, live, f"it is marked {mark} in the cluster")
+        return _left_alone(desired, entry, fresh, live, f"it is marked {mark} in the cluster")
     return None
 
 
@@ -253,7 +255,7 @@ def _must_exist(desired: Desired, fresh: InventoryEntry, live: LiveObject | None
     )
 
 
-def _once(
+def _created_once(
     desired: Desired,
     entry: InventoryEntry | None,
     fresh: InventoryEntry,
@@ -263,14 +265,14 @@ def _once(
     """Leave an existing object as it is; it is the set's own only if the set has created it."""
     reason = f"it exists, and its manifest is marked {desired.apply_mark}"
     if entry is None or owner_of(live, entry, applyset) is not Owner.RECORDED:
-        return _left(desired, entry, fresh, live, reason)
+        return _left_alone(desired, entry, fresh, live, reason)
     # The reply to the create may have been lost.
     uid = entry.uid or (live.uid if is_marked(live, applyset) else "")
     step = ApplyStep(desired, Fate.LEAVE, fresh, live, reason)
     return _listed(step, replace(entry, uid=uid))
 
 
-def _left(
+def _left_alone(
     desired: Desired,
     entry: InventoryEntry | None,
     fresh: InventoryEntry,
@@ -302,7 +304,9 @@ def step_of_drifted(
         return None
     if _has_new_values(desired, entry, live, manager):  # guard: changed-secret
         return None
-    return _kept(ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, DRIFTED)
+    return _kept_with_drift(
+        ApplyStep(desired, Fate.LEAVE, entry, live, is_reapplied=True), entry, DRIFTED
+    )
 
 
 def _has_new_values(
@@ -333,7 +337,7 @@ def step_of_deleted(
         return step
     step = replace(step, drift=(DELETED,), is_reapplied=True)
     if on_drift is OnDrift.KEEP and not options.apply.reapply_all:  # guard: kept-deletion
-        return _kept(step, entry, DRIFTED)
+        return _kept_with_drift(step, entry, DRIFTED)
     return without_contended(step, entry, options)
 
 
@@ -355,10 +359,10 @@ def without_contended(step: ApplyStep, entry: InventoryEntry, options: Options) 
     found = any(known.covers(writer) for known in options.contended for writer in writers)
     if not found:  # guard: contended-object
         return step
-    return _kept(step, entry, CONTENDED)
+    return _kept_with_drift(step, entry, CONTENDED)
 
 
-def _kept(step: ApplyStep, entry: InventoryEntry, reason: str) -> ApplyStep:
+def _kept_with_drift(step: ApplyStep, entry: InventoryEntry, reason: str) -> ApplyStep:
     left = replace(step, fate=Fate.LEAVE, reason=reason, request=None, reverts=(), keeps_drift=True)
     return _listed(left, entry)
 
@@ -432,7 +436,7 @@ def adopted_as_owned(kept: str) -> str:
 # They create it within milliseconds, so a create-only request would often fail.
 
 
-_WHO = "a controller creates it in a new Namespace"
+_BY_CONTROLLER = "a controller creates it in a new Namespace"
 
 
 def with_controllers_objects(
@@ -455,7 +459,7 @@ def with_controllers_objects(
     if not creates:
         return tuple(steps)
     return tuple(
-        _adopted(step, applyset, options)
+        _adopted_from_controller(step, applyset, options)
         if step.fate is Fate.CREATE
         and step.desired.apply is ApplyRule.ALWAYS  # what is only created once is never adopted
         and (step.desired.ref.group_kind, step.desired.ref.name) in IN_EACH_NAMESPACE
@@ -465,12 +469,14 @@ def with_controllers_objects(
     )
 
 
-def _adopted(step: ApplyStep, applyset: ApplySetIdentity, options: Options) -> ApplyStep:
+def _adopted_from_controller(
+    step: ApplyStep, applyset: ApplySetIdentity, options: Options
+) -> ApplyStep:
     desired = step.desired
     if options.apply.adopt is Adopt.NONE:
         error = RunFailed(
             f"{desired.ref} would exist already, and belong to no set",
-            reason=_WHO,
+            reason=_BY_CONTROLLER,
             hint="To adopt it into this set: --adopt=unowned.",
         )
         return refused_step(desired, step.entry, as_problem(error, where=desired.origin), None)
@@ -478,7 +484,7 @@ def _adopted(step: ApplyStep, applyset: ApplySetIdentity, options: Options) -> A
         step,
         fate=Fate.ADOPT,
         entry=replace(step.entry, ownership=Ownership.ADOPTED),
-        reason=f"adopted: {_WHO}",
+        reason=f"adopted: {_BY_CONTROLLER}",
         # The request creates the object if the controller is slow.
         request=apply_request(desired, None, applyset, options, owns=False),
     )

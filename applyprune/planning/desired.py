@@ -90,7 +90,7 @@ class Rules:
     """The default rules that are switched off."""
 
 
-class _Silent(InputError):
+class _GroupUnavailable(InputError):
     """The kind of an object is unknown: the server of its API group does not answer."""
 
 
@@ -124,7 +124,7 @@ def resolve(
     }
     versions = served_versions(catalogue, coming.values())
     rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
-    late = _late(
+    late = _split_late(
         found.manifests, catalogue, coming, namespace, options, allows_selected=allows_late
     )
     errors: list[InputError] = [*found.errors, *late.errors]
@@ -141,9 +141,9 @@ def resolve(
         faults = _mark_errors(manifest)
         try:
             resource = _resource(manifest, catalogue, coming)
-            candidate = _settle(manifest, resource, applyset, own_namespace, versions, rules)
+            candidate = _desired_of(manifest, resource, applyset, own_namespace, versions, rules)
             refuse_non_member(candidate, manifest, applyset, desired, override=override)
-        except _Silent as error:
+        except _GroupUnavailable as error:
             likely = _likely_ref(manifest, own_namespace)
             if is_decided and is_applied_part(options, labels_of(manifest), likely):
                 unknown.append((likely, as_problem(error)))
@@ -178,14 +178,14 @@ def resolve(
         warnings.append(left)
     ordered, misplaced = in_order(desired, moved, {*elsewhere, *wrong})
     errors += misplaced
-    taken = tuple(candidate for candidate in ordered if candidate.ref in selected)
+    chosen = tuple(candidate for candidate in ordered if candidate.ref in selected)
     left_out = {
         _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace): hook
         for hook in found.hooks
         if hook.is_left_out(options.apply.helm_hooks)
     }
     return Resolved(
-        taken,
+        chosen,
         tuple(warnings),
         tuple(errors),
         tuple(unknown),
@@ -206,7 +206,7 @@ class _Late:
     errors: list[InputError] = field(default_factory=list)
 
 
-def _late(
+def _split_late(
     manifests: Sequence[Manifest],
     catalogue: ResourceMap,
     coming: Mapping[GVK, Resource],
@@ -282,7 +282,7 @@ def _resource(
         scoped = _is_namespaced(gvk, catalogue)
         return Resource(gvk.group, gvk.version, gvk.kind, "", namespaced=scoped)
     if gvk.group in catalogue.stale:
-        raise _Silent(
+        raise _GroupUnavailable(
             f"the kind {gvk} is unknown",
             location=manifest.origin,
             reason=f"the server of the API group {gvk.group} does not answer",
@@ -307,7 +307,7 @@ def _resource(
     )
 
 
-def _settle(
+def _desired_of(
     manifest: Manifest,
     resource: Resource,
     applyset: ApplySetIdentity,
@@ -519,7 +519,7 @@ def before_late(desired: Iterable[Desired], late: Sequence[LateObject]) -> tuple
     return tuple(free)
 
 
-def not_served(
+def not_served_in_time(
     late: Iterable[LateObject], seconds: float, unread: ApplypruneError | None
 ) -> Iterator[ObjectDone]:
     """Yield the failure of each object whose kind was not served in time.
@@ -540,7 +540,7 @@ def not_served(
         yield ObjectDone(one.ref, Outcome.FAILED, one.origin, problem=as_problem(error))
 
 
-def held_back(
+def not_tried(
     late: Iterable[LateObject],
     waiting: Iterable[Desired],
     reason: str,

@@ -35,26 +35,26 @@ def plan_digest(plan: Plan, applyset: ApplySetIdentity, options: Options) -> str
     before = {"inventory": plan.inventory, "mode": str(options.mode)}
     after = {
         "options": shaping_options(options),
-        "recovered": sorted([*names(entry.ref), entry.uid] for entry in plan.recovered),
+        "recovered": sorted([*ref_parts(entry.ref), entry.uid] for entry in plan.recovered),
         "set": [applyset.name, applyset.namespace],
         "source": options.source,
     }
     # The canonical JSON of it all in parts, one for each object: there may be 100,000.
     found = hashlib.sha256(canonical(before)[:-1] + b',"objects":[')
     for number, step in enumerate(steps_by_ref(plan)):
-        found.update(b"," * bool(number) + canonical(_whole(step)))
+        found.update(b"," * bool(number) + canonical(_plan_row(step)))
     found.update(b"]," + canonical(after)[1:])
     return f"{_ALGORITHM}{found.hexdigest()}"
 
 
-def _whole(step: ApplyStep | RemoveStep) -> list[object]:
+def _plan_row(step: ApplyStep | RemoveStep) -> list[object]:
     planned = without_state(step)
     # A check by the server changes the digest only where it finds a deletion.
     fate = planned.fate if planned.fate is Fate.RECREATE else planned.decided
     # What is left as it is may change, for example its number of replicas.
     state = "" if fate is Fate.LEAVE else state_of(step)
     known = [str(fate), planned.manifest, planned.uid, state]
-    return [*names(planned.ref), *known, _cascade(planned)]
+    return [*ref_parts(planned.ref), *known, _cascade_rows(planned)]
 
 
 def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]) -> str:
@@ -63,14 +63,14 @@ def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep
     It is empty if nothing would be deleted.
     """
     deleted = sorted(
-        [*names(planned.ref), str(planned.fate), planned.uid, _cascade(planned)]
+        [*ref_parts(planned.ref), str(planned.fate), planned.uid, _cascade_rows(planned)]
         for planned in deleted_objects(applies, removals)
     )
     return digest_of(deleted) if deleted else ""
 
 
-def _cascade(planned: PlannedObject) -> list[list[str]]:
-    return sorted([*names(cascaded.ref), cascaded.uid] for cascaded in planned.cascade)
+def _cascade_rows(planned: PlannedObject) -> list[list[str]]:
+    return sorted([*ref_parts(cascaded.ref), cascaded.uid] for cascaded in planned.cascade)
 
 
 def digest_of(value: object) -> str:
@@ -133,7 +133,7 @@ def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
 def steps_by_ref(plan: Plan) -> Sequence[ApplyStep | RemoveStep]:
     """Return the steps of a plan in the order of the refs of their objects."""
     # A tuple compares many times faster than a dataclass, and a set may have 100,000 objects.
-    return sorted(plan.steps, key=lambda step: names(_ref_of(step)))
+    return sorted(plan.steps, key=lambda step: ref_parts(_ref_of(step)))
 
 
 def _ref_of(step: ApplyStep | RemoveStep) -> Ref:
@@ -164,14 +164,14 @@ def without_state(step: ApplyStep | RemoveStep) -> PlannedObject:
             step.desired.digest,
             uid,
             cascade=step.cascade,
-            applied=_applied(step),
+            applied=_last_apply(step),
             is_checked=left,
         )
     fate = Fate.PRUNE if step.is_doomed else step.fate
     return PlannedObject(step.entry.ref, fate, uid=uid, cascade=step.cascade)
 
 
-def _applied(step: ApplyStep) -> str:
+def _last_apply(step: ApplyStep) -> str:
     if step.live is None or step.request is None:
         return ""
     return times_of(step.live, step.request.manager)
@@ -214,7 +214,7 @@ def _status_annotations(live: LiveObject) -> set[str]:
     return written[True] - written[False]
 
 
-def names(ref: Ref) -> tuple[str, str, str, str]:
+def ref_parts(ref: Ref) -> tuple[str, str, str, str]:
     """Return the parts of a ref, in its own order."""
     return ref.group, ref.kind, ref.namespace, ref.name
 

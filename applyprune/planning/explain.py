@@ -28,7 +28,7 @@ from applyprune.planning.marks import DISABLED, PRUNE, not_understood, orphan_ma
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
 from applyprune.values import dataclass, field
 
-ORPHAN = f"{PRUNE}: {DISABLED}"
+ORPHAN_MARK = f"{PRUNE}: {DISABLED}"
 _REFUSED = "It would not be applied. The reasons above say why."
 _PREVENTED = "but the reasons above prevent it."
 _REMOVED = {
@@ -59,7 +59,7 @@ class ExplainInput:
     """The object as a chart hook that is left out; None if it is not one."""
     silent: Problem | None = None
     """Why the kind of an object in the input is unknown; None if it is known."""
-    is_held: bool = False
+    is_blocked: bool = False
     """Whether the run would write nothing at all, because its plan is refused."""
 
     @property
@@ -176,8 +176,8 @@ def _of_live(case: ExplainInput) -> Iterator[str]:
     if entry is None and (tool := owned_by_tool(state, case.applyset)):
         yield f"its labels or annotations say that it belongs to {tool}"
     if state.terminating:
-        held = f", blocked by {', '.join(state.finalizers)}" if state.finalizers else ""
-        yield f"it is being deleted{held}"
+        blocked = f", blocked by {', '.join(state.finalizers)}" if state.finalizers else ""
+        yield f"it is being deleted{blocked}"
 
 
 def _of_fingerprint(case: ExplainInput) -> Iterator[str]:
@@ -243,7 +243,7 @@ def _of_checks(case: ExplainInput) -> Iterator[str]:
     problem = case.silent if step is None else step.problem
     if problem is not None:
         yield str(problem)
-    elif isinstance(step, ApplyStep) and case.is_held:
+    elif isinstance(step, ApplyStep) and case.is_blocked:
         if others := and_more([fault.desired.ref.short for fault in case.plan.faults], _SHOWN):
             yield f"nothing is applied in this run, because of {others}"
         if case.plan.refusal is not None:
@@ -271,7 +271,7 @@ def _verdict(case: ExplainInput) -> str:
     step = case.step
     if isinstance(step, ApplyStep):
         verdict = _of_apply(step, case.entry)
-        prevented = case.is_held and step.request is not None
+        prevented = case.is_blocked and step.request is not None
         return f"{verdict[:-1]}, {_PREVENTED}" if prevented else verdict
     if isinstance(step, RemoveStep):
         verdict = _of_removal(step, case.plan)
@@ -315,7 +315,7 @@ def _of_removal(step: RemoveStep, plan: Plan) -> str:
         return f"It would be {_REMOVED[step.fate]}, {_PREVENTED}"
     match step.fate:
         case Fate.PRUNE:
-            orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN}"
+            orphan = f"--orphan {step.entry.ref.short}, or the annotation {ORPHAN_MARK}"
             return f"It would be deleted. To orphan it instead: {orphan}."
         case Fate.ORPHAN if step.reason in {ADOPTED, NO_WITNESS}:
             return f"It would be orphaned: {step.reason}. --prune-adopted would delete it."

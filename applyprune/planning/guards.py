@@ -58,7 +58,7 @@ def _results(prune: GuardedPrune) -> Iterator[GuardResult]:
 
 def _empty_input(prune: GuardedPrune) -> GuardResult:
     given = "--allow-empty" if prune.options.prune.allow_empty else ""
-    return _judged(
+    return _guard_result(
         prune,
         Guard.EMPTY_INPUT,
         f"no object in {', '.join(prune.empty)}" if prune.empty else "",  # guard: empty-input
@@ -73,24 +73,26 @@ def _orphan_names(prune: GuardedPrune) -> GuardResult:
     reasons = (f"--orphan {name} matches no object in the inventory" for name in lost)
     passed = "every --orphan option matches an object"
     fault = "; ".join(reasons)
-    return _judged(prune, Guard.ORPHAN_NAMES, fault, passed=passed, approvable=False)
+    return _guard_result(prune, Guard.ORPHAN_NAMES, fault, passed=passed, approvable=False)
 
 
 def _input_inside(prune: GuardedPrune) -> GuardResult:
-    around = (f"{_owner(ref)} objects of the input" for ref in _around_input(prune)[:_SHOWN])
+    around = (
+        f"{_container_words(ref)} objects of the input" for ref in _around_input(prune)[:_SHOWN]
+    )
     passed = "nothing that would be deleted contains objects of the input"
     fault = "; ".join(around)
-    return _judged(prune, Guard.INPUT_INSIDE, fault, passed=passed, approvable=False)
+    return _guard_result(prune, Guard.INPUT_INSIDE, fault, passed=passed, approvable=False)
 
 
-def _owner(ref: Ref) -> str:
+def _container_words(ref: Ref) -> str:
     return f"{ref.short} {'contains' if ref.group_kind in _CONTAINERS else 'owns'}"
 
 
 def _nothing_in_common(prune: GuardedPrune) -> GuardResult:
     """Detect a wrong folder, whatever the size of the set; a single object may be replaced."""
     fails = not prune.shares and prune.own_count >= _FEWEST  # guard: nothing-in-common
-    return _counted(
+    return _lifted_by_number(
         prune,
         Guard.NOTHING_IN_COMMON,
         "the input has no object in common with the inventory" if fails else "",
@@ -104,13 +106,13 @@ def _other_namespace(prune: GuardedPrune) -> GuardResult:
     """Detect a wrong or missing namespace."""
     left = (
         f"the input has the objects of namespace {namespace} in another namespace"
-        for namespace in _left(prune)
+        for namespace in _moved_namespaces(prune)
     )
     passed = "the input does not have the deleted objects in another namespace"
-    return _counted(prune, Guard.OTHER_NAMESPACE, "; ".join(left), passed=passed)
+    return _lifted_by_number(prune, Guard.OTHER_NAMESPACE, "; ".join(left), passed=passed)
 
 
-def _left(prune: GuardedPrune) -> Sequence[str]:
+def _moved_namespaces(prune: GuardedPrune) -> Sequence[str]:
     """Return the namespaces that lose objects because the input has them in another namespace.
 
     With --namespace-override, a single such object is enough. Otherwise there must be two in a
@@ -133,7 +135,7 @@ def _more_than_half(prune: GuardedPrune) -> GuardResult:
     """Compare the set's own live objects only: cascades and lost objects say nothing of it."""
     count, live = prune.own_count, prune.live
     more = f"more than half of the set's {live} live objects"
-    return _counted(
+    return _lifted_by_number(
         prune,
         Guard.MORE_THAN_HALF,
         f"{_deletions(count)} {more}" if 2 * count > live else "",  # guard: more-than-half
@@ -141,10 +143,10 @@ def _more_than_half(prune: GuardedPrune) -> GuardResult:
     )
 
 
-def _counted(prune: GuardedPrune, guard: Guard, fault: str, *, passed: str) -> GuardResult:
+def _lifted_by_number(prune: GuardedPrune, guard: Guard, fault: str, *, passed: str) -> GuardResult:
     """Return the result of a guard that a number lifts."""
     limit = prune.options.prune.max_prune
-    return _judged(
+    return _guard_result(
         prune,
         guard,
         fault,
@@ -164,7 +166,7 @@ def _max_prune(prune: GuardedPrune) -> GuardResult:
     allowed = count <= limit.of(live)
     if given is not None and not allowed:
         over = f"{given.text} of {size}" if given.percent else given.text
-    return _judged(
+    return _guard_result(
         prune,
         Guard.MAX_PRUNE,
         "" if allowed and count <= default.of(live) else f"{_deletions(count)} more than {over}",
@@ -190,7 +192,7 @@ def _guarded_kind(prune: GuardedPrune) -> GuardResult:
     }
     needed = sorted(kinds - options.allow_kinds)
     named = needed or sorted(kinds)
-    return _judged(
+    return _guard_result(
         prune,
         Guard.GUARDED_KIND,
         _kinds_fault(named),
@@ -213,7 +215,7 @@ def _cascade(prune: GuardedPrune) -> GuardResult:
     named = refused or allowed
     options = " ".join(f"--allow-cascade {ref.short}" for ref in named)
     by_name = all(ref.is_among(prune.options.prune.allow_cascade) for ref in allowed)
-    return _judged(
+    return _guard_result(
         prune,
         Guard.CASCADE,
         "; ".join(
@@ -226,7 +228,7 @@ def _cascade(prune: GuardedPrune) -> GuardResult:
     )
 
 
-def _judged(
+def _guard_result(
     prune: GuardedPrune,
     guard: Guard,
     fault: str,
@@ -250,7 +252,7 @@ def _judged(
 # The problem of a refused prune.
 
 
-_LINE = "\n    "
+_NEW_LINE = "\n    "
 
 
 def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem | None:
@@ -281,7 +283,7 @@ def _reason(refused: Sequence[GuardResult]) -> str:
     first, *others = refused
     if not others:
         return first.message
-    lines = (f"{_LINE}{result.guard}: {result.message}" for result in refused)
+    lines = (f"{_NEW_LINE}{result.guard}: {result.message}" for result in refused)
     return f"{len(refused)} guards refuse it{''.join(lines)}"
 
 

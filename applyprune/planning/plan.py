@@ -47,7 +47,7 @@ from applyprune.planning.decide import (
     job_record,
     refused_step,
     step_of_deleted,
-    step_of_left,
+    step_of_unapplied,
     was_deleted,
     with_controllers_objects,
 )
@@ -247,7 +247,7 @@ def _apply_step(
             depends_on=desired.depends_on,
             orphan_reason=desired.orphan_reason,
         )
-        untouched = step_of_left(desired, entry, fresh, state, applyset)
+        untouched = step_of_unapplied(desired, entry, fresh, state, applyset)
         if untouched is not None:
             return untouched
     if isinstance(state, Unknown):

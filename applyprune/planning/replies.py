@@ -17,8 +17,8 @@ from applyprune.model.plan import ApplyStep, Fate
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
     NOT_CREATED,
+    recreation_obstacle,
     says_immutable,
-    why_not,
     with_immutable_fields_named,
 )
 from applyprune.planning.conflicts import drifted_fields, is_by_hand, rewritten_fields
@@ -263,7 +263,7 @@ def late_replacement(
             hint="Run again.",
         )
     # guard: late-recreation-on-change
-    if reason := why_not(desired, step.entry, state, applyset, options):
+    if reason := recreation_obstacle(desired, step.entry, state, applyset, options):
         raise RunFailed(f"{desired.ref} was not recreated", location=desired.origin, reason=reason)
     return state, delete_request(desired.resource, state, options.prune.propagation)
 
@@ -283,7 +283,7 @@ def refused_recreation(
     """
     if created is None and not says_immutable(error):
         return None
-    reason = why_not(step.desired, step.entry, live, applyset, options)
+    reason = recreation_obstacle(step.desired, step.entry, live, applyset, options)
     if created is None and (not reason or reason == NOT_ALLOWED):
         reason = NOT_CREATED
     if not reason and step.is_reapplied and options.apply.on_drift is not OnDrift.FAIL:

@@ -9,7 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from applyprune.errors import UsageError
-from applyprune.planning.approval import LARGEST, PlanFile, decode, encode, is_plan_file
+from applyprune.planning.approval import (
+    LARGEST,
+    PlanFile,
+    decode_plan_file,
+    encode_plan_file,
+    is_plan_file,
+)
 from applyprune.sources.tree import shown_path
 from applyprune.system.files import NO_WAITING, replace_file
 
@@ -44,7 +50,7 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
     if len(data) > LARGEST:
         reason = f"it has more than {LARGEST // _MIB} MiB"
         raise UsageError("the plan file is too large", location=shown, reason=reason)
-    return decode(data, source=shown)
+    return decode_plan_file(data, source=shown)
 
 
 def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
@@ -60,7 +66,7 @@ def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
                 dir=target.parent, prefix=".applyprune-plan-", delete=False
             ) as fresh:
                 unless_moved.callback(Path(fresh.name).unlink)
-                fresh.write(encode(file))
+                fresh.write(encode_plan_file(file))
                 fresh.flush()
                 os.fsync(fresh.fileno())
             replace_file(Path(fresh.name), target)

@@ -13,7 +13,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import Adopt, DryRun, Mode, Options
 from applyprune.model.plan import Fate
 from applyprune.model.text import parse_selector
-from applyprune.planning.approval import decode, encode
+from applyprune.planning.approval import decode_plan_file, encode_plan_file
 from tests.support.api import AuditTrail, writes
 from tests.support.objects import SECRET, config_map, crd, custom_resource
 from tests.support.stage import Stage
@@ -43,7 +43,9 @@ class Bound:
         """Return the file of the plan of an input."""
         plan = self.web.plan(load(objects=bodies), options=options, check=check).plan
         assert plan is not None
-        return decode(encode(self.web.plan_file(plan, options=options)), source="web.plan")
+        return decode_plan_file(
+            encode_plan_file(self.web.plan_file(plan, options=options)), source="web.plan"
+        )
 
     def apply(
         self, file: PlanFile, *bodies: dict[str, Any], options: ApplyOptions = DEFAULTS
@@ -297,8 +299,8 @@ def test_plan_file_says_nothing_about_the_values_of_a_secret(bound: Bound, stage
     for _ in range(2):
         for value in ("geheim-4711", "other"):
             file = bound.plan({**SECRET, "stringData": {"password": value}})
-            assert b"geheim" not in encode(file)
-            made.append(encode(file).partition(b'"set":')[2])
+            assert b"geheim" not in encode_plan_file(file)
+            made.append(encode_plan_file(file).partition(b'"set":')[2])
         assert made[-1] == made[-2]
         stage.run({**SECRET, "stringData": {"password": "live"}})
     assert made[0] != made[2]

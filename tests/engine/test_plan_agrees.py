@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import ApplyStep, Fate, RemoveStep
-from applyprune.planning.comparison import substance
+from applyprune.planning.comparison import without_bookkeeping
 from applyprune.planning.plan import of_apply, of_removal
 from tests.support.actors import ALICE
 from tests.support.objects import config_map
@@ -122,7 +122,7 @@ def _interfere(api: Api, stage: Stage, what: str, name: str) -> None:
 
 def _comparable(body: Mapping[str, Any]) -> Body:
     """Return a state without what the server chooses, and what controllers add soon after."""
-    one: Body = {key: value for key, value in substance(body).items() if key != "data"}
+    one: Body = {key: value for key, value in without_bookkeeping(body).items() if key != "data"}
     if body["kind"] != "Secret":
         one["data"] = body.get("data")
     notes = dict(one["metadata"].get("annotations") or {})

@@ -86,15 +86,15 @@ def test_explanation_of_a_held_run_names_what_holds_it() -> None:
     other = desired(body(name="b"))
     fault = replace(step, desired=other, fate=Fate.REFUSE, request=None, problem=problem)
     faulty = replace(plan, applies=(step, fault))
-    held = _verdict(faulty, inventory(changed), is_held=True)
+    held = _verdict(faulty, inventory(changed), is_blocked=True)
     prevented = "It would be applied: its manifest has changed, but the reasons above prevent it."
     assert held.verdict == prevented
     assert held.reasons[-1] == "nothing is applied in this run, because of configmap/b"
     refusal = Problem(ProblemKind.PRUNE_REFUSED, "too much")
-    refused = _verdict(replace(plan, refusal=refusal), inventory(changed), is_held=True)
+    refused = _verdict(replace(plan, refusal=refusal), inventory(changed), is_blocked=True)
     assert (refused.verdict, refused.reasons[-1]) == (prevented, "too much")
     same = make_plan((ONE,), inventory(ENTRY), snapshot, TARGET, Options())
-    assert _verdict(same, inventory(ENTRY), is_held=True).verdict.startswith("Nothing would be")
+    assert _verdict(same, inventory(ENTRY), is_blocked=True).verdict.startswith("Nothing would be")
 
 
 @pytest.mark.parametrize(

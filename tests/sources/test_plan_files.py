@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.errors import UsageError
-from applyprune.planning.approval import LARGEST, encode
+from applyprune.planning.approval import LARGEST, encode_plan_file
 from applyprune.sources.plan_files import read_plan, write_plan
 from tests.support.plan_files import FILE
 
@@ -35,7 +35,7 @@ def _bomb(path: Path) -> None:
 
 
 def _sparse(path: Path) -> None:
-    path.write_bytes(encode(FILE))
+    path.write_bytes(encode_plan_file(FILE))
     os.truncate(path, 100_000_000)
 
 
@@ -45,7 +45,7 @@ def _socket(path: Path) -> None:
 
 
 def _cut(size: int) -> Callable[[Path], None]:
-    return lambda path: (path.write_bytes(encode(FILE)[:size]), None)[1]
+    return lambda path: (path.write_bytes(encode_plan_file(FILE)[:size]), None)[1]
 
 
 BAD: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -133,7 +133,9 @@ def test_plan_file_replaces_an_earlier_one(tmp_path: Path, earlier: str) -> None
     """It is for its owner only, whatever the mode of the earlier one; a link is replaced."""
     path, other = tmp_path / "web.plan", tmp_path / "other.plan"
     if earlier in {"empty", "plan"}:
-        path.write_bytes(b"" if earlier == "empty" else encode(replace(FILE, name="other")))
+        path.write_bytes(
+            b"" if earlier == "empty" else encode_plan_file(replace(FILE, name="other"))
+        )
         path.chmod(0o644)
     if earlier == "link":
         write_plan(other, replace(FILE, name="other"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded, Fate
-from applyprune.planning.approval import SCHEMA, PlanFile, encode, sealed
+from applyprune.planning.approval import SCHEMA, PlanFile, encode_plan_file, sealed
 from applyprune.planning.digests import PlannedObject
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ FILE = sealed(
 
 def forge(path: Path, file: PlanFile, **changes: Any) -> None:
     """Write a plan file with other values, and with the right checksum: it is no signature."""
-    path.write_bytes(encode(sealed(replace(file, **changes))))
+    path.write_bytes(encode_plan_file(sealed(replace(file, **changes))))
 
 
 def with_checksum(content: bytes) -> bytes:

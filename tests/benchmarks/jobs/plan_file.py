@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate
-from applyprune.planning.approval import PlanFile, decode, encode
+from applyprune.planning.approval import PlanFile, decode_plan_file, encode_plan_file
 from applyprune.planning.digests import PlannedObject, digest_of
 from applyprune.planning.normalize import digest
 
@@ -36,9 +36,9 @@ def main(what: str) -> None:
         objects=tuple(PlannedObject(ref, Fate.CREATE, digest(str(ref))) for ref in refs),
     )
     began = time.perf_counter()
-    data = encode(file)
+    data = encode_plan_file(file)
     written = time.perf_counter()
-    found = decode(data, source="web.plan")
+    found = decode_plan_file(data, source="web.plan")
     read = time.perf_counter()
     if found.objects != file.objects or len(data) > 5_000_000:
         sys.exit(f"the plan file of {len(data)} bytes is too large, or not what was written")

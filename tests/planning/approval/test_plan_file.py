@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from applyprune.errors import PlanOutdated, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Cascaded, Fate
-from applyprune.planning.approval import LARGEST, PlanFile, decode, encode, refuse_expired, sealed
+from applyprune.planning.approval import (
+    LARGEST,
+    PlanFile,
+    decode_plan_file,
+    encode_plan_file,
+    refuse_expired,
+    sealed,
+)
 from applyprune.planning.digests import PlannedObject
 from tests.support.plan_files import FILE, with_checksum
 
@@ -54,22 +61,22 @@ FILES = st.builds(
 
 
 def _decode(data: bytes) -> PlanFile:
-    return decode(data, source="web.plan")
+    return decode_plan_file(data, source="web.plan")
 
 
 @given(FILES)
 def test_plan_file_comes_out_as_it_went_in(file: PlanFile) -> None:
     """Also its checksum, and always with the same bytes."""
-    data = encode(file)
+    data = encode_plan_file(file)
     found = _decode(data)
     assert found == file
     assert found.checksum == sealed(file).checksum
-    assert encode(found) == data
+    assert encode_plan_file(found) == data
 
 
 def test_plan_file_is_json_with_a_line_for_each_object() -> None:
     """A person can read it, and so can jq."""
-    data = encode(FILE)
+    data = encode_plan_file(FILE)
     raw = json.loads(data)
     assert (raw["schema"], raw["checksum"]) == ("applyprune.dev/plan/v1", FILE.checksum)
     assert raw["set"] == {"name": "web", "namespace": "shop"}
@@ -79,7 +86,7 @@ def test_plan_file_is_json_with_a_line_for_each_object() -> None:
 
 def test_plan_file_with_any_byte_changed_is_invalid() -> None:
     """Whichever byte it is, and whatever it becomes; so is one with a byte less or more."""
-    data = encode(FILE)
+    data = encode_plan_file(FILE)
     for place, byte in enumerate(data):
         for other in {byte ^ 1, byte ^ 32, 0, 255} - {byte}:
             with pytest.raises(UsageError, match=r"^web\.plan: the (plan )?file "):
@@ -93,7 +100,7 @@ def test_plan_file_with_any_byte_changed_is_invalid() -> None:
 @given(FILES, st.data())
 def test_plan_file_with_one_bit_flipped_is_invalid(file: PlanFile, data: st.DataObject) -> None:
     """For any plan."""
-    whole = bytearray(encode(file))
+    whole = bytearray(encode_plan_file(file))
     place = data.draw(st.integers(0, len(whole) - 1))
     whole[place] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(UsageError):
@@ -102,7 +109,14 @@ def test_plan_file_with_one_bit_flipped_is_invalid(file: PlanFile, data: st.Data
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{}", b"apiVersion: v1\n", gzip.compress(encode(FILE)), bytes(9999), b'{"schema":"'],
+    [
+        b"",
+        b"{}",
+        b"apiVersion: v1\n",
+        gzip.compress(encode_plan_file(FILE)),
+        bytes(9999),
+        b'{"schema":"',
+    ],
     ids=["empty", "json", "yaml", "gzip", "zeros", "cut off"],
 )
 def test_other_file_is_not_a_plan_file(data: bytes) -> None:
@@ -114,7 +128,7 @@ def test_other_file_is_not_a_plan_file(data: bytes) -> None:
 
 def test_plan_file_of_a_newer_schema_is_refused() -> None:
     """With the schema that this version reads, however different the rest is."""
-    newer = encode(FILE)[:60].replace(b"plan/v1", b"plan/v2")
+    newer = encode_plan_file(FILE)[:60].replace(b"plan/v1", b"plan/v2")
     with pytest.raises(UsageError, match="schema v2") as caught:
         _decode(newer)
     assert "reads v1" in caught.value.reason
@@ -135,7 +149,7 @@ def _json(value: object) -> str:
 
 
 def _raw() -> dict[str, object]:
-    raw = json.loads(encode(FILE))
+    raw = json.loads(encode_plan_file(FILE))
     return {key: value for key, value in raw.items() if key not in {"schema", "checksum"}}
 
 
@@ -214,7 +228,7 @@ def test_plan_file_of_ten_thousand_objects_is_small_and_quick() -> None:
     )
     file = replace(FILE, objects=objects)
     began = time.process_time()
-    data = encode(file)
+    data = encode_plan_file(file)
     written = time.process_time()
     assert len(_decode(data).objects) == 10_000
     read = time.process_time()

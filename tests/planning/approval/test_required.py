@@ -15,7 +15,7 @@ from applyprune.model.options import Approval, PruneLimit
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.approval import (
-    is_held,
+    is_blocked,
     missing_approval,
     with_approval,
     without_unapproved,
@@ -105,7 +105,7 @@ def test_deletions_wait_without_the_rest() -> None:
     assert plan.no_prune == "the deletions are not approved"
     assert plan.refusal is not None
     assert plan.refusal.kind is ProblemKind.NOT_APPROVED
-    assert not is_held(plan, options_of(approval=Approval.PRUNE))
+    assert not is_blocked(plan, options_of(approval=Approval.PRUNE))
     approved = plan_of("a", approval=Approval.PRUNE, approved=plan.deletions)
     assert (approved.no_prune, approved.refusal, approved.needs_approval) == ("", None, "")
 
@@ -129,9 +129,9 @@ def test_whole_plan_waits() -> None:
     """With Always, whatever it would change."""
     options = options_of(approval=Approval.ALWAYS)
     plan = plan_of("a", approval=Approval.ALWAYS)
-    assert (plan.needs_approval, is_held(plan, options)) == (plan.digest, True)
+    assert (plan.needs_approval, is_blocked(plan, options)) == (plan.digest, True)
     approved = plan_of("a", approval=Approval.ALWAYS, approved_plan=plan.digest)
-    assert (approved.needs_approval, is_held(approved, options)) == ("", False)
+    assert (approved.needs_approval, is_blocked(approved, options)) == ("", False)
     assert (approved.no_prune, approved.refusal) == ("", None)
 
 
@@ -157,7 +157,7 @@ def shown(source: str, approval: Approval) -> tuple[str, str]:
 
 def deleted(plan: Plan, approval: Approval) -> set[str]:
     """Return the objects that a run of this plan would delete."""
-    if plan.no_prune or is_held(plan, options_of(approval=approval)):
+    if plan.no_prune or is_blocked(plan, options_of(approval=approval)):
         return set()
     return {step.entry.ref.name for step in plan.removals if step.fate is Fate.PRUNE}
 

@@ -14,13 +14,13 @@ from applyprune.model.options import Adopt, Options
 from applyprune.model.plan import ApplyStep, Desired, Fate, Migration, OnConflict
 from applyprune.planning.applyset import PART_OF, applyset_identity
 from applyprune.planning.conflicts import (
-    contended,
-    explain,
+    conflict_words,
+    conflicting_managers,
+    explain_conflict,
     forces,
     is_about_scale,
-    managers,
-    settled_first,
-    skips,
+    migrated_first,
+    skip_reason,
 )
 from tests.support.actors import ARGO
 from tests.support.options import options_of
@@ -77,7 +77,7 @@ def _told(
     there: LiveObject | None = None,
     scalers: tuple[dict[str, Any], ...] = (),
 ) -> str:
-    return explain(
+    return explain_conflict(
         conflict(*causes), one, there or _there(replicas=5), scalers, NOW, reverts=False
     ).reason
 
@@ -94,7 +94,9 @@ def test_lasting_reason_is_the_same_at_any_time() -> None:
     last = {**scaler(), "status": {"lastScaleTime": "2026-11-21T11:55:00Z"}}
     image = cause(IMAGE, "kubectl-edit", " using apps/v1 at 2026-11-20T11:00:00Z")
     first, second = (
-        explain(conflict(SCALE, image), DEPLOYMENT, _there(replicas=5), (last,), now, reverts=False)
+        explain_conflict(
+            conflict(SCALE, image), DEPLOYMENT, _there(replicas=5), (last,), now, reverts=False
+        )
         for now in (NOW, NOW + timedelta(seconds=1))
     )
     assert first.reason != second.reason
@@ -212,32 +214,32 @@ def test_two_fields_and_two_managers_are_one_problem() -> None:
 def test_hint_names_the_options() -> None:
     """The pointers are those of just these fields."""
     error = conflict(SCALE, cause(IMAGE, "b"))
-    hint = explain(error, DEPLOYMENT, None, (), NOW, reverts=False).hint
+    hint = explain_conflict(error, DEPLOYMENT, None, (), NOW, reverts=False).hint
     pointers = '/spec/replicas,/spec/template/spec/containers[name="c"]/image'
     assert f"    applyprune.dev/ignore-fields: {pointers}\n" in hint
     assert "applyprune.dev/conflicts: skip" in hint
     assert "--force-conflicts, or only for this object applyprune.dev/conflicts: force" in hint
     assert "--adopt=all" not in hint
     taken = conflict(cause(IMAGE, SHOP.manager))
-    assert "--adopt=all" in explain(taken, DEPLOYMENT, None, (), NOW, reverts=False).hint
+    assert "--adopt=all" in explain_conflict(taken, DEPLOYMENT, None, (), NOW, reverts=False).hint
 
 
 def test_hint_leaves_nothing_to_others_that_the_set_must_own() -> None:
     """The set's own label cannot be ignored; other fields of the conflict can."""
     label = cause(f".metadata.labels.{PART_OF}", "kubectl-label", " using apps/v1")
     one = desired(body(metadata={"labels": {PART_OF: TARGET.id}}, data={"k": "v"}))
-    alone = explain(conflict(label), one, None, (), NOW, reverts=False).hint
+    alone = explain_conflict(conflict(label), one, None, (), NOW, reverts=False).hint
     assert "applyprune.dev/ignore-fields" not in alone
     assert "remove it from the manifest" not in alone
     assert "--force-conflicts" in alone
     both = conflict(label, cause(".data.k", "x"))
-    hint = explain(both, one, None, (), NOW, reverts=False).hint
+    hint = explain_conflict(both, one, None, (), NOW, reverts=False).hint
     assert "    applyprune.dev/ignore-fields: /data/k\n" in hint
 
 
 def test_unread_values_are_not_mentioned() -> None:
     """A GET that failed makes it poorer, not wrong."""
-    why = explain(conflict(SCALE), DEPLOYMENT, None, (), NOW, reverts=False).reason
+    why = explain_conflict(conflict(SCALE), DEPLOYMENT, None, (), NOW, reverts=False).reason
     assert ".spec.replicas: ours 3, owned by" in why
 
 
@@ -269,7 +271,7 @@ def test_secret_values_are_never_shown(part: str) -> None:
         one.ref, full=body("Secret", metadata={"annotations": {"n": theirs}}, data={"key": theirs})
     )
     error = conflict(cause(".data.key", "x"), cause(".metadata.annotations.n", "x"))
-    told = str(explain(error, one, there, (), NOW, reverts=False))
+    told = str(explain_conflict(error, one, there, (), NOW, reverts=False))
     assert told.count("ours (secret), theirs (secret)") == 2
     assert not [value for value in (ours, theirs, *encoded) if value in told]
 
@@ -278,7 +280,7 @@ def test_autoscalers_that_could_not_be_read_may_be_there() -> None:
     """Whoever has written last, and so drift is not offered to be set back."""
     error = conflict(cause(".spec.replicas", "kubectl", " using apps/v1"))
     told = {
-        scalers is None: str(explain(error, DEPLOYMENT, None, scalers, NOW, reverts=True))
+        scalers is None: str(explain_conflict(error, DEPLOYMENT, None, scalers, NOW, reverts=True))
         for scalers in ((), None)
     }
     assert ("one may rewrite the field" in told[True], "--on-drift revert" in told[True]) == (
@@ -302,18 +304,18 @@ def test_autoscaler_is_suspected() -> None:
 def test_short_form_names_the_managers() -> None:
     """What a line of a skipped object says."""
     error = conflict(SCALE, cause(IMAGE, 'a \\"b\\"'))
-    assert managers(error) == {"kube-controller-manager", 'a \\"b\\"'}
-    assert contended(conflict(SCALE)) == ".spec.replicas is owned by kube-controller-manager"
+    assert conflicting_managers(error) == {"kube-controller-manager", 'a \\"b\\"'}
+    assert conflict_words(conflict(SCALE)) == ".spec.replicas is owned by kube-controller-manager"
 
 
 def test_skip_is_decided() -> None:
     """A conflict about fields, in an object that asks for it, and nothing else."""
     one = replace(DEPLOYMENT, conflicts=OnConflict.SKIP)
-    assert ".spec.replicas is" in skips(one, conflict(SCALE))
-    assert not skips(DEPLOYMENT, conflict(SCALE))
-    assert not skips(replace(one, conflicts=OnConflict.FORCE), conflict(SCALE))
-    assert not skips(one, Conflict("a precondition", code=409))
-    assert not skips(one, Invalid("no", code=422))
+    assert ".spec.replicas is" in skip_reason(one, conflict(SCALE))
+    assert not skip_reason(DEPLOYMENT, conflict(SCALE))
+    assert not skip_reason(replace(one, conflicts=OnConflict.FORCE), conflict(SCALE))
+    assert not skip_reason(one, Conflict("a precondition", code=409))
+    assert not skip_reason(one, Invalid("no", code=422))
 
 
 OURS = live(DEPLOYMENT.ref)
@@ -347,7 +349,7 @@ def test_force_is_decided(
 def test_managers_migrated_before_the_apply_are_no_conflict() -> None:
     """Our second manager, those that are migrated, and that of a set from which it is taken."""
     step = ApplyStep(DEPLOYMENT, Fate.CHANGE, recorded(DEPLOYMENT, OURS), OURS)
-    assert settled_first(step.live, step.migration, TARGET) == {TARGET.yielded}
+    assert migrated_first(step.live, step.migration, TARGET) == {TARGET.yielded}
     theirs = live(DEPLOYMENT.ref, label=SHOP.id, entries=[entry(SHOP.manager)])
     migration = Migration(whole=frozenset({("helm", "Update")}))
-    assert settled_first(theirs, migration, TARGET) == {TARGET.yielded, "helm", SHOP.manager}
+    assert migrated_first(theirs, migration, TARGET) == {TARGET.yielded, "helm", SHOP.manager}

@@ -19,9 +19,9 @@ from applyprune.planning.digests import (
     deletions_digest,
     digest_of,
     is_digest,
-    names,
     plan_digest,
     planned_objects,
+    ref_parts,
     shaping_options,
 )
 from applyprune.values import packed
@@ -189,7 +189,7 @@ def test_digest_is_that_of_one_text(plan: Plan) -> None:
     options = options_of(source="é")
     objects = [
         [
-            *names(one.ref),
+            *ref_parts(one.ref),
             str(one.fate),
             one.manifest,
             one.uid,

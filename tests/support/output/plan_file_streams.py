@@ -24,7 +24,7 @@ from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.approval import (
     LARGEST,
     PlanFile,
-    encode,
+    encode_plan_file,
     misfits,
     plan_file_of,
     refuse_expired,
@@ -57,7 +57,7 @@ def _file_of(plan: Plan, **cluster: str) -> PlanFile:
 
 
 FILE = _file_of(replace(ALLOWED, inventory="i1/3"), **{"kube-system": "k1", "home": "n1"})
-_DATA = encode(FILE)
+_DATA = encode_plan_file(FILE)
 _CONTENT = _DATA.partition(b"\n")[2]
 _ROW = _CONTENT.splitlines(keepends=True)[-2]
 

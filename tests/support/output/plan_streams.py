@@ -24,7 +24,7 @@ from applyprune.model.identity import GVK
 from applyprune.model.options import Approval, DryRun, HelmHooks, Mode
 from applyprune.model.plan import ApplyStep, Fate, Guard, Plan, Removals, RemoveStep
 from applyprune.model.problem import Manifest
-from applyprune.planning.approval import is_held, with_approval, without_unapproved
+from applyprune.planning.approval import is_blocked, with_approval, without_unapproved
 from applyprune.planning.desired import find_hooks, hooks_refusal
 from applyprune.planning.plan import forecast, not_pruned, of_apply
 from tests.support.options import options_of
@@ -64,7 +64,7 @@ def ended_by(refuse: Callable[[], object], *before: Event) -> Iterator[Event]:
 def previewed(plan: Plan, mode: Mode = Mode.APPLY, *, diff: bool = False) -> Iterator[Event]:
     """Yield the events of ``plan``, of ``diff`` and of a dry run."""
     summary, options = RunSummary("run1"), options_of(mode=mode)
-    summary.held = is_held(plan, options)
+    summary.held = is_blocked(plan, options)
     yield started(mode, DryRun.SERVER)
     yield from map(WarningRaised, plan.warnings)
     yield Planned(plan)
@@ -83,7 +83,7 @@ def ran(plan: Plan, mode: Mode = Mode.APPLY, **given: Any) -> Iterator[Event]:
     yield started(mode)
     yield from map(WarningRaised, plan.warnings)
     yield Planned(plan)
-    if is_held(plan, options):
+    if is_blocked(plan, options):
         summary.held = True
         refused = (step for step in plan.applies if step.problem is not None)
         yield from summary.counted(map(of_apply, refused))

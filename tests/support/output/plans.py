@@ -30,7 +30,7 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.planning.cascade import Cascade, Cascades
-from applyprune.planning.conflicts import conflicts_of, explain
+from applyprune.planning.conflicts import conflicts_of, explain_conflict
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
 from applyprune.planning.leave import ADOPTED, no_wait_warning, remove_step, wait_reason
 from applyprune.planning.plan import completed, make_plan
@@ -354,7 +354,9 @@ def _conflict(one: Desired) -> Problem:
     }
     error = Conflict("Apply failed with 1 conflict", code=409, causes=[cause])
     there = live(one.ref, full={"spec": {"replicas": 5}})
-    told = as_problem(explain(error, one, there, (), _NOW, reverts=False), where=one.origin)
+    told = as_problem(
+        explain_conflict(error, one, there, (), _NOW, reverts=False), where=one.origin
+    )
     return replace(told, conflicts=conflicts_of(error, one, there))
 
 
