@@ -1,6 +1,7 @@
 """Decide about what has left the set: prune or orphan it, remove it from the inventory, or keep it.
 
-The fate LEAVE, of an object of the input, is another subject: ``decide.py`` has it."""
+The fate LEAVE, of an object of the input, is another subject: ``decide.py`` has it.
+"""
 
 from __future__ import annotations
 
@@ -176,11 +177,81 @@ def _cascades(
     }
 
 
-def without_other_uid(step: RemoveStep) -> RemoveStep:
-    """Return the step of a restored set, in which every UID differs: that is one problem."""
-    if step.fate is not Fate.REFUSE or step.live is None or step.live.uid == step.entry.uid:
+def _coming(
+    desired: Iterable[Desired],
+    steps: Iterable[RemoveStep],
+    snapshot: ClusterSnapshot,
+    wanted: Collection[str],
+) -> Mapping[Ref, frozenset[Ref]]:
+    """Return the desired objects that would be deleted with each Namespace, CRD and owner.
+
+    ``wanted`` has the UIDs of the desired objects.
+    """
+    deleting = {step.entry.ref for step in steps if step.fate is Fate.PRUNE}
+    namespaces = {ref.name: ref for ref in deleting if ref.group_kind == NAMESPACE}
+    kinds = {ref.name: ref for ref in deleting if ref.group_kind == CRD}
+    found: dict[Ref, set[Ref]] = {}
+    for member in desired if namespaces or kinds else ():
+        for place in (namespaces.get(member.ref.namespace), kinds.get(member.resource.full_plural)):
+            if place is not None:
+                found.setdefault(place, set()).add(member.ref)
+    for ref in deleting & snapshot.dependants.keys():
+        owned = {live.ref for live in snapshot.dependants[ref].objects if live.uid in wanted}
+        if owned:
+            found.setdefault(ref, set()).update(owned)
+    return {ref: frozenset(inside) for ref, inside in found.items()}
+
+
+def _own(
+    entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
+) -> Mapping[Ref, LiveObject]:
+    """Return the set's own live objects, owned or adopted."""
+    states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
+    return {
+        entry.ref: state
+        for entry, state in states
+        if isinstance(state, LiveObject) and owner_of(state, entry, applyset) is Owner.RECORDED
+    }
+
+
+def _lasts(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    """Return whether an object that this prune leaves alone counts in the size of the set.
+
+    One that is being deleted, or has lost the set's label or field manager, says nothing of it.
+    """
+    return not live.terminating and is_marked(live, applyset)  # guard: own-live-objects
+
+
+def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
+    """Return what the guards leave of a prune, and what an approval of a refused one leaves."""
+    allowed, cascades = prune.options.prune.allow_cascade, prune.cascades
+    judged = _judged(prune, allowed)
+    if judged.refusal is None:
+        return judged, None
+    # A cascade that could not be counted is not approved: the digest does not contain it.
+    refs = (step.entry.ref for step in prune.steps)
+    counted = {ref.short for ref in refs if cascades.is_counted(ref)}
+    lifted = _judged(replace(prune, approved=True), allowed | counted)
+    # An approval of the whole plan covers its deletions too.
+    if prune.options.approval is Approval.ALWAYS:
+        return lifted, None
+    return judged, lifted
+
+
+def _judged(prune: GuardedPrune, allow_cascade: Collection[str]) -> Removals:
+    refused = [_with_cascade(step, prune.cascades, allow_cascade) for step in prune.steps]
+    prune = replace(prune, steps=refused)
+    results = check_guards(prune)
+    refusal = refusal_of(prune, results)
+    return Removals(hinted(prune, refusal), results, refusal)
+
+
+def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]) -> RemoveStep:
+    if step.fate is not Fate.PRUNE:
         return step
-    return replace(step, fate=Fate.LEAVE, reason="it was restored", problem=None)
+    if problem := cascades.refusal(step.entry.ref, allowed):
+        return replace(step, fate=Fate.REFUSE, problem=problem, request=None)
+    return replace(step, reason=cascades.described(step.entry.ref))
 
 
 def left_entries(
@@ -206,11 +277,6 @@ def left_entries(
     return left
 
 
-def _released(desired: Iterable[Desired]) -> frozenset[Ref]:
-    """Return the objects of the input that do not belong to the set."""
-    return frozenset(member.ref for member in desired if member.apply is ApplyRule.EXISTS)
-
-
 def objects_to_prune(
     entries: Iterable[InventoryEntry],
     snapshot: ClusterSnapshot,
@@ -234,6 +300,18 @@ def _uids(desired: Iterable[Desired], snapshot: ClusterSnapshot) -> set[str]:
     """Return the UIDs of the desired objects that exist."""
     states = (snapshot.states[member.ref] for member in desired)
     return {state.uid for state in states if isinstance(state, LiveObject)}
+
+
+def _released(desired: Iterable[Desired]) -> frozenset[Ref]:
+    """Return the objects of the input that do not belong to the set."""
+    return frozenset(member.ref for member in desired if member.apply is ApplyRule.EXISTS)
+
+
+def without_other_uid(step: RemoveStep) -> RemoveStep:
+    """Return the step of a restored set, in which every UID differs: that is one problem."""
+    if step.fate is not Fate.REFUSE or step.live is None or step.live.uid == step.entry.uid:
+        return step
+    return replace(step, fate=Fate.LEAVE, reason="it was restored", problem=None)
 
 
 def _decided(
@@ -262,73 +340,14 @@ def _decided(
     return _each_once(sorted(settled, key=lambda step: step.entry.ref))  # guard: object-once
 
 
-def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
-    """Return what the guards leave of a prune, and what an approval of a refused one leaves."""
-    allowed, cascades = prune.options.prune.allow_cascade, prune.cascades
-    judged = _judged(prune, allowed)
-    if judged.refusal is None:
-        return judged, None
-    # A cascade that could not be counted is not approved: the digest does not contain it.
-    refs = (step.entry.ref for step in prune.steps)
-    counted = {ref.short for ref in refs if cascades.is_counted(ref)}
-    lifted = _judged(replace(prune, approved=True), allowed | counted)
-    # An approval of the whole plan covers its deletions too.
-    if prune.options.approval is Approval.ALWAYS:
-        return lifted, None
-    return judged, lifted
-
-
-def _judged(prune: GuardedPrune, allow_cascade: Collection[str]) -> Removals:
-    refused = [_with_cascade(step, prune.cascades, allow_cascade) for step in prune.steps]
-    prune = replace(prune, steps=refused)
-    results = check_guards(prune)
-    refusal = refusal_of(prune, results)
-    return Removals(hinted(prune, refusal), results, refusal)
-
-
-def _own(
-    entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
-) -> Mapping[Ref, LiveObject]:
-    """Return the set's own live objects, owned or adopted."""
-    states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
-    return {
-        entry.ref: state
-        for entry, state in states
-        if isinstance(state, LiveObject) and owner_of(state, entry, applyset) is Owner.RECORDED
-    }
-
-
-def _lasts(live: LiveObject, applyset: ApplySetIdentity) -> bool:
-    """Return whether an object that this prune leaves alone counts in the size of the set.
-
-    One that is being deleted, or has lost the set's label or field manager, says nothing of it.
-    """
-    return not live.terminating and is_marked(live, applyset)  # guard: own-live-objects
-
-
-def _coming(
-    desired: Iterable[Desired],
-    steps: Iterable[RemoveStep],
-    snapshot: ClusterSnapshot,
-    wanted: Collection[str],
-) -> Mapping[Ref, frozenset[Ref]]:
-    """Return the desired objects that would be deleted with each Namespace, CRD and owner.
-
-    ``wanted`` has the UIDs of the desired objects.
-    """
-    deleting = {step.entry.ref for step in steps if step.fate is Fate.PRUNE}
-    namespaces = {ref.name: ref for ref in deleting if ref.group_kind == NAMESPACE}
-    kinds = {ref.name: ref for ref in deleting if ref.group_kind == CRD}
-    found: dict[Ref, set[Ref]] = {}
-    for member in desired if namespaces or kinds else ():
-        for place in (namespaces.get(member.ref.namespace), kinds.get(member.resource.full_plural)):
-            if place is not None:
-                found.setdefault(place, set()).add(member.ref)
-    for ref in deleting & snapshot.dependants.keys():
-        owned = {live.ref for live in snapshot.dependants[ref].objects if live.uid in wanted}
-        if owned:
-            found.setdefault(ref, set()).update(owned)
-    return {ref: frozenset(inside) for ref, inside in found.items()}
+def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
+    """Keep an existing object that is a chart hook now: Helm would not delete it either."""
+    # guard: kept-hook
+    if step.entry.ref not in left_out or step.fate is Fate.REMOVE_FROM_INVENTORY:
+        return step
+    return replace(
+        step, fate=Fate.LEAVE, reason="a chart hook, left out", problem=None, request=None
+    )
 
 
 def _unless_wanted(step: RemoveStep, wanted: Collection[str], fate: Fate) -> RemoveStep:
@@ -354,39 +373,10 @@ def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
     return replace(step, fate=Fate.REMOVE_FROM_INVENTORY, reason=reason, request=None)
 
 
-def _unless_hook(step: RemoveStep, left_out: Collection[Ref]) -> RemoveStep:
-    """Keep an existing object that is a chart hook now: Helm would not delete it either."""
-    # guard: kept-hook
-    if step.entry.ref not in left_out or step.fate is Fate.REMOVE_FROM_INVENTORY:
-        return step
-    return replace(
-        step, fate=Fate.LEAVE, reason="a chart hook, left out", problem=None, request=None
-    )
+# One entry whose object has left the set.
 
 
-def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]) -> RemoveStep:
-    if step.fate is not Fate.PRUNE:
-        return step
-    if problem := cascades.refusal(step.entry.ref, allowed):
-        return replace(step, fate=Fate.REFUSE, problem=problem, request=None)
-    return replace(step, reason=cascades.described(step.entry.ref))
-
-
-# Decide what to do with one entry whose object has left the set.
-
-
-ORPHANED = "as asked"
 GONE = "it is gone"
-ADOPTED = "it was adopted, not created, by this set"
-NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
-_SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-
-
-class _Left(NamedTuple):
-    """Why an object is orphaned."""
-
-    reason: str
-    kept: Kept | None = None
 
 
 def remove_step(
@@ -414,6 +404,16 @@ def remove_step(
     if options.mode is Mode.ORPHAN:
         return _orphan(entry, resource, state, snapshot, applyset)
     return _of_live(entry, resource, state, snapshot, applyset, options)
+
+
+class _Left(NamedTuple):
+    """Why an object is orphaned."""
+
+    reason: str
+    kept: Kept | None = None
+
+
+ORPHANED = "as asked"
 
 
 def _orphan(
@@ -478,27 +478,6 @@ def _of_live(
     return RemoveStep(entry, resource, Fate.PRUNE, live, request=request)
 
 
-def _left_alone(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> RemoveStep | None:
-    """Leave an object that is marked so, and keep its entry; None if it is not marked.
-
-    If the whole set is deleted, it is orphaned: no inventory would list it. So is an object that
-    another mark, or the user, keeps.
-    """
-    mark = left_alone(live.metadata, {})  # guard: left-alone-at-prune
-    keeps = entry.orphan_reason or orphan_mark(live.metadata)
-    if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
-        return None
-    if options.removes_set:  # guard: left-alone-in-part
-        return _orphaned(entry, resource, live, _Left(f"marked {mark}", Kept.MARKED), applyset)
-    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", is_left_alone=True)
-
-
 def _unlabelled(
     entry: InventoryEntry,
     resource: Resource | None,
@@ -532,6 +511,88 @@ def _unlabelled(
         )
         problem = as_problem(lost)
     return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
+
+
+def _left_alone(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> RemoveStep | None:
+    """Leave an object that is marked so, and keep its entry; None if it is not marked.
+
+    If the whole set is deleted, it is orphaned: no inventory would list it. So is an object that
+    another mark, or the user, keeps.
+    """
+    mark = left_alone(live.metadata, {})  # guard: left-alone-at-prune
+    keeps = entry.orphan_reason or orphan_mark(live.metadata)
+    if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
+        return None
+    if options.removes_set:  # guard: left-alone-in-part
+        return _orphaned(entry, resource, live, _Left(f"marked {mark}", Kept.MARKED), applyset)
+    return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", is_left_alone=True)
+
+
+ADOPTED = "it was adopted, not created, by this set"
+NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
+
+
+def _why_left(
+    entry: InventoryEntry,
+    live: LiveObject,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> _Left | None:
+    """Return why an object of ours is orphaned; None if it may be deleted."""
+    if rule := entry.orphan_reason or orphan_mark(live.metadata):
+        return _Left(f"marked {rule}", Kept.MARKED)
+    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
+        return _Left(ADOPTED, Kept.ADOPTED)
+    applied = is_applied(live, applyset.manager)
+    if applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
+        return _Left(NO_WITNESS, Kept.ADOPTED)  # guard: witness
+    if SET_ID in live.labels or SHARD_OF in live.labels:
+        return _Left("it is the inventory of a set")
+    if owner := foreign_owner(live, applyset.manager):
+        return _Left(f"it belongs to {owner} now, by its ownerReferences")
+    if not options.prune.prune_shared and (other := other_owner(entry, live, applyset)):
+        return _Left(other, Kept.SHARED)  # guard: other-owner
+    protected = _why_protected(entry.ref, snapshot.occupied, applyset)
+    return _Left(protected) if protected else None
+
+
+def _protected_in_part(
+    ref: Ref, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
+) -> Problem | None:
+    """Return why a Namespace stays listed though a part of the set is deleted, and names it.
+
+    Only a delete of the whole set orphans it by itself.
+    """
+    protected = _why_protected(ref, snapshot.occupied, applyset) if options.is_part else ""
+    if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
+        return None
+    return as_problem(
+        RunFailed(
+            f"{ref} was not deleted",
+            reason=protected,
+            hint=f"To orphan it: applyprune inventory orphan {applyset.arguments} {ref.short}",
+        )
+    )
+
+
+def _orphaned(
+    entry: InventoryEntry,
+    resource: Resource | None,
+    live: LiveObject,
+    left: _Left,
+    applyset: ApplySetIdentity,
+) -> RemoveStep:
+    request = None if resource is None else orphan_request(resource, live, applyset)
+    return RemoveStep(
+        entry, resource, Fate.ORPHAN, live, left.reason, kept=left.kept, request=request
+    )
 
 
 def _why_refused(
@@ -584,44 +645,6 @@ def _arguments(ref: Ref) -> str:
     return f"{ref.short} -n {ref.namespace}" if ref.namespace else ref.short
 
 
-def _orphaned(
-    entry: InventoryEntry,
-    resource: Resource | None,
-    live: LiveObject,
-    left: _Left,
-    applyset: ApplySetIdentity,
-) -> RemoveStep:
-    request = None if resource is None else orphan_request(resource, live, applyset)
-    return RemoveStep(
-        entry, resource, Fate.ORPHAN, live, left.reason, kept=left.kept, request=request
-    )
-
-
-def _why_left(
-    entry: InventoryEntry,
-    live: LiveObject,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-    options: Options,
-) -> _Left | None:
-    """Return why an object of ours is orphaned; None if it may be deleted."""
-    if rule := entry.orphan_reason or orphan_mark(live.metadata):
-        return _Left(f"marked {rule}", Kept.MARKED)
-    if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
-        return _Left(ADOPTED, Kept.ADOPTED)
-    applied = is_applied(live, applyset.manager)
-    if applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
-        return _Left(NO_WITNESS, Kept.ADOPTED)  # guard: witness
-    if SET_ID in live.labels or SHARD_OF in live.labels:
-        return _Left("it is the inventory of a set")
-    if owner := foreign_owner(live, applyset.manager):
-        return _Left(f"it belongs to {owner} now, by its ownerReferences")
-    if not options.prune.prune_shared and (other := other_owner(entry, live, applyset)):
-        return _Left(other, Kept.SHARED)  # guard: other-owner
-    protected = _why_protected(entry.ref, snapshot.occupied, applyset)
-    return _Left(protected) if protected else None
-
-
 def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> str:
     """Return why an object is orphaned even if the set owns it; empty if it may be deleted.
 
@@ -632,23 +655,7 @@ def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> st
     return _why_protected(live.ref, (), applyset)
 
 
-def _protected_in_part(
-    ref: Ref, snapshot: ClusterSnapshot, applyset: ApplySetIdentity, options: Options
-) -> Problem | None:
-    """Return why a Namespace stays listed though a part of the set is deleted, and names it.
-
-    Only a delete of the whole set orphans it by itself.
-    """
-    protected = _why_protected(ref, snapshot.occupied, applyset) if options.is_part else ""
-    if not protected or ref.is_among(options.prune.orphan):  # guard: protected-in-part
-        return None
-    return as_problem(
-        RunFailed(
-            f"{ref} was not deleted",
-            reason=protected,
-            hint=f"To orphan it: applyprune inventory orphan {applyset.arguments} {ref.short}",
-        )
-    )
+_SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
 def _why_protected(ref: Ref, occupied: Collection[str], applyset: ApplySetIdentity) -> str:
@@ -663,7 +670,7 @@ def _why_protected(ref: Ref, occupied: Collection[str], applyset: ApplySetIdenti
     return "it contains another set's inventory" if name in occupied else ""
 
 
-# Decide what a removal does with an object that has another set's label.
+# Another set's label.
 
 
 def step_of_foreign(
@@ -685,9 +692,10 @@ def step_of_foreign(
     return RemoveStep(entry, resource, Fate.REFUSE, live, problem=problem)
 
 
-# Decide what must stay because a prune could not delete something else: only what that needs.
+# What must stay because a prune could not delete something else: only what that needs.
 
 
+_API_SERVICE = GroupKind(API_SERVICES.group, API_SERVICES.kind)
 _RBAC = "rbac.authorization.k8s.io"
 _RIGHTS = frozenset(
     {
@@ -697,26 +705,6 @@ _RIGHTS = frozenset(
     }
 )
 """What gives a controller its rights: that of the set, or one elsewhere that works for it."""
-_NAMED_BY_CUSTOM = frozenset({GroupKind("", "ConfigMap"), SECRET, SERVICE_ACCOUNT})
-_API_SERVICE = GroupKind(API_SERVICES.group, API_SERVICES.kind)
-_BETWEEN_NAMES = pattern("[/:]")
-
-
-@dataclass(frozen=True, slots=True)
-class Blocker:
-    """Why an object is not deleted now: another one is still there."""
-
-    ref: Ref
-    is_late: bool
-    """Whether only time is missing: that object, or what it waits for itself, is deleted."""
-    reason: str
-    is_failure: bool = True
-    """Whether that object should be gone; if not, it stays on purpose."""
-
-    def problem(self, ref: Ref) -> Problem:
-        """Return the problem of an object that waits."""
-        error = NotReady if self.is_late else RunFailed
-        return as_problem(error(f"{ref} was not deleted", reason=self.reason))
 
 
 @dataclass(slots=True)
@@ -844,6 +832,9 @@ class Remaining:
         return any(is_workload(ref.group_kind) for ref in self.deleting)
 
 
+_NAMED_BY_CUSTOM = frozenset({GroupKind("", "ConfigMap"), SECRET, SERVICE_ACCOUNT})
+
+
 def _named_by(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]) -> Iterator[Ref]:
     """Yield those of ``refs`` that a custom resource may name, in a field that only it knows.
 
@@ -856,6 +847,9 @@ def _named_by(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]
         near = not custom.namespace or ref.namespace == custom.namespace
         if words is None or (ref.name in words and (near or ref.namespace in words)):
             yield ref
+
+
+_BETWEEN_NAMES = pattern("[/:]")
 
 
 def _words(body: Mapping[str, Any]) -> Iterator[str]:
@@ -873,27 +867,26 @@ def _words(body: Mapping[str, Any]) -> Iterator[str]:
             yield from _BETWEEN_NAMES.split(value)
 
 
-# Decide whether everything must be ready before a run prunes.
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """Why an object is not deleted now: another one is still there."""
+
+    ref: Ref
+    is_late: bool
+    """Whether only time is missing: that object, or what it waits for itself, is deleted."""
+    reason: str
+    is_failure: bool = True
+    """Whether that object should be gone; if not, it stays on purpose."""
+
+    def problem(self, ref: Ref) -> Problem:
+        """Return the problem of an object that waits."""
+        error = NotReady if self.is_late else RunFailed
+        return as_problem(error(f"{ref} was not deleted", reason=self.reason))
 
 
-_WORKLOAD_GROUPS = frozenset({"apps", "batch"})
-_WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
-_SERVICE = GroupKind("", "Service")
-_CASCADING = frozenset({NAMESPACE, CRD})
-_USED_BY_PODS = frozenset(
-    {
-        GroupKind("", "ConfigMap"),
-        GroupKind("", "PersistentVolumeClaim"),
-        GroupKind("", "Secret"),
-        GroupKind("", "ServiceAccount"),
-        GroupKind("node.k8s.io", "RuntimeClass"),
-        GroupKind("resource.k8s.io", "ResourceClaim"),
-        GroupKind("resource.k8s.io", "ResourceClaimTemplate"),
-        GroupKind("scheduling.k8s.io", "PriorityClass"),
-        GroupKind("storage.k8s.io", "StorageClass"),
-    }
-)
-"""The kinds that the Pods of a workload refer to."""
+# Whether everything must be ready before a run prunes.
+
+
 _SHOWN = 3
 
 
@@ -916,15 +909,6 @@ def wait_reason(applies: Sequence[ApplyStep], removals: Iterable[RemoveStep]) ->
     return and_more(uses, _SHOWN)
 
 
-def no_wait_warning(reason: str) -> Problem:
-    """Return the warning that a run with ``--no-wait`` prunes what may still be in use."""
-    return Problem(
-        ProblemKind.NO_WAIT,
-        "--no-wait: this run prunes without waiting until everything is ready",
-        reason=reason,
-    )
-
-
 def _runs_pods(desired: Desired) -> bool:
     """Return whether an object is a workload; a custom one is if its spec has containers."""
     kind = desired.ref.group_kind
@@ -933,16 +917,29 @@ def _runs_pods(desired: Desired) -> bool:
     )
 
 
-def is_workload(kind: GroupKind) -> bool:
-    """Return whether a built-in kind runs Pods."""
-    return kind.group in _WORKLOAD_GROUPS or kind in _WORKLOADS
-
-
 def _has_containers(value: object) -> bool:
     if isinstance(value, list):
         return any(map(_has_containers, value))
     found = mapping(value)
     return bool(found.get("containers")) or any(map(_has_containers, found.values()))
+
+
+_SERVICE = GroupKind("", "Service")
+_CASCADING = frozenset({NAMESPACE, CRD})
+_USED_BY_PODS = frozenset(
+    {
+        GroupKind("", "ConfigMap"),
+        GroupKind("", "PersistentVolumeClaim"),
+        GroupKind("", "Secret"),
+        GroupKind("", "ServiceAccount"),
+        GroupKind("node.k8s.io", "RuntimeClass"),
+        GroupKind("resource.k8s.io", "ResourceClaim"),
+        GroupKind("resource.k8s.io", "ResourceClaimTemplate"),
+        GroupKind("scheduling.k8s.io", "PriorityClass"),
+        GroupKind("storage.k8s.io", "StorageClass"),
+    }
+)
+"""The kinds that the Pods of a workload refer to."""
 
 
 def _use(kind: GroupKind, has_workload: bool) -> str:
@@ -956,3 +953,21 @@ def _use(kind: GroupKind, has_workload: bool) -> str:
     if not is_built_in(kind.group):
         return "may be a workload"
     return "may be used by Pods of the set" if has_workload and kind in _USED_BY_PODS else ""
+
+
+_WORKLOAD_GROUPS = frozenset({"apps", "batch"})
+_WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
+
+
+def is_workload(kind: GroupKind) -> bool:
+    """Return whether a built-in kind runs Pods."""
+    return kind.group in _WORKLOAD_GROUPS or kind in _WORKLOADS
+
+
+def no_wait_warning(reason: str) -> Problem:
+    """Return the warning that a run with ``--no-wait`` prunes what may still be in use."""
+    return Problem(
+        ProblemKind.NO_WAIT,
+        "--no-wait: this run prunes without waiting until everything is ready",
+        reason=reason,
+    )

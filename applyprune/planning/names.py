@@ -32,31 +32,14 @@ if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity
 
 
-_FORMS = "Write KIND/NAME, KIND.GROUP/NAME or NAMESPACE/KIND/NAME: deployment.apps/web."
-_LONGEST = 3
-
-
-class UnknownKind(UsageError):
-    """A name that no kind has, neither served nor in the set nor in the input."""
-
-
 class _Words(NamedTuple):
     names: frozenset[str]
     short_names: frozenset[str]
     versions: frozenset[str]
 
 
-class NamedObject(NamedTuple):
-    """The object that a text names, and the other kinds that the text may mean."""
-
-    text: str
-    """The exact name, as ``Ref.is_among`` takes it."""
-    kind: GroupKind
-    name: str
-    others: tuple[GroupKind, ...]
-    """The kinds of lower priority that the text names too."""
-    namespace: str = ""
-    """The namespace in the text; empty if it has none."""
+_LONGEST = 3
+_FORMS = "Write KIND/NAME, KIND.GROUP/NAME or NAMESPACE/KIND/NAME: deployment.apps/web."
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +110,21 @@ class KindNames:
         return tuple(dict.fromkeys((*named, *short)))
 
 
-def full_name(kind: GroupKind) -> str:
-    """Return ``deployment.apps``, or ``service`` for the core group: the name of one kind only."""
-    return str(kind).lower()
+class NamedObject(NamedTuple):
+    """The object that a text names, and the other kinds that the text may mean."""
+
+    text: str
+    """The exact name, as ``Ref.is_among`` takes it."""
+    kind: GroupKind
+    name: str
+    others: tuple[GroupKind, ...]
+    """The kinds of lower priority that the text names too."""
+    namespace: str = ""
+    """The namespace in the text; empty if it has none."""
+
+
+class UnknownKind(UsageError):
+    """A name that no kind has, neither served nor in the set nor in the input."""
 
 
 def kind_names(
@@ -174,30 +169,10 @@ def _only(kind: str, plural: str, version: str) -> _Words:
     )
 
 
-# Resolve the names of kinds and objects in the options of a run, once, before its plan.
+# The names in the options of a run, resolved once, before its plan.
 #
 # Afterwards each option names exactly one kind or object, and everything that reads it compares
 # whole names. A name that cannot be resolved ends the run: it never allows anything.
-
-
-_ALL = "*"
-
-
-def has_names(options: Options) -> bool:
-    """Return whether any option names a kind or an object."""
-    prune = options.prune
-    chosen = (options.select, options.apply.only)
-    named = (*chosen, prune.orphan, prune.allow_cascade, prune.allow_kinds)
-    return any(named) or bool(options.wait.ready_when or options.apply.ignore)
-
-
-def known_names(
-    inventories: Iterable[Inventory], manifests: Iterable[Manifest]
-) -> frozenset[tuple[GroupKind, str]]:
-    """Return the kind and name of each object that is listed or in the input."""
-    listed = (ref for inventory in inventories for ref in inventory.entries)
-    given = ((manifest.gvk.group_kind, manifest.name) for manifest in manifests)
-    return frozenset({*((ref.group_kind, ref.name) for ref in listed), *given})
 
 
 def with_names_resolved(
@@ -235,6 +210,26 @@ def with_names_resolved(
         ),
     )
     return resolved, tuple(resolver.warnings)
+
+
+def has_names(options: Options) -> bool:
+    """Return whether any option names a kind or an object."""
+    prune = options.prune
+    chosen = (options.select, options.apply.only)
+    named = (*chosen, prune.orphan, prune.allow_cascade, prune.allow_kinds)
+    return any(named) or bool(options.wait.ready_when or options.apply.ignore)
+
+
+def known_names(
+    inventories: Iterable[Inventory], manifests: Iterable[Manifest]
+) -> frozenset[tuple[GroupKind, str]]:
+    """Return the kind and name of each object that is listed or in the input."""
+    listed = (ref for inventory in inventories for ref in inventory.entries)
+    given = ((manifest.gvk.group_kind, manifest.name) for manifest in manifests)
+    return frozenset({*((ref.group_kind, ref.name) for ref in listed), *given})
+
+
+_ALL = "*"
 
 
 @dataclass(slots=True)
@@ -300,15 +295,12 @@ class Resolver:
         )
 
 
-# Select a part of a set, by name or by label: of an input, or of an inventory.
+def full_name(kind: GroupKind) -> str:
+    """Return ``deployment.apps``, or ``service`` for the core group: the name of one kind only."""
+    return str(kind).lower()
 
 
-_SHOWN = 5
-
-
-def chosen(names: Collection[str], entries: Iterable[InventoryEntry]) -> Sequence[InventoryEntry]:
-    """Return the entries with the given names; all entries if there are no names."""
-    return [entry for entry in entries if not names or entry.ref.is_among(names)]
+# A part of a set, by name or by label: of an input, or of an inventory.
 
 
 def selected(
@@ -319,6 +311,11 @@ def selected(
     if (selector := options.select_labels) is None:
         return entries
     return [entry for entry in entries if _may_match(states[entry.ref], selector)]
+
+
+def chosen(names: Collection[str], entries: Iterable[InventoryEntry]) -> Sequence[InventoryEntry]:
+    """Return the entries with the given names; all entries if there are no names."""
+    return [entry for entry in entries if not names or entry.ref.is_among(names)]
 
 
 def _may_match(state: State, selector: Selector) -> bool:
@@ -339,23 +336,6 @@ def is_applied_part(options: Options, labels: Mapping[str, Any], ref: Ref) -> bo
     if selector is not None and not selector.matches(labels):
         return False
     return not only or ref.is_among(only)
-
-
-def unlisted(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:
-    """Return the names that match no object."""
-    return sorted(name for name in names if not any(ref.is_among((name,)) for ref in refs))
-
-
-def selection_text(options: Options) -> str:
-    """Return the options that select a part of a set, as on the command line."""
-    selectors = (options.apply.selector, options.select_labels)
-    names = sorted(options.apply.only | options.select)
-    return " ".join(
-        (
-            *(f"-l {selector.text}" for selector in selectors if selector is not None),
-            *(f"--only {name}" for name in names),
-        )
-    )
 
 
 def partial_problem(options: Options, picked: Collection[Ref], listed: Collection[Ref]) -> Problem:
@@ -391,6 +371,11 @@ def refuse_unselected(
         )
 
 
+def unlisted(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:
+    """Return the names that match no object."""
+    return sorted(name for name in names if not any(ref.is_among((name,)) for ref in refs))
+
+
 def unmatched(options: Options, listed: Collection[Ref]) -> UsageError:
     """Return the error for a delete that selects nothing: a typing error must be visible."""
     objects = "object" if len(listed) == 1 else "objects"
@@ -398,6 +383,21 @@ def unmatched(options: Options, listed: Collection[Ref]) -> UsageError:
         f"{selection_text(options)} matches none of the {len(listed)} {objects} of the set",
         reason="it is compared with the labels of the live objects",
     )
+
+
+def selection_text(options: Options) -> str:
+    """Return the options that select a part of a set, as on the command line."""
+    selectors = (options.apply.selector, options.select_labels)
+    names = sorted(options.apply.only | options.select)
+    return " ".join(
+        (
+            *(f"-l {selector.text}" for selector in selectors if selector is not None),
+            *(f"--only {name}" for name in names),
+        )
+    )
+
+
+_SHOWN = 5
 
 
 def refuse_needed(
@@ -423,28 +423,11 @@ def refuse_needed(
         )
 
 
-# Suggest what the user may have meant by an unknown name.
+# What the user may have meant by an unknown name.
 
 
-_CLOSE = 0.7
 _CLOSE_SET = 0.6
 """Names of sets are short: three letters with one mistake must be similar."""
-
-
-def closest(word: str, words: Iterable[str], cutoff: float = _CLOSE) -> str:
-    """Return the most similar of ``words``; empty if none is similar.
-
-    ``cutoff`` is how similar it must be, from 0 to 1.
-    """
-    by_lower = {known.lower(): known for known in words}
-    found = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
-    return by_lower[found[0]] if found else ""
-
-
-def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Return a suggestion as a question; empty if no word is similar."""
-    found = closest(word, words)
-    return f"Did you mean {found}?" if found else ""
 
 
 def similar_sets(
@@ -508,3 +491,22 @@ def _kind_like(gvk: GVK, catalogue: ResourceMap) -> Resource | None:
         if found := closest(gvk.kind, kinds):
             return kinds[found]
     return None
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """Return a suggestion as a question; empty if no word is similar."""
+    found = closest(word, words)
+    return f"Did you mean {found}?" if found else ""
+
+
+_CLOSE = 0.7
+
+
+def closest(word: str, words: Iterable[str], cutoff: float = _CLOSE) -> str:
+    """Return the most similar of ``words``; empty if none is similar.
+
+    ``cutoff`` is how similar it must be, from 0 to 1.
+    """
+    by_lower = {known.lower(): known for known in words}
+    found = get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
+    return by_lower[found[0]] if found else ""

@@ -1,8 +1,7 @@
-"""Put the objects of a set in order: waves by kind and dependency; what they miss.
+"""The order of a set: its waves, by annotation, kind and dependency; and what its references miss.
 
 All objects of a wave are applied in parallel. Deletion uses the reverse order, so that custom
-resources are deleted before their CRD, and contents before their namespace. The table has groups
-and kinds, because a kind alone may belong to any CRD.
+resources are deleted before their CRD, and contents before their namespace.
 """
 
 from __future__ import annotations
@@ -50,170 +49,6 @@ from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
     from applyprune.model.problem import Field, Origin
-
-
-# Find the dependencies of an object: those in its annotation, and those that its fields name.
-#
-# ``config.kubernetes.io/depends-on`` is the annotation of kustomize and cli-utils, with their
-# syntax: ``GROUP/KIND/NAME`` or ``GROUP/namespaces/NAMESPACE/KIND/NAME``, comma-separated, GROUP
-# empty for the core group.
-
-
-DEPENDS_ON = "config.kubernetes.io/depends-on"
-
-
-def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
-    """Return the objects that the depends-on annotation names; raises InputError if invalid."""
-    text = str(mapping(metadata.get("annotations")).get(DEPENDS_ON, ""))
-    if not text.strip():
-        return ()
-    found: list[Ref] = []
-    for part in text.split(","):
-        fields = part.strip().split("/")
-        match fields:
-            case [group, kind, name] if kind and name:
-                found.append(Ref(group, kind, "", name))
-            case [group, "namespaces", namespace, kind, name] if namespace and kind and name:
-                found.append(Ref(group, kind, namespace, name))
-            case _:
-                raise InputError(
-                    f"invalid {DEPENDS_ON}",
-                    location=origin,
-                    reason=f"{part.strip()!r} does not name an object",
-                    hint="Write GROUP/KIND/NAME, or GROUP/namespaces/NAMESPACE/KIND/NAME; GROUP is "
-                    "empty for the core group, as in /namespaces/shop/ConfigMap/web.",
-                    field=("metadata", "annotations", DEPENDS_ON),
-                )
-    return tuple(found)
-
-
-def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
-    """Yield the objects that the fields of an object name, in the set or not.
-
-    ``brings`` has the CRD of each kind that the set defines.
-    """
-    ref, body = desired.ref, desired.body
-    if ref.namespace:
-        yield namespace_ref(ref.namespace)
-    if (definition := brings.get(ref.group_kind)) is not None:
-        yield definition
-    group, _, version = body["apiVersion"].rpartition("/")
-    served_by = f"{version}.{group}"
-    yield Ref(API_SERVICES.group, API_SERVICES.kind, "", served_by)  # guard: api-service-order
-    yield from (found.ref for found in references(ref, body) if found.orders)
-
-
-def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
-    """Return the CRD of each kind that the set defines."""
-    return {
-        kind: ref
-        for ref, manifest in desired.items()
-        if ref.group_kind == CRD
-        for kind in defined_kinds(manifest.body)
-    }
-
-
-_RBAC = "rbac.authorization.k8s.io"
-_ADMISSION = "admissionregistration.k8s.io"
-
-_FIRST: tuple[frozenset[GroupKind], ...] = (
-    frozenset({NAMESPACE}),
-    frozenset({CRD}),
-    # Objects that others refer to or are limited by.
-    frozenset(
-        {
-            GroupKind("", "ConfigMap"),
-            GroupKind("", "LimitRange"),
-            GroupKind("", "PersistentVolume"),
-            GroupKind("", "ResourceQuota"),
-            GroupKind("", "Secret"),
-            GroupKind("", "ServiceAccount"),
-            GroupKind("networking.k8s.io", "IngressClass"),
-            GroupKind("networking.k8s.io", "NetworkPolicy"),
-            GroupKind("node.k8s.io", "RuntimeClass"),
-            GroupKind("policy", "PodDisruptionBudget"),
-            GroupKind(_RBAC, "ClusterRole"),
-            GroupKind(_RBAC, "Role"),
-            GroupKind("scheduling.k8s.io", "PriorityClass"),
-            GroupKind("storage.k8s.io", "CSIDriver"),
-            GroupKind("storage.k8s.io", "StorageClass"),
-        }
-    ),
-    # A binding needs its role: the server checks escalation against it.
-    frozenset(
-        {
-            GroupKind("", "PersistentVolumeClaim"),
-            GroupKind("", "Service"),
-            GroupKind(_RBAC, "ClusterRoleBinding"),
-            GroupKind(_RBAC, "RoleBinding"),
-        }
-    ),
-)
-_BUILT_IN = frozenset(
-    {
-        "",
-        "apps",
-        "autoscaling",
-        "batch",
-        "extensions",
-        "policy",
-        _ADMISSION,
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "certificates.k8s.io",
-        "coordination.k8s.io",
-        "discovery.k8s.io",
-        "events.k8s.io",
-        "flowcontrol.apiserver.k8s.io",
-        "internal.apiserver.k8s.io",
-        "networking.k8s.io",
-        "node.k8s.io",
-        _RBAC,
-        "resource.k8s.io",
-        "scheduling.k8s.io",
-        "storage.k8s.io",
-        "storagemigration.k8s.io",
-    }
-)
-_WORKLOADS = len(_FIRST)
-# After the workloads, and so deleted before them: the controller that handles the finalizers of a
-# custom resource is often a Deployment of the same set.
-_CUSTOM = _WORKLOADS + 1
-# Kinds that route or reject other requests come after everything else.
-_LAST = frozenset(
-    {
-        GroupKind("apiregistration.k8s.io", "APIService"),
-        GroupKind(_ADMISSION, "MutatingAdmissionPolicy"),
-        GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"),
-        GroupKind(_ADMISSION, "MutatingWebhookConfiguration"),
-        GroupKind(_ADMISSION, "ValidatingAdmissionPolicy"),
-        GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"),
-        GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"),
-    }
-)
-_RANKS = {kind: rank for rank, kinds in enumerate(_FIRST) for kind in kinds} | dict.fromkeys(
-    _LAST, _CUSTOM + 1
-)
-
-
-def is_built_in(group: str) -> bool:
-    """Return whether the API server itself serves a group, without a CRD."""
-    return group in _BUILT_IN
-
-
-def rank_of(group_kind: GroupKind) -> int:
-    """Return the rank of a kind, from 0."""
-    return _RANKS.get(group_kind, _WORKLOADS if is_built_in(group_kind.group) else _CUSTOM)
-
-
-def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
-    """Return the wave of an object without dependencies; ``asked`` is the annotation's wave."""
-    return Wave(asked, rank_of(group_kind))
-
-
-_MARKED = ("metadata", "annotations", DEPENDS_ON)
 
 
 def in_order(
@@ -271,22 +106,14 @@ def in_order(
     return tuple(sorted(done, key=lambda member: (member.wave, member.ref))), errors
 
 
-def _sorted(
-    graph: Mapping[Ref, Sequence[Ref]],
-) -> tuple[Mapping[Ref, Sequence[Ref]], Sequence[Sequence[Ref]]]:
-    """Return a graph in the order of its dependencies, and the cycles that were cut for that."""
-    left = {ref: list(befores) for ref, befores in graph.items()}
-    cycles: list[Sequence[Ref]] = []
-    while True:
-        try:
-            order = tuple(TopologicalSorter(left).static_order())
-        except CycleError as error:
-            # The sorter repeats the first node at the end, and lists a node after its dependents.
-            cycle = list(reversed(error.args[1]))
-            cycles.append(cycle)
-            left[cycle[0]].remove(cycle[1])
-        else:
-            return {ref: left[ref] for ref in order}, cycles
+def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
+    """Return the CRD of each kind that the set defines."""
+    return {
+        kind: ref
+        for ref, manifest in desired.items()
+        if ref.group_kind == CRD
+        for kind in defined_kinds(manifest.body)
+    }
 
 
 def wave_asked(metadata: Mapping[str, object], origin: Origin) -> int:
@@ -301,6 +128,37 @@ def wave_asked(metadata: Mapping[str, object], origin: Origin) -> int:
             field=("metadata", "annotations", WAVE),
         )
     return wave
+
+
+DEPENDS_ON = "config.kubernetes.io/depends-on"
+
+
+def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
+    """Return the objects that the depends-on annotation names; raises InputError if invalid."""
+    text = str(mapping(metadata.get("annotations")).get(DEPENDS_ON, ""))
+    if not text.strip():
+        return ()
+    found: list[Ref] = []
+    for part in text.split(","):
+        fields = part.strip().split("/")
+        match fields:
+            case [group, kind, name] if kind and name:
+                found.append(Ref(group, kind, "", name))
+            case [group, "namespaces", namespace, kind, name] if namespace and kind and name:
+                found.append(Ref(group, kind, namespace, name))
+            case _:
+                raise InputError(
+                    f"invalid {DEPENDS_ON}",
+                    location=origin,
+                    reason=f"{part.strip()!r} does not name an object",
+                    hint="Write GROUP/KIND/NAME, or GROUP/namespaces/NAMESPACE/KIND/NAME; GROUP is "
+                    "empty for the core group, as in /namespaces/shop/ConfigMap/web.",
+                    field=("metadata", "annotations", DEPENDS_ON),
+                )
+    return tuple(found)
+
+
+_MARKED = ("metadata", "annotations", DEPENDS_ON)
 
 
 def _refuse_missing(
@@ -329,6 +187,40 @@ def _refuse_missing(
     )
 
 
+def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
+    """Yield the objects that the fields of an object name, in the set or not.
+
+    ``brings`` has the CRD of each kind that the set defines.
+    """
+    ref, body = desired.ref, desired.body
+    if ref.namespace:
+        yield namespace_ref(ref.namespace)
+    if (definition := brings.get(ref.group_kind)) is not None:
+        yield definition
+    group, _, version = body["apiVersion"].rpartition("/")
+    served_by = f"{version}.{group}"
+    yield Ref(API_SERVICES.group, API_SERVICES.kind, "", served_by)  # guard: api-service-order
+    yield from (found.ref for found in references(ref, body) if found.orders)
+
+
+def _sorted(
+    graph: Mapping[Ref, Sequence[Ref]],
+) -> tuple[Mapping[Ref, Sequence[Ref]], Sequence[Sequence[Ref]]]:
+    """Return a graph in the order of its dependencies, and the cycles that were cut for that."""
+    left = {ref: list(befores) for ref, befores in graph.items()}
+    cycles: list[Sequence[Ref]] = []
+    while True:
+        try:
+            order = tuple(TopologicalSorter(left).static_order())
+        except CycleError as error:
+            # The sorter repeats the first node at the end, and lists a node after its dependents.
+            cycle = list(reversed(error.args[1]))
+            cycles.append(cycle)
+            left[cycle[0]].remove(cycle[1])
+        else:
+            return {ref: left[ref] for ref in order}, cycles
+
+
 def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
     places = " → ".join(f"{ref.short} ({desired[ref].origin})" for ref in refs)
     marks = []
@@ -345,17 +237,114 @@ def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
     )
 
 
-# Find references to what is missing: objects, and keys of the set's own ConfigMaps and Secrets.
+# The ranks of kinds: groups and kinds, because a kind alone may belong to any CRD.
+
+
+def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
+    """Return the wave of an object without dependencies; ``asked`` is the annotation's wave."""
+    return Wave(asked, rank_of(group_kind))
+
+
+_RBAC = "rbac.authorization.k8s.io"
+_FIRST: tuple[frozenset[GroupKind], ...] = (
+    frozenset({NAMESPACE}),
+    frozenset({CRD}),
+    # Objects that others refer to or are limited by.
+    frozenset(
+        {
+            GroupKind("", "ConfigMap"),
+            GroupKind("", "LimitRange"),
+            GroupKind("", "PersistentVolume"),
+            GroupKind("", "ResourceQuota"),
+            GroupKind("", "Secret"),
+            GroupKind("", "ServiceAccount"),
+            GroupKind("networking.k8s.io", "IngressClass"),
+            GroupKind("networking.k8s.io", "NetworkPolicy"),
+            GroupKind("node.k8s.io", "RuntimeClass"),
+            GroupKind("policy", "PodDisruptionBudget"),
+            GroupKind(_RBAC, "ClusterRole"),
+            GroupKind(_RBAC, "Role"),
+            GroupKind("scheduling.k8s.io", "PriorityClass"),
+            GroupKind("storage.k8s.io", "CSIDriver"),
+            GroupKind("storage.k8s.io", "StorageClass"),
+        }
+    ),
+    # A binding needs its role: the server checks escalation against it.
+    frozenset(
+        {
+            GroupKind("", "PersistentVolumeClaim"),
+            GroupKind("", "Service"),
+            GroupKind(_RBAC, "ClusterRoleBinding"),
+            GroupKind(_RBAC, "RoleBinding"),
+        }
+    ),
+)
+_ADMISSION = "admissionregistration.k8s.io"
+# Kinds that route or reject other requests come after everything else.
+_LAST = frozenset(
+    {
+        GroupKind("apiregistration.k8s.io", "APIService"),
+        GroupKind(_ADMISSION, "MutatingAdmissionPolicy"),
+        GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"),
+        GroupKind(_ADMISSION, "MutatingWebhookConfiguration"),
+        GroupKind(_ADMISSION, "ValidatingAdmissionPolicy"),
+        GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"),
+        GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"),
+    }
+)
+_WORKLOADS = len(_FIRST)
+# After the workloads, and so deleted before them: the controller that handles the finalizers of a
+# custom resource is often a Deployment of the same set.
+_CUSTOM = _WORKLOADS + 1
+_RANKS = {kind: rank for rank, kinds in enumerate(_FIRST) for kind in kinds} | dict.fromkeys(
+    _LAST, _CUSTOM + 1
+)
+
+
+def rank_of(group_kind: GroupKind) -> int:
+    """Return the rank of a kind, from 0."""
+    return _RANKS.get(group_kind, _WORKLOADS if is_built_in(group_kind.group) else _CUSTOM)
+
+
+_BUILT_IN = frozenset(
+    {
+        "",
+        "apps",
+        "autoscaling",
+        "batch",
+        "extensions",
+        "policy",
+        _ADMISSION,
+        "apiextensions.k8s.io",
+        "apiregistration.k8s.io",
+        "authentication.k8s.io",
+        "authorization.k8s.io",
+        "certificates.k8s.io",
+        "coordination.k8s.io",
+        "discovery.k8s.io",
+        "events.k8s.io",
+        "flowcontrol.apiserver.k8s.io",
+        "internal.apiserver.k8s.io",
+        "networking.k8s.io",
+        "node.k8s.io",
+        _RBAC,
+        "resource.k8s.io",
+        "scheduling.k8s.io",
+        "storage.k8s.io",
+        "storagemigration.k8s.io",
+    }
+)
+
+
+def is_built_in(group: str) -> bool:
+    """Return whether the API server itself serves a group, without a CRD."""
+    return group in _BUILT_IN
+
+
+# References to what is missing: objects, and keys of the set's own ConfigMaps and Secrets.
 #
 # A missing reference is a warning: something else may create the object later. Keys are compared by
 # name; no value is read.
-
-
-_CONFIG_MAP = GroupKind("", "ConfigMap")
-_VOLUME = GroupKind("", "PersistentVolume")
-_VALUES = ("data", "binaryData", "stringData")
-# The end of a name that kustomize has generated: ten characters of its own alphabet.
-_HASH = pattern(r"-[bcdfghkmt2456789]{10}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +375,31 @@ def outside_references(plan: Plan) -> Mapping[Ref, Sequence[Use]]:
         ):
             found.setdefault(target, []).append(use)
     return found
+
+
+_VOLUME = GroupKind("", "PersistentVolume")
+_CONFIG_MAP = GroupKind("", "ConfigMap")
+
+
+def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
+    """Return whether an object of the set may create the target, or make it unnecessary."""
+    if target.group_kind == STORAGE_CLASS:
+        # A volume of the set is bound by the name of a class that need not exist.
+        return any(
+            member.ref.group_kind == _VOLUME
+            and text(member.body, "spec", "storageClassName") == target.name
+            for member in desired
+        )
+    if target.group_kind not in {SECRET, _CONFIG_MAP}:
+        return False
+    # A Certificate, an ExternalSecret, a SealedSecret: its controller creates what it names.
+    return any(
+        not is_built_in(member.ref.group)
+        and not has_references(member.ref.group_kind)
+        and member.ref.namespace == target.namespace
+        and (member.ref.name == target.name or _names(member.body.get("spec"), target.name))
+        for member in desired
+    )
 
 
 def missing_references(
@@ -426,6 +440,23 @@ def pruned_references(plan: Plan) -> Iterator[Problem]:
         yield _warning(message, uses, _near(target, inside))
 
 
+# The end of a name that kustomize has generated: ten characters of its own alphabet.
+_HASH = pattern(r"-[bcdfghkmt2456789]{10}$")
+
+
+def _near(target: Ref, inside: Iterable[Ref]) -> str:
+    """Return what may be meant: the same name elsewhere, or a similar name of the same kind."""
+    alike = [ref for ref in inside if ref.group_kind == target.group_kind]
+    elsewhere = sorted(ref.namespace for ref in alike if ref.name == target.name)
+    if elsewhere:
+        return f"The set has {target.short} in namespace {elsewhere[0]}."
+    names = sorted(ref.name for ref in alike if ref.namespace == target.namespace)
+    plain = _HASH.sub("", target.name)
+    hashed = [name for name in names if _HASH.sub("", name) == plain]
+    meant = hashed[0] if hashed else closest(target.name, names)
+    return f"Did you mean {meant}?" if meant else ""
+
+
 def missing_keys(plan: Plan, manager: str) -> Iterator[Problem]:
     """Yield a warning for each key that a ConfigMap or Secret of the set lacks.
 
@@ -464,6 +495,23 @@ def _uses(desired: Iterable[Desired]) -> Iterator[Use]:
                 yield Use(member, reference)
 
 
+_VALUES = ("data", "binaryData", "stringData")
+
+
+def _keys(step: ApplyStep, manager: str) -> frozenset[str]:
+    """Return the keys that a ConfigMap or Secret has after the apply."""
+    body: Mapping[str, Any] = step.desired.body
+    keys = {key for part in _VALUES for key in mapping(body.get(part))}
+    if isinstance(step.live, LiveObject):
+        for entry in step.live.managed_fields:
+            if entry.get("manager") in {manager, *step.migration.whole_managers}:
+                continue
+            for path in leaves(mapping(field(entry, "fieldsV1"))):
+                if path[0] in _VALUES and len(path) > 1:
+                    keys.add(str(path[1]))
+    return frozenset(keys)
+
+
 def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> Problem:
     first = uses[0]
     others = len({use.desired.ref for use in uses}) - 1
@@ -481,84 +529,28 @@ def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> 
     )
 
 
-def _near(target: Ref, inside: Iterable[Ref]) -> str:
-    """Return what may be meant: the same name elsewhere, or a similar name of the same kind."""
-    alike = [ref for ref in inside if ref.group_kind == target.group_kind]
-    elsewhere = sorted(ref.namespace for ref in alike if ref.name == target.name)
-    if elsewhere:
-        return f"The set has {target.short} in namespace {elsewhere[0]}."
-    names = sorted(ref.name for ref in alike if ref.namespace == target.namespace)
-    plain = _HASH.sub("", target.name)
-    hashed = [name for name in names if _HASH.sub("", name) == plain]
-    meant = hashed[0] if hashed else closest(target.name, names)
-    return f"Did you mean {meant}?" if meant else ""
-
-
-def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
-    """Return whether an object of the set may create the target, or make it unnecessary."""
-    if target.group_kind == STORAGE_CLASS:
-        # A volume of the set is bound by the name of a class that need not exist.
-        return any(
-            member.ref.group_kind == _VOLUME
-            and text(member.body, "spec", "storageClassName") == target.name
-            for member in desired
-        )
-    if target.group_kind not in {SECRET, _CONFIG_MAP}:
-        return False
-    # A Certificate, an ExternalSecret, a SealedSecret: its controller creates what it names.
-    return any(
-        not is_built_in(member.ref.group)
-        and not has_references(member.ref.group_kind)
-        and member.ref.namespace == target.namespace
-        and (member.ref.name == target.name or _names(member.body.get("spec"), target.name))
-        for member in desired
-    )
-
-
-def _names(value: object, name: str) -> bool:
-    if isinstance(value, dict):
-        return any(_names(inner, name) for inner in value.values())
-    if isinstance(value, list):
-        return any(_names(inner, name) for inner in value)
-    return value == name
-
-
-def _keys(step: ApplyStep, manager: str) -> frozenset[str]:
-    """Return the keys that a ConfigMap or Secret has after the apply."""
-    body: Mapping[str, Any] = step.desired.body
-    keys = {key for part in _VALUES for key in mapping(body.get(part))}
-    if isinstance(step.live, LiveObject):
-        for entry in step.live.managed_fields:
-            if entry.get("manager") in {manager, *step.migration.whole_managers}:
-                continue
-            for path in leaves(mapping(field(entry, "fieldsV1"))):
-                if path[0] in _VALUES and len(path) > 1:
-                    keys.add(str(path[1]))
-    return frozenset(keys)
-
-
-# Find the object of the same plan for whose lack the server has refused a dry run.
+# The object of the same plan for whose lack the server has refused a dry run.
 #
 # That object is applied earlier, but a dry run applies nothing. The server's words say what it is:
 # there is no code for it.
 
 
-_QUOTA = GroupKind("", "ResourceQuota")
 _LIMITS = GroupKind("", "LimitRange")
-_ROLES = frozenset({GroupKind(_RBAC, "Role"), GroupKind(_RBAC, "ClusterRole")})
-_POLICIES = frozenset(
-    GroupKind(_ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
-)
 # The admission plugins ResourceQuota, PodSecurity, LimitRanger and PersistentVolumeClaimResize, and
 # the registries of RBAC and of admission policies.
 _OVER_QUOTA = pattern(r"(?:exceeded|failed) quota: (?P<name>[\w.-]+)")
+_QUOTA = GroupKind("", "ResourceQuota")
 _POD_SECURITY = 'violates PodSecurity "'
 _OVER_LIMIT = pattern(r"(?:(?:minimum|maximum) \S+ usage|max limit to request ratio) per \w+ is")
 _ESCALATION = "is attempting to grant RBAC permissions not currently held"
+_ROLES = frozenset({GroupKind(_RBAC, "Role"), GroupKind(_RBAC, "ClusterRole")})
 _NO_RESIZE = "the storageclass that provisions the pvc must support resize"
 _PARAMETER = pattern(
     r"of the referenced paramKind|to determine minimum required permissions"
     r"|on the object referenced by paramRef"
+)
+_POLICIES = frozenset(
+    GroupKind(_ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
 )
 
 
@@ -643,3 +635,11 @@ class SetNeeds:
                     found := self._definitions.get(GVK.parse(version, kind).group_kind)
                 ) is not None:
                     yield found
+
+
+def _names(value: object, name: str) -> bool:
+    if isinstance(value, dict):
+        return any(_names(inner, name) for inner in value.values())
+    if isinstance(value, list):
+        return any(_names(inner, name) for inner in value)
+    return value == name

@@ -1,6 +1,6 @@
 """The objects that the fields of an object name, and what Pods read from others.
 
-This is the only table of references. The order of a set uses it, and the check of references.
+This is the only table of references: the order of a set uses it, and the check of references.
 """
 
 from __future__ import annotations
@@ -21,22 +21,93 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Field
 
 
-_RBAC = "rbac.authorization.k8s.io"
-_ADMISSION = "admissionregistration.k8s.io"
-_NETWORKING = "networking.k8s.io"
-_GATEWAY = "gateway.networking.k8s.io"
-
 SERVICE = GroupKind("", "Service")
 SECRET = GroupKind("", "Secret")
 SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
 STORAGE_CLASS = GroupKind("storage.k8s.io", "StorageClass")
+POD = GroupKind("", "Pod")
+CRON_JOB = GroupKind("batch", "CronJob")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object that a field of another object names."""
+
+    ref: Ref
+    field: Field
+    """The path of the field."""
+    optional: bool = False
+    """Whether the object may be missing."""
+    orders: bool = False
+    """Whether the object is applied before the one that names it."""
+    keys: tuple[tuple[str, Field], ...] = ()
+    """The keys that it must have, each with the field that names the key."""
+
+
+_NETWORKING = "networking.k8s.io"
 _INGRESS = GroupKind(_NETWORKING, "Ingress")
+_GATEWAY = "gateway.networking.k8s.io"
+_GATEWAYS = GroupKind(_GATEWAY, "Gateway")
+_ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
+"""Annotations by which a controller creates the Secret of an Ingress or Gateway."""
+
+
+def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
+    """Yield the references in the fields of an object; one object may come several times."""
+    kind = ref.group_kind
+    template = pod_template(kind, body)
+    if template and (place := template_path(kind)) is not None:
+        yield from _of_pod(ref, template, place)
+    if (rules := _RULES.get(kind)) is None:
+        return
+    issued = kind in {_INGRESS, _GATEWAYS} and any(
+        name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
+    )
+    for rule in rules:
+        optional = _is_free(rule, body) or (issued and rule.kind == SECRET)
+        yield from _by_rule(rule, ref.namespace, body, (), optional=optional)
+
+
+def may_refer(desired: Desired) -> bool:
+    """Return False only if an object has no references; its body is not parsed for that."""
+    kind = desired.ref.group_kind
+    return has_references(kind) and (
+        kind in _RULES or kind == POD or desired.packed.mentions("template")
+    )
+
+
+def has_references(kind: GroupKind) -> bool:
+    """Return whether the references of a kind are known."""
+    return kind in _RULES or template_path(kind) is not None
+
+
+def _is_free(rule: _Rule, body: Mapping[str, Any]) -> bool:
+    """Return whether a claim names its volume: then its class need not exist."""
+    return rule.path == ("spec", "storageClassName") and bool(text(body, "spec", "volumeName"))
+
+
+def _of_pod(ref: Ref, template: Mapping[str, Any], place: Field) -> Iterator[Reference]:
+    for reading in readings(template):
+        yield Reference(
+            Ref("", reading.kind, ref.namespace, reading.name),
+            (*place, *reading.path),
+            # A Pod starts without the credentials for its images, but cannot pull them.
+            optional=reading.optional and reading.way is not Way.START,
+            orders=True,
+            keys=tuple((key, (*place, *path)) for key, path in reading.required),
+        )
+    spec = mapping(template.get("spec"))
+    for rule in _POD:
+        yield from _by_rule(rule, ref.namespace, spec, (*place, "spec"))
+
+
 _INGRESS_CLASS = GroupKind(_NETWORKING, "IngressClass")
 _PRIORITY_CLASS = GroupKind("scheduling.k8s.io", "PriorityClass")
 _RUNTIME_CLASS = GroupKind("node.k8s.io", "RuntimeClass")
-_GATEWAYS = GroupKind(_GATEWAY, "Gateway")
 _GATEWAY_CLASS = GroupKind(_GATEWAY, "GatewayClass")
+_RBAC = "rbac.authorization.k8s.io"
 _CLUSTER_ROLE = GroupKind(_RBAC, "ClusterRole")
+_ADMISSION = "admissionregistration.k8s.io"
 _POLICY = GroupKind(_ADMISSION, "ValidatingAdmissionPolicy")
 _MUTATION = GroupKind(_ADMISSION, "MutatingAdmissionPolicy")
 _CLUSTER_SCOPED = frozenset(
@@ -53,19 +124,52 @@ _CLUSTER_SCOPED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """An object that a field of another object names."""
+def _by_rule(
+    rule: _Rule,
+    namespace: str,
+    body: Mapping[str, Any],
+    place: Field,
+    *,
+    optional: bool = False,
+) -> Iterator[Reference]:
+    for path, value in _values(body, rule.path, place):
+        found = {"name": value} if isinstance(value, str) else mapping(value)
+        name, kind = text(found, "name"), _kind(found, rule.kind)
+        if not name or (rule.only and kind != rule.kind):
+            continue
+        own = "" if kind in _CLUSTER_SCOPED else text(found, "namespace") or namespace
+        where = path if isinstance(value, str) else (*path, "name")
+        yield Reference(
+            Ref(kind.group, kind.kind, own, name), where, optional=optional, orders=rule.orders
+        )
 
-    ref: Ref
-    field: Field
-    """The path of the field."""
-    optional: bool = False
-    """Whether the object may be missing."""
-    orders: bool = False
-    """Whether the object is applied before the one that names it."""
-    keys: tuple[tuple[str, Field], ...] = ()
-    """The keys that it must have, each with the field that names the key."""
+
+def _kind(found: Mapping[str, Any], usual: GroupKind) -> GroupKind:
+    kind = text(found, "kind")
+    if not kind:
+        return usual
+    group = usual.group
+    for key in ("group", "apiGroup"):
+        if isinstance(found.get(key), str):
+            group = found[key]
+    if version := text(found, "apiVersion"):
+        group = version.rpartition("/")[0]
+    return GroupKind(group, kind)
+
+
+def _values(value: object, path: tuple[str, ...], place: Field) -> Iterator[tuple[Field, object]]:
+    if not path:
+        yield place, value
+        return
+    step, rest = path[0], path[1:]
+    if step == "*":
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _values(item, rest, (*place, index))
+    elif (inner := mapping(value).get(step)) is not None:
+        yield from _values(inner, rest, (*place, step))
+
+
+# The table of references.
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,110 +256,27 @@ _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
         for kind in ("HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute")
     },
 }
-_ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
-"""Annotations by which a controller creates the Secret of an Ingress or Gateway."""
 
 
-def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
-    """Yield the references in the fields of an object; one object may come several times."""
-    kind = ref.group_kind
-    template = pod_template(kind, body)
-    if template and (place := template_path(kind)) is not None:
-        yield from _of_pod(ref, template, place)
-    if (rules := _RULES.get(kind)) is None:
-        return
-    issued = kind in {_INGRESS, _GATEWAYS} and any(
-        name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
-    )
-    for rule in rules:
-        optional = _is_free(rule, body) or (issued and rule.kind == SECRET)
-        yield from _by_rule(rule, ref.namespace, body, (), optional=optional)
+# The Pod template of a workload, and what its Pods read from other objects.
 
 
-def may_refer(desired: Desired) -> bool:
-    """Return False only if an object has no references; its body is not parsed for that."""
-    kind = desired.ref.group_kind
-    return has_references(kind) and (
-        kind in _RULES or kind == POD or desired.packed.mentions("template")
-    )
+def pod_template(kind: GroupKind, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the Pod template of a workload in the built-in groups, or a Pod itself; else empty."""
+    path = template_path(kind)
+    return {} if path is None else mapping(field(body, *path))
 
 
-def has_references(kind: GroupKind) -> bool:
-    """Return whether the references of a kind are known."""
-    return kind in _RULES or template_path(kind) is not None
-
-
-def _is_free(rule: _Rule, body: Mapping[str, Any]) -> bool:
-    """Return whether a claim names its volume: then its class need not exist."""
-    return rule.path == ("spec", "storageClassName") and bool(text(body, "spec", "volumeName"))
-
-
-def _of_pod(ref: Ref, template: Mapping[str, Any], place: Field) -> Iterator[Reference]:
-    for reading in readings(template):
-        yield Reference(
-            Ref("", reading.kind, ref.namespace, reading.name),
-            (*place, *reading.path),
-            # A Pod starts without the credentials for its images, but cannot pull them.
-            optional=reading.optional and reading.way is not Way.START,
-            orders=True,
-            keys=tuple((key, (*place, *path)) for key, path in reading.required),
-        )
-    spec = mapping(template.get("spec"))
-    for rule in _POD:
-        yield from _by_rule(rule, ref.namespace, spec, (*place, "spec"))
-
-
-def _by_rule(
-    rule: _Rule,
-    namespace: str,
-    body: Mapping[str, Any],
-    place: Field,
-    *,
-    optional: bool = False,
-) -> Iterator[Reference]:
-    for path, value in _values(body, rule.path, place):
-        found = {"name": value} if isinstance(value, str) else mapping(value)
-        name, kind = text(found, "name"), _kind(found, rule.kind)
-        if not name or (rule.only and kind != rule.kind):
-            continue
-        own = "" if kind in _CLUSTER_SCOPED else text(found, "namespace") or namespace
-        where = path if isinstance(value, str) else (*path, "name")
-        yield Reference(
-            Ref(kind.group, kind.kind, own, name), where, optional=optional, orders=rule.orders
-        )
-
-
-def _kind(found: Mapping[str, Any], usual: GroupKind) -> GroupKind:
-    kind = text(found, "kind")
-    if not kind:
-        return usual
-    group = usual.group
-    for key in ("group", "apiGroup"):
-        if isinstance(found.get(key), str):
-            group = found[key]
-    if version := text(found, "apiVersion"):
-        group = version.rpartition("/")[0]
-    return GroupKind(group, kind)
-
-
-def _values(value: object, path: tuple[str, ...], place: Field) -> Iterator[tuple[Field, object]]:
-    if not path:
-        yield place, value
-        return
-    step, rest = path[0], path[1:]
-    if step == "*":
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            yield from _values(item, rest, (*place, index))
-    elif (inner := mapping(value).get(step)) is not None:
-        yield from _values(inner, rest, (*place, step))
-
-
-# Find the Pod template of a workload, and what its Pods read from other objects.
-
-
-POD = GroupKind("", "Pod")
-CRON_JOB = GroupKind("batch", "CronJob")
 _GROUPS = frozenset({"", "apps", "batch"})
+
+
+def template_path(kind: GroupKind) -> tuple[str, ...] | None:
+    """Return the path of the Pod template in a workload of the built-in groups; else None."""
+    if kind == POD:
+        return ()
+    if kind.group not in _GROUPS:
+        return None
+    return ("spec", "jobTemplate", "spec", "template") if kind == CRON_JOB else ("spec", "template")
 
 
 class Way(StrEnum):
@@ -287,21 +308,6 @@ class Reading:
     """The field of the Pod template that names the object."""
     required: tuple[tuple[str, Field], ...] = dataclass_field(default=(), compare=False)
     """The keys without which the Pod does not start, each with the field that names it."""
-
-
-def template_path(kind: GroupKind) -> tuple[str, ...] | None:
-    """Return the path of the Pod template in a workload of the built-in groups; else None."""
-    if kind == POD:
-        return ()
-    if kind.group not in _GROUPS:
-        return None
-    return ("spec", "jobTemplate", "spec", "template") if kind == CRON_JOB else ("spec", "template")
-
-
-def pod_template(kind: GroupKind, body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the Pod template of a workload in the built-in groups, or a Pod itself; else empty."""
-    path = template_path(kind)
-    return {} if path is None else mapping(field(body, *path))
 
 
 def readings(template: Mapping[str, Any]) -> Iterator[Reading]:
