@@ -377,6 +377,10 @@ def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
 
 
 GONE = "it is gone"
+ORPHANED = "as asked"
+ADOPTED = "it was adopted, not created, by this set"
+NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
+_SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 
 
 def remove_step(
@@ -411,9 +415,6 @@ class _Left(NamedTuple):
 
     reason: str
     kept: Kept | None = None
-
-
-ORPHANED = "as asked"
 
 
 def _orphan(
@@ -534,10 +535,6 @@ def _left_alone(
     return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", is_left_alone=True)
 
 
-ADOPTED = "it was adopted, not created, by this set"
-NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
-
-
 def _why_left(
     entry: InventoryEntry,
     live: LiveObject,
@@ -655,9 +652,6 @@ def kept_as_owned(rule: str, live: LiveObject, applyset: ApplySetIdentity) -> st
     return _why_protected(live.ref, (), applyset)
 
 
-_SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-
-
 def _why_protected(ref: Ref, occupied: Collection[str], applyset: ApplySetIdentity) -> str:
     """Return why a Namespace is never deleted; empty if it may be, and for any other kind."""
     name = ref.name
@@ -697,6 +691,8 @@ def step_of_foreign(
 
 _API_SERVICE = GroupKind(API_SERVICES.group, API_SERVICES.kind)
 _RBAC = "rbac.authorization.k8s.io"
+_NAMED_BY_CUSTOM = frozenset({GroupKind("", "ConfigMap"), SECRET, SERVICE_ACCOUNT})
+_BETWEEN_NAMES = pattern("[/:]")
 _RIGHTS = frozenset(
     {
         SERVICE_ACCOUNT,
@@ -832,9 +828,6 @@ class Remaining:
         return any(is_workload(ref.group_kind) for ref in self.deleting)
 
 
-_NAMED_BY_CUSTOM = frozenset({GroupKind("", "ConfigMap"), SECRET, SERVICE_ACCOUNT})
-
-
 def _named_by(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]) -> Iterator[Ref]:
     """Yield those of ``refs`` that a custom resource may name, in a field that only it knows.
 
@@ -847,9 +840,6 @@ def _named_by(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]
         near = not custom.namespace or ref.namespace == custom.namespace
         if words is None or (ref.name in words and (near or ref.namespace in words)):
             yield ref
-
-
-_BETWEEN_NAMES = pattern("[/:]")
 
 
 def _words(body: Mapping[str, Any]) -> Iterator[str]:
@@ -888,6 +878,10 @@ class Blocker:
 
 
 _SHOWN = 3
+_SERVICE = GroupKind("", "Service")
+_CASCADING = frozenset({NAMESPACE, CRD})
+_WORKLOAD_GROUPS = frozenset({"apps", "batch"})
+_WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
 
 
 def wait_reason(applies: Sequence[ApplyStep], removals: Iterable[RemoveStep]) -> str:
@@ -924,8 +918,6 @@ def _has_containers(value: object) -> bool:
     return bool(found.get("containers")) or any(map(_has_containers, found.values()))
 
 
-_SERVICE = GroupKind("", "Service")
-_CASCADING = frozenset({NAMESPACE, CRD})
 _USED_BY_PODS = frozenset(
     {
         GroupKind("", "ConfigMap"),
@@ -953,10 +945,6 @@ def _use(kind: GroupKind, has_workload: bool) -> str:
     if not is_built_in(kind.group):
         return "may be a workload"
     return "may be used by Pods of the set" if has_workload and kind in _USED_BY_PODS else ""
-
-
-_WORKLOAD_GROUPS = frozenset({"apps", "batch"})
-_WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
 
 
 def is_workload(kind: GroupKind) -> bool:

@@ -2,7 +2,8 @@
 
 There is no other way to remove a field manager. An apply of only the name would delete data: the
 server removes fields that only we own when we stop to own them. Every patch tests that the object
-has not changed since it was read. It only changes labels, managedFields and kubectl's annotation.
+has not changed since it was read. It only changes labels, managedFields and our own and kubectl's
+annotations.
 """
 
 from __future__ import annotations
@@ -67,182 +68,9 @@ if TYPE_CHECKING:
     Managers = Sequence[Mapping[str, Any]]
     Fields = Mapping[str, Any]
 
-# The manager that an orphaned object keeps; it belongs to no set. Its only field is an annotation
-# that nobody sets, so that no apply conflicts with it.
-_FORMER = "applyprune-orphaned"
-_NOBODYS: Mapping[str, Any] = {"f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}}
+
 _APPLIED_METADATA = ("annotations", "finalizers", "labels", "ownerReferences")
 _NOT_OWNED = frozenset({"apiVersion", "kind", "metadata", "status"})
-
-
-def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations:
-    """Return the operations (RFC 6902) that remove our label and our manager from ``live``.
-
-    At least one entry stays in managedFields. The server books the fields of an object without any
-    to ``before-first-apply``, and then the next apply conflicts with that, whoever sends it.
-    """
-    labels = {key: value for key, value in live.labels.items() if key != PART_OF}
-    annotations = {key: value for key, value in live.annotations.items() if key != OWNED_BY}
-    names = (manager, yielded_manager(manager))
-    managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
-    if not managers:  # guard: parting-entry
-        managers = [_entry(_FORMER, "Update", api_version, _NOBODYS)]
-    return guarded_patch(live, labels, managers, annotations)
-
-
-def leave_patch(live: LiveObject, manager: str) -> Operations:
-    """Return the operations that remove a manager from ``live``; its fields keep their values."""
-    managers = [entry for entry in live.managed_fields if entry.get("manager") != manager]
-    # A list with one empty entry clears managedFields; the server ignores an empty list.
-    return guarded_patch(live, live.labels, managers or [{}])
-
-
-def set_manager(live: LiveObject) -> str:
-    """Return the field manager of the set whose label ``live`` has; empty if there is none."""
-    return _set_managers(live.packed_managers).get(live.labels.get(PART_OF, ""), "")
-
-
-@remembered
-def _set_managers(managers: Managers) -> Mapping[str, str]:
-    """Return the first field manager of each set, by the ID of the set."""
-    found: dict[str, str] = {}
-    for entry in managers:
-        name = str(entry.get("manager", ""))
-        if of := set_of(name):
-            found.setdefault(of, name)
-    return found
-
-
-def release_patch(live: LiveObject) -> Operations:
-    """Return the operations that remove a set's label that another tool owns from ``live``.
-
-    Otherwise every take-over would end in a conflict about the label.
-    """
-    labels = {key: value for key, value in live.labels.items() if key != PART_OF}
-    return guarded_patch(live, labels, live.managed_fields)
-
-
-def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str, owned: bool) -> Operations:
-    """Return the operations that transfer ``live`` to another set: its label and our fields.
-
-    With ``owned``, the annotation of ownership names that set too; otherwise it is removed.
-
-    The server assigns the label to the request's own manager, because the request changes it;
-    ``settle_patch`` then corrects the response of this patch.
-    """
-    annotations = {key: text for key, text in live.annotations.items() if key != OWNED_BY}
-    if owned:
-        annotations[OWNED_BY] = label
-    return guarded_patch(
-        live,
-        {**live.labels, PART_OF: label},
-        renamed_managers(live.managed_fields, old, new),
-        annotations,
-    )
-
-
-def settle_patch(after: LiveObject, managers: Managers) -> Operations:
-    """Return the operations that give a transferred object the entries that it must have.
-
-    ``after`` is the object after the transfer, ``managers`` are those entries.
-    """
-    return guarded_patch(after, dict(after.labels), managers)
-
-
-def mark_patch(
-    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
-) -> Operations:
-    """Return the operations that add the set's label and field manager to ``live``, if missing.
-
-    The field manager gets an Apply entry that owns the label. With ``owned``, it also gets the
-    annotation of ownership.
-    """
-    annotations = {**live.annotations, **({OWNED_BY: applyset.id} if owned else {})}
-    managers = marked_managers(live, api_version, applyset, owned=owned)
-    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers, annotations)
-
-
-def marked_managers(
-    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
-) -> Managers:
-    """Return the entries that an object must have after ``mark_patch``."""
-    ours = own_apply_entry(live, applyset.manager)
-    entry = ours or apply_entry(applyset.manager, api_version, label_fields())
-    if owned:
-        witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
-        entry = {**entry, "fieldsV1": united(entry.get("fieldsV1") or {}, witness)}
-    managers = [entry if one == ours else one for one in live.managed_fields]
-    return managers if ours is not None else [*managers, entry]
-
-
-def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
-    """Return the entries of a transferred object: those of the old manager are the new one's."""
-    # The transferred fields include those that the new manager already had.
-    names = {old: new, yielded_manager(old): yielded_manager(new)}
-    others = [entry for entry in managers if entry.get("manager") not in names.values()]
-    return [
-        {**entry, "manager": names[name]} if (name := entry.get("manager")) in names else entry
-        for entry in others
-    ]
-
-
-def apply_entry(manager: str, api_version: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an Apply entry for managedFields."""
-    return _entry(manager, "Apply", api_version, fields)
-
-
-def label_fields() -> Mapping[str, Any]:
-    """Return the field set of the set's label alone."""
-    return {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}
-
-
-def _entry(
-    manager: str, operation: str, api_version: str, fields: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    return {
-        "manager": manager,
-        "operation": operation,
-        "apiVersion": api_version,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": fields,
-    }
-
-
-def guarded_patch(
-    live: LiveObject,
-    labels: Mapping[str, str],
-    managers: Managers,
-    annotations: Mapping[str, str] | None = None,
-) -> Operations:
-    """Return the operations that make these changes to ``live``, in the state in which it was read.
-
-    Without ``annotations``, they stay.
-    """
-    # Imported here: most runs never edit managedFields.
-    from jsonpatch import make_patch
-
-    before = {
-        "labels": dict(live.labels),
-        "annotations": dict(live.annotations),
-        "managedFields": list(live.managed_fields),
-    }
-    kept = live.annotations if annotations is None else annotations
-    after = {
-        "labels": dict(labels),
-        "annotations": dict(kept),
-        "managedFields": list(managers),
-    }
-    # The server omits empty maps, so a patch cannot change a part of an empty map.
-    changes = make_patch({"metadata": _filled(before)}, {"metadata": _filled(after)}).patch
-    return [
-        {"op": "test", "path": "/metadata/uid", "value": live.uid},
-        {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
-        *changes,
-    ]
-
-
-def _filled(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in metadata.items() if value}
 
 
 def is_applied(live: LiveObject, manager: str) -> bool:
@@ -282,26 +110,6 @@ def _own_mark(managers: Managers, manager: str) -> tuple[str, str] | None:
     return digest([entry.get("apiVersion"), entry.get("fieldsV1")]), str(entry.get("time", ""))
 
 
-@remembered
-def writers(managers: Managers) -> frozenset[tuple[str, str]]:
-    """Return the managers of the main resource, each with its operation."""
-    return frozenset(
-        (str(one.get("manager", "")), str(one.get("operation", "")))
-        for one in managers
-        if not one.get("subresource")
-    )
-
-
-def times_of(live: LiveObject, manager: str) -> str:
-    """Return when a set has last written each of its entries; empty if it has none."""
-    own = {manager, yielded_manager(manager)}
-    return " ".join(
-        str(entry.get("time", "-"))
-        for entry in live.managed_fields
-        if entry.get("manager") in own and not entry.get("subresource")
-    )
-
-
 def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
     """Return whether our manager's Apply entry has everything that a manifest sets.
 
@@ -317,13 +125,153 @@ def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
     return covers(entry.get("fieldsV1") or {}, {**fields, "metadata": metadata})
 
 
-# Decide which fields of other managers become the set's own before an apply, and make the patch.
+def times_of(live: LiveObject, manager: str) -> str:
+    """Return when a set has last written each of its entries; empty if it has none."""
+    own = {manager, yielded_manager(manager)}
+    return " ".join(
+        str(entry.get("time", "-"))
+        for entry in live.managed_fields
+        if entry.get("manager") in own and not entry.get("subresource")
+    )
+
+
+@remembered
+def writers(managers: Managers) -> frozenset[tuple[str, str]]:
+    """Return the managers of the main resource, each with its operation."""
+    return frozenset(
+        (str(one.get("manager", "")), str(one.get("operation", "")))
+        for one in managers
+        if not one.get("subresource")
+    )
+
+
+def set_manager(live: LiveObject) -> str:
+    """Return the field manager of the set whose label ``live`` has; empty if there is none."""
+    return _set_managers(live.packed_managers).get(live.labels.get(PART_OF, ""), "")
+
+
+@remembered
+def _set_managers(managers: Managers) -> Mapping[str, str]:
+    """Return the first field manager of each set, by the ID of the set."""
+    found: dict[str, str] = {}
+    for entry in managers:
+        name = str(entry.get("manager", ""))
+        if of := set_of(name):
+            found.setdefault(of, name)
+    return found
+
+
+# The patches of an object's place in a set.
+
+
+# The manager that an orphaned object keeps; it belongs to no set. Its only field is an annotation
+# that nobody sets, so that no apply conflicts with it.
+_FORMER = "applyprune-orphaned"
+_NOBODYS: Mapping[str, Any] = {"f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}}
+
+
+def mark_patch(
+    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
+) -> Operations:
+    """Return the operations that add the set's label and field manager to ``live``, if missing.
+
+    The field manager gets an Apply entry that owns the label. With ``owned``, it also gets the
+    annotation of ownership.
+    """
+    annotations = {**live.annotations, **({OWNED_BY: applyset.id} if owned else {})}
+    managers = marked_managers(live, api_version, applyset, owned=owned)
+    return guarded_patch(live, {**live.labels, PART_OF: applyset.id}, managers, annotations)
+
+
+def marked_managers(
+    live: LiveObject, api_version: str, applyset: ApplySetIdentity, *, owned: bool
+) -> Managers:
+    """Return the entries that an object must have after ``mark_patch``."""
+    ours = own_apply_entry(live, applyset.manager)
+    entry = ours or apply_entry(applyset.manager, api_version, label_fields())
+    if owned:
+        witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
+        entry = {**entry, "fieldsV1": united(entry.get("fieldsV1") or {}, witness)}
+    managers = [entry if one == ours else one for one in live.managed_fields]
+    return managers if ours is not None else [*managers, entry]
+
+
+def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations:
+    """Return the operations (RFC 6902) that remove our label and our manager from ``live``.
+
+    At least one entry stays in managedFields. The server books the fields of an object without any
+    to ``before-first-apply``, and then the next apply conflicts with that, whoever sends it.
+    """
+    labels = {key: value for key, value in live.labels.items() if key != PART_OF}
+    annotations = {key: value for key, value in live.annotations.items() if key != OWNED_BY}
+    names = (manager, yielded_manager(manager))
+    managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
+    if not managers:  # guard: parting-entry
+        managers = [_entry(_FORMER, "Update", api_version, _NOBODYS)]
+    return guarded_patch(live, labels, managers, annotations)
+
+
+def leave_patch(live: LiveObject, manager: str) -> Operations:
+    """Return the operations that remove a manager from ``live``; its fields keep their values."""
+    managers = [entry for entry in live.managed_fields if entry.get("manager") != manager]
+    # A list with one empty entry clears managedFields; the server ignores an empty list.
+    return guarded_patch(live, live.labels, managers or [{}])
+
+
+def release_patch(live: LiveObject) -> Operations:
+    """Return the operations that remove a set's label that another tool owns from ``live``.
+
+    Otherwise every take-over would end in a conflict about the label.
+    """
+    labels = {key: value for key, value in live.labels.items() if key != PART_OF}
+    return guarded_patch(live, labels, live.managed_fields)
+
+
+def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str, owned: bool) -> Operations:
+    """Return the operations that transfer ``live`` to another set: its label and our fields.
+
+    With ``owned``, the annotation of ownership names that set too; otherwise it is removed.
+
+    The server assigns the label to the request's own manager, because the request changes it;
+    ``settle_patch`` then corrects the response of this patch.
+    """
+    annotations = {key: text for key, text in live.annotations.items() if key != OWNED_BY}
+    if owned:
+        annotations[OWNED_BY] = label
+    return guarded_patch(
+        live,
+        {**live.labels, PART_OF: label},
+        renamed_managers(live.managed_fields, old, new),
+        annotations,
+    )
+
+
+def settle_patch(after: LiveObject, managers: Managers) -> Operations:
+    """Return the operations that give a transferred object the entries that it must have.
+
+    ``after`` is the object after the transfer, ``managers`` are those entries.
+    """
+    return guarded_patch(after, dict(after.labels), managers)
+
+
+def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
+    """Return the entries of a transferred object: those of the old manager are the new one's."""
+    # The transferred fields include those that the new manager already had.
+    names = {old: new, yielded_manager(old): yielded_manager(new)}
+    others = [entry for entry in managers if entry.get("manager") not in names.values()]
+    return [
+        {**entry, "manager": names[name]} if (name := entry.get("manager")) in names else entry
+        for entry in others
+    ]
+
+
+# The fields of other managers that become the set's own before an apply.
 #
-# Of other managers, only what provably belongs to the set is taken: what its last confirmed apply
-# owned, and what its manifest contains. An adoption also takes what the managers have declared that
-# the object was applied with until now: otherwise these fields would stay permanently
-# (kubernetes#99003; client-go's csaupgrade does the same). Finalizers and ownerReferences are never
-# taken: the next apply would remove them.
+# Only what provably belongs to the set is taken: what its last confirmed apply owned, and what its
+# manifest contains. An adoption also takes what the managers have declared that the object was
+# applied with until now: otherwise these fields would stay permanently (kubernetes#99003;
+# client-go's csaupgrade does the same). Finalizers and ownerReferences are never taken: the next
+# apply would remove them.
 #
 # An object without managedFields must get an entry before its first apply. Otherwise the server
 # books every field to ``before-first-apply``, whoever has written it (structured-merge-diff,
@@ -332,8 +280,8 @@ def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
 
 INVENTED = "before-first-apply"
 """The server's name for whoever has written an object that had no managedFields."""
-_DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
 _HELM = "helm"
+_DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
 _PROTECTED = frozenset({"f:finalizers", "f:ownerReferences"})
 
 
@@ -366,6 +314,10 @@ def migration_of(
     )
 
 
+def _api_version(entry: InventoryEntry) -> str:
+    return f"{entry.ref.group}/{entry.version}" if entry.ref.group else entry.version
+
+
 def has_migration(live: LiveObject, migration: Migration, body: Packed, manager: str) -> bool:
     """Return whether fields must change hands before ``body`` may be applied to an object."""
     if not live.managed_fields:  # guard: untracked-object
@@ -373,35 +325,6 @@ def has_migration(live: LiveObject, migration: Migration, body: Packed, manager:
     if migration.restores and not is_applied(live, manager):  # guard: restored-fields
         return True
     return any(moved(one, migration, body) for one in live.managed_fields)
-
-
-def moved(entry: Mapping[str, Any], migration: Migration, body: Packed) -> Fields:
-    """Return which fields of a managedFields entry become ours; ``body`` is that of the manifest.
-
-    An empty result means none. The body is parsed only for a manager of which fields are proven.
-    """
-    if entry.get("subresource"):
-        return {}
-    fields: Fields = entry.get("fieldsV1") or {}
-    name = str(entry.get("manager", ""))
-    if (name, str(entry.get("operation", ""))) in migration.whole:
-        return _takeable(fields)
-    if name in migration.proven:
-        proven = common(fields, recorded_fields(migration))
-        return united(proven, _takeable(held(fields, body.value)))
-    return {}
-
-
-def recorded_fields(migration: Migration) -> Fields:
-    """Return the fields that the last confirmed apply owned, as far as they may be taken.
-
-    An edited inventory must not give an object the annotation of ownership, nor the next apply a
-    finalizer or ownerReference that it would remove.
-    """
-    if not migration.recorded:
-        return {}
-    fields: Fields = json.loads(migration.recorded)
-    return _takeable(less(fields, {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}))
 
 
 def migrate_patch(
@@ -439,6 +362,35 @@ def migrate_patch(
     return guarded_patch(live, live.labels, [*others, entry], annotations)
 
 
+def moved(entry: Mapping[str, Any], migration: Migration, body: Packed) -> Fields:
+    """Return which fields of a managedFields entry become ours; ``body`` is that of the manifest.
+
+    An empty result means none. The body is parsed only for a manager of which fields are proven.
+    """
+    if entry.get("subresource"):
+        return {}
+    fields: Fields = entry.get("fieldsV1") or {}
+    name = str(entry.get("manager", ""))
+    if (name, str(entry.get("operation", ""))) in migration.whole:
+        return _takeable(fields)
+    if name in migration.proven:
+        proven = common(fields, recorded_fields(migration))
+        return united(proven, _takeable(held(fields, body.value)))
+    return {}
+
+
+def recorded_fields(migration: Migration) -> Fields:
+    """Return the fields that the last confirmed apply owned, as far as they may be taken.
+
+    An edited inventory must not give an object the annotation of ownership, nor the next apply a
+    finalizer or ownerReference that it would remove.
+    """
+    if not migration.recorded:
+        return {}
+    fields: Fields = json.loads(migration.recorded)
+    return _takeable(less(fields, {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}))
+
+
 def _takeable(fields: Fields) -> Fields:
     """Return the fields without finalizers and ownerReferences."""
     metadata = {
@@ -450,27 +402,23 @@ def _takeable(fields: Fields) -> Fields:
     return {**rest, "f:metadata": metadata} if metadata else rest
 
 
-def _api_version(entry: InventoryEntry) -> str:
-    return f"{entry.ref.group}/{entry.version}" if entry.ref.group else entry.version
-
-
-# Decide what is removed from an object before its manifest is applied.
+# What is removed from an object before its manifest is applied.
 #
 # Server-side apply removes only what the set has owned. Two kinds of fields that nobody owns stand
 # in the way of a manifest:
 #
-# - A field that the manifest sets to null. If it has a default, the server sets that again. - A
-# default of the server that excludes what the manifest sets, as in kubectl's ``retainKeys``: the
-# ``rollingUpdate`` of a Deployment that gets ``strategy: Recreate``, and the ``emptyDir`` of a
-# volume that gets a source.
+# - A field that the manifest sets to null. If it has a default, the server sets that again.
+# - A default of the server that excludes what the manifest sets, as in kubectl's ``retainKeys``:
+#   the ``rollingUpdate`` of a Deployment that gets ``strategy: Recreate``, and the ``emptyDir`` of
+#   a volume that gets a source.
 #
 # Our entry in managedFields gets them first, so that the apply itself removes them: all changes in
 # one request, or nothing. What another manager owns is never removed without force: null is sent
 # then, and conflicts. What the manifest leaves to others is never removed.
 
 
-_ROLLING = "RollingUpdate"
 _STRATEGIES = {"Deployment": "strategy", "StatefulSet": "updateStrategy"}
+_ROLLING = "RollingUpdate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,61 +440,6 @@ class FieldRemovals:
 
 
 NO_REMOVALS = FieldRemovals()
-
-
-def removed_by_null(desired: Desired) -> Iterator[Path]:
-    """Yield each field that a manifest sets to null, but for those that it leaves to others."""
-    ignored = [from_pointer(pointer) for pointer in desired.ignored]
-    if desired.is_scaling_unknown:
-        ignored.append(from_pointer(REPLICAS))
-    for path in map(from_pointer, desired.removed):
-        # guard: null-of-ignored-field
-        if not any(is_under(path, one) or is_under(one, path) for one in ignored):
-            yield path
-
-
-def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
-    """Return whether another manager owns a field that the manifest sets to null.
-
-    If ``live`` was not read in full, an item of a list may be any that does not have another name.
-    """
-    if not desired.removed:
-        return False
-    others = list(_others(live, manager))
-    for path in removed_by_null(desired) if others else ():
-        if live.body is None:
-            if any(_may_have(fields, path) for fields in others):  # guard: null-in-unread-item
-                return True
-        else:
-            found = _as_owned(path, others, live.body)  # guard: null-in-keyed-item
-            if any(has(fields, found) for fields in others):
-                return True
-    return False
-
-
-def _may_have(fields: Mapping[str, Any], path: Path) -> bool:
-    """Return whether a field, or something in it, may be owned, whatever names the items."""
-    if not path:
-        return True
-    step, *rest = path
-    return any(
-        _may_have(inner, tuple(rest))
-        for one, inner in fields_below(fields).items()
-        if one == step or (isinstance(step, ListItem) and _may_be(one, step))
-    )
-
-
-def _may_be(one: Step, named: ListItem) -> bool:
-    """Return whether the keys of an item do not contradict another name of it."""
-    if not isinstance(one, ListItem):
-        return False
-    keys = dict(one.keys)
-    return all(keys.get(key, value) == value for key, value in named.keys)
-
-
-def may_remove(desired: Desired) -> bool:
-    """Return whether only the values of the live object show what is removed from it."""
-    return bool(desired.removed) or any(_exclusions(desired))
 
 
 def removals(
@@ -588,12 +481,89 @@ def removals(
     return FieldRemovals(tuple(nulls), tuple(defaults), tuple(members))
 
 
+def _owns_all(fields: Mapping[str, Any], path: Path, value: Any) -> bool:
+    """Return whether everything in the value at a path is owned."""
+    for step in path:
+        below = fields_below(fields)
+        if step not in below:
+            return False
+        fields = below[step]
+        if not fields:
+            return True
+    return "." in fields or covers(fields, value)
+
+
+def may_remove(desired: Desired) -> bool:
+    """Return whether only the values of the live object show what is removed from it."""
+    return bool(desired.removed) or any(_exclusions(desired))
+
+
+def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    """Yield each field that the server may have set by default, and what in a body excludes it."""
+    kind = desired.ref.group_kind
+    path = template_path(kind)
+    if path is None or not desired.packed.mentions("spec"):
+        return
+    body = desired.body
+    if kind.group == "apps" and (name := _STRATEGIES.get(kind.kind)):
+        strategy = mapping(field(body, "spec", name))
+        if strategy.get("type") not in {None, _ROLLING} and not strategy.get("rollingUpdate"):
+            yield ("spec", name, "rollingUpdate"), (("spec", name, "type"),)
+    if kind == POD:
+        return
+    volumes = field(body, *path, "spec", "volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        sources = [key for key in mapping(volume) if key != "name"]
+        if sources and "emptyDir" not in sources and isinstance(name := volume.get("name"), str):
+            place: Path = (*path, "spec", "volumes", ListItem((("name", name),)))
+            yield (*place, "emptyDir"), tuple((*place, source) for source in sources)
+
+
+def is_contested(desired: Desired, live: LiveObject, manager: str) -> bool:
+    """Return whether another manager owns a field that the manifest sets to null.
+
+    If ``live`` was not read in full, an item of a list may be any that does not have another name.
+    """
+    if not desired.removed:
+        return False
+    others = list(_others(live, manager))
+    for path in removed_by_null(desired) if others else ():
+        if live.body is None:
+            if any(_may_have(fields, path) for fields in others):  # guard: null-in-unread-item
+                return True
+        else:
+            found = _as_owned(path, others, live.body)  # guard: null-in-keyed-item
+            if any(has(fields, found) for fields in others):
+                return True
+    return False
+
+
 def _others(live: LiveObject, manager: str) -> Iterator[Mapping[str, Any]]:
     """Yield the fields of each manager that is not the set's."""
     ours, yielded = own_apply_entry(live, manager), yielded_manager(manager)
     for entry in live.managed_fields:
         if entry != ours and entry.get("manager") != yielded:
             yield entry.get("fieldsV1") or {}
+
+
+def _may_have(fields: Mapping[str, Any], path: Path) -> bool:
+    """Return whether a field, or something in it, may be owned, whatever names the items."""
+    if not path:
+        return True
+    step, *rest = path
+    return any(
+        _may_have(inner, tuple(rest))
+        for one, inner in fields_below(fields).items()
+        if one == step or (isinstance(step, ListItem) and _may_be(one, step))
+    )
+
+
+def _may_be(one: Step, named: ListItem) -> bool:
+    """Return whether the keys of an item do not contradict another name of it."""
+    if not isinstance(one, ListItem):
+        return False
+    keys = dict(one.keys)
+    return all(keys.get(key, value) == value for key, value in named.keys)
 
 
 def _as_owned(path: Path, owned: Iterable[Mapping[str, Any]], body: Any) -> Path:
@@ -614,16 +584,15 @@ def _as_owned(path: Path, owned: Iterable[Mapping[str, Any]], body: Any) -> Path
     return tuple(found)
 
 
-def _owns_all(fields: Mapping[str, Any], path: Path, value: Any) -> bool:
-    """Return whether everything in the value at a path is owned."""
-    for step in path:
-        below = fields_below(fields)
-        if step not in below:
-            return False
-        fields = below[step]
-        if not fields:
-            return True
-    return "." in fields or covers(fields, value)
+def removed_by_null(desired: Desired) -> Iterator[Path]:
+    """Yield each field that a manifest sets to null, but for those that it leaves to others."""
+    ignored = [from_pointer(pointer) for pointer in desired.ignored]
+    if desired.is_scaling_unknown:
+        ignored.append(from_pointer(REPLICAS))
+    for path in map(from_pointer, desired.removed):
+        # guard: null-of-ignored-field
+        if not any(is_under(path, one) or is_under(one, path) for one in ignored):
+            yield path
 
 
 def claim_patch(
@@ -670,43 +639,12 @@ def after_removal(
     return state
 
 
-def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
-    """Yield each field that the server may have set by default, and what in a body excludes it."""
-    kind = desired.ref.group_kind
-    path = template_path(kind)
-    if path is None or not desired.packed.mentions("spec"):
-        return
-    body = desired.body
-    if kind.group == "apps" and (name := _STRATEGIES.get(kind.kind)):
-        strategy = mapping(field(body, "spec", name))
-        if strategy.get("type") not in {None, _ROLLING} and not strategy.get("rollingUpdate"):
-            yield ("spec", name, "rollingUpdate"), (("spec", name, "type"),)
-    if kind == POD:
-        return
-    volumes = field(body, *path, "spec", "volumes")
-    for volume in volumes if isinstance(volumes, list) else ():
-        sources = [key for key in mapping(volume) if key != "name"]
-        if sources and "emptyDir" not in sources and isinstance(name := volume.get("name"), str):
-            place: Path = (*path, "spec", "volumes", ListItem((("name", name),)))
-            yield (*place, "emptyDir"), tuple((*place, source) for source in sources)
-
-
-# Handle the ignored fields of a manifest, and its rule for conflicts.
+# The ignored fields of a manifest, and its rule for conflicts.
 #
 # If we omit a field that only we own, the server resets it (replicas 5 → 1). So a second field
 # manager of the set owns the field first, with its current value, and only then is it omitted. The
 # second manager is removed when another manager also owns the field, or when the manifest sets the
 # field again. Each of these steps is a patch of managedFields, which changes no value.
-
-
-@dataclass(frozen=True, slots=True)
-class Yields:
-    """The steps before a manifest is sent without its ignored fields."""
-
-    release: bool
-    """Whether to remove the second field manager first."""
-    fields: tuple[Path, ...]
-    """The fields that the second field manager must then own; may be empty."""
 
 
 def conflict_rule(body: Mapping[str, Any]) -> OnConflict:
@@ -751,15 +689,6 @@ def matching_pointers(
     return tuple(found)
 
 
-def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Mapping[str, Any]:
-    """Return a manifest whose annotation lists these pointers too."""
-    metadata = body["metadata"]
-    annotations = mapping(metadata.get("annotations"))
-    given = annotations.get(IGNORED)
-    text = ",".join(map(str, (*([given] if given else ()), *pointers)))
-    return {**body, "metadata": {**metadata, "annotations": {**annotations, IGNORED: text}}}
-
-
 def _check(body: Mapping[str, Any], path: Path) -> None:
     lists = [
         path[:depth]
@@ -769,6 +698,25 @@ def _check(body: Mapping[str, Any], path: Path) -> None:
     if lists:
         above = to_pointer(lists[0])
         raise ValueError(f'name an item of a list by its key, as in {above}[name="x"]')
+
+
+def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Mapping[str, Any]:
+    """Return a manifest whose annotation lists these pointers too."""
+    metadata = body["metadata"]
+    annotations = mapping(metadata.get("annotations"))
+    given = annotations.get(IGNORED)
+    text = ",".join(map(str, (*([given] if given else ()), *pointers)))
+    return {**body, "metadata": {**metadata, "annotations": {**annotations, IGNORED: text}}}
+
+
+@dataclass(frozen=True, slots=True)
+class Yields:
+    """The steps before a manifest is sent without its ignored fields."""
+
+    release: bool
+    """Whether to remove the second field manager first."""
+    fields: tuple[Path, ...]
+    """The fields that the second field manager must then own; may be empty."""
 
 
 def yields(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Yields:
@@ -790,6 +738,14 @@ def yields(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Yi
     return Yields(release, wanted if release or not held else ())
 
 
+def _is_owned(leaf: Path, entries: Iterable[Mapping[str, Any]]) -> bool:
+    return any(owns(entry.get("fieldsV1") or {}, leaf) for entry in entries)
+
+
+def _leaves(entries: Iterable[Mapping[str, Any]]) -> Iterable[Path]:
+    return [leaf for entry in entries for leaf in leaves(entry.get("fieldsV1") or {})]
+
+
 def kept(live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]) -> Mapping[str, Any]:
     """Return a body with some fields as in a live object, which was read in full."""
     whole: Mapping[str, Any] = body
@@ -808,21 +764,6 @@ def stub(desired: Desired) -> Mapping[str, Any]:
     return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata}
 
 
-def split_fields(desired: Desired, live: LiveObject) -> tuple[tuple[str, Path], ...]:
-    """Return the pointers that may lead into a value that is owned as a whole, and its path.
-
-    A list or mapping without separately owned parts is either atomic or empty; only its value shows
-    which.
-    """
-    entries = [entry.get("fieldsV1") or {} for entry in live.managed_fields]
-    found = []
-    for pointer, path in zip(desired.ignored, _paths(desired), strict=True):
-        wholes = [whole for fields in entries if (whole := whole_above(fields, path))]
-        if wholes and not any(is_split(fields, wholes[0]) for fields in entries):
-            found.append((pointer, wholes[0]))
-    return tuple(found)
-
-
 def split_problem(desired: Desired, live: LiveObject) -> Problem | None:
     """Return the problem of a pointer into an atomic value; ``live`` was read in full."""
     for pointer, whole in split_fields(desired, live):
@@ -839,23 +780,29 @@ def split_problem(desired: Desired, live: LiveObject) -> Problem | None:
     return None
 
 
+def split_fields(desired: Desired, live: LiveObject) -> tuple[tuple[str, Path], ...]:
+    """Return the pointers that may lead into a value that is owned as a whole, and its path.
+
+    A list or mapping without separately owned parts is either atomic or empty; only its value shows
+    which.
+    """
+    entries = [entry.get("fieldsV1") or {} for entry in live.managed_fields]
+    found = []
+    for pointer, path in zip(desired.ignored, _paths(desired), strict=True):
+        wholes = [whole for fields in entries if (whole := whole_above(fields, path))]
+        if wholes and not any(is_split(fields, wholes[0]) for fields in entries):
+            found.append((pointer, wholes[0]))
+    return tuple(found)
+
+
 def _paths(desired: Desired) -> Sequence[Path]:
     return [from_pointer(pointer) for pointer in desired.ignored]
 
 
-def _leaves(entries: Iterable[Mapping[str, Any]]) -> Iterable[Path]:
-    return [leaf for entry in entries for leaf in leaves(entry.get("fieldsV1") or {})]
-
-
-def _is_owned(leaf: Path, entries: Iterable[Mapping[str, Any]]) -> bool:
-    return any(owns(entry.get("fieldsV1") or {}, leaf) for entry in entries)
-
-
-# Rewrite the API versions in managedFields that are no longer served.
+# The API versions in managedFields that are no longer served, rewritten.
 #
 # An entry keeps the version in which its manager has written. Once a CRD no longer serves it, the
-# server cannot convert the object to it, and refuses every apply of every manager. The rewritten
-# entry keeps its manager and its fields.
+# server cannot convert the object to it, and refuses every apply of every manager.
 
 
 _IDENTITY = ("manager", "operation", "subresource", "apiVersion")
@@ -903,3 +850,65 @@ def _rewritten(managers: Managers, dead: Collection[str], api_version: str) -> M
             fresh = {**same, **fresh, "fieldsV1": both}
         found[key] = fresh
     return list(found.values())
+
+
+# What every patch and every entry consist of.
+
+
+def guarded_patch(
+    live: LiveObject,
+    labels: Mapping[str, str],
+    managers: Managers,
+    annotations: Mapping[str, str] | None = None,
+) -> Operations:
+    """Return the operations that make these changes to ``live``, in the state in which it was read.
+
+    Without ``annotations``, they stay.
+    """
+    # Imported here: most runs never edit managedFields.
+    from jsonpatch import make_patch
+
+    before = {
+        "labels": dict(live.labels),
+        "annotations": dict(live.annotations),
+        "managedFields": list(live.managed_fields),
+    }
+    kept = live.annotations if annotations is None else annotations
+    after = {
+        "labels": dict(labels),
+        "annotations": dict(kept),
+        "managedFields": list(managers),
+    }
+    # The server omits empty maps, so a patch cannot change a part of an empty map.
+    changes = make_patch({"metadata": _filled(before)}, {"metadata": _filled(after)}).patch
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": live.uid},
+        {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
+        *changes,
+    ]
+
+
+def _filled(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in metadata.items() if value}
+
+
+def apply_entry(manager: str, api_version: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an Apply entry for managedFields."""
+    return _entry(manager, "Apply", api_version, fields)
+
+
+def _entry(
+    manager: str, operation: str, api_version: str, fields: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    return {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": api_version,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
+    }
+
+
+def label_fields() -> Mapping[str, Any]:
+    """Return the field set of the set's label alone."""
+    return {"f:metadata": {"f:labels": {f"f:{PART_OF}": {}}}}

@@ -27,7 +27,207 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Manifest, Origin
 
 
-# The marks of other tools: what each means, and what applyprune does about it.
+PREFIX = "applyprune.dev/"
+ACCEPT_CLUSTER = "applyprune.dev/accept-cluster"
+"""On a Bundle: the UID of the cluster to which it may go, and leave its objects in another."""
+APPLY = "applyprune.dev/apply"
+APPROVE = "applyprune.dev/approve"
+"""On a Bundle: the digest that is approved, of deletions or of a whole plan."""
+CONFLICTS = "applyprune.dev/conflicts"
+IGNORED = "applyprune.dev/ignore-fields"
+ORPHAN = "applyprune.dev/orphan"
+"""On a Bundle: its removal ends at once, and leaves all its objects."""
+PRUNE = "applyprune.dev/prune"
+READY_WHEN = "applyprune.dev/ready-when"
+RECONCILE_NOW = "applyprune.dev/reconcile-now"
+"""On a Bundle: each new value requests a reconcile at once."""
+RECREATE = "applyprune.dev/recreate"
+TIMEOUT = "applyprune.dev/timeout"
+WAIT = "applyprune.dev/wait"
+WAVE = "applyprune.dev/wave"
+DISABLED = "disabled"
+"""The value of PRUNE."""
+FARTHEST_WAVE = 1_000
+PARTS = ("annotations", "labels")
+"""Where marks are looked for: Flux reads its annotations from labels too."""
+_BUNDLE, _ANY = BUNDLES.group_kind, GroupKind("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A key under our prefix."""
+
+    words: tuple[str, ...] = ()
+    """All its values; empty if it has others."""
+    accepts: Callable[[str], bool] | None = None
+    """Whether a text is one of its values; None if that is so for its words, or for every text."""
+    in_manifests: bool = True
+    """Whether a manifest may have it; the others are only written by applyprune itself."""
+    for_bundles: bool = False
+    """Whether only a Bundle may have it: on another object it would promise what nobody does."""
+
+    def has(self, value: str) -> bool:
+        """Return whether a text is one of its values."""
+        if self.accepts is not None:
+            return self.accepts(value)
+        return not self.words or value in self.words
+
+
+_PRUNE = _Known((DISABLED,), lambda value: plain(value) == DISABLED)
+
+
+def orphan_mark(metadata: Mapping[str, object]) -> str:
+    """Return ``key: value`` of the first annotation that forbids deletion; empty if there is none.
+
+    Flux reads its annotations from labels too, so all are searched in both. The value in the text
+    is the documented one, never a text of the object.
+    """
+    for part in PARTS:
+        value = mapping(metadata.get(part)).get(PRUNE)
+        if value is not None and _PRUNE.has(str(value)):
+            return f"{PRUNE}: {DISABLED}"
+    return next((found.text for found in found_marks(metadata, Meaning.KEEP)), "")
+
+
+def _is_duration(value: str) -> bool:
+    try:
+        seconds_of(value)
+    except ValueError:
+        return False
+    return True
+
+
+_ANNOTATIONS: Mapping[str, _Known] = {
+    ACCEPT_CLUSTER: _Known(for_bundles=True),
+    APPLY: _Known((ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE)),
+    APPROVE: _Known(),
+    CONFLICTS: _Known(("force", "skip")),
+    IGNORED: _Known(),
+    MANIFEST_DIGEST: _Known(),
+    ORPHAN: _Known(("true",), for_bundles=True),
+    OWNED_BY: _Known(accepts=lambda value: re.fullmatch(r"applyset-[\w-]+-v1", value) is not None),
+    PRUNE: _PRUNE,
+    READY_WHEN: _Known(),
+    RECONCILE_NOW: _Known(),
+    RECREATE: _Known((Recreate.ALLOWED, Recreate.ON_CHANGE)),
+    TIMEOUT: _Known(accepts=_is_duration),
+    WAIT: _Known(("skip", "started")),
+    WANTED: _Known(in_manifests=False),
+    WAVE: _Known(accepts=lambda value: wave_number(value) is not None),
+}
+"""Every annotation under our prefix."""
+_LABELS: Mapping[str, _Known] = {PRUNE: _PRUNE, SHARD_OF: _Known(in_manifests=False)}
+"""Every label under our prefix."""
+_PARTS: Mapping[str, tuple[str, Mapping[str, _Known]]] = {
+    "annotations": ("annotation", _ANNOTATIONS),
+    "labels": ("label", _LABELS),
+}
+
+
+def not_understood(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
+    """Return the first annotation or label under our prefix with an unknown key or value.
+
+    It is returned in words, without the value; empty if there is none. ``kind`` is the object's.
+    """
+    for part, key, value in _ours(metadata):
+        name, table = _PARTS[part]
+        known = table.get(key)
+        if known is None or (known.for_bundles and kind != _BUNDLE):  # guard: orphan-of-a-bundle
+            return f"the {name} {key}"
+        if not known.has(value):
+            return f"the value of the {name} {key}"
+    return ""
+
+
+def annotation_errors(
+    metadata: Mapping[str, object], origin: Origin, kind: GroupKind = _ANY
+) -> Iterator[InputError]:
+    """Yield an error for each annotation or label under our prefix that a manifest may not have.
+
+    Of values, only those that must be one of a few words are judged here. ``kind`` is the
+    object's.
+    """
+    for part, key, value in _ours(metadata):
+        name, table = _PARTS[part]
+        known = table.get(key)
+        if known is None:
+            message, hint = f"unknown {name} {key}", _advice(part, key)
+        elif not known.in_manifests:
+            message, hint = f"only applyprune sets the {name} {key}", "Remove it from the manifest."
+        elif known.for_bundles and kind != _BUNDLE:
+            message = f"only a Bundle may have the {name} {key}"
+            hint = f"To keep this object when it leaves the set: {PRUNE}: {DISABLED}"
+        elif known.words and not known.has(value):
+            words = " or ".join(f'"{word}"' for word in known.words)
+            meant = did_you_mean(value, known.words)
+            message = f"invalid {key}: {value!r}"
+            hint = f"{meant} Use {words}, or remove the {name}.".lstrip()
+        else:
+            continue
+        yield InputError(message, location=origin, hint=hint, field=("metadata", part, key))
+
+
+def _ours(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Yield the part, key and value of each annotation and label under our prefix.
+
+    The API server accepts capitals in the prefix of an annotation.
+    """
+    for part in _PARTS:
+        for key, value in mapping(metadata.get(part)).items():
+            if key.lower().startswith(PREFIX):
+                yield part, key, str(value)
+
+
+def _advice(part: str, key: str) -> str:
+    """Return what to do about an unknown key."""
+    name, table = _PARTS[part]
+    if part == "labels" and key in _ANNOTATIONS:
+        return "It is an annotation: move it to metadata.annotations."
+    words = {
+        other.removeprefix(PREFIX): other
+        for other, known in table.items()
+        if known.in_manifests and other not in {MANIFEST_DIGEST, OWNED_BY}
+    }
+    meant = closest(key.lower().removeprefix(PREFIX), words)
+    if meant:
+        return f"Did you mean {words[meant]}?"
+    return f"The prefix {PREFIX} is reserved. Remove the {name}, or check its spelling."
+
+
+# The values of our own annotations and labels.
+
+
+def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
+    """Return how many seconds a wait for an object may take; None for that of the run."""
+    text = mapping(metadata.get("annotations")).get(TIMEOUT)
+    if text is None:
+        return None
+    try:
+        return seconds_of(str(text))
+    except ValueError as error:
+        raise InputError(
+            f"invalid {TIMEOUT}: {str(text)!r}",
+            location=origin,
+            reason=f"it {error}",
+            field=("metadata", "annotations", TIMEOUT),
+        ) from None
+
+
+def recreate_rule(metadata: Mapping[str, object]) -> Recreate:
+    """Return when a manifest allows to delete and recreate its object."""
+    value = str(mapping(metadata.get("annotations")).get(RECREATE, ""))
+    known = value in {Recreate.ALLOWED, Recreate.ON_CHANGE}
+    return Recreate(value) if known else Recreate.NEVER
+
+
+def wave_number(text: str) -> int | None:
+    """Return the wave that a value of WAVE means; None if it means none."""
+    digits = re.fullmatch(r"[+-]?[0-9]{1,9}", text.strip())
+    wave = int(text) if digits else FARTHEST_WAVE + 1
+    return wave if abs(wave) <= FARTHEST_WAVE else None
+
+
+# The marks of other tools.
 #
 # The values are read as the sources of each tool read them. Helm trims and lowers the value of its
 # resource policy, and its uninstall deletes no object that has the annotation, whatever its value.
@@ -36,17 +236,8 @@ if TYPE_CHECKING:
 # does not know. kluctl reads a boolean as Go does. The others compare exactly.
 
 
-PARTS = ("annotations", "labels")
-"""Where marks are looked for: Flux reads its annotations from labels too."""
-
-
-class Handling(StrEnum):
-    """What applyprune does about a mark of another tool."""
-
-    HONOURED = "honoured"
-    REFUSED = "refused"
-    NAMED = "named"
-    """A warning says that it is not read, and what to write instead."""
+_FLUX = "kustomize.toolkit.fluxcd.io"
+_FALSE = ("false", "0", "f", "")
 
 
 class Meaning(StrEnum):
@@ -80,63 +271,96 @@ class Meaning(StrEnum):
         return Handling.NAMED if named else Handling.HONOURED
 
 
-def plain(value: str) -> str:
-    """Return a value without the spaces around it, in lower case."""
-    return value.strip().lower()
+class Handling(StrEnum):
+    """What applyprune does about a mark of another tool."""
+
+    HONOURED = "honoured"
+    REFUSED = "refused"
+    NAMED = "named"
+    """A warning says that it is not read, and what to write instead."""
+
+
+def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[FoundMark]:
+    """Yield the marks of other tools that mean one of ``meanings``, in the order of the table."""
+    for part in PARTS:
+        there = mapping(metadata.get(part))
+        if _KEYS.isdisjoint(there):
+            continue  # as nearly always: there may be 100,000 objects
+        for mark in PEER_MARKS:
+            if mark.meaning not in meanings or mark.key not in there:
+                continue
+            if (value := mark.values.read(str(there[mark.key]))) is not None:
+                yield FoundMark(mark, part, value)
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
-    """The values of a mark that have its meaning."""
+class FoundMark:
+    """A mark of another tool on an object or a manifest."""
 
-    documented: tuple[str, ...]
-    read: Callable[[str], str | None]
-    """Returns the documented value that a text is; None if it does not have the meaning.
+    mark: PeerMark
+    part: str
+    value: str
+    """The documented value that it has; empty if it has another one that counts as that."""
 
-    It returns an empty text for another value that has the meaning.
+    @property
+    def text(self) -> str:
+        """Return ``key: value``, without any text of the object itself."""
+        return f"{self.mark.key}: {self.value}" if self.value else self.mark.key
+
+
+def unknown_values(
+    metadata: Mapping[str, object], *meanings: Meaning
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the part, key and value of each mark whose value its tool would not understand.
+
+    Only keys that can mean one of ``meanings`` count.
     """
+    for part in PARTS:
+        there = mapping(metadata.get(part))
+        if _KEYS.isdisjoint(there):
+            continue
+        asked = {mark.key for mark in PEER_MARKS if mark.meaning in meanings}
+        for key, value in there.items():
+            if key in asked and not _is_known(key, str(value)):
+                yield part, key, str(value)
 
 
-def _word(documented: str) -> Values:
-    return Values(
-        (documented,), lambda value: documented if plain(value) == plain(documented) else None
+def known_values(key: str) -> tuple[str, ...]:
+    """Return the values that a mark may have, without what only spells one of them differently."""
+    marks = [mark for mark in PEER_MARKS if mark.key == key]
+    documented = [value for mark in marks for value in mark.values.documented]
+    others = [value for mark in marks for value in mark.others or () if len(value) > 1]
+    return tuple(dict.fromkeys((*documented, *others)))
+
+
+def _is_known(key: str, value: str) -> bool:
+    return any(
+        mark.others is None
+        or plain(value) in map(plain, mark.others)
+        or mark.values.read(value) is not None
+        for mark in PEER_MARKS
+        if mark.key == key
     )
 
 
-def _any_value(documented: str = "") -> Values:
-    return Values(
-        (documented,), lambda value: documented if plain(value) == plain(documented) else ""
-    )
+def owner_marks(
+    labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Iterator[tuple[OwnerMark, str]]:
+    """Yield the marks by which other tools own an object, with their values."""
+    for mark in OWNER_MARKS:
+        there = labels if mark.part == "labels" else annotations
+        if text := there.get(mark.key):
+            yield mark, text
 
 
-def _not_empty(documented: str) -> Values:
-    any_value = _any_value(documented)
-    return Values((documented,), lambda value: any_value.read(value) if value else None)
-
-
-def _options(*documented: str) -> Values:
-    """Return the values that have one of several options in a list with commas."""
-
-    def read(value: str) -> str | None:
-        asked = set(map(plain, value.split(",")))
-        return next((option for option in documented if plain(option) in asked), None)
-
-    return Values(documented, read)
-
-
-def _only(*documented: str) -> Values:
-    """Return the values that are a list with commas of nothing but these."""
-    some = _options(*documented)
-
-    def read(value: str) -> str | None:
-        items = [plain(item) for item in value.split(",") if item.strip()]
-        return some.read(value) if set(map(plain, documented)).issuperset(items) else None
-
-    return Values(documented, read)
-
-
-_TRUE = Values(("true",), lambda value: "true" if plain(value) in {"1", "t", "true"} else None)
-_NOT_ZERO = Values((), lambda value: None if re.fullmatch(r"[+-]?0*", value.strip()) else "")
+def owner_named(
+    mark: OwnerMark, text: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> str:
+    """Return the owner by a mark, as ``the Helm release web in namespace shop``."""
+    name = text.partition(mark.ends_at)[0] if mark.ends_at else text
+    there = labels if mark.part == "labels" else annotations
+    namespace = there.get(mark.namespace, "") if mark.namespace else ""
+    return mark.named.format(name) + (f" in namespace {namespace}" if namespace else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +376,23 @@ class PeerMark:
     """The values that mean nothing to applyprune, in any case; None if all others do."""
     instead: str = ""
     """The annotation of applyprune to use instead, for a mark that is only named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a mark that have its meaning."""
+
+    documented: tuple[str, ...]
+    read: Callable[[str], str | None]
+    """Returns the documented value that a text is; None if it does not have the meaning.
+
+    It returns an empty text for another value that has the meaning.
+    """
+
+
+def plain(value: str) -> str:
+    """Return a value without the spaces around it, in lower case."""
+    return value.strip().lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +413,6 @@ class OwnerMark:
 
     meaning = Meaning.OWNERSHIP
 
-
-_FLUX = "kustomize.toolkit.fluxcd.io"
-_FALSE = ("false", "0", "f", "")
 
 OWNER_MARKS: tuple[OwnerMark, ...] = (
     OwnerMark(
@@ -218,6 +456,49 @@ OWNER_MARKS: tuple[OwnerMark, ...] = (
 )
 """The marks by which other tools own an object: it is not adopted unless the user says so."""
 
+
+def _any_value(documented: str = "") -> Values:
+    return Values(
+        (documented,), lambda value: documented if plain(value) == plain(documented) else ""
+    )
+
+
+def _word(documented: str) -> Values:
+    return Values(
+        (documented,), lambda value: documented if plain(value) == plain(documented) else None
+    )
+
+
+def _not_empty(documented: str) -> Values:
+    any_value = _any_value(documented)
+    return Values((documented,), lambda value: any_value.read(value) if value else None)
+
+
+_TRUE = Values(("true",), lambda value: "true" if plain(value) in {"1", "t", "true"} else None)
+
+
+def _options(*documented: str) -> Values:
+    """Return the values that have one of several options in a list with commas."""
+
+    def read(value: str) -> str | None:
+        asked = set(map(plain, value.split(",")))
+        return next((option for option in documented if plain(option) in asked), None)
+
+    return Values(documented, read)
+
+
+def _only(*documented: str) -> Values:
+    """Return the values that are a list with commas of nothing but these."""
+    some = _options(*documented)
+
+    def read(value: str) -> str | None:
+        items = [plain(item) for item in value.split(",") if item.strip()]
+        return some.read(value) if set(map(plain, documented)).issuperset(items) else None
+
+    return Values(documented, read)
+
+
+_NOT_ZERO = Values((), lambda value: None if re.fullmatch(r"[+-]?0*", value.strip()) else "")
 PEER_MARKS: tuple[PeerMark, ...] = (
     PeerMark("Helm", "helm.sh/resource-policy", Meaning.KEEP, _any_value("keep")),
     PeerMark(
@@ -320,111 +601,27 @@ PEER_MARKS: tuple[PeerMark, ...] = (
         "applyprune.dev/wait",
     ),
 )
-"""Every other mark that applyprune knows. ``planning.checks.helm_hooks`` reads Helm's hooks.
+"""Every other mark that applyprune knows. ``desired.py`` reads Helm's hooks.
 
 An Argo CD hook that must never run in an apply is left out, like such a hook of a chart.
 """
 _KEYS = frozenset(mark.key for mark in PEER_MARKS)
 
 
-@dataclass(frozen=True, slots=True)
-class FoundMark:
-    """A mark of another tool on an object or a manifest."""
-
-    mark: PeerMark
-    part: str
-    value: str
-    """The documented value that it has; empty if it has another one that counts as that."""
-
-    @property
-    def text(self) -> str:
-        """Return ``key: value``, without any text of the object itself."""
-        return f"{self.mark.key}: {self.value}" if self.value else self.mark.key
+# Whether a manifest is applied in each run, by its own annotation or another tool's.
 
 
-def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[FoundMark]:
-    """Yield the marks of other tools that mean one of ``meanings``, in the order of the table."""
-    for part in PARTS:
-        there = mapping(metadata.get(part))
-        if _KEYS.isdisjoint(there):
-            continue  # as nearly always: there may be 100,000 objects
-        for mark in PEER_MARKS:
-            if mark.meaning not in meanings or mark.key not in there:
-                continue
-            if (value := mark.values.read(str(there[mark.key]))) is not None:
-                yield FoundMark(mark, part, value)
-
-
-def unknown_values(
-    metadata: Mapping[str, object], *meanings: Meaning
-) -> Iterator[tuple[str, str, str]]:
-    """Yield the part, key and value of each mark whose value its tool would not understand.
-
-    Only keys that can mean one of ``meanings`` count.
-    """
-    for part in PARTS:
-        there = mapping(metadata.get(part))
-        if _KEYS.isdisjoint(there):
-            continue
-        asked = {mark.key for mark in PEER_MARKS if mark.meaning in meanings}
-        for key, value in there.items():
-            if key in asked and not _is_known(key, str(value)):
-                yield part, key, str(value)
-
-
-def known_values(key: str) -> tuple[str, ...]:
-    """Return the values that a mark may have, without what only spells one of them differently."""
-    marks = [mark for mark in PEER_MARKS if mark.key == key]
-    documented = [value for mark in marks for value in mark.values.documented]
-    others = [value for mark in marks for value in mark.others or () if len(value) > 1]
-    return tuple(dict.fromkeys((*documented, *others)))
-
-
-def _is_known(key: str, value: str) -> bool:
-    return any(
-        mark.others is None
-        or plain(value) in map(plain, mark.others)
-        or mark.values.read(value) is not None
-        for mark in PEER_MARKS
-        if mark.key == key
-    )
-
-
-def owner_marks(
-    labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> Iterator[tuple[OwnerMark, str]]:
-    """Yield the marks by which other tools own an object, with their values."""
-    for mark in OWNER_MARKS:
-        there = labels if mark.part == "labels" else annotations
-        if text := there.get(mark.key):
-            yield mark, text
-
-
-def owner_named(
-    mark: OwnerMark, text: str, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> str:
-    """Return the owner by a mark, as ``the Helm release web in namespace shop``."""
-    name = text.partition(mark.ends_at)[0] if mark.ends_at else text
-    there = labels if mark.part == "labels" else annotations
-    namespace = there.get(mark.namespace, "") if mark.namespace else ""
-    return mark.named.format(name) + (f" in namespace {namespace}" if namespace else "")
-
-
-# Find out whether a manifest is applied in each run, by its own annotation or another tool's.
-
-
-APPLY = "applyprune.dev/apply"
+_LEAVE = frozenset({APPLY}).union(
+    mark.key for mark in PEER_MARKS if mark.meaning is Meaning.LEAVE_OUT
+)
+_NAMED = tuple(meaning for meaning in Meaning if meaning.handling is Handling.NAMED)
+_SHOWN = 3
 _RULES = {
     Meaning.LEAVE_OUT: ApplyRule.DISABLED,
     Meaning.EXISTS: ApplyRule.EXISTS,
     Meaning.CREATE_ONLY: ApplyRule.ONCE,
 }
 """The rule of each meaning; the one that does least comes first."""
-_NAMED = tuple(meaning for meaning in Meaning if meaning.handling is Handling.NAMED)
-_LEAVE = frozenset({APPLY}).union(
-    mark.key for mark in PEER_MARKS if mark.meaning is Meaning.LEAVE_OUT
-)
-_SHOWN = 3
 
 
 def apply_rule(metadata: Mapping[str, object]) -> tuple[ApplyRule, str]:
@@ -461,12 +658,6 @@ def is_created_once(live: Mapping[str, object], ours: Mapping[str, object]) -> b
     return apply_rule(own)[0] is ApplyRule.ONCE
 
 
-def _own(ours: Mapping[str, object], part: str) -> frozenset[str]:
-    """Return the keys of the annotations or labels that our Apply entry has."""
-    fields = mapping(mapping(ours.get("f:metadata")).get(f"f:{part}"))
-    return frozenset(name.removeprefix("f:") for name in fields)
-
-
 def left_alone(live: Mapping[str, object], ours: Mapping[str, object]) -> str:
     """Return which annotation of a live object says to leave it alone; empty if none does.
 
@@ -487,6 +678,12 @@ def left_alone(live: Mapping[str, object], ours: Mapping[str, object]) -> str:
         for _, key, _ in unknown_values({part: there}, Meaning.LEAVE_OUT):
             return key
     return ""
+
+
+def _own(ours: Mapping[str, object], part: str) -> frozenset[str]:
+    """Return the keys of the annotations or labels that our Apply entry has."""
+    fields = mapping(mapping(ours.get("f:metadata")).get(f"f:{part}"))
+    return frozenset(name.removeprefix("f:") for name in fields)
 
 
 def peer_errors(metadata: Mapping[str, object], origin: Origin) -> Iterator[InputError]:
@@ -533,197 +730,3 @@ def unread_marks(manifests: Iterable[Manifest]) -> Iterator[Problem]:
 
 def _name(manifest: Manifest) -> str:
     return Ref(manifest.gvk.group, manifest.gvk.kind, "", manifest.name).short
-
-
-PREFIX = "applyprune.dev/"
-
-ACCEPT_CLUSTER = "applyprune.dev/accept-cluster"
-"""On a Bundle: the UID of the cluster to which it may go, and leave its objects in another."""
-APPROVE = "applyprune.dev/approve"
-"""On a Bundle: the digest that is approved, of deletions or of a whole plan."""
-CONFLICTS = "applyprune.dev/conflicts"
-IGNORED = "applyprune.dev/ignore-fields"
-ORPHAN = "applyprune.dev/orphan"
-"""On a Bundle: its removal ends at once, and leaves all its objects."""
-PRUNE = "applyprune.dev/prune"
-READY_WHEN = "applyprune.dev/ready-when"
-RECONCILE_NOW = "applyprune.dev/reconcile-now"
-"""On a Bundle: each new value requests a reconcile at once."""
-RECREATE = "applyprune.dev/recreate"
-TIMEOUT = "applyprune.dev/timeout"
-WAIT = "applyprune.dev/wait"
-WAVE = "applyprune.dev/wave"
-
-FARTHEST_WAVE = 1_000
-DISABLED = "disabled"
-"""The value of PRUNE."""
-_BUNDLE, _ANY = BUNDLES.group_kind, GroupKind("", "")
-
-
-def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
-    """Return how many seconds a wait for an object may take; None for that of the run."""
-    text = mapping(metadata.get("annotations")).get(TIMEOUT)
-    if text is None:
-        return None
-    try:
-        return seconds_of(str(text))
-    except ValueError as error:
-        raise InputError(
-            f"invalid {TIMEOUT}: {str(text)!r}",
-            location=origin,
-            reason=f"it {error}",
-            field=("metadata", "annotations", TIMEOUT),
-        ) from None
-
-
-def recreate_rule(metadata: Mapping[str, object]) -> Recreate:
-    """Return when a manifest allows to delete and recreate its object."""
-    value = str(mapping(metadata.get("annotations")).get(RECREATE, ""))
-    known = value in {Recreate.ALLOWED, Recreate.ON_CHANGE}
-    return Recreate(value) if known else Recreate.NEVER
-
-
-def wave_number(text: str) -> int | None:
-    """Return the wave that a value of WAVE means; None if it means none."""
-    digits = re.fullmatch(r"[+-]?[0-9]{1,9}", text.strip())
-    wave = int(text) if digits else FARTHEST_WAVE + 1
-    return wave if abs(wave) <= FARTHEST_WAVE else None
-
-
-def _is_duration(value: str) -> bool:
-    try:
-        seconds_of(value)
-    except ValueError:
-        return False
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A key under our prefix."""
-
-    words: tuple[str, ...] = ()
-    """All its values; empty if it has others."""
-    accepts: Callable[[str], bool] | None = None
-    """Whether a text is one of its values; None if that is so for its words, or for every text."""
-    in_manifests: bool = True
-    """Whether a manifest may have it; the others are only written by applyprune itself."""
-    for_bundles: bool = False
-    """Whether only a Bundle may have it: on another object it would promise what nobody does."""
-
-    def has(self, value: str) -> bool:
-        """Return whether a text is one of its values."""
-        if self.accepts is not None:
-            return self.accepts(value)
-        return not self.words or value in self.words
-
-
-_PRUNE = _Known((DISABLED,), lambda value: plain(value) == DISABLED)
-_ANNOTATIONS: Mapping[str, _Known] = {
-    ACCEPT_CLUSTER: _Known(for_bundles=True),
-    APPLY: _Known((ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE)),
-    APPROVE: _Known(),
-    CONFLICTS: _Known(("force", "skip")),
-    IGNORED: _Known(),
-    MANIFEST_DIGEST: _Known(),
-    ORPHAN: _Known(("true",), for_bundles=True),
-    OWNED_BY: _Known(accepts=lambda value: re.fullmatch(r"applyset-[\w-]+-v1", value) is not None),
-    PRUNE: _PRUNE,
-    READY_WHEN: _Known(),
-    RECONCILE_NOW: _Known(),
-    RECREATE: _Known((Recreate.ALLOWED, Recreate.ON_CHANGE)),
-    TIMEOUT: _Known(accepts=_is_duration),
-    WAIT: _Known(("skip", "started")),
-    WANTED: _Known(in_manifests=False),
-    WAVE: _Known(accepts=lambda value: wave_number(value) is not None),
-}
-"""Every annotation under our prefix."""
-_LABELS: Mapping[str, _Known] = {PRUNE: _PRUNE, SHARD_OF: _Known(in_manifests=False)}
-"""Every label under our prefix."""
-_PARTS: Mapping[str, tuple[str, Mapping[str, _Known]]] = {
-    "annotations": ("annotation", _ANNOTATIONS),
-    "labels": ("label", _LABELS),
-}
-
-
-def orphan_mark(metadata: Mapping[str, object]) -> str:
-    """Return ``key: value`` of the first annotation that forbids deletion; empty if there is none.
-
-    Flux reads its annotations from labels too, so all are searched in both. The value in the text
-    is the documented one, never a text of the object.
-    """
-    for part in PARTS:
-        value = mapping(metadata.get(part)).get(PRUNE)
-        if value is not None and _PRUNE.has(str(value)):
-            return f"{PRUNE}: {DISABLED}"
-    return next((found.text for found in found_marks(metadata, Meaning.KEEP)), "")
-
-
-def not_understood(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
-    """Return the first annotation or label under our prefix with an unknown key or value.
-
-    It is returned in words, without the value; empty if there is none. ``kind`` is the object's.
-    """
-    for part, key, value in _ours(metadata):
-        name, table = _PARTS[part]
-        known = table.get(key)
-        if known is None or (known.for_bundles and kind != _BUNDLE):  # guard: orphan-of-a-bundle
-            return f"the {name} {key}"
-        if not known.has(value):
-            return f"the value of the {name} {key}"
-    return ""
-
-
-def annotation_errors(
-    metadata: Mapping[str, object], origin: Origin, kind: GroupKind = _ANY
-) -> Iterator[InputError]:
-    """Yield an error for each annotation or label under our prefix that a manifest may not have.
-
-    Of values, only those that must be one of a few words are judged here. ``kind`` is the
-    object's.
-    """
-    for part, key, value in _ours(metadata):
-        name, table = _PARTS[part]
-        known = table.get(key)
-        if known is None:
-            message, hint = f"unknown {name} {key}", _advice(part, key)
-        elif not known.in_manifests:
-            message, hint = f"only applyprune sets the {name} {key}", "Remove it from the manifest."
-        elif known.for_bundles and kind != _BUNDLE:
-            message = f"only a Bundle may have the {name} {key}"
-            hint = f"To keep this object when it leaves the set: {PRUNE}: {DISABLED}"
-        elif known.words and not known.has(value):
-            words = " or ".join(f'"{word}"' for word in known.words)
-            meant = did_you_mean(value, known.words)
-            message = f"invalid {key}: {value!r}"
-            hint = f"{meant} Use {words}, or remove the {name}.".lstrip()
-        else:
-            continue
-        yield InputError(message, location=origin, hint=hint, field=("metadata", part, key))
-
-
-def _ours(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    """Yield the part, key and value of each annotation and label under our prefix.
-
-    The API server accepts capitals in the prefix of an annotation.
-    """
-    for part in _PARTS:
-        for key, value in mapping(metadata.get(part)).items():
-            if key.lower().startswith(PREFIX):
-                yield part, key, str(value)
-
-
-def _advice(part: str, key: str) -> str:
-    """Return what to do about an unknown key."""
-    name, table = _PARTS[part]
-    if part == "labels" and key in _ANNOTATIONS:
-        return "It is an annotation: move it to metadata.annotations."
-    words = {
-        other.removeprefix(PREFIX): other
-        for other, known in table.items()
-        if known.in_manifests and other not in {MANIFEST_DIGEST, OWNED_BY}
-    }
-    meant = closest(key.lower().removeprefix(PREFIX), words)
-    if meant:
-        return f"Did you mean {words[meant]}?"
-    return f"The prefix {PREFIX} is reserved. Remove the {name}, or check its spelling."

@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity
 
 
+_LONGEST = 3
+_FORMS = "Write KIND/NAME, KIND.GROUP/NAME or NAMESPACE/KIND/NAME: deployment.apps/web."
+
+
 class _Words(NamedTuple):
     names: frozenset[str]
     short_names: frozenset[str]
     versions: frozenset[str]
-
-
-_LONGEST = 3
-_FORMS = "Write KIND/NAME, KIND.GROUP/NAME or NAMESPACE/KIND/NAME: deployment.apps/web."
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,9 @@ def _only(kind: str, plural: str, version: str) -> _Words:
 # whole names. A name that cannot be resolved ends the run: it never allows anything.
 
 
+_ALL = "*"
+
+
 def with_names_resolved(
     options: Options,
     names: KindNames,
@@ -227,9 +230,6 @@ def known_names(
     listed = (ref for inventory in inventories for ref in inventory.entries)
     given = ((manifest.gvk.group_kind, manifest.name) for manifest in manifests)
     return frozenset({*((ref.group_kind, ref.name) for ref in listed), *given})
-
-
-_ALL = "*"
 
 
 @dataclass(slots=True)
@@ -301,6 +301,9 @@ def full_name(kind: GroupKind) -> str:
 
 
 # A part of a set, by name or by label: of an input, or of an inventory.
+
+
+_SHOWN = 5
 
 
 def selected(
@@ -397,9 +400,6 @@ def selection_text(options: Options) -> str:
     )
 
 
-_SHOWN = 5
-
-
 def refuse_needed(
     entries: Iterable[InventoryEntry], inventory: Inventory, states: Mapping[Ref, State]
 ) -> None:
@@ -428,6 +428,7 @@ def refuse_needed(
 
 _CLOSE_SET = 0.6
 """Names of sets are short: three letters with one mistake must be similar."""
+_CLOSE = 0.7
 
 
 def similar_sets(
@@ -497,9 +498,6 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return a suggestion as a question; empty if no word is similar."""
     found = closest(word, words)
     return f"Did you mean {found}?" if found else ""
-
-
-_CLOSE = 0.7
 
 
 def closest(word: str, words: Iterable[str], cutoff: float = _CLOSE) -> str:

@@ -29,11 +29,10 @@ if TYPE_CHECKING:
 
 # Annotations of live objects that come along if a manifest is copied from one: never sent as such.
 _COPIED = frozenset({LAST_APPLIED, MANIFEST_DIGEST, OWNED_BY})
-
-_KEYED = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
-_DATA = frozenset({"binaryData", "data"})
 # A node registers itself with its status; the server takes it at the creation.
 _REGISTERED_WITH_STATUS = ("v1", "Node")
+_KEYED = frozenset({("v1", "ConfigMap"), ("v1", "Secret")})
+_DATA = frozenset({"binaryData", "data"})
 # Of these kinds, the server stores no empty list, but counts a new generation whenever one is sent.
 # Null is the same value, owned as the list is, and counts nothing (tried, with all kinds).
 _COUNTS_EMPTY = frozenset(
@@ -103,30 +102,12 @@ def sent(desired: Desired) -> Mapping[str, Any]:
     )
 
 
+# The digest of a manifest.
+
+
 SECRET_PARTS = ("data", "stringData")
 """The fields of a Secret that contain its values."""
-
-
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-def canonical(value: object) -> bytes:
-    """Return the JSON text of a value with sorted keys and no spaces."""
-    try:
-        return encode_sorted(value)
-    except UnicodeEncodeError:
-        # A half of a surrogate pair.
-        return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
-
-
-def canonical_text(value: object) -> str:
-    """Return what ``canonical`` does, as text."""
-    return canonical(value).decode("utf-8", "surrogatepass")
-
-
-def digest(value: object) -> str:
-    """Return the digest of JSON data: 32 hex digits."""
-    return hashlib.sha256(canonical(value)).hexdigest()[:32]
 
 
 def manifest_digest(body: Mapping[str, Any]) -> str:
@@ -173,6 +154,25 @@ def ruled_digest(manifest: str, pointers: Sequence[str]) -> str:
     return digest([manifest, *pointers]) if pointers else manifest
 
 
+def digest(value: object) -> str:
+    """Return the digest of JSON data: 32 hex digits."""
+    return hashlib.sha256(canonical(value)).hexdigest()[:32]
+
+
+def canonical(value: object) -> bytes:
+    """Return the JSON text of a value with sorted keys and no spaces."""
+    try:
+        return encode_sorted(value)
+    except UnicodeEncodeError:
+        # A half of a surrogate pair.
+        return _ENCODER.encode(value).encode("utf-8", "surrogatepass")
+
+
+def canonical_text(value: object) -> str:
+    """Return what ``canonical`` does, as text."""
+    return canonical(value).decode("utf-8", "surrogatepass")
+
+
 def is_secret(body: Mapping[str, Any]) -> bool:
     """Return whether an object is a core Secret."""
     return body.get("kind") == "Secret" and body.get("apiVersion") == "v1"
@@ -186,18 +186,18 @@ def may_be_secret(body: Mapping[str, Any]) -> bool:
     return is_secret(body) or "stringData" in body  # guard: mistyped-secret
 
 
-# Take the fields that are null out of a manifest: they ask for a removal.
+# The fields that are null in a manifest: they ask for a removal.
 #
 # Server-side apply has no word for that: it stores the empty value of the field's type, owned by
 # the set, or refuses it. In custom resources null may be a value, as in the values of a Helm
 # release, so there it is sent as it is, except in the metadata.
 
 
-# Their parameters may be any JSON.
-_FREE = frozenset({"ControllerRevision", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"})
 # Of the metadata, only these fields are the manifest's to remove.
 _OURS = frozenset({"annotations", "labels"})
 _GENERATED = frozenset({"creationTimestamp", "status"})
+# Their parameters may be any JSON.
+_FREE = frozenset({"ControllerRevision", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"})
 
 
 def without_nulls(
@@ -220,6 +220,21 @@ def without_nulls(
     return left, tuple(to_pointer(place) for place in places if _is_removable(place))
 
 
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _stripped(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_stripped(item) for item in value]
+    return value
+
+
+def _is_removable(place: Path) -> bool:
+    if None in place or "" in place or place[-1] == "creationTimestamp":
+        return False
+    # All labels, or all annotations, are never one manifest's to remove: the set has its own there.
+    return place[0] != "metadata" or (len(place) > 2 and place[1] in _OURS)
+
+
 def without_status(pointers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the pointers without those into the status, which no manifest sets."""
     return tuple(one for one in pointers if f"{one}/".split("/", 2)[1] != "status")
@@ -235,10 +250,6 @@ def unnamed_nulls(body: Mapping[str, Any], *, custom: bool) -> tuple[Field, ...]
         for place, where in _nulls_of(body, _parts(body, custom=custom))
         if None in place and where[-1] not in _GENERATED
     )
-
-
-def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
-    return {"metadata"} if custom or body.get("kind") in _FREE else body.keys()
 
 
 def _nulls_of(
@@ -272,25 +283,19 @@ def _nulls(
                 yield from _nulls(item, (*above, step), (*where, index))
 
 
-def _stripped(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _stripped(inner) for key, inner in value.items() if inner is not None}
-    if isinstance(value, list):
-        return [_stripped(item) for item in value]
-    return value
-
-
-def _is_removable(place: Path) -> bool:
-    if None in place or "" in place or place[-1] == "creationTimestamp":
-        return False
-    # All labels, or all annotations, are never one manifest's to remove: the set has its own there.
-    return place[0] != "metadata" or (len(place) > 2 and place[1] in _OURS)
+def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
+    return {"metadata"} if custom or body.get("kind") in _FREE else body.keys()
 
 
 # The default rules: fields that controllers set in everybody's objects, so no set claims them.
 #
 # Each rule can be switched off by its name. A rule that leaves out what is empty does so at the
 # creation too: nothing is lost, and nobody has to take the field from the set later.
+
+
+_WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
+_BUNDLE = "caBundle"
+REPLICAS = "/spec/replicas"
 
 
 class DefaultRule(StrEnum):
@@ -302,11 +307,6 @@ class DefaultRule(StrEnum):
     """An empty caBundle of a webhook, a CRD's conversion or an APIService: an injector sets it."""
     AUTOSCALED_REPLICAS = "autoscaled-replicas"
     """The replicas of an object that a HorizontalPodAutoscaler targets."""
-
-
-REPLICAS = "/spec/replicas"
-_WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
-_BUNDLE = "caBundle"
 
 
 def without_defaults(
@@ -326,60 +326,6 @@ def without_defaults(
             body = filled
             left.append(_told("an empty caBundle", "its injector", DefaultRule.CA_BUNDLE))
     return body, tuple(left)
-
-
-def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
-    """Return whether an object has replicas that an autoscaler may set."""
-    if DefaultRule.AUTOSCALED_REPLICAS in off or REPLICAS in desired.ignored:
-        return False
-    if REPLICAS in desired.removed:  # guard: null-replicas
-        return True
-    # Parsed only where it may be so: there may be 100,000 objects.
-    is_mentioned = desired.packed.mentions("replicas")
-    return is_mentioned and field(desired.body, "spec", "replicas") is not None
-
-
-def is_scaled(live: LiveObject) -> bool:
-    """Return whether anybody has written to the scale of an object."""
-    return any(entry.get("subresource") == "scale" for entry in live.managed_fields)
-
-
-def with_autoscaler(
-    desired: Desired, autoscalers: Iterable[Mapping[str, Any]], off: Collection[str]
-) -> Desired:
-    """Return an object whose replicas are left to the autoscaler that targets it, if one does."""
-    for scaler in autoscalers:
-        name = text(scaler, "metadata", "name")
-        place = text(scaler, "metadata", "namespace")
-        is_target = place == desired.ref.namespace and targets(scaler, desired.ref)
-        if is_target and may_be_autoscaled(desired, off):
-            who = f"HorizontalPodAutoscaler {name}"
-            told = _told(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
-            return replace(
-                desired,
-                ignored=(*desired.ignored, REPLICAS),
-                left=(*desired.left, told),
-                digest=ruled_digest(desired.digest, (REPLICAS,)),
-            )
-    return desired
-
-
-def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
-    """Return the bodies of the HorizontalPodAutoscalers among desired objects."""
-    scalers = (one for one in desired if one.ref.group_kind == AUTOSCALERS.group_kind)
-    # guard: disabled-autoscaler
-    return tuple(one.body for one in scalers if one.apply is not ApplyRule.DISABLED)
-
-
-def targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
-    """Return whether a HorizontalPodAutoscaler of the same namespace targets an object."""
-    scaled = mapping(field(scaler, "spec", "scaleTargetRef"))
-    group = str(scaled.get("apiVersion", "")).rpartition("/")[0]
-    return (group, scaled.get("kind"), scaled.get("name")) == (ref.group, ref.kind, ref.name)
-
-
-def _told(what: str, whom: str, rule: DefaultRule) -> str:
-    return f"{what} is left to {whom} (default rule {rule})"
 
 
 def _is_aggregated(body: Mapping[str, Any], kind: GroupKind) -> bool:
@@ -404,13 +350,6 @@ def _without_bundles(body: Mapping[str, Any], kind: GroupKind) -> Mapping[str, A
     return body
 
 
-def _places(kind: GroupKind) -> Iterator[tuple[str, ...]]:
-    if kind == CRD:
-        yield ("spec", "conversion", "webhook", "clientConfig")
-    if (kind.group, kind.kind) == ("apiregistration.k8s.io", "APIService"):
-        yield ("spec",)
-
-
 def _is_empty(body: object, place: tuple[str, ...]) -> bool:
     """Return whether a caBundle is there and holds no certificate."""
     config = mapping(field(mapping(body), *place))
@@ -428,6 +367,67 @@ def _cut(body: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
     return left_out(body, [path])
 
 
+def _places(kind: GroupKind) -> Iterator[tuple[str, ...]]:
+    if kind == CRD:
+        yield ("spec", "conversion", "webhook", "clientConfig")
+    if (kind.group, kind.kind) == ("apiregistration.k8s.io", "APIService"):
+        yield ("spec",)
+
+
+def with_autoscaler(
+    desired: Desired, autoscalers: Iterable[Mapping[str, Any]], off: Collection[str]
+) -> Desired:
+    """Return an object whose replicas are left to the autoscaler that targets it, if one does."""
+    for scaler in autoscalers:
+        name = text(scaler, "metadata", "name")
+        place = text(scaler, "metadata", "namespace")
+        is_target = place == desired.ref.namespace and targets(scaler, desired.ref)
+        if is_target and may_be_autoscaled(desired, off):
+            who = f"HorizontalPodAutoscaler {name}"
+            told = _told(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
+            return replace(
+                desired,
+                ignored=(*desired.ignored, REPLICAS),
+                left=(*desired.left, told),
+                digest=ruled_digest(desired.digest, (REPLICAS,)),
+            )
+    return desired
+
+
+def _told(what: str, whom: str, rule: DefaultRule) -> str:
+    return f"{what} is left to {whom} (default rule {rule})"
+
+
+def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
+    """Return whether an object has replicas that an autoscaler may set."""
+    if DefaultRule.AUTOSCALED_REPLICAS in off or REPLICAS in desired.ignored:
+        return False
+    if REPLICAS in desired.removed:  # guard: null-replicas
+        return True
+    # Parsed only where it may be so: there may be 100,000 objects.
+    is_mentioned = desired.packed.mentions("replicas")
+    return is_mentioned and field(desired.body, "spec", "replicas") is not None
+
+
+def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
+    """Return the bodies of the HorizontalPodAutoscalers among desired objects."""
+    scalers = (one for one in desired if one.ref.group_kind == AUTOSCALERS.group_kind)
+    # guard: disabled-autoscaler
+    return tuple(one.body for one in scalers if one.apply is not ApplyRule.DISABLED)
+
+
+def targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
+    """Return whether a HorizontalPodAutoscaler of the same namespace targets an object."""
+    scaled = mapping(field(scaler, "spec", "scaleTargetRef"))
+    group = str(scaled.get("apiVersion", "")).rpartition("/")[0]
+    return (group, scaled.get("kind"), scaled.get("name")) == (ref.group, ref.kind, ref.name)
+
+
+def is_scaled(live: LiveObject) -> bool:
+    """Return whether anybody has written to the scale of an object."""
+    return any(entry.get("subresource") == "scale" for entry in live.managed_fields)
+
+
 # Rules that ignore a field of some objects.
 #
 # Three inputs give such rules: ``--ignore``, ``spec.ignoreFields`` of a Bundle, and the
@@ -437,15 +437,6 @@ def _cut(body: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
 _ALL = "*"
 # Up to a comma or a space outside of brackets; an unclosed bracket is an error in the pointer.
 _POINTER = pattern(r"""(?:\[(?:"(?:[^"\\]|\\.)*"|[^\]"])*\]|[^\s,\[]|\[)+""")
-
-# The identity of an object, and the label of its set, cannot be ignored.
-_OUR_PATHS: tuple[Path, ...] = (
-    ("apiVersion",),
-    ("kind",),
-    ("metadata", "name"),
-    ("metadata", "namespace"),
-    ("metadata", "labels", PART_OF),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +478,16 @@ class IgnoreRule:
         return self.kind.lower() in kinds and fnmatchcase(name, self.name)
 
 
+# The identity of an object, and the label of its set, cannot be ignored.
+_OUR_PATHS: tuple[Path, ...] = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "name"),
+    ("metadata", "namespace"),
+    ("metadata", "labels", PART_OF),
+)
+
+
 @lru_cache(maxsize=1024)
 def _checked_path(pointer: str) -> Path:
     """Parse a pointer, once: a run asks for the path with each object."""
@@ -495,20 +496,6 @@ def _checked_path(pointer: str) -> Path:
         if is_under(ours, path) or is_under(path, ours):
             raise ValueError(f"{to_pointer(ours)} cannot be ignored")
     return path
-
-
-def is_ignorable(pointer: str) -> bool:
-    """Return whether a rule may ignore the field at a valid pointer."""
-    try:
-        IgnoreRule(pointer)
-    except ValueError:
-        return False
-    return True
-
-
-def split_pointers(text: str) -> tuple[str, ...]:
-    """Return the pointers of a list separated by commas or spaces, not yet checked."""
-    return tuple(_POINTER.findall(text))
 
 
 def parse_rule(text: str) -> IgnoreRule:
@@ -525,11 +512,6 @@ def parse_rule(text: str) -> IgnoreRule:
     return rule
 
 
-def ignored_paths(rules: Iterable[IgnoreRule], ref: Ref) -> tuple[Path, ...]:
-    """Return the paths of the fields of an object that the rules ignore."""
-    return tuple(rule.path for rule in rules if rule.matches(ref.group_kind, ref.name))
-
-
 def _refused(text: str, reason: str) -> UsageError:
     return UsageError(
         f"invalid --ignore rule {text!r}",
@@ -537,3 +519,22 @@ def _refused(text: str, reason: str) -> UsageError:
         hint="Write KIND[/NAME]:/json/pointer, as in deployment:/spec/replicas or "
         """'deployment.apps/web-*:/spec/template/spec/containers[name="web"]/image'.""",
     )
+
+
+def ignored_paths(rules: Iterable[IgnoreRule], ref: Ref) -> tuple[Path, ...]:
+    """Return the paths of the fields of an object that the rules ignore."""
+    return tuple(rule.path for rule in rules if rule.matches(ref.group_kind, ref.name))
+
+
+def is_ignorable(pointer: str) -> bool:
+    """Return whether a rule may ignore the field at a valid pointer."""
+    try:
+        IgnoreRule(pointer)
+    except ValueError:
+        return False
+    return True
+
+
+def split_pointers(text: str) -> tuple[str, ...]:
+    """Return the pointers of a list separated by commas or spaces, not yet checked."""
+    return tuple(_POINTER.findall(text))

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
     Owned = Mapping[str, Sequence[Body]]
 
+
 _SHOWN = 5
 
 
@@ -109,16 +110,6 @@ def object_status(
     )
 
 
-def unready_objects(states: Iterable[State], now: datetime) -> Sequence[LiveObject]:
-    """Return the objects that are not ready: what is around them shows why."""
-    return [
-        state
-        for state in states
-        if isinstance(state, LiveObject)
-        and _readiness(state, _age(state, now)).status is not Status.CURRENT
-    ]
-
-
 def _without_object(entry: InventoryEntry, readiness: Readiness) -> ObjectStatus:
     return ObjectStatus(entry.ref, readiness, entry.ownership, None, wave=entry.wave.wave)
 
@@ -135,11 +126,57 @@ def _is_absence_drift(
     return None if may_have_finished else True
 
 
+def unready_objects(states: Iterable[State], now: datetime) -> Sequence[LiveObject]:
+    """Return the objects that are not ready: what is around them shows why."""
+    return [
+        state
+        for state in states
+        if isinstance(state, LiveObject)
+        and _readiness(state, _age(state, now)).status is not Status.CURRENT
+    ]
+
+
+def _readiness(live: LiveObject, age: float | None) -> Readiness:
+    if live.body is None:
+        return Readiness(Status.UNKNOWN, "it was not read in full")
+    text = live.annotations.get(READY_WHEN, "")
+    try:
+        rule = _rule(text) if text else None
+    except ApplypruneError as error:
+        return Readiness(Status.UNKNOWN, str(as_problem(error)))
+    started = live.annotations.get(WAIT) == Wait.STARTED
+    return assess(live.body, waited=age or 0.0, rule=rule, job_started=started)
+
+
+@lru_cache(maxsize=256)
+def _rule(text: str) -> Rule:
+    return compile_rule(text, where=READY_WHEN)
+
+
+def _age(live: LiveObject, now: datetime) -> float | None:
+    return seconds_since(live.metadata.get("creationTimestamp"), now)
+
+
 def is_waited_for(state: State) -> bool:
     """Return whether an object counts for the set's readiness; its annotations may exclude it."""
     if not isinstance(state, LiveObject):
         return True
     return state.annotations.get(WAIT) != Wait.SKIP and not left_alone(state.metadata, {})
+
+
+def verdict(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
+    """Return the error for the counted objects: RunFailed, NotReady, or None if all are ready."""
+    unknown = [status for status in counted if status.readiness.status is Status.UNKNOWN]
+    if unknown:
+        return RunFailed(f"{_count(unknown, counted)} unknown: {_names(unknown)}")
+    unready = [status for status in counted if status.readiness.status is not Status.CURRENT]
+    if unready:
+        return NotReady(f"{_count(unready, counted)} not ready: {_names(unready)}")
+    return None
+
+
+def _count(statuses: Sequence[ObjectStatus], of: Collection[ObjectStatus]) -> str:
+    return f"{len(statuses)} of the set's {len(of)} objects {'is' if len(statuses) == 1 else 'are'}"
 
 
 def status_warning(
@@ -176,6 +213,22 @@ def status_warning(
             )
         )
     return None
+
+
+def _absent(entry: InventoryEntry, state: Missing, now: datetime) -> Readiness:
+    if isinstance(state, NotListed):
+        return Readiness(Status.UNKNOWN, "it is unknown whether it exists")
+    if isinstance(state, KindDeleted):
+        return Readiness(Status.NOT_FOUND, state.reason)
+    if not entry.uid:
+        return Readiness(Status.NOT_FOUND, "no apply was ever confirmed; apply again")
+    if entry.job is None:
+        return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
+    if was_deleted(entry.job, now):
+        return Readiness(Status.NOT_FOUND, "somebody has deleted it")
+    if entry.job.completed:
+        return Readiness(Status.CURRENT, "it has completed, and its TTL has removed it")
+    return Readiness(Status.NOT_FOUND, UNKNOWN_RESULT)
 
 
 def unattributed_drift(status: ObjectStatus) -> Problem | None:
@@ -224,76 +277,15 @@ def unproven_values(
     )
 
 
-def verdict(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
-    """Return the error for the counted objects: RunFailed, NotReady, or None if all are ready."""
-    unknown = [status for status in counted if status.readiness.status is Status.UNKNOWN]
-    if unknown:
-        return RunFailed(f"{_count(unknown, counted)} unknown: {_names(unknown)}")
-    unready = [status for status in counted if status.readiness.status is not Status.CURRENT]
-    if unready:
-        return NotReady(f"{_count(unready, counted)} not ready: {_names(unready)}")
-    return None
-
-
-def _count(statuses: Sequence[ObjectStatus], of: Collection[ObjectStatus]) -> str:
-    return f"{len(statuses)} of the set's {len(of)} objects {'is' if len(statuses) == 1 else 'are'}"
-
-
 def _names(statuses: Sequence[ObjectStatus]) -> str:
     return and_more([status.ref.short for status in statuses], _SHOWN)
 
 
-def _absent(entry: InventoryEntry, state: Missing, now: datetime) -> Readiness:
-    if isinstance(state, NotListed):
-        return Readiness(Status.UNKNOWN, "it is unknown whether it exists")
-    if isinstance(state, KindDeleted):
-        return Readiness(Status.NOT_FOUND, state.reason)
-    if not entry.uid:
-        return Readiness(Status.NOT_FOUND, "no apply was ever confirmed; apply again")
-    if entry.job is None:
-        return Readiness(Status.NOT_FOUND, "somebody has deleted it, or its TTL has removed it")
-    if was_deleted(entry.job, now):
-        return Readiness(Status.NOT_FOUND, "somebody has deleted it")
-    if entry.job.completed:
-        return Readiness(Status.CURRENT, "it has completed, and its TTL has removed it")
-    return Readiness(Status.NOT_FOUND, UNKNOWN_RESULT)
-
-
-def _readiness(live: LiveObject, age: float | None) -> Readiness:
-    if live.body is None:
-        return Readiness(Status.UNKNOWN, "it was not read in full")
-    text = live.annotations.get(READY_WHEN, "")
-    try:
-        rule = _rule(text) if text else None
-    except ApplypruneError as error:
-        return Readiness(Status.UNKNOWN, str(as_problem(error)))
-    started = live.annotations.get(WAIT) == Wait.STARTED
-    return assess(live.body, waited=age or 0.0, rule=rule, job_started=started)
-
-
-@lru_cache(maxsize=256)
-def _rule(text: str) -> Rule:
-    return compile_rule(text, where=READY_WHEN)
-
-
-def _age(live: LiveObject, now: datetime) -> float | None:
-    return seconds_since(live.metadata.get("creationTimestamp"), now)
-
-
-# Build the tree of what an object owns, with the columns of ``kubectl get``.
+# The tree of what an object owns, with the columns of ``kubectl get``.
 
 
 _DEEPEST = 6
 """A CronJob's Pod is at level 3; ownerReferences may also form a circle."""
-
-
-def by_owner(bodies: Iterator[Body]) -> Owned:
-    """Return the objects by the UID of each of their owners."""
-    found: dict[str, list[Body]] = {}
-    for body in bodies:
-        for owner in items(body, "metadata", "ownerReferences"):
-            found.setdefault(text(mapping(owner), "uid"), []).append(body)
-    return found
 
 
 def tree_of(body: Body, owned: Owned, now: datetime, *, level: int = 0) -> TreeNode:
@@ -313,12 +305,67 @@ def tree_of(body: Body, owned: Owned, now: datetime, *, level: int = 0) -> TreeN
     )
 
 
+def _is_past(body: Body) -> bool:
+    """Return whether this is a ReplicaSet that a rollout has scaled to zero."""
+    is_set = text(body, "kind") == "ReplicaSet"
+    return is_set and not count(body, "spec", "replicas") and not count(body, "status", "replicas")
+
+
+def _containers_ready(pod: Body) -> str:
+    statuses = [mapping(one) for one in items(pod, "status", "containerStatuses")]
+    ready = sum(status.get("ready") is True for status in statuses)
+    return f"{ready}/{len(items(pod, 'spec', 'containers'))}"
+
+
+def _pods_ready(body: Body) -> str:
+    if text(body, "kind") == "DaemonSet":
+        wanted = whole_number(body, "status", "desiredNumberScheduled")
+        ready = count(body, "status", "numberReady")
+    elif text(body, "kind") == "Job":
+        wanted = count(body, "spec", "completions", default=1)
+        ready = count(body, "status", "succeeded")
+    else:
+        wanted = whole_number(body, "spec", "replicas")
+        ready = count(body, "status", "readyReplicas")
+    return "" if wanted is None else f"{ready}/{wanted}"
+
+
+def _restarts(pod: Body) -> int:
+    statuses = items(pod, "status", "containerStatuses")
+    return sum(count(mapping(one), "restartCount") for one in statuses)
+
+
+def by_owner(bodies: Iterator[Body]) -> Owned:
+    """Return the objects by the UID of each of their owners."""
+    found: dict[str, list[Body]] = {}
+    for body in bodies:
+        for owner in items(body, "metadata", "ownerReferences"):
+            found.setdefault(text(mapping(owner), "uid"), []).append(body)
+    return found
+
+
 def pod_status(pod: Body) -> str:
     """Return the STATUS that ``kubectl get pods`` shows."""
     found = _init_status(pod) or _status(pod)
     if field(pod, "metadata", "deletionTimestamp"):
         return "Unknown" if text(pod, "status", "reason") == "NodeLost" else "Terminating"
     return visible(found)
+
+
+def _init_status(pod: Body) -> str:
+    """Return the status while init containers run; empty afterwards."""
+    statuses = [mapping(one) for one in items(pod, "status", "initContainerStatuses")]
+    for number, status in enumerate(statuses):
+        ended = mapping(field(status, "state", "terminated"))
+        if (ended and not count(ended, "exitCode")) or status.get("started") is True:
+            continue  # done, or a sidecar that runs
+        if ended:
+            return f"Init:{_ended(ended)}"
+        waits = text(status, "state", "waiting", "reason")
+        if waits and waits != "PodInitializing":
+            return f"Init:{waits}"
+        return f"Init:{number}/{len(statuses)}"
+    return ""
 
 
 def _status(pod: Body) -> str:
@@ -339,76 +386,19 @@ def _status(pod: Body) -> str:
     return found
 
 
-def _init_status(pod: Body) -> str:
-    """Return the status while init containers run; empty afterwards."""
-    statuses = [mapping(one) for one in items(pod, "status", "initContainerStatuses")]
-    for number, status in enumerate(statuses):
-        ended = mapping(field(status, "state", "terminated"))
-        if (ended and not count(ended, "exitCode")) or status.get("started") is True:
-            continue  # done, or a sidecar that runs
-        if ended:
-            return f"Init:{_ended(ended)}"
-        waits = text(status, "state", "waiting", "reason")
-        if waits and waits != "PodInitializing":
-            return f"Init:{waits}"
-        return f"Init:{number}/{len(statuses)}"
-    return ""
-
-
 def _ended(terminated: Body) -> str:
     signal = count(terminated, "signal")
     number = f"Signal:{signal}" if signal else f"ExitCode:{count(terminated, 'exitCode')}"
     return text(terminated, "reason") or number
 
 
-def _containers_ready(pod: Body) -> str:
-    statuses = [mapping(one) for one in items(pod, "status", "containerStatuses")]
-    ready = sum(status.get("ready") is True for status in statuses)
-    return f"{ready}/{len(items(pod, 'spec', 'containers'))}"
+# The containers whose logs show why an object is not ready.
 
 
-def _restarts(pod: Body) -> int:
-    statuses = items(pod, "status", "containerStatuses")
-    return sum(count(mapping(one), "restartCount") for one in statuses)
-
-
-def _pods_ready(body: Body) -> str:
-    if text(body, "kind") == "DaemonSet":
-        wanted = whole_number(body, "status", "desiredNumberScheduled")
-        ready = count(body, "status", "numberReady")
-    elif text(body, "kind") == "Job":
-        wanted = count(body, "spec", "completions", default=1)
-        ready = count(body, "status", "succeeded")
-    else:
-        wanted = whole_number(body, "spec", "replicas")
-        ready = count(body, "status", "readyReplicas")
-    return "" if wanted is None else f"{ready}/{wanted}"
-
-
-def _is_past(body: Body) -> bool:
-    """Return whether this is a ReplicaSet that a rollout has scaled to zero."""
-    is_set = text(body, "kind") == "ReplicaSet"
-    return is_set and not count(body, "spec", "replicas") and not count(body, "status", "replicas")
-
-
-# Choose the containers whose logs show why an object is not ready, and make the logs printable.
-
-
+_PODS = 3
 LINES = 10
 """How many lines of a container are shown."""
-_PODS = 3
 _LONGEST = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Instance:
-    """One instance of a container, whose log is wanted."""
-
-    namespace: str
-    pod: str
-    container: str
-    previous: bool
-    """Whether it ran before the present instance."""
 
 
 def failing_instances(pods: Sequence[Body]) -> Iterator[Instance]:
@@ -420,14 +410,6 @@ def failing_instances(pods: Sequence[Body]) -> Iterator[Instance]:
     failing = [found for pod in pods if (found := list(_of_pod(pod)))]
     for instances in failing[:_PODS]:
         yield from instances
-
-
-def log_lines(log: str) -> tuple[str, ...]:
-    """Return the last lines of a log, escaped and cut: a container may write anything."""
-    lines = log.splitlines()[-LINES:]
-    return tuple(
-        f"{line[:_LONGEST]}…" if len(line) > _LONGEST else line for line in map(visible, lines)
-    )
 
 
 def _of_pod(pod: Body) -> Iterator[Instance]:
@@ -443,3 +425,22 @@ def _of_pod(pod: Body) -> Iterator[Instance]:
                 yield Instance(namespace, name, container, previous=False)
             if crashed and not (ended and not failed) and status.get("ready") is not True:
                 yield Instance(namespace, name, container, previous=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of a container, whose log is wanted."""
+
+    namespace: str
+    pod: str
+    container: str
+    previous: bool
+    """Whether it ran before the present instance."""
+
+
+def log_lines(log: str) -> tuple[str, ...]:
+    """Return the last lines of a log, escaped and cut: a container may write anything."""
+    lines = log.splitlines()[-LINES:]
+    return tuple(
+        f"{line[:_LONGEST]}…" if len(line) > _LONGEST else line for line in map(visible, lines)
+    )

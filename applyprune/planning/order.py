@@ -51,6 +51,10 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Field, Origin
 
 
+DEPENDS_ON = "config.kubernetes.io/depends-on"
+_MARKED = ("metadata", "annotations", DEPENDS_ON)
+
+
 def in_order(
     desired: Mapping[Ref, Desired],
     moved: Mapping[Ref, Ref] = MappingProxyType({}),
@@ -130,9 +134,6 @@ def wave_asked(metadata: Mapping[str, object], origin: Origin) -> int:
     return wave
 
 
-DEPENDS_ON = "config.kubernetes.io/depends-on"
-
-
 def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
     """Return the objects that the depends-on annotation names; raises InputError if invalid."""
     text = str(mapping(metadata.get("annotations")).get(DEPENDS_ON, ""))
@@ -156,9 +157,6 @@ def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
                     field=("metadata", "annotations", DEPENDS_ON),
                 )
     return tuple(found)
-
-
-_MARKED = ("metadata", "annotations", DEPENDS_ON)
 
 
 def _refuse_missing(
@@ -240,12 +238,15 @@ def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
 # The ranks of kinds: groups and kinds, because a kind alone may belong to any CRD.
 
 
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+
+
 def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
     """Return the wave of an object without dependencies; ``asked`` is the annotation's wave."""
     return Wave(asked, rank_of(group_kind))
 
 
-_RBAC = "rbac.authorization.k8s.io"
 _FIRST: tuple[frozenset[GroupKind], ...] = (
     frozenset({NAMESPACE}),
     frozenset({CRD}),
@@ -279,7 +280,6 @@ _FIRST: tuple[frozenset[GroupKind], ...] = (
         }
     ),
 )
-_ADMISSION = "admissionregistration.k8s.io"
 # Kinds that route or reject other requests come after everything else.
 _LAST = frozenset(
     {
@@ -347,6 +347,13 @@ def is_built_in(group: str) -> bool:
 # name; no value is read.
 
 
+_VOLUME = GroupKind("", "PersistentVolume")
+_CONFIG_MAP = GroupKind("", "ConfigMap")
+# The end of a name that kustomize has generated: ten characters of its own alphabet.
+_HASH = pattern(r"-[bcdfghkmt2456789]{10}$")
+_VALUES = ("data", "binaryData", "stringData")
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """A reference, with the object that has it."""
@@ -377,31 +384,6 @@ def outside_references(plan: Plan) -> Mapping[Ref, Sequence[Use]]:
     return found
 
 
-_VOLUME = GroupKind("", "PersistentVolume")
-_CONFIG_MAP = GroupKind("", "ConfigMap")
-
-
-def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
-    """Return whether an object of the set may create the target, or make it unnecessary."""
-    if target.group_kind == STORAGE_CLASS:
-        # A volume of the set is bound by the name of a class that need not exist.
-        return any(
-            member.ref.group_kind == _VOLUME
-            and text(member.body, "spec", "storageClassName") == target.name
-            for member in desired
-        )
-    if target.group_kind not in {SECRET, _CONFIG_MAP}:
-        return False
-    # A Certificate, an ExternalSecret, a SealedSecret: its controller creates what it names.
-    return any(
-        not is_built_in(member.ref.group)
-        and not has_references(member.ref.group_kind)
-        and member.ref.namespace == target.namespace
-        and (member.ref.name == target.name or _names(member.body.get("spec"), target.name))
-        for member in desired
-    )
-
-
 def missing_references(
     uses: Mapping[Ref, Sequence[Use]],
     states: Mapping[Ref, State],
@@ -425,6 +407,35 @@ def missing_references(
             yield _warning(message, found, hint)
 
 
+def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
+    """Return whether an object of the set may create the target, or make it unnecessary."""
+    if target.group_kind == STORAGE_CLASS:
+        # A volume of the set is bound by the name of a class that need not exist.
+        return any(
+            member.ref.group_kind == _VOLUME
+            and text(member.body, "spec", "storageClassName") == target.name
+            for member in desired
+        )
+    if target.group_kind not in {SECRET, _CONFIG_MAP}:
+        return False
+    # A Certificate, an ExternalSecret, a SealedSecret: its controller creates what it names.
+    return any(
+        not is_built_in(member.ref.group)
+        and not has_references(member.ref.group_kind)
+        and member.ref.namespace == target.namespace
+        and (member.ref.name == target.name or _names(member.body.get("spec"), target.name))
+        for member in desired
+    )
+
+
+def _names(value: object, name: str) -> bool:
+    if isinstance(value, dict):
+        return any(_names(inner, name) for inner in value.values())
+    if isinstance(value, list):
+        return any(_names(inner, name) for inner in value)
+    return value == name
+
+
 def pruned_references(plan: Plan) -> Iterator[Problem]:
     """Yield a warning for each object that is pruned while the set still refers to it."""
     pruned = {step.entry.ref for step in plan.removals if step.fate is Fate.PRUNE}
@@ -438,10 +449,6 @@ def pruned_references(plan: Plan) -> Iterator[Problem]:
     for target, uses in found.items():
         message = f"{uses[0].desired.ref.short} refers to {target}, which is pruned"
         yield _warning(message, uses, _near(target, inside))
-
-
-# The end of a name that kustomize has generated: ten characters of its own alphabet.
-_HASH = pattern(r"-[bcdfghkmt2456789]{10}$")
 
 
 def _near(target: Ref, inside: Iterable[Ref]) -> str:
@@ -495,9 +502,6 @@ def _uses(desired: Iterable[Desired]) -> Iterator[Use]:
                 yield Use(member, reference)
 
 
-_VALUES = ("data", "binaryData", "stringData")
-
-
 def _keys(step: ApplyStep, manager: str) -> frozenset[str]:
     """Return the keys that a ConfigMap or Secret has after the apply."""
     body: Mapping[str, Any] = step.desired.body
@@ -535,22 +539,22 @@ def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> 
 # there is no code for it.
 
 
+_QUOTA = GroupKind("", "ResourceQuota")
 _LIMITS = GroupKind("", "LimitRange")
+_ROLES = frozenset({GroupKind(_RBAC, "Role"), GroupKind(_RBAC, "ClusterRole")})
+_POLICIES = frozenset(
+    GroupKind(_ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+)
 # The admission plugins ResourceQuota, PodSecurity, LimitRanger and PersistentVolumeClaimResize, and
 # the registries of RBAC and of admission policies.
 _OVER_QUOTA = pattern(r"(?:exceeded|failed) quota: (?P<name>[\w.-]+)")
-_QUOTA = GroupKind("", "ResourceQuota")
 _POD_SECURITY = 'violates PodSecurity "'
 _OVER_LIMIT = pattern(r"(?:(?:minimum|maximum) \S+ usage|max limit to request ratio) per \w+ is")
 _ESCALATION = "is attempting to grant RBAC permissions not currently held"
-_ROLES = frozenset({GroupKind(_RBAC, "Role"), GroupKind(_RBAC, "ClusterRole")})
 _NO_RESIZE = "the storageclass that provisions the pvc must support resize"
 _PARAMETER = pattern(
     r"of the referenced paramKind|to determine minimum required permissions"
     r"|on the object referenced by paramRef"
-)
-_POLICIES = frozenset(
-    GroupKind(_ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
 )
 
 
@@ -635,11 +639,3 @@ class SetNeeds:
                     found := self._definitions.get(GVK.parse(version, kind).group_kind)
                 ) is not None:
                     yield found
-
-
-def _names(value: object, name: str) -> bool:
-    if isinstance(value, dict):
-        return any(_names(inner, name) for inner in value.values())
-    if isinstance(value, list):
-        return any(_names(inner, name) for inner in value)
-    return value == name

@@ -1,15 +1,7 @@
 """Whose an object is: the set's, another set's, another tool's or nobody's.
 
-Ownership is proved by the UID and by what was applied last, never by a name.
-
-The owner follows from the object's label, managedFields and UID, compared with the inventory.
-
-No-op detection: the API server changes our manager's managedFields entry whenever somebody else
-changes or removes a field that we own. It does not change the entry for foreign fields and status.
-The entry contains paths, not values. So an equal entry is sufficient only together with an equal
-generation (every change of a spec increments it) and equal labels and annotations (which do not
-affect it), or together with all live values, or with an equal resourceVersion. An equal
-resourceVersion is not sufficient alone: whoever may edit the inventory may write any into it.
+Ownership is proved by the UID and by what was applied last, never by a name: the owner follows from
+the object's label, managedFields and UID, compared with the inventory.
 """
 
 from __future__ import annotations
@@ -166,11 +158,127 @@ def foreign_owner(live: LiveObject, manager: str) -> str:
     return ""
 
 
+# Whether another apply of a manifest would change nothing.
+#
+# The API server changes our manager's managedFields entry whenever somebody else changes or removes
+# a field that we own. It does not change the entry for foreign fields and status. The entry has
+# paths, not values. So an equal entry is sufficient only together with an equal generation (every
+# change of a spec increments it) and equal labels and annotations (which do not affect it), or
+# together with all live values, or with an equal resourceVersion. An equal resourceVersion is not
+# sufficient alone: whoever may edit the inventory may write any into it.
+
+
 SECRET = ("", "Secret")
 STUCK = ("scheduling.k8s.io", "PriorityClass")
 """The only built-in kind whose generation never changes."""
 # The metadata that a manifest may set; a change of it does not affect the generation.
 _UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
+
+
+def unchanged(
+    desired: Desired, entry: InventoryEntry, live: LiveObject, *, manager: str, schema: int | None
+) -> bool:
+    """Return whether another apply of the manifest would change nothing.
+
+    ``schema`` is the CRD's generation for a custom resource (a new schema changes what is read
+    without a change of the object), and None for any other kind. In doubt, return False: a repeated
+    apply is harmless.
+    """
+    recorded = entry.fingerprint
+    if entry.digest != desired.digest or entry.uid != live.uid or recorded is None:
+        return False
+    if recorded.schema != schema or live.terminating:
+        return False
+    if not same_apply_entry(recorded, live, manager):  # guard: own-apply-entry
+        return False
+    if is_contested(desired, live, manager):  # guard: null-set-again
+        return False
+    if needs_values(desired, entry, live):
+        if live.body is None:
+            return False
+        # What admission has rewritten stays as it was rewritten: no write would change that.
+        is_as_stored = bool(entry.stored) and applied_digest(live, manager) == entry.stored
+        return is_as_stored or values_match(desired, live)
+    return recorded.resource_version == live.resource_version or values_match(desired, live)
+
+
+def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> bool:
+    """Return whether only the live values can show that nothing has changed.
+
+    This is so for every Secret (no digest of its values is stored). It is also so after a change of
+    the resourceVersion, if the generation has changed too, if the kind has no usable generation, or
+    if the server has stored other metadata than was sent.
+    """
+    recorded = entry.fingerprint
+    if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
+        return False
+    kind = (desired.ref.group, desired.ref.kind)
+    is_mentioned = kind == SECRET or desired.packed.mentions("stringData")
+    if is_mentioned and may_be_secret(desired.body):
+        return True
+    if recorded.resource_version == live.resource_version:
+        return False
+    if kind == STUCK or live.generation is None or live.generation != recorded.generation:
+        return True
+    return bool(entry.stored) and not values_match(desired, live)
+
+
+def values_match(desired: Desired, live: LiveObject) -> bool:
+    """Return whether the live object has the values that we send, as far as it was read.
+
+    If the object was not read in full, compare the metadata; others may have added to our lists.
+    """
+    body = sent(desired)
+    if live.body is not None:
+        return holds(body, live.body)
+    wanted = body["metadata"]
+    return all(
+        _includes(wanted[key], live.metadata.get(key)) for key in _UNCOUNTED if wanted.get(key)
+    )
+
+
+def _includes(wanted: object, live: object) -> bool:
+    if isinstance(wanted, list):
+        there = live if isinstance(live, list) else []
+        return all(any(holds(item, other) for other in there) for item in wanted)
+    return holds(wanted, live)
+
+
+def holds(wanted: object, live: object) -> bool:
+    """Return whether the live object has every value of the manifest; compare lists item by item.
+
+    Fields that are only in the live object are ignored. A list of another length or order is a
+    difference, and also a value that the server has rewritten: then the manifest is sent.
+    """
+    if isinstance(wanted, dict):
+        return isinstance(live, dict) and all(
+            key in live and holds(value, live[key]) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(live, list)
+            and len(wanted) == len(live)
+            and all(holds(item, other) for item, other in zip(wanted, live, strict=True))
+        )
+    return type(wanted) is type(live) and wanted == live
+
+
+def is_last_applied(
+    desired: Desired, entry: InventoryEntry, live: LiveObject, manager: str
+) -> bool:
+    """Return whether our last confirmed apply sent this manifest, and still owns what it owned."""
+    recorded = entry.fingerprint
+    return (
+        recorded is not None
+        and entry.digest == desired.digest
+        and entry.uid == live.uid
+        and same_apply_entry(recorded, live, manager)
+    )
+
+
+def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str) -> bool:
+    """Return whether our manager's Apply entry is unchanged since the last apply."""
+    return own_mark(live, manager) == (recorded.managed_fields, recorded.time)
 
 
 def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyFingerprint | None:
@@ -213,113 +321,7 @@ def applied_digest(live: LiveObject, manager: str) -> str:
     return manifest_digest(values)
 
 
-def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> bool:
-    """Return whether only the live values can show that nothing has changed.
-
-    This is so for every Secret (no digest of its values is stored). It is also so after a change of
-    the resourceVersion, if the generation has changed too, if the kind has no usable generation, or
-    if the server has stored other metadata than was sent.
-    """
-    recorded = entry.fingerprint
-    if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
-        return False
-    kind = (desired.ref.group, desired.ref.kind)
-    is_mentioned = kind == SECRET or desired.packed.mentions("stringData")
-    if is_mentioned and may_be_secret(desired.body):
-        return True
-    if recorded.resource_version == live.resource_version:
-        return False
-    if kind == STUCK or live.generation is None or live.generation != recorded.generation:
-        return True
-    return bool(entry.stored) and not values_match(desired, live)
-
-
-def unchanged(
-    desired: Desired, entry: InventoryEntry, live: LiveObject, *, manager: str, schema: int | None
-) -> bool:
-    """Return whether another apply of the manifest would change nothing.
-
-    ``schema`` is the CRD's generation for a custom resource (a new schema changes what is read
-    without a change of the object), and None for any other kind. In doubt, return False: a repeated
-    apply is harmless.
-    """
-    recorded = entry.fingerprint
-    if entry.digest != desired.digest or entry.uid != live.uid or recorded is None:
-        return False
-    if recorded.schema != schema or live.terminating:
-        return False
-    if not same_apply_entry(recorded, live, manager):  # guard: own-apply-entry
-        return False
-    if is_contested(desired, live, manager):  # guard: null-set-again
-        return False
-    if needs_values(desired, entry, live):
-        if live.body is None:
-            return False
-        # What admission has rewritten stays as it was rewritten: no write would change that.
-        is_as_stored = bool(entry.stored) and applied_digest(live, manager) == entry.stored
-        return is_as_stored or values_match(desired, live)
-    return recorded.resource_version == live.resource_version or values_match(desired, live)
-
-
-def values_match(desired: Desired, live: LiveObject) -> bool:
-    """Return whether the live object has the values that we send, as far as it was read.
-
-    If the object was not read in full, compare the metadata; others may have added to our lists.
-    """
-    body = sent(desired)
-    if live.body is not None:
-        return holds(body, live.body)
-    wanted = body["metadata"]
-    return all(
-        _includes(wanted[key], live.metadata.get(key)) for key in _UNCOUNTED if wanted.get(key)
-    )
-
-
-def _includes(wanted: object, live: object) -> bool:
-    if isinstance(wanted, list):
-        there = live if isinstance(live, list) else []
-        return all(any(holds(item, other) for other in there) for item in wanted)
-    return holds(wanted, live)
-
-
-def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str) -> bool:
-    """Return whether our manager's Apply entry is unchanged since the last apply."""
-    return own_mark(live, manager) == (recorded.managed_fields, recorded.time)
-
-
-def is_last_applied(
-    desired: Desired, entry: InventoryEntry, live: LiveObject, manager: str
-) -> bool:
-    """Return whether our last confirmed apply sent this manifest, and still owns what it owned."""
-    recorded = entry.fingerprint
-    return (
-        recorded is not None
-        and entry.digest == desired.digest
-        and entry.uid == live.uid
-        and same_apply_entry(recorded, live, manager)
-    )
-
-
-def holds(wanted: object, live: object) -> bool:
-    """Return whether the live object has every value of the manifest; compare lists item by item.
-
-    Fields that are only in the live object are ignored. A list of another length or order is a
-    difference, and also a value that the server has rewritten: then the manifest is sent.
-    """
-    if isinstance(wanted, dict):
-        return isinstance(live, dict) and all(
-            key in live and holds(value, live[key]) for key, value in wanted.items()
-        )
-    if isinstance(wanted, list):
-        return (
-            isinstance(live, list)
-            and len(wanted) == len(live)
-            and all(holds(item, other) for item, other in zip(wanted, live, strict=True))
-        )
-    return type(wanted) is type(live) and wanted == live
-
-
-# Find out whether another tool runs an object.
+# Whether another tool runs an object.
 #
 # People migrate from one tool to another: the new tool applies the object, then it leaves the input
 # of the old one. A prune must not delete it then. Marks alone prove nothing, because they outlive
@@ -330,37 +332,6 @@ def holds(wanted: object, live: object) -> bool:
 #
 # For an object that is not the set's own, a mark alone counts: the user can say that it is
 # outdated.
-
-
-def marks_of(live: LiveObject) -> tuple[str, ...]:
-    """Return the marks of other tools on an object, each as ``KEY=VALUE``; of a Secret as ``KEY=``.
-
-    Anybody may have copied a value of a Secret into an annotation.
-    """
-    marks = _owner_marks(live)
-    secret = _is_secret(live)  # guard: mark-of-a-secret
-    return tuple(f"{mark.key}={'' if secret else text}" for mark, text in marks)
-
-
-def marks_to_record(
-    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
-) -> tuple[str, ...]:
-    """Return the marks of an object after an apply that say of no other tool that it runs it.
-
-    These are the manifest's own, and those that it had when the set took it in. ``entry`` is from
-    before the apply.
-    """
-    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
-    own = {
-        mark.key for mark, _ in _owner_marks(live) if owns(ours, ("metadata", mark.part, mark.key))
-    }
-    is_new = not entry.uid
-    return tuple(
-        text
-        for text in marks_of(live)
-        # guard: mark-of-a-later-tool
-        if is_new or text in entry.marks or text.partition("=")[0] in own
-    )
 
 
 def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
@@ -375,38 +346,6 @@ def other_owner(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdent
         ):
             return f"{mark.tool} has written it since the last apply {shown}"
     return other_applier(live, applyset)
-
-
-def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return what of another tool owns an object: ``the Helm release web in namespace shop``.
-
-    Marks that our own last apply has written do not count. Empty if nothing owns it.
-    """
-    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
-    for mark, text in _owner_marks(live):
-        if not owns(ours, ("metadata", mark.part, mark.key)):
-            if _is_secret(live):
-                return mark.named.format(HIDDEN)
-            return owner_named(mark, text, live.labels, live.annotations)
-    return ""
-
-
-def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, str]]:
-    """Yield the marks by which other tools own an object; managedFields prove what anybody uses."""
-    for mark, text in owner_marks(live.labels, live.annotations):
-        path = ("metadata", mark.part, mark.key)
-        writers = (
-            entry.get("manager")
-            for entry in live.managed_fields
-            if owns(entry.get("fieldsV1") or {}, path)
-        )
-        if not mark.managers or not mark.managers.isdisjoint(writers):  # guard: label-of-anybody
-            yield mark, text
-
-
-def _is_secret(live: LiveObject) -> bool:
-    """Return whether an object is a Secret: anybody may have copied a value into an annotation."""
-    return (live.ref.group, live.ref.kind) == SECRET
 
 
 def _times(live: LiveObject, path: Path, applyset: ApplySetIdentity) -> Iterator[str]:
@@ -451,7 +390,70 @@ def _substance(entry: Mapping[str, Any]) -> set[Path]:
     }
 
 
-# Decide whether an object with another set's label belongs to that set.
+def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return what of another tool owns an object: ``the Helm release web in namespace shop``.
+
+    Marks that our own last apply has written do not count. Empty if nothing owns it.
+    """
+    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    for mark, text in _owner_marks(live):
+        if not owns(ours, ("metadata", mark.part, mark.key)):
+            if _is_secret(live):
+                return mark.named.format(HIDDEN)
+            return owner_named(mark, text, live.labels, live.annotations)
+    return ""
+
+
+def marks_to_record(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> tuple[str, ...]:
+    """Return the marks of an object after an apply that say of no other tool that it runs it.
+
+    These are the manifest's own, and those that it had when the set took it in. ``entry`` is from
+    before the apply.
+    """
+    ours = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    own = {
+        mark.key for mark, _ in _owner_marks(live) if owns(ours, ("metadata", mark.part, mark.key))
+    }
+    is_new = not entry.uid
+    return tuple(
+        text
+        for text in marks_of(live)
+        # guard: mark-of-a-later-tool
+        if is_new or text in entry.marks or text.partition("=")[0] in own
+    )
+
+
+def marks_of(live: LiveObject) -> tuple[str, ...]:
+    """Return the marks of other tools on an object, each as ``KEY=VALUE``; of a Secret as ``KEY=``.
+
+    Anybody may have copied a value of a Secret into an annotation.
+    """
+    marks = _owner_marks(live)
+    secret = _is_secret(live)  # guard: mark-of-a-secret
+    return tuple(f"{mark.key}={'' if secret else text}" for mark, text in marks)
+
+
+def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, str]]:
+    """Yield the marks by which other tools own an object; managedFields prove what anybody uses."""
+    for mark, text in owner_marks(live.labels, live.annotations):
+        path = ("metadata", mark.part, mark.key)
+        writers = (
+            entry.get("manager")
+            for entry in live.managed_fields
+            if owns(entry.get("fieldsV1") or {}, path)
+        )
+        if not mark.managers or not mark.managers.isdisjoint(writers):  # guard: label-of-anybody
+            yield mark, text
+
+
+def _is_secret(live: LiveObject) -> bool:
+    """Return whether an object is a Secret: anybody may have copied a value into an annotation."""
+    return (live.ref.group, live.ref.kind) == SECRET
+
+
+# Whether an object with another set's label belongs to that set.
 #
 # Anybody who may change labels may write any label, and the name of a field manager is free text.
 # So the label counts only if the inventory of the set that it names lists the UID of the object.
@@ -470,6 +472,10 @@ class OtherSet:
     """Whether it is known what the set lists."""
 
 
+UNREAD = OtherSet(is_read=False)
+"""A set whose inventory could not be read."""
+
+
 def other_set_in(inventory: Inventory | None) -> OtherSet:
     """Return the set of an inventory; ``inventory`` is None if none has the label's id.
 
@@ -486,22 +492,6 @@ def other_set_in(inventory: Inventory | None) -> OtherSet:
     return OtherSet(named, frozenset(uid for uid in uids if uid))
 
 
-UNREAD = OtherSet(is_read=False)
-"""A set whose inventory could not be read."""
-
-
-def foreign_label(live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return the label of another set that an object has; empty if it has none."""
-    label = live.labels.get(PART_OF, "")
-    return "" if label == applyset.id else label
-
-
-def is_listed_elsewhere(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:
-    """Return whether the set whose label an object has lists its UID."""
-    other = others.get(live.labels.get(PART_OF, ""), UNREAD)
-    return live.uid in other.uids  # guard: listed-elsewhere
-
-
 def is_label_unproven(
     entry: InventoryEntry,
     live: LiveObject,
@@ -515,6 +505,18 @@ def is_label_unproven(
     if not foreign_label(live, applyset) or is_listed_elsewhere(live, others):
         return False
     return entry.uid == live.uid or is_applied(live, applyset.manager)
+
+
+def is_listed_elsewhere(live: LiveObject, others: Mapping[str, OtherSet]) -> bool:
+    """Return whether the set whose label an object has lists its UID."""
+    other = others.get(live.labels.get(PART_OF, ""), UNREAD)
+    return live.uid in other.uids  # guard: listed-elsewhere
+
+
+def foreign_label(live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return the label of another set that an object has; empty if it has none."""
+    label = live.labels.get(PART_OF, "")
+    return "" if label == applyset.id else label
 
 
 def unproven_label(
@@ -550,28 +552,7 @@ def what_is_known(label: str, others: Mapping[str, OtherSet]) -> str:
     return f"the inventory of {other.named} does not list its UID"
 
 
-# Find out why an existing object may not be applied: its name, its state, or its owner.
-
-
-def name_error(
-    ref: Ref, live: LiveObject, where: Origin | str = "", *, exists: bool = True
-) -> RunFailed | None:
-    """Return the error for an object whose metadata has another name; None if it has its own.
-
-    ``exists`` is false if only a dry run shows it.
-    """
-    if not live.other_name:  # guard: other-name
-        return None
-    will = "was" if exists else "would be"
-    namespace = f" -n {ref.namespace}" if ref.namespace else ""
-    remove = f"To remove it: kubectl delete {ref.short}{namespace}, or prune it. Before the next "
-    remove += "apply, c"
-    return RunFailed(
-        f"{ref} {will} created with the name {live.other_name}",
-        location=where,
-        reason="a mutating admission webhook has probably changed its name",
-        hint=f"{remove if exists else 'C'}hange the webhook, or the name in the manifest.",
-    )
+# Why an existing object may not be applied: its name, its state, or its owner.
 
 
 def obstacle(
@@ -634,7 +615,28 @@ def _failed(desired: Desired, message: str, *, reason: str = "", hint: str = "")
     return as_problem(RunFailed(message, reason=reason, hint=hint), where=desired.origin)
 
 
-# Say from whom an apply takes an object, or fields of it: a person must agree to that.
+def name_error(
+    ref: Ref, live: LiveObject, where: Origin | str = "", *, exists: bool = True
+) -> RunFailed | None:
+    """Return the error for an object whose metadata has another name; None if it has its own.
+
+    ``exists`` is false if only a dry run shows it.
+    """
+    if not live.other_name:  # guard: other-name
+        return None
+    will = "was" if exists else "would be"
+    namespace = f" -n {ref.namespace}" if ref.namespace else ""
+    remove = f"To remove it: kubectl delete {ref.short}{namespace}, or prune it. Before the next "
+    remove += "apply, c"
+    return RunFailed(
+        f"{ref} {will} created with the name {live.other_name}",
+        location=where,
+        reason="a mutating admission webhook has probably changed its name",
+        hint=f"{remove if exists else 'C'}hange the webhook, or the name in the manifest.",
+    )
+
+
+# From whom an apply takes an object, or fields of it: a person must agree to that.
 
 
 def taken_from(
@@ -672,6 +674,17 @@ def taken_from(
     return tuple(sorted(names))
 
 
+def _losers(desired: Desired, live: LiveObject) -> Iterator[str]:
+    """Yield the managers of fields that the manifest sets to another value, as far as known."""
+    for entry in live.managed_fields:
+        for path in leaves(entry.get("fieldsV1") or {}):
+            wanted = value_at(desired.body, path)
+            if wanted is MISSING or (live.body is not None and value_at(live.body, path) == wanted):
+                continue
+            yield str(entry.get("manager", ""))
+            break
+
+
 def confirmed_takings(
     step: ApplyStep, before: LiveObject, after: LiveObject, applyset: ApplySetIdentity
 ) -> tuple[str, ...]:
@@ -695,14 +708,3 @@ def _owned(live: LiveObject) -> defaultdict[str, set[Path]]:
     for entry in live.managed_fields:
         owned[str(entry.get("manager", ""))].update(leaves(entry.get("fieldsV1") or {}))
     return owned
-
-
-def _losers(desired: Desired, live: LiveObject) -> Iterator[str]:
-    """Yield the managers of fields that the manifest sets to another value, as far as known."""
-    for entry in live.managed_fields:
-        for path in leaves(entry.get("fieldsV1") or {}):
-            wanted = value_at(desired.body, path)
-            if wanted is MISSING or (live.body is not None and value_at(live.body, path) == wanted):
-                continue
-            yield str(entry.get("manager", ""))
-            break

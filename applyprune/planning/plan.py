@@ -1,4 +1,4 @@
-"""The plan: what a run does with each object of the input and the inventory.
+"""The plan: what a run does with each object of the input and the inventory, and how it would end.
 
 It is made from the input, the inventory and the state of the cluster, before any write.
 """
@@ -153,6 +153,16 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options, *, keeps
     )
 
 
+def _warnings(plan: Plan, options: Options) -> Iterator[Problem]:
+    """Yield what only the fates of a whole plan show."""
+    waits = options.wait.mode is not WaitMode.NONE
+    if not (waits or plan.no_prune) and (reason := wait_reason(plan.applies, plan.removals)):
+        yield no_wait_warning(reason)
+    yield from pruned_references(plan)
+    if rewritten := rewritten_problem({step.desired.ref: step.rewritten for step in plan.applies}):
+        yield rewritten
+
+
 def settled(plan: Plan, options: Options, *, keeps: str = "") -> Plan:
     """Return a plan with what follows from its steps: exit codes, and whether it prunes.
 
@@ -171,14 +181,31 @@ def settled(plan: Plan, options: Options, *, keeps: str = "") -> Plan:
     )
 
 
-def _warnings(plan: Plan, options: Options) -> Iterator[Problem]:
-    """Yield what only the fates of a whole plan show."""
-    waits = options.wait.mode is not WaitMode.NONE
-    if not (waits or plan.no_prune) and (reason := wait_reason(plan.applies, plan.removals)):
-        yield no_wait_warning(reason)
-    yield from pruned_references(plan)
-    if rewritten := rewritten_problem({step.desired.ref: step.rewritten for step in plan.applies}):
-        yield rewritten
+def _no_prune(
+    applies: Sequence[ApplyStep],
+    removals: Sequence[RemoveStep],
+    refusal: Problem | None,
+    options: Options,
+) -> str:
+    """Return why this run may not prune; empty if it may."""
+    if not removals:
+        return ""
+    if not options.prune.enabled:
+        return "--no-prune"
+    if refusal is not None:
+        return "prune refused"
+    if any(step.fate is Fate.REFUSE for step in applies):
+        return "some objects in the input cannot be applied"
+    if options.mode in {Mode.APPLY, Mode.PRUNE} and any(
+        step.problem is not None for step in removals
+    ):
+        return "the state of an object to prune is unknown"
+    return ""
+
+
+def _with_exit_code(step: _Step) -> _Step:
+    """Return a step whose problem has the exit code of a run in which nothing else fails."""
+    return step if step.problem is None else replace(step, problem=of_object(step.problem))
 
 
 def with_existing(
@@ -285,221 +312,7 @@ def _may_have_finished(desired: Desired, entry: InventoryEntry) -> bool:
     return desired.has_ttl and bool(entry.uid) and entry.digest == desired.digest
 
 
-def _with_exit_code(step: _Step) -> _Step:
-    """Return a step whose problem has the exit code of a run in which nothing else fails."""
-    return step if step.problem is None else replace(step, problem=of_object(step.problem))
-
-
-def _no_prune(
-    applies: Sequence[ApplyStep],
-    removals: Sequence[RemoveStep],
-    refusal: Problem | None,
-    options: Options,
-) -> str:
-    """Return why this run may not prune; empty if it may."""
-    if not removals:
-        return ""
-    if not options.prune.enabled:
-        return "--no-prune"
-    if refusal is not None:
-        return "prune refused"
-    if any(step.fate is Fate.REFUSE for step in applies):
-        return "some objects in the input cannot be applied"
-    if options.mode in {Mode.APPLY, Mode.PRUNE} and any(
-        step.problem is not None for step in removals
-    ):
-        return "the state of an object to prune is unknown"
-    return ""
-
-
-# Say of each object of a plan how a run would end for it: the events of a dry run.
-
-
-NOT_ASKED = "not checked by the server"
-_OUTCOMES = {
-    Fate.CREATE: Outcome.CREATED,
-    Fate.CHANGE: Outcome.CONFIGURED,
-    Fate.ADOPT: Outcome.CONFIGURED,
-    Fate.RECREATE: Outcome.RECREATED,
-    Fate.LEAVE: Outcome.UNCHANGED,
-    Fate.REFUSE: Outcome.FAILED,
-}
-_OF_REMOVALS = {
-    Fate.PRUNE: Outcome.PRUNED,
-    Fate.ORPHAN: Outcome.ORPHANED,
-    Fate.REMOVE_FROM_INVENTORY: Outcome.REMOVED_FROM_INVENTORY,
-    Fate.LEAVE: Outcome.NOT_PRUNED,
-    Fate.REFUSE: Outcome.FAILED,
-}
-
-
-def unchecked(plan: Plan) -> Plan:
-    """Return a plan that says of everything that would be sent that no server has checked it."""
-    return replace(
-        plan,
-        applies=tuple(
-            replace(step, not_checked=NOT_ASKED) if step.request is not None else step
-            for step in plan.applies
-        ),
-        removals=tuple(
-            replace(step, not_checked=NOT_ASKED) if step.fate is Fate.PRUNE else step
-            for step in plan.removals
-        ),
-    )
-
-
-def of_apply(step: ApplyStep) -> ObjectDone:
-    """Return how a run would end for an object of the input."""
-    outcome = Outcome.SKIPPED if step.is_skipped else _OUTCOMES[step.fate]
-    reverts = f"reverts {drifted_fields(step.reverts)}" if step.reverts else ""
-    reason = "" if step.problem else step.not_checked or step.reason or reverts
-    return ObjectDone(step.desired.ref, outcome, step.desired.origin, reason, step.problem)
-
-
-def of_removal(step: RemoveStep, options: Options) -> ObjectDone:
-    """Return how a run would end for an entry that has left the set."""
-    outcome = _OF_REMOVALS[step.fate]
-    reason = step.reason
-    if step.fate is Fate.PRUNE:
-        outcome = Outcome.DELETED if options.mode is Mode.DELETE else Outcome.PRUNED
-        reason = ""
-        if step.live is not None and step.live.terminating:
-            reason = "it is being deleted already"
-    if step.problem is not None:
-        reason = ""
-    return ObjectDone(
-        step.entry.ref, outcome, reason=step.not_checked or reason, problem=step.problem
-    )
-
-
-def not_pruned(step: RemoveStep, reason: str) -> ObjectDone:
-    """Return the event for an entry that a run does not prune."""
-    if step.fate is Fate.REFUSE and step.problem is not None:
-        return ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
-    return ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
-
-
-def back_in_the_inventory(entry: InventoryEntry, options: Options) -> ObjectDone:
-    """Return the event for an unlisted object of the set that the run records again."""
-    absent = "not selected" if options.applies_part else "not in the input"
-    reason = f"back in the inventory; it is {absent}"
-    return ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=reason)
-
-
-def forecast(plan: Plan, options: Options) -> Iterator[ObjectDone]:
-    """Yield how a run would end for each object, in the order of the run."""
-    yield from map(of_apply, plan.applies)
-    for entry in plan.recovered:
-        yield back_in_the_inventory(entry, options)
-    for step in plan.removals:
-        if plan.no_prune:
-            yield not_pruned(step, plan.no_prune)
-        else:
-            yield of_removal(step, options)
-
-
-# Summarize a run: how it ended, by the outcomes of its objects, and what it waits for.
-
-
-_NAMED = 10
-
-
-def finished(
-    counts: Mapping[Outcome, int],
-    problems: Sequence[Problem],
-    elapsed: float,
-    refusal: Problem | None = None,
-    *,
-    held: bool = False,
-) -> Finished:
-    """Return the event that ends a run.
-
-    ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune, and ``held``
-    says that it has also stopped the apply.
-    """
-    error = verdict(problems, refusal, held=held)
-    return Finished(
-        counts=dict(counts),
-        exit_code=error.exit_code if error else 0,
-        elapsed=elapsed,
-        problem=as_problem(error) if error else None,
-    )
-
-
-def of_object(problem: Problem) -> Problem:
-    """Return an object's problem with the exit code of a run in which nothing else fails."""
-    error = verdict((problem,))
-    return problem if error is None else replace(problem, exit_code=error.exit_code)
-
-
-def waiting(reasons: Mapping[Ref, str], what: str, elapsed: float, timeout: float) -> Waiting:
-    """Return the event for the objects that a run waits for, with a reason for each.
-
-    There is at least one object; ``what`` is the desired state. Times are in seconds.
-    """
-    # There may be 100,000 objects, and this is called every second.
-    first, *others = nsmallest(_NAMED + 1, reasons)
-    named = tuple(Pending(ref, reasons[ref]) for ref in others)
-    return Waiting(first, what, elapsed, timeout, reasons[first], named, len(reasons))
-
-
-def verdict(
-    problems: Iterable[Problem], refusal: Problem | None = None, *, held: bool = False
-) -> ApplypruneError | None:
-    """Return the error for a run's failures; None if there are none.
-
-    ``problems`` are those of single objects; ``refusal`` is that of the whole prune, and ``held``
-    says that it has also stopped the apply. There are special exit codes if all failures are
-    conflicts, timeouts or refusals.
-    """
-    problems = tuple(problems)
-    kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
-    if not kinds:
-        return None
-    if kinds <= {ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED}:
-        return _refused_prune(approvable=ProblemKind.NOT_APPROVED in kinds, held=held)
-    if kinds == {ProblemKind.PLAN_OUTDATED}:
-        fit = "object no longer fits" if len(problems) == 1 else "objects no longer fit"
-        return PlanOutdated(
-            f"{len(problems)} {fit} the plan: nothing was written",
-            hint="Make the plan again, and review it again.",
-        )
-    some = f"{len(problems)} of the set's objects"
-    if held:
-        return _refused_plan(kinds, some, refusal)
-    if kinds == {ProblemKind.CONFLICT}:
-        return ConflictsFound(f"{some} failed: other field managers own some of their fields")
-    if kinds == {ProblemKind.NOT_READY}:
-        was = "was" if len(problems) == 1 else "were"
-        return NotReady(f"{some} {was} not ready or not deleted before the timeout")
-    return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")
-
-
-def _refused_plan(
-    kinds: Collection[ProblemKind], some: str, refusal: Problem | None
-) -> ApplypruneError:
-    """Return the error for a plan that was refused as a whole."""
-    if kinds == {ProblemKind.CONFLICT}:
-        return ConflictsFound(f"nothing was changed: other field managers own fields of {some}")
-    also = ", and the prune was refused" if refusal else ""
-    return RunFailed(f"nothing was changed: {some} cannot be applied as planned{also}")
-
-
-def _refused_prune(*, approvable: bool, held: bool) -> ApplypruneError:
-    """Return the error for a prune that a guard or a missing approval has stopped."""
-    if approvable and held:
-        return NotApproved("the plan is not approved: nothing was written")
-    if approvable:
-        return NotApproved("the deletions are not approved: nothing was deleted")
-    if held:
-        return PruneRefused(
-            "the prune was refused: nothing was applied, and nothing was deleted",
-            hint="To apply without the prune: --apply-anyway.",
-        )
-    return PruneRefused("the prune was refused: nothing was deleted")
-
-
-# Make the request for an object again, when its state has changed or was read in full.
+# The request for an object, made again when its state has changed or was read in full.
 
 
 def again(
@@ -535,6 +348,19 @@ def again(
     return replace(step, live=live, request=request, reverts=reverts, claimed_from=claimed_from)
 
 
+def _reverts(
+    step: ApplyStep, live: LiveObject | None, applyset: ApplySetIdentity, options: Options
+) -> tuple[tuple[str, str], ...]:
+    """Return the drifted fields that are set back, if that is asked for.
+
+    Where the options force everything, nothing is left to decide.
+    """
+    fails = options.apply.on_drift is OnDrift.FAIL
+    if live is None or fails or forces(step.desired, live, options, applyset):
+        return ()
+    return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)
+
+
 def decided_again(
     step: ApplyStep,
     live: LiveObject | None,
@@ -565,14 +391,192 @@ def decided_again(
     return fresh
 
 
-def _reverts(
-    step: ApplyStep, live: LiveObject | None, applyset: ApplySetIdentity, options: Options
-) -> tuple[tuple[str, str], ...]:
-    """Return the drifted fields that are set back, if that is asked for.
+# How a run would end for each object of a plan: the events of a dry run.
 
-    Where the options force everything, nothing is left to decide.
+
+NOT_ASKED = "not checked by the server"
+
+
+def forecast(plan: Plan, options: Options) -> Iterator[ObjectDone]:
+    """Yield how a run would end for each object, in the order of the run."""
+    yield from map(of_apply, plan.applies)
+    for entry in plan.recovered:
+        yield back_in_the_inventory(entry, options)
+    for step in plan.removals:
+        if plan.no_prune:
+            yield not_pruned(step, plan.no_prune)
+        else:
+            yield of_removal(step, options)
+
+
+_OUTCOMES = {
+    Fate.CREATE: Outcome.CREATED,
+    Fate.CHANGE: Outcome.CONFIGURED,
+    Fate.ADOPT: Outcome.CONFIGURED,
+    Fate.RECREATE: Outcome.RECREATED,
+    Fate.LEAVE: Outcome.UNCHANGED,
+    Fate.REFUSE: Outcome.FAILED,
+}
+
+
+def of_apply(step: ApplyStep) -> ObjectDone:
+    """Return how a run would end for an object of the input."""
+    outcome = Outcome.SKIPPED if step.is_skipped else _OUTCOMES[step.fate]
+    reverts = f"reverts {drifted_fields(step.reverts)}" if step.reverts else ""
+    reason = "" if step.problem else step.not_checked or step.reason or reverts
+    return ObjectDone(step.desired.ref, outcome, step.desired.origin, reason, step.problem)
+
+
+_OF_REMOVALS = {
+    Fate.PRUNE: Outcome.PRUNED,
+    Fate.ORPHAN: Outcome.ORPHANED,
+    Fate.REMOVE_FROM_INVENTORY: Outcome.REMOVED_FROM_INVENTORY,
+    Fate.LEAVE: Outcome.NOT_PRUNED,
+    Fate.REFUSE: Outcome.FAILED,
+}
+
+
+def of_removal(step: RemoveStep, options: Options) -> ObjectDone:
+    """Return how a run would end for an entry that has left the set."""
+    outcome = _OF_REMOVALS[step.fate]
+    reason = step.reason
+    if step.fate is Fate.PRUNE:
+        outcome = Outcome.DELETED if options.mode is Mode.DELETE else Outcome.PRUNED
+        reason = ""
+        if step.live is not None and step.live.terminating:
+            reason = "it is being deleted already"
+    if step.problem is not None:
+        reason = ""
+    return ObjectDone(
+        step.entry.ref, outcome, reason=step.not_checked or reason, problem=step.problem
+    )
+
+
+def not_pruned(step: RemoveStep, reason: str) -> ObjectDone:
+    """Return the event for an entry that a run does not prune."""
+    if step.fate is Fate.REFUSE and step.problem is not None:
+        return ObjectDone(step.entry.ref, Outcome.FAILED, problem=step.problem)
+    return ObjectDone(step.entry.ref, Outcome.NOT_PRUNED, reason=reason)
+
+
+def back_in_the_inventory(entry: InventoryEntry, options: Options) -> ObjectDone:
+    """Return the event for an unlisted object of the set that the run records again."""
+    absent = "not selected" if options.applies_part else "not in the input"
+    reason = f"back in the inventory; it is {absent}"
+    return ObjectDone(entry.ref, Outcome.NOT_PRUNED, reason=reason)
+
+
+def unchecked(plan: Plan) -> Plan:
+    """Return a plan that says of everything that would be sent that no server has checked it."""
+    return replace(
+        plan,
+        applies=tuple(
+            replace(step, not_checked=NOT_ASKED) if step.request is not None else step
+            for step in plan.applies
+        ),
+        removals=tuple(
+            replace(step, not_checked=NOT_ASKED) if step.fate is Fate.PRUNE else step
+            for step in plan.removals
+        ),
+    )
+
+
+# How a run has ended, and what it waits for.
+
+
+_NAMED = 10
+
+
+def finished(
+    counts: Mapping[Outcome, int],
+    problems: Sequence[Problem],
+    elapsed: float,
+    refusal: Problem | None = None,
+    *,
+    held: bool = False,
+) -> Finished:
+    """Return the event that ends a run.
+
+    ``elapsed`` is in seconds; ``refusal`` is the problem that blocked the whole prune, and ``held``
+    says that it has also stopped the apply.
     """
-    fails = options.apply.on_drift is OnDrift.FAIL
-    if live is None or fails or forces(step.desired, live, options, applyset):
-        return ()
-    return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)
+    error = verdict(problems, refusal, held=held)
+    return Finished(
+        counts=dict(counts),
+        exit_code=error.exit_code if error else 0,
+        elapsed=elapsed,
+        problem=as_problem(error) if error else None,
+    )
+
+
+def verdict(
+    problems: Iterable[Problem], refusal: Problem | None = None, *, held: bool = False
+) -> ApplypruneError | None:
+    """Return the error for a run's failures; None if there are none.
+
+    ``problems`` are those of single objects; ``refusal`` is that of the whole prune, and ``held``
+    says that it has also stopped the apply. There are special exit codes if all failures are
+    conflicts, timeouts or refusals.
+    """
+    problems = tuple(problems)
+    kinds = {problem.kind for problem in (*problems, *([refusal] if refusal else []))}
+    if not kinds:
+        return None
+    if kinds <= {ProblemKind.PRUNE_REFUSED, ProblemKind.NOT_APPROVED}:
+        return _refused_prune(approvable=ProblemKind.NOT_APPROVED in kinds, held=held)
+    if kinds == {ProblemKind.PLAN_OUTDATED}:
+        fit = "object no longer fits" if len(problems) == 1 else "objects no longer fit"
+        return PlanOutdated(
+            f"{len(problems)} {fit} the plan: nothing was written",
+            hint="Make the plan again, and review it again.",
+        )
+    some = f"{len(problems)} of the set's objects"
+    if held:
+        return _refused_plan(kinds, some, refusal)
+    if kinds == {ProblemKind.CONFLICT}:
+        return ConflictsFound(f"{some} failed: other field managers own some of their fields")
+    if kinds == {ProblemKind.NOT_READY}:
+        was = "was" if len(problems) == 1 else "were"
+        return NotReady(f"{some} {was} not ready or not deleted before the timeout")
+    return RunFailed(f"{some} failed{', and the prune was refused' if refusal else ''}")
+
+
+def _refused_prune(*, approvable: bool, held: bool) -> ApplypruneError:
+    """Return the error for a prune that a guard or a missing approval has stopped."""
+    if approvable and held:
+        return NotApproved("the plan is not approved: nothing was written")
+    if approvable:
+        return NotApproved("the deletions are not approved: nothing was deleted")
+    if held:
+        return PruneRefused(
+            "the prune was refused: nothing was applied, and nothing was deleted",
+            hint="To apply without the prune: --apply-anyway.",
+        )
+    return PruneRefused("the prune was refused: nothing was deleted")
+
+
+def _refused_plan(
+    kinds: Collection[ProblemKind], some: str, refusal: Problem | None
+) -> ApplypruneError:
+    """Return the error for a plan that was refused as a whole."""
+    if kinds == {ProblemKind.CONFLICT}:
+        return ConflictsFound(f"nothing was changed: other field managers own fields of {some}")
+    also = ", and the prune was refused" if refusal else ""
+    return RunFailed(f"nothing was changed: {some} cannot be applied as planned{also}")
+
+
+def of_object(problem: Problem) -> Problem:
+    """Return an object's problem with the exit code of a run in which nothing else fails."""
+    error = verdict((problem,))
+    return problem if error is None else replace(problem, exit_code=error.exit_code)
+
+
+def waiting(reasons: Mapping[Ref, str], what: str, elapsed: float, timeout: float) -> Waiting:
+    """Return the event for the objects that a run waits for, with a reason for each.
+
+    There is at least one object; ``what`` is the desired state. Times are in seconds.
+    """
+    # There may be 100,000 objects, and this is called every second.
+    first, *others = nsmallest(_NAMED + 1, reasons)
+    named = tuple(Pending(ref, reasons[ref]) for ref in others)
+    return Waiting(first, what, elapsed, timeout, reasons[first], named, len(reasons))

@@ -60,10 +60,89 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
     Events = Sequence[Mapping[str, Any]]
 
-# Assess whether a workload is ready: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job.
-#
-# Based on kstatus (cli-utils, pkg/kstatus/status/core.go), with the same numbers in the same order.
-# Each function states its differences.
+
+STATUS_GRACE = 5.0
+"""Seconds in which the controller of a custom resource should set a status."""
+
+
+def assess(
+    body: Body,
+    *,
+    waited: float = 0.0,
+    has_status: bool = False,
+    rule: Rule | None = None,
+    job_started: bool = False,
+) -> Readiness:
+    """Return the readiness of a live object (kstatus Compute).
+
+    ``waited`` is the time since our apply in seconds. ``has_status`` says whether this is a custom
+    kind whose CRD has a status. ``job_started`` says whether a Job only needs to start.
+    """
+    if text(body, "metadata", "deletionTimestamp"):
+        return Readiness(Status.TERMINATING, "the object is being deleted")
+    stale = _not_observed(body)
+    if stale is not None:
+        return stale
+    if rule is not None:
+        judged = rule.judge(body)
+        # A rule is only true or false; the conditions show whether the controller has given up.
+        return _stalled(body) or judged if judged.status is Status.IN_PROGRESS else judged
+    standard = _standard_conditions(body)
+    if standard is not None:
+        return standard
+    kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
+    if kind == _JOB:
+        return assess_job(body, job_started=job_started)
+    if kind in _WITH_PATIENCE:
+        return _WITH_PATIENCE[kind](body, waited=waited)
+    if kind in _KINDS:
+        return _KINDS[kind](body)
+    return _by_ready_condition(body) or _without_conditions(body, has_status, waited)
+
+
+def _not_observed(body: Body) -> Readiness | None:
+    """Return InProgress if the controller lags behind the generation (kstatus checkGeneration)."""
+    generation = whole_number(body, "metadata", "generation")
+    observed = whole_number(body, "status", "observedGeneration")
+    if generation is None or observed is None or generation == observed:
+        return None
+    return in_progress(f"its controller has seen generation {observed}, not yet {generation}")
+
+
+def _stalled(body: Body) -> Readiness | None:
+    standard = _standard_conditions(body)
+    return standard if standard and standard.status is Status.FAILED else None
+
+
+def _standard_conditions(body: Body) -> Readiness | None:
+    """Return the readiness by the first condition of kstatus (checkGenericProperties)."""
+    for item in conditions(body):
+        if item.type == "Reconciling" and item.status == "True" and not item.outdated:
+            return in_progress(item.told or "Reconciling")
+        if item.type == "Stalled" and item.status == "True" and not item.outdated:
+            return failed(item.told or "Stalled")
+    return None
+
+
+def _by_ready_condition(body: Body) -> Readiness | None:
+    """Return the readiness by the Ready condition, if any (kstatus checkReadyCondition)."""
+    ready = condition(body, "Ready")
+    if ready is None or ready.status not in {"True", "False", "Unknown"}:
+        return None
+    if ready.outdated:
+        return in_progress("its Ready condition is of an older generation")
+    if ready.status == "True":
+        return current("it is ready")
+    return in_progress(ready.told or f"Ready is {ready.status}")
+
+
+def _without_conditions(body: Body, has_status: bool, waited: float) -> Readiness:
+    if has_status and not field(body, "status") and waited < STATUS_GRACE:
+        return in_progress("it has no status yet")
+    return current("no sign that it is not ready")
+
+
+# Workloads: the numbers of kstatus (core.go), in its order. Each function states its differences.
 
 
 # The Deployment controller reads this as "no deadline", and then sets no Progressing condition.
@@ -218,6 +297,10 @@ def assess_job(body: Body, *, job_started: bool) -> Readiness:
     return current(f"the Job has started: {message}") if job_started else in_progress(message)
 
 
+def _first(*shortfalls: str) -> str:
+    return next(filter(None, shortfalls), "")
+
+
 def _less(what: str, have: int, want: int) -> str:
     return f"{what}: {have} of {want}" if have < want else ""
 
@@ -226,42 +309,22 @@ def _extra(have: int, want: int) -> str:
     return f"Pods to remove: {have - want}" if have > want else ""
 
 
-def _first(*shortfalls: str) -> str:
-    return next(filter(None, shortfalls), "")
-
-
-# Assess whether a Pod is ready, and what the Pods of a workload show about the workload.
+# Pods, and what the Pods of a workload show about it.
 #
-# Based on kstatus (cli-utils, pkg/kstatus/status/core.go), with additions: a failed Pod is Failed,
-# init containers count, and failed image pulls and failed container creations are detected. Only
-# what cannot recover is Failed; what can is stuck: a crash, a missing node, a missing image.
+# Based on kstatus (core.go), with additions: a failed Pod is Failed, init containers count, and
+# failed image pulls and failed container creations are detected. Only what cannot recover is
+# Failed; what can is stuck: a crash, a missing node, a missing image.
 
 
-_CRASHING = "CrashLoopBackOff"
 # The image of a Pod can be changed, but its controllers never do it.
 _NEVER = "InvalidImageName"
+_CRASHING = "CrashLoopBackOff"
 # The kubelet alternates between the two while an image cannot be pulled.
 _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff"})
-# Reasons for which a container waits in vain: it is stuck after a grace period in which a registry
-# may answer again, or a ConfigMap of the same run may arrive.
-_LASTING = frozenset(
-    {
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "ImageInspectError",
-        "ImagePullBackOff",
-        "PreCreateHookError",
-        "RegistryUnavailable",
-        "RunContainerError",
-        "SignatureValidationFailed",
-    }
-)
 _HASH = "controller-revision-hash"
-_DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
 _DAEMON_GENERATION = "pod-template-generation"
 _DAEMON_TEMPLATE = "deprecated.daemonset.template.generation"
+_DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
 
 
 def assess_pod(body: Body, *, waited: float) -> Readiness:
@@ -283,6 +346,30 @@ def assess_pod(body: Body, *, waited: float) -> Readiness:
     if not phase:
         return in_progress("the Pod has no phase yet")
     return Readiness(Status.UNKNOWN, f"the Pod's phase is {phase}")
+
+
+def _failure(pod: Body) -> str:
+    """Return why a Pod in phase Failed has failed."""
+    reason, message = text(pod, "status", "reason"), one_line(text(pod, "status", "message"))
+    parts = [": ".join(part for part in (reason, message) if part)]
+    for name, status in _containers(pod):
+        terminated = mapping(field(status, "state", "terminated"))
+        if count(terminated, "exitCode"):
+            parts.append(f"container {name}: {_ended(terminated)}")
+    return f"the Pod has failed: {'; '.join(filter(None, parts)) or 'no reason is given'}"
+
+
+def _unready(pod: Body, phase: str) -> str:
+    names = [name for name, status in _containers(pod) if _is_awaited(status)]
+    if phase == "Pending":
+        return "the Pod is pending"
+    if names:
+        return f"the Pod runs but is not ready: {', '.join(names)}"
+    return "the Pod runs but is not ready"
+
+
+def _is_awaited(status: Body) -> bool:
+    return status.get("ready") is False and not field(status, "state", "terminated")
 
 
 def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
@@ -315,70 +402,22 @@ def pods_problem(pods: Sequence[Body], *, waited: float) -> Readiness | None:
     return found
 
 
-def rejected_pods(workload: Body, replica_sets: Sequence[Body], *, waited: float) -> str:
-    """Return why the API server rejects the Pods of a Deployment's newest ReplicaSet, else "".
-
-    The Deployment's own condition also tells of older ReplicaSets, which may be what it repairs.
-    """
-    for replica_set in _newest(workload, replica_sets):
-        failure = condition(replica_set, "ReplicaFailure")
-        if failure is not None and failure.status == "True":
-            return failure.message if is_refusal(failure.message, waited=waited) else ""
-    return ""
-
-
-def current_pods(
-    workload: Body, pods: Sequence[Body], replica_sets: Sequence[Body] = ()
-) -> Sequence[Body]:
-    """Return the Pods of a workload's current template.
-
-    Pods of an earlier template show nothing about the current template, which may repair them. The
-    Pods of a Deployment are found through its ReplicaSets.
-    """
-    if not is_observed(workload):
-        return ()
-    if workload.get("kind") == "Deployment":
-        newest = _newest(workload, replica_sets)
-        return [pod for replica_set in newest for pod in _owned(replica_set, pods)]
-    owned = _owned(workload, pods)
-    label, wanted = "", ""
-    if workload.get("kind") == "StatefulSet":
-        label, wanted = _HASH, text(workload, "status", "updateRevision")
-    elif workload.get("kind") == "DaemonSet":
-        label = _DAEMON_GENERATION
-        wanted = text(workload, "metadata", "annotations", _DAEMON_TEMPLATE)
-    return [pod for pod in owned if not wanted or _label(pod, label) == wanted]
-
-
-def is_observed(workload: Body) -> bool:
-    """Return whether the controller has seen the present generation, as far as is known."""
-    generation = whole_number(workload, "metadata", "generation")
-    observed = whole_number(workload, "status", "observedGeneration")
-    return None in {generation, observed} or observed == generation
-
-
-def _newest(deployment: Body, replica_sets: Sequence[Body]) -> Sequence[Body]:
-    """Return the ReplicaSet of a Deployment's current template, if it was read."""
-    revision = text(deployment, "metadata", "annotations", _DEPLOYMENT_REVISION)
-    return [
-        replica_set
-        for replica_set in _owned(deployment, replica_sets)
-        if text(replica_set, "metadata", "annotations", _DEPLOYMENT_REVISION) == revision
-    ]
-
-
-def _label(pod: Body, name: str) -> str:
-    return text(pod, "metadata", "labels", name)
-
-
-def _owned(owner: Body, bodies: Sequence[Body]) -> Sequence[Body]:
-    uid = field(owner, "metadata", "uid")
-    return [body for body in bodies if mapping(_controller(body)).get("uid") == uid]
-
-
-def _controller(body: Body) -> Body:
-    owners = (mapping(owner) for owner in items(body, "metadata", "ownerReferences"))
-    return next((owner for owner in owners if owner.get("controller") is True), {})
+# Reasons for which a container waits in vain: it is stuck after a grace period in which a registry
+# may answer again, or a ConfigMap of the same run may arrive.
+_LASTING = frozenset(
+    {
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "PreCreateHookError",
+        "RegistryUnavailable",
+        "RunContainerError",
+        "SignatureValidationFailed",
+    }
+)
 
 
 def _waiting(pod: Body, *, waited: float) -> Readiness | None:
@@ -407,10 +446,6 @@ def _waiting(pod: Body, *, waited: float) -> Readiness | None:
         if scheduled.reason == "SchedulingGated":
             return in_progress(scheduled.told)
     return None
-
-
-def _lasting(message: str, waited: float) -> Readiness:
-    return stuck(message) if waited > GRACE else in_progress(message)
 
 
 def _containers(pod: Body) -> Iterator[tuple[str, Body]]:
@@ -447,113 +482,80 @@ def _ended(terminated: Body) -> str:
     return f"{code}, {reason}" if reason and reason != "Error" else code
 
 
-def _failure(pod: Body) -> str:
-    """Return why a Pod in phase Failed has failed."""
-    reason, message = text(pod, "status", "reason"), one_line(text(pod, "status", "message"))
-    parts = [": ".join(part for part in (reason, message) if part)]
-    for name, status in _containers(pod):
-        terminated = mapping(field(status, "state", "terminated"))
-        if count(terminated, "exitCode"):
-            parts.append(f"container {name}: {_ended(terminated)}")
-    return f"the Pod has failed: {'; '.join(filter(None, parts)) or 'no reason is given'}"
+def _lasting(message: str, waited: float) -> Readiness:
+    return stuck(message) if waited > GRACE else in_progress(message)
 
 
-def _unready(pod: Body, phase: str) -> str:
-    names = [name for name, status in _containers(pod) if _is_awaited(status)]
-    if phase == "Pending":
-        return "the Pod is pending"
-    if names:
-        return f"the Pod runs but is not ready: {', '.join(names)}"
-    return "the Pod runs but is not ready"
+def current_pods(
+    workload: Body, pods: Sequence[Body], replica_sets: Sequence[Body] = ()
+) -> Sequence[Body]:
+    """Return the Pods of a workload's current template.
 
-
-def _is_awaited(status: Body) -> bool:
-    return status.get("ready") is False and not field(status, "state", "terminated")
-
-
-STATUS_GRACE = 5.0
-"""Seconds in which the controller of a custom resource should set a status."""
-
-
-def assess(
-    body: Body,
-    *,
-    waited: float = 0.0,
-    has_status: bool = False,
-    rule: Rule | None = None,
-    job_started: bool = False,
-) -> Readiness:
-    """Return the readiness of a live object (kstatus Compute).
-
-    ``waited`` is the time since our apply in seconds. ``has_status`` says whether this is a custom
-    kind whose CRD has a status. ``job_started`` says whether a Job only needs to start.
+    Pods of an earlier template show nothing about the current template, which may repair them. The
+    Pods of a Deployment are found through its ReplicaSets.
     """
-    if text(body, "metadata", "deletionTimestamp"):
-        return Readiness(Status.TERMINATING, "the object is being deleted")
-    stale = _not_observed(body)
-    if stale is not None:
-        return stale
-    if rule is not None:
-        judged = rule.judge(body)
-        # A rule is only true or false; the conditions show whether the controller has given up.
-        return _stalled(body) or judged if judged.status is Status.IN_PROGRESS else judged
-    standard = _standard_conditions(body)
-    if standard is not None:
-        return standard
-    kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
-    if kind == _JOB:
-        return assess_job(body, job_started=job_started)
-    if kind in _WITH_PATIENCE:
-        return _WITH_PATIENCE[kind](body, waited=waited)
-    if kind in _KINDS:
-        return _KINDS[kind](body)
-    return _by_ready_condition(body) or _without_conditions(body, has_status, waited)
+    if not is_observed(workload):
+        return ()
+    if workload.get("kind") == "Deployment":
+        newest = _newest(workload, replica_sets)
+        return [pod for replica_set in newest for pod in _owned(replica_set, pods)]
+    owned = _owned(workload, pods)
+    label, wanted = "", ""
+    if workload.get("kind") == "StatefulSet":
+        label, wanted = _HASH, text(workload, "status", "updateRevision")
+    elif workload.get("kind") == "DaemonSet":
+        label = _DAEMON_GENERATION
+        wanted = text(workload, "metadata", "annotations", _DAEMON_TEMPLATE)
+    return [pod for pod in owned if not wanted or _label(pod, label) == wanted]
 
 
-def _not_observed(body: Body) -> Readiness | None:
-    """Return InProgress if the controller lags behind the generation (kstatus checkGeneration)."""
-    generation = whole_number(body, "metadata", "generation")
-    observed = whole_number(body, "status", "observedGeneration")
-    if generation is None or observed is None or generation == observed:
-        return None
-    return in_progress(f"its controller has seen generation {observed}, not yet {generation}")
+def _label(pod: Body, name: str) -> str:
+    return text(pod, "metadata", "labels", name)
 
 
-def _standard_conditions(body: Body) -> Readiness | None:
-    """Return the readiness by the first condition of kstatus (checkGenericProperties)."""
-    for item in conditions(body):
-        if item.type == "Reconciling" and item.status == "True" and not item.outdated:
-            return in_progress(item.told or "Reconciling")
-        if item.type == "Stalled" and item.status == "True" and not item.outdated:
-            return failed(item.told or "Stalled")
-    return None
+def is_observed(workload: Body) -> bool:
+    """Return whether the controller has seen the present generation, as far as is known."""
+    generation = whole_number(workload, "metadata", "generation")
+    observed = whole_number(workload, "status", "observedGeneration")
+    return None in {generation, observed} or observed == generation
 
 
-def _stalled(body: Body) -> Readiness | None:
-    standard = _standard_conditions(body)
-    return standard if standard and standard.status is Status.FAILED else None
+def rejected_pods(workload: Body, replica_sets: Sequence[Body], *, waited: float) -> str:
+    """Return why the API server rejects the Pods of a Deployment's newest ReplicaSet, else "".
+
+    The Deployment's own condition also tells of older ReplicaSets, which may be what it repairs.
+    """
+    for replica_set in _newest(workload, replica_sets):
+        failure = condition(replica_set, "ReplicaFailure")
+        if failure is not None and failure.status == "True":
+            return failure.message if is_refusal(failure.message, waited=waited) else ""
+    return ""
 
 
-def _by_ready_condition(body: Body) -> Readiness | None:
-    """Return the readiness by the Ready condition, if any (kstatus checkReadyCondition)."""
-    ready = condition(body, "Ready")
-    if ready is None or ready.status not in {"True", "False", "Unknown"}:
-        return None
-    if ready.outdated:
-        return in_progress("its Ready condition is of an older generation")
-    if ready.status == "True":
-        return current("it is ready")
-    return in_progress(ready.told or f"Ready is {ready.status}")
+def _newest(deployment: Body, replica_sets: Sequence[Body]) -> Sequence[Body]:
+    """Return the ReplicaSet of a Deployment's current template, if it was read."""
+    revision = text(deployment, "metadata", "annotations", _DEPLOYMENT_REVISION)
+    return [
+        replica_set
+        for replica_set in _owned(deployment, replica_sets)
+        if text(replica_set, "metadata", "annotations", _DEPLOYMENT_REVISION) == revision
+    ]
 
 
-def _without_conditions(body: Body, has_status: bool, waited: float) -> Readiness:
-    if has_status and not field(body, "status") and waited < STATUS_GRACE:
-        return in_progress("it has no status yet")
-    return current("no sign that it is not ready")
+def _owned(owner: Body, bodies: Sequence[Body]) -> Sequence[Body]:
+    uid = field(owner, "metadata", "uid")
+    return [body for body in bodies if mapping(_controller(body)).get("uid") == uid]
 
 
-def _always(_body: Body) -> Readiness:
-    return current("there is nothing to wait for")
+def _controller(body: Body) -> Body:
+    owners = (mapping(owner) for owner in items(body, "metadata", "ownerReferences"))
+    return next((owner for owner in owners if owner.get("controller") is True), {})
+
+
+# The other kinds.
+
+
+_DISABLED = "ScalingDisabled"
 
 
 def _service(body: Body) -> Readiness:
@@ -605,9 +607,6 @@ def _namespace(body: Body) -> Readiness:
     return in_progress(f"the Namespace is {phase or 'not active yet'}")
 
 
-_DISABLED = "ScalingDisabled"
-
-
 def _autoscaler(body: Body) -> Readiness:
     for item in conditions(body):
         # An autoscaler is disabled by setting the replicas of its target to 0.
@@ -620,6 +619,10 @@ def _autoscaler(body: Body) -> Readiness:
     if blind is not None and blind.status == "False" and blind.reason != _DISABLED:
         return current("the autoscaler can scale", warning=f"it does not scale now: {blind.told}")
     return current("the autoscaler can scale")
+
+
+def _always(_body: Body) -> Readiness:
+    return current("there is nothing to wait for")
 
 
 _JOB = GroupKind("batch", "Job")
@@ -650,12 +653,12 @@ _KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
 }
 
 
-# Explain why an object is not ready by its Pods, ReplicaSets, events and claims.
+# Why an object is not ready, by its Pods, ReplicaSets, events and claims.
 
 
+_FORBIDDEN = " is forbidden: "
 _APPLY = "Apply"
 _CLAIM = "persistentVolumeClaim"
-_FORBIDDEN = " is forbidden: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -709,27 +712,6 @@ def with_pods_explained(
     )
 
 
-def warnings_about(live: LiveObject, related: Related) -> tuple[WarningEvent, ...]:
-    """Return the last warnings about an object, its ReplicaSets and the Pods of its template."""
-    bodies = (live.body or {}, *related.replica_sets, *pods_of(live, related))
-    events = [
-        event for body in bodies for event in related.events.get(text(body, "metadata", "uid"), ())
-    ]
-    return last_warnings(events)
-
-
-def pods_of(live: LiveObject, related: Related) -> Sequence[Body]:
-    """Return the Pods of an object's current template."""
-    return current_pods(live.body or {}, related.pods, related.replica_sets)
-
-
-def for_wait(readiness: Readiness, *, fail_fast: bool) -> Readiness:
-    """Return the readiness that a wait acts on: with ``fail_fast``, what is stuck has failed."""
-    if fail_fast and readiness.stuck:
-        return replace(readiness, status=Status.FAILED, stuck=False)
-    return readiness
-
-
 def _applied_at(live: LiveObject, manager: str) -> str:
     """Return the time of the set's last apply that changed the object; empty if unknown."""
     return max(
@@ -744,16 +726,6 @@ def _applied_at(live: LiveObject, manager: str) -> str:
     )
 
 
-def mounts_claims(bodies: Sequence[Body]) -> frozenset[str]:
-    """Return the claims that the pending Pods among these objects mount."""
-    return frozenset(
-        text(mapping(volume), _CLAIM, "claimName")
-        for body in bodies
-        if text(body, "status", "phase") == "Pending" and body.get("kind", "Pod") == "Pod"
-        for volume in items(body, "spec", "volumes")
-    ) - {""}
-
-
 def _missing_claims(bodies: Sequence[Body], related: Related) -> Iterator[str]:
     """Yield what is wrong with each claim that a pending Pod mounts."""
     if related.claims is None:
@@ -766,44 +738,43 @@ def _missing_claims(bodies: Sequence[Body], related: Related) -> Iterator[str]:
             yield f"persistentvolumeclaim/{name} is {phase}"
 
 
-# Read the events about an object: its last warnings, and whether the server rejects its Pods.
+def pods_of(live: LiveObject, related: Related) -> Sequence[Body]:
+    """Return the Pods of an object's current template."""
+    return current_pods(live.body or {}, related.pods, related.replica_sets)
+
+
+def warnings_about(live: LiveObject, related: Related) -> tuple[WarningEvent, ...]:
+    """Return the last warnings about an object, its ReplicaSets and the Pods of its template."""
+    bodies = (live.body or {}, *related.replica_sets, *pods_of(live, related))
+    events = [
+        event for body in bodies for event in related.events.get(text(body, "metadata", "uid"), ())
+    ]
+    return last_warnings(events)
+
+
+def mounts_claims(bodies: Sequence[Body]) -> frozenset[str]:
+    """Return the claims that the pending Pods among these objects mount."""
+    return frozenset(
+        text(mapping(volume), _CLAIM, "claimName")
+        for body in bodies
+        if text(body, "status", "phase") == "Pending" and body.get("kind", "Pod") == "Pod"
+        for volume in items(body, "spec", "volumes")
+    ) - {""}
+
+
+# The events about an object: its last warnings, and whether the server rejects its Pods.
 
 
 GRACE = 15.0
 """Seconds before a reason that is often temporary counts as final; as kstatus for scheduling."""
-
 _SHOWN = 3
+# The length of an RFC 3339 time up to its seconds.
+_SECONDS = 19
+_CREATED = "SuccessfulCreate"
+_FAILED_CREATE = "FailedCreate"
 # The wording of the API server and its admission plugins (1.36).
 _REFUSED = ("forbidden", "exceeded quota", "is invalid:")
 _DENIED = ("admission webhook", "ValidatingAdmissionPolicy")
-# Temporary rejections: the service account controller creates `default` shortly after a Namespace,
-# the quota controller must count first, and a rollout frees quota when it removes old Pods.
-_PASSING = (
-    "exceeded quota",
-    "status unknown for quota",
-    "error looking up service account",
-    "no API token found for service account",
-    "not yet ready to handle request",
-)
-# The length of an RFC 3339 time up to its seconds.
-_SECONDS = 19
-_FAILED_CREATE = "FailedCreate"
-_CREATED = "SuccessfulCreate"
-
-
-def is_refusal(message: str, *, waited: float = math.inf) -> bool:
-    """Return whether a message is a permanent rejection by the API server.
-
-    These are quota, Pod Security and other admission, and webhooks that deny. A webhook that cannot
-    be called is not a rejection. A rejection that is often temporary counts after 15 seconds.
-    """
-    refused = any(words in message for words in _REFUSED) or is_denial(message)
-    return refused and (waited > GRACE or not any(words in message for words in _PASSING))
-
-
-def is_denial(message: str) -> bool:
-    """Return whether a message is the denial of an admission webhook or policy."""
-    return "denied" in message and any(words in message for words in _DENIED)
 
 
 def last_warnings(events: Events) -> tuple[WarningEvent, ...]:
@@ -826,6 +797,12 @@ def _about(event: Mapping[str, Any]) -> str:
     subject = mapping(event.get("involvedObject")) or mapping(event.get("regarding"))
     group = text(subject, "apiVersion").rpartition("/")[0]
     return Ref(group, text(subject, "kind"), "", text(subject, "name")).short
+
+
+def _times(event: Mapping[str, Any]) -> int:
+    return max(
+        count(event, "count"), count(event, "deprecatedCount"), count(event, "series", "count"), 1
+    )
 
 
 def refused_creation(events: Events, *, waited: float = math.inf, since: str = "") -> str:
@@ -870,13 +847,33 @@ def _message(event: Mapping[str, Any]) -> str:
     return text(event, "message") or text(event, "note")
 
 
-def _times(event: Mapping[str, Any]) -> int:
-    return max(
-        count(event, "count"), count(event, "deprecatedCount"), count(event, "series", "count"), 1
-    )
+# Temporary rejections: the service account controller creates `default` shortly after a Namespace,
+# the quota controller must count first, and a rollout frees quota when it removes old Pods.
+_PASSING = (
+    "exceeded quota",
+    "status unknown for quota",
+    "error looking up service account",
+    "no API token found for service account",
+    "not yet ready to handle request",
+)
 
 
-# Decide which objects a run waits for, and by which rule.
+def is_refusal(message: str, *, waited: float = math.inf) -> bool:
+    """Return whether a message is a permanent rejection by the API server.
+
+    These are quota, Pod Security and other admission, and webhooks that deny. A webhook that cannot
+    be called is not a rejection. A rejection that is often temporary counts after 15 seconds.
+    """
+    refused = any(words in message for words in _REFUSED) or is_denial(message)
+    return refused and (waited > GRACE or not any(words in message for words in _PASSING))
+
+
+def is_denial(message: str) -> bool:
+    """Return whether a message is the denial of an admission webhook or policy."""
+    return "denied" in message and any(words in message for words in _DENIED)
+
+
+# Which objects a run waits for, and by which rule.
 
 
 WITH_PODS = frozenset(
@@ -890,26 +887,6 @@ WITH_PODS = frozenset(
 )
 """The kinds whose Pods show why they are not ready."""
 _RBAC = "rbac.authorization.k8s.io"
-# Kinds that are ready as soon as they are stored: a watch would be useless.
-_AT_ONCE = frozenset(
-    {
-        GroupKind("", "ConfigMap"),
-        GroupKind("", "LimitRange"),
-        GroupKind("", "ResourceQuota"),
-        GroupKind("", "Secret"),
-        GroupKind("", "ServiceAccount"),
-        GroupKind("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        GroupKind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-        GroupKind("networking.k8s.io", "IngressClass"),
-        GroupKind("networking.k8s.io", "NetworkPolicy"),
-        GroupKind("scheduling.k8s.io", "PriorityClass"),
-        GroupKind("storage.k8s.io", "StorageClass"),
-        GroupKind(_RBAC, "ClusterRole"),
-        GroupKind(_RBAC, "ClusterRoleBinding"),
-        GroupKind(_RBAC, "Role"),
-        GroupKind(_RBAC, "RoleBinding"),
-    }
-)
 
 
 class Wait:
@@ -917,6 +894,11 @@ class Wait:
 
     SKIP = "skip"
     STARTED = "started"
+
+
+def wait_word(metadata: Mapping[str, object]) -> str:
+    """Return the value of the wait annotation; empty if there is none."""
+    return str(mapping(metadata.get("annotations")).get(WAIT, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -942,6 +924,28 @@ class Awaited:
     """The user's ready-when rule; None for the rule of the kind."""
 
 
+# Kinds that are ready as soon as they are stored: a watch would be useless.
+_AT_ONCE = frozenset(
+    {
+        GroupKind("", "ConfigMap"),
+        GroupKind("", "LimitRange"),
+        GroupKind("", "ResourceQuota"),
+        GroupKind("", "Secret"),
+        GroupKind("", "ServiceAccount"),
+        GroupKind("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        GroupKind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        GroupKind("networking.k8s.io", "IngressClass"),
+        GroupKind("networking.k8s.io", "NetworkPolicy"),
+        GroupKind("scheduling.k8s.io", "PriorityClass"),
+        GroupKind("storage.k8s.io", "StorageClass"),
+        GroupKind(_RBAC, "ClusterRole"),
+        GroupKind(_RBAC, "ClusterRoleBinding"),
+        GroupKind(_RBAC, "Role"),
+        GroupKind(_RBAC, "RoleBinding"),
+    }
+)
+
+
 def is_awaited(desired: Desired, *, has_rule: bool) -> bool:
     """Return whether a run waits for an object; it always waits if the user gave a rule."""
     if desired.wait == Wait.SKIP:
@@ -949,11 +953,13 @@ def is_awaited(desired: Desired, *, has_rule: bool) -> bool:
     return has_rule or desired.ref.group_kind not in _AT_ONCE
 
 
+def for_wait(readiness: Readiness, *, fail_fast: bool) -> Readiness:
+    """Return the readiness that a wait acts on: with ``fail_fast``, what is stuck has failed."""
+    if fail_fast and readiness.stuck:
+        return replace(readiness, status=Status.FAILED, stuck=False)
+    return readiness
+
+
 def ready_with_warning(ref: Ref, readiness: Readiness) -> Problem:
     """Return the warning about an object that is ready, although something is wrong with it."""
     return as_problem(RunFailed(f"{ref} is ready, with a warning", reason=readiness.warning))
-
-
-def wait_word(metadata: Mapping[str, object]) -> str:
-    """Return the value of the wait annotation; empty if there is none."""
-    return str(mapping(metadata.get("annotations")).get(WAIT, ""))

@@ -90,6 +90,9 @@ if TYPE_CHECKING:
 
 CHANGING = -1
 """The generation of a CRD that the run is about to change: nothing was applied under it yet."""
+_SHOWN = 3
+# A single recreated object says nothing about the others.
+_FEWEST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,162 +146,6 @@ class CascadeContents:
     objects: tuple[LiveObject, ...]
     uncounted: str = ""
     """What could not be read, and why; empty if all was read."""
-
-
-# A single recreated object says nothing about the others.
-_FEWEST = 2
-_SHOWN = 3
-
-
-def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
-    """Return whether the inventory lists other objects than the live ones.
-
-    This happens after a restore from a backup, or in a clone of the cluster. Then the UID in the
-    ConfigMap's header is wrong, or every listed object has another UID.
-    """
-    if inventory.copied:
-        return True
-    uids = [
-        (entry.uid, state.uid)
-        for ref, entry in inventory.entries.items()
-        if entry.uid and isinstance(state := snapshot.states[ref], LiveObject)
-    ]
-    return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
-
-
-def restored_problem(inventory: Inventory) -> Problem:
-    """Return the problem that a restored inventory prunes nothing, and what to do."""
-    return as_problem(
-        PruneRefused(
-            "the prune was refused: the inventory is a copy, or was restored from a backup",
-            reason="its ConfigMap's UID, or every listed UID, differs from the recorded UID",
-            hint="To record the current objects instead: "
-            f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
-        )
-    )
-
-
-def recovered_problem(
-    entries: Sequence[InventoryEntry], snapshot: ClusterSnapshot, inventory: Inventory
-) -> Problem:
-    """Return the warning about objects that are recorded in a new inventory.
-
-    ``entries`` are those that are not in the input.
-    """
-    seen = ""
-    if snapshot.unseen:
-        seen = f"; some could not be read: {'; '.join(snapshot.unseen[:_SHOWN])}"
-    return as_problem(
-        InventoryError(
-            f"the inventory of the set {inventory.name} is gone, and {len(snapshot.marked)} "
-            "objects have its label and field manager",
-            reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
-            hint=f"{len(entries)} of them are not in the input: the next run orphans these, or "
-            "deletes them with --prune-adopted."
-            if entries
-            else "",
-        )
-    )
-
-
-def unlisted(
-    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
-) -> Sequence[Ref]:
-    """Return the objects with the set's label and field manager that are not listed."""
-    known = {member.ref for member in desired} | inventory.entries.keys()
-    uids = {entry.uid for entry in inventory.entries.values()}
-    return sorted(
-        ref
-        for ref, state in snapshot.states.items()
-        if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
-    )
-
-
-def unlisted_problem(
-    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
-) -> Problem | None:
-    """Return a warning about unlisted objects with the set's label and field manager.
-
-    For example, a create request may reach the server after its run was killed, or somebody may
-    have removed entries from the inventory.
-    """
-    strays = unlisted(desired, inventory, snapshot)
-    unread = f"not searched: {'; '.join(snapshot.unseen[:_SHOWN])}" if snapshot.unseen else ""
-    if not (strays or (unread and inventory.exists)):
-        return None
-    named = f"{len(strays)} objects have" if strays else "other objects may have"
-    return as_problem(
-        InventoryError(
-            f"{named} the label and field manager of the set {inventory.name}, "
-            "but are not in its inventory",
-            reason="; ".join(part for part in (and_more(strays, _SHOWN), unread) if part),
-            hint="To see how to repair this: applyprune inventory repair "
-            f"{inventory.name} -n {inventory.namespace} --dry-run",
-        )
-    )
-
-
-def may_lose_objects(
-    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
-) -> bool:
-    """Return whether a removal of the whole set may lose unlisted objects that are its own.
-
-    A run lists an object, and with it the namespace, before it creates the object. In a namespace
-    that the inventory does not name, anybody else may have made one that looks like the set's. It
-    counts only if the entries of its kind were removed from the inventory.
-    """
-    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
-    places |= {inventory.namespace, ""}
-    return bool(snapshot.unseen) or any(
-        ref.namespace in places or ref.group_kind in inventory.hidden_kinds  # guard: look-alike
-        for ref in unlisted(desired, inventory, snapshot)
-    )
-
-
-def unfounded_orphan_mark(
-    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
-) -> str:
-    """Return why an entry is marked to be orphaned while nothing on the object says so.
-
-    An interrupted run marks an entry before it orphans the object, and so may anybody who can edit
-    the inventory. Empty if there is no such mark, or if the object is not ours any more.
-    """
-    if not (entry.orphaning or entry.orphan_reason) or orphan_mark(live.metadata):
-        return ""
-    if not is_applied(live, applyset.manager):
-        return ""
-    return entry.orphan_reason or "an interrupted run"
-
-
-def to_orphan_problem(
-    desired: Sequence[Desired],
-    inventory: Inventory,
-    snapshot: ClusterSnapshot,
-    applyset: ApplySetIdentity,
-) -> Problem | None:
-    """Return a warning about entries that only the inventory marks to be orphaned.
-
-    An apply of the ``desired`` objects removes the marks of their entries.
-    """
-    applied = {member.ref for member in desired}
-    marked = sorted(
-        ref
-        for ref, entry in inventory.entries.items()
-        if ref not in applied
-        and isinstance(live := snapshot.states[ref], LiveObject)
-        and unfounded_orphan_mark(entry, live, applyset)
-    )
-    if not marked:
-        return None
-    return as_problem(
-        InventoryError(
-            f"the inventory of the set {inventory.name} says that {len(marked)} objects are to be "
-            "orphaned, and nothing on the objects says so",
-            reason=and_more(marked, _SHOWN),
-            hint="An interrupted run, or somebody who has edited the inventory, has marked them. "
-            "An apply with them in the input removes the mark.",
-        )
-    )
 
 
 def recorded(
@@ -362,7 +209,158 @@ def recovered_entries(
         )
 
 
-# Compare an inventory with the cluster: the mismatches, and the repair of each.
+def recovered_problem(
+    entries: Sequence[InventoryEntry], snapshot: ClusterSnapshot, inventory: Inventory
+) -> Problem:
+    """Return the warning about objects that are recorded in a new inventory.
+
+    ``entries`` are those that are not in the input.
+    """
+    seen = ""
+    if snapshot.unseen:
+        seen = f"; some could not be read: {'; '.join(snapshot.unseen[:_SHOWN])}"
+    return as_problem(
+        InventoryError(
+            f"the inventory of the set {inventory.name} is gone, and {len(snapshot.marked)} "
+            "objects have its label and field manager",
+            reason=f"they are recorded again as adopted, and this run prunes nothing{seen}",
+            hint=f"{len(entries)} of them are not in the input: the next run orphans these, or "
+            "deletes them with --prune-adopted."
+            if entries
+            else "",
+        )
+    )
+
+
+def is_restored(inventory: Inventory, snapshot: ClusterSnapshot) -> bool:
+    """Return whether the inventory lists other objects than the live ones.
+
+    This happens after a restore from a backup, or in a clone of the cluster. Then the UID in the
+    ConfigMap's header is wrong, or every listed object has another UID.
+    """
+    if inventory.copied:
+        return True
+    uids = [
+        (entry.uid, state.uid)
+        for ref, entry in inventory.entries.items()
+        if entry.uid and isinstance(state := snapshot.states[ref], LiveObject)
+    ]
+    return len(uids) >= _FEWEST and all(ours != theirs for ours, theirs in uids)
+
+
+def restored_problem(inventory: Inventory) -> Problem:
+    """Return the problem that a restored inventory prunes nothing, and what to do."""
+    return as_problem(
+        PruneRefused(
+            "the prune was refused: the inventory is a copy, or was restored from a backup",
+            reason="its ConfigMap's UID, or every listed UID, differs from the recorded UID",
+            hint="To record the current objects instead: "
+            f"applyprune inventory repair {inventory.name} -n {inventory.namespace} --dry-run",
+        )
+    )
+
+
+def unlisted(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
+) -> Sequence[Ref]:
+    """Return the objects with the set's label and field manager that are not listed."""
+    known = {member.ref for member in desired} | inventory.entries.keys()
+    uids = {entry.uid for entry in inventory.entries.values()}
+    return sorted(
+        ref
+        for ref, state in snapshot.states.items()
+        if ref not in known and isinstance(state, LiveObject) and state.uid not in uids
+    )
+
+
+def unlisted_problem(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
+) -> Problem | None:
+    """Return a warning about unlisted objects with the set's label and field manager.
+
+    For example, a create request may reach the server after its run was killed, or somebody may
+    have removed entries from the inventory.
+    """
+    strays = unlisted(desired, inventory, snapshot)
+    unread = f"not searched: {'; '.join(snapshot.unseen[:_SHOWN])}" if snapshot.unseen else ""
+    if not (strays or (unread and inventory.exists)):
+        return None
+    named = f"{len(strays)} objects have" if strays else "other objects may have"
+    return as_problem(
+        InventoryError(
+            f"{named} the label and field manager of the set {inventory.name}, "
+            "but are not in its inventory",
+            reason="; ".join(part for part in (and_more(strays, _SHOWN), unread) if part),
+            hint="To see how to repair this: applyprune inventory repair "
+            f"{inventory.name} -n {inventory.namespace} --dry-run",
+        )
+    )
+
+
+def may_lose_objects(
+    desired: Sequence[Desired], inventory: Inventory, snapshot: ClusterSnapshot
+) -> bool:
+    """Return whether a removal of the whole set may lose unlisted objects that are its own.
+
+    A run lists an object, and with it the namespace, before it creates the object. In a namespace
+    that the inventory does not name, anybody else may have made one that looks like the set's. It
+    counts only if the entries of its kind were removed from the inventory.
+    """
+    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
+    places |= {inventory.namespace, ""}
+    return bool(snapshot.unseen) or any(
+        ref.namespace in places or ref.group_kind in inventory.hidden_kinds  # guard: look-alike
+        for ref in unlisted(desired, inventory, snapshot)
+    )
+
+
+def to_orphan_problem(
+    desired: Sequence[Desired],
+    inventory: Inventory,
+    snapshot: ClusterSnapshot,
+    applyset: ApplySetIdentity,
+) -> Problem | None:
+    """Return a warning about entries that only the inventory marks to be orphaned.
+
+    An apply of the ``desired`` objects removes the marks of their entries.
+    """
+    applied = {member.ref for member in desired}
+    marked = sorted(
+        ref
+        for ref, entry in inventory.entries.items()
+        if ref not in applied
+        and isinstance(live := snapshot.states[ref], LiveObject)
+        and unfounded_orphan_mark(entry, live, applyset)
+    )
+    if not marked:
+        return None
+    return as_problem(
+        InventoryError(
+            f"the inventory of the set {inventory.name} says that {len(marked)} objects are to be "
+            "orphaned, and nothing on the objects says so",
+            reason=and_more(marked, _SHOWN),
+            hint="An interrupted run, or somebody who has edited the inventory, has marked them. "
+            "An apply with them in the input removes the mark.",
+        )
+    )
+
+
+def unfounded_orphan_mark(
+    entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity
+) -> str:
+    """Return why an entry is marked to be orphaned while nothing on the object says so.
+
+    An interrupted run marks an entry before it orphans the object, and so may anybody who can edit
+    the inventory. Empty if there is no such mark, or if the object is not ours any more.
+    """
+    if not (entry.orphaning or entry.orphan_reason) or orphan_mark(live.metadata):
+        return ""
+    if not is_applied(live, applyset.manager):
+        return ""
+    return entry.orphan_reason or "an interrupted run"
+
+
+# The mismatches between an inventory and the cluster, and the repair of each.
 
 
 def check(
@@ -416,18 +414,6 @@ def check(
     return tuple(found)
 
 
-def unsearched_problem(unseen: str) -> Problem:
-    """Return the warning about kinds that were not searched, in groups that the set does not use.
-
-    ``unseen`` says which, and why.
-    """
-    return Problem(
-        ProblemKind.UNAVAILABLE,
-        f"not searched for unlisted objects: {unseen}",
-        reason="the inventory lists no object of that API group, so this is not a mismatch",
-    )
-
-
 def repaired(inventory: Inventory, mismatches: Sequence[Mismatch]) -> Mapping[Ref, InventoryEntry]:
     """Return the entries after every repair."""
     entries = dict(inventory.entries)
@@ -439,6 +425,18 @@ def repaired(inventory: Inventory, mismatches: Sequence[Mismatch]) -> Mapping[Re
         elif mismatch.repair in {Repair.LIST, Repair.ADOPT} and mismatch.entry is not None:
             entries[mismatch.ref] = mismatch.entry
     return entries
+
+
+def unsearched_problem(unseen: str) -> Problem:
+    """Return the warning about kinds that were not searched, in groups that the set does not use.
+
+    ``unseen`` says which, and why.
+    """
+    return Problem(
+        ProblemKind.UNAVAILABLE,
+        f"not searched for unlisted objects: {unseen}",
+        reason="the inventory lists no object of that API group, so this is not a mismatch",
+    )
 
 
 def _of_inventory(
@@ -460,18 +458,6 @@ def _of_inventory(
     for name in strays:
         message = f"configmap/{name} is a shard that the inventory does not name"
         yield Mismatch(MismatchType.STRAY_SHARD, Repair.REWRITE, message)
-
-
-def _of_unserved(unserved: Mapping[GroupKind, str]) -> Iterator[Mismatch]:
-    """Yield the mismatches of kinds that only the annotation of the inventory names."""
-    for kind, reason in unserved.items():
-        named = f"its annotation {GROUP_KINDS} names {kind}, and no entry has that kind"
-        if reason:
-            message = f"{named}: {reason}; --allow-partial removes it from the annotation"
-            yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, message)
-        else:
-            message = f"{named}; it will be removed from the annotation"
-            yield Mismatch(MismatchType.KIND_GONE, Repair.REWRITE, message)
 
 
 def _of_entry(
@@ -563,34 +549,6 @@ def _of_live(
         yield _recreated(ref, applied=applied)
 
 
-def _of_member(
-    entry: InventoryEntry,
-    live: LiveObject,
-    resource: Resource | None,
-    applyset: ApplySetIdentity,
-    *,
-    owns: bool,
-) -> Iterator[Mismatch]:
-    """Yield the mismatches of the listed object, which has the set's label."""
-    for manager in _other_sets(live, applyset):
-        message = f"it has this set's label, but {manager} owns some of its fields"
-        yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, entry.ref)
-    if entry.uid and ownership_of(entry, live, applyset) is not entry.ownership:
-        yield _without_witness(entry, live, resource, owns=owns)
-    elif entry.uid and not is_applied(live, applyset.manager):
-        message = f"{applyset.manager} is not among its field managers; the next apply with it in "
-        message += "the input adds it again"
-        yield Mismatch(MismatchType.NOT_APPLIED, Repair.NONE, message, entry.ref)
-
-
-def _recreated(ref: Ref, *, applied: bool) -> Mismatch:
-    """Return the mismatch of another object of that name, without the set's label."""
-    kept = "label" if applied else "label and field manager"
-    message = f"somebody else has recreated it, without the set's {kept}"
-    repair = Repair.NONE if applied else Repair.UNLIST
-    return Mismatch(MismatchType.OTHER_UID, repair, message, ref)
-
-
 def _unproven(
     entry: InventoryEntry,
     live: LiveObject,
@@ -611,6 +569,37 @@ def _unproven(
     return Mismatch(kind, repair, message, entry.ref, live=live, resource=resource)
 
 
+def _of_member(
+    entry: InventoryEntry,
+    live: LiveObject,
+    resource: Resource | None,
+    applyset: ApplySetIdentity,
+    *,
+    owns: bool,
+) -> Iterator[Mismatch]:
+    """Yield the mismatches of the listed object, which has the set's label."""
+    for manager in _other_sets(live, applyset):
+        message = f"it has this set's label, but {manager} owns some of its fields"
+        yield Mismatch(MismatchType.TWO_OWNERS, Repair.NONE, message, entry.ref)
+    if entry.uid and ownership_of(entry, live, applyset) is not entry.ownership:
+        yield _without_witness(entry, live, resource, owns=owns)
+    elif entry.uid and not is_applied(live, applyset.manager):
+        message = f"{applyset.manager} is not among its field managers; the next apply with it in "
+        message += "the input adds it again"
+        yield Mismatch(MismatchType.NOT_APPLIED, Repair.NONE, message, entry.ref)
+
+
+def _other_sets(live: LiveObject, applyset: ApplySetIdentity) -> Sequence[str]:
+    """Return the field managers of other sets that have applied the object."""
+    managers = {
+        str(entry.get("manager", ""))
+        for entry in live.managed_fields
+        if entry.get("operation") == "Apply"
+    }
+    ours = {applyset.manager, applyset.yielded}
+    return sorted(name for name in managers if name.startswith(MANAGERS) and name not in ours)
+
+
 def _without_witness(
     entry: InventoryEntry, live: LiveObject, resource: Resource | None, *, owns: bool
 ) -> Mismatch:
@@ -628,25 +617,34 @@ def _without_witness(
     )
 
 
-def _other_sets(live: LiveObject, applyset: ApplySetIdentity) -> Sequence[str]:
-    """Return the field managers of other sets that have applied the object."""
-    managers = {
-        str(entry.get("manager", ""))
-        for entry in live.managed_fields
-        if entry.get("operation") == "Apply"
-    }
-    ours = {applyset.manager, applyset.yielded}
-    return sorted(name for name in managers if name.startswith(MANAGERS) and name not in ours)
+def _recreated(ref: Ref, *, applied: bool) -> Mismatch:
+    """Return the mismatch of another object of that name, without the set's label."""
+    kept = "label" if applied else "label and field manager"
+    message = f"somebody else has recreated it, without the set's {kept}"
+    repair = Repair.NONE if applied else Repair.UNLIST
+    return Mismatch(MismatchType.OTHER_UID, repair, message, ref)
 
 
-# Decide which objects of a set become owned, so that a later prune may delete them.
+def _of_unserved(unserved: Mapping[GroupKind, str]) -> Iterator[Mismatch]:
+    """Yield the mismatches of kinds that only the annotation of the inventory names."""
+    for kind, reason in unserved.items():
+        named = f"its annotation {GROUP_KINDS} names {kind}, and no entry has that kind"
+        if reason:
+            message = f"{named}: {reason}; --allow-partial removes it from the annotation"
+            yield Mismatch(MismatchType.UNKNOWN, Repair.NONE, message)
+        else:
+            message = f"{named}; it will be removed from the annotation"
+            yield Mismatch(MismatchType.KIND_GONE, Repair.REWRITE, message)
+
+
+# Which objects of a set become owned, so that a later prune may delete them.
 #
 # A prune deletes what the inventory and the annotation on the object both call owned. The
 # annotation is written first: if the run dies in between, the object still counts as adopted.
 
 
-ALREADY = "it is owned already"
 GONE = "it is gone"
+ALREADY = "it is owned already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -689,6 +687,56 @@ def own_step(
     return OwnStep(entry, resource, state, left=ALREADY if is_owned else "")
 
 
+def _problem(
+    entry: InventoryEntry,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    others: Mapping[str, OtherSet],
+) -> Problem | None:
+    """Return why an object may not become owned; None if it may."""
+    if live.terminating:
+        return _refused(entry, "it is being deleted")
+    if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults
+        return _refused(entry, "a controller creates it in each Namespace")
+    if mark := left_alone(live.metadata, {}):  # guard: own-nothing-left-alone
+        return _refused(entry, f"it is marked {mark}")
+    if is_label_unproven(entry, live, others, applyset):
+        return as_problem(unproven_label(entry.ref, live, others, applyset))
+    if reason := _not_ours(entry, live, applyset):
+        check = f"applyprune inventory check {applyset.arguments}"
+        return _refused(entry, reason, f"See: {check}")
+    if tool := _other_tool(entry, live, applyset):
+        hint = "If that tool no longer runs it, remove its mark, or its entry in managedFields."
+        return _refused(entry, tool, hint)
+    return None
+
+
+def _refused(entry: InventoryEntry, reason: str, hint: str = "") -> Problem:
+    return as_problem(RunFailed(f"{entry.ref} did not become owned", reason=reason, hint=hint))
+
+
+def _not_ours(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return why an object is not, or not only, this set's; empty if it is."""
+    if foreign_label(live, applyset):
+        named = other_set(live)
+        return f"it belongs to the set {named}" if named else "it belongs to another set"
+    if SET_ID in live.labels or SHARD_OF in live.labels:
+        return "it is the inventory of a set"
+    if owner_of(live, entry, applyset) is not Owner.RECORDED:
+        return "it is not the listed object: its UID differs"
+    if not entry.uid or not is_marked(live, applyset):
+        return "it does not have this set's label and field manager"
+    if owner := foreign_owner(live, applyset.manager):
+        return f"it belongs to {owner}, by its ownerReferences"
+    return ""
+
+
+def _other_tool(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return which other tool runs an object, or has marked it; empty if none does."""
+    tool = owned_by_tool(live, applyset)
+    return f"it belongs to {tool}" if tool else other_owner(entry, live, applyset)
+
+
 def as_owned(kept: str) -> str:
     """Return what the run says of an object that becomes owned.
 
@@ -720,57 +768,7 @@ def owned_entry(
     return replace(owned, fingerprint=fresh, owned_fields=owned_fields_of(after, manager))
 
 
-def _problem(
-    entry: InventoryEntry,
-    live: LiveObject,
-    applyset: ApplySetIdentity,
-    others: Mapping[str, OtherSet],
-) -> Problem | None:
-    """Return why an object may not become owned; None if it may."""
-    if live.terminating:
-        return _refused(entry, "it is being deleted")
-    if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults
-        return _refused(entry, "a controller creates it in each Namespace")
-    if mark := left_alone(live.metadata, {}):  # guard: own-nothing-left-alone
-        return _refused(entry, f"it is marked {mark}")
-    if is_label_unproven(entry, live, others, applyset):
-        return as_problem(unproven_label(entry.ref, live, others, applyset))
-    if reason := _not_ours(entry, live, applyset):
-        check = f"applyprune inventory check {applyset.arguments}"
-        return _refused(entry, reason, f"See: {check}")
-    if tool := _other_tool(entry, live, applyset):
-        hint = "If that tool no longer runs it, remove its mark, or its entry in managedFields."
-        return _refused(entry, tool, hint)
-    return None
-
-
-def _other_tool(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return which other tool runs an object, or has marked it; empty if none does."""
-    tool = owned_by_tool(live, applyset)
-    return f"it belongs to {tool}" if tool else other_owner(entry, live, applyset)
-
-
-def _not_ours(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdentity) -> str:
-    """Return why an object is not, or not only, this set's; empty if it is."""
-    if foreign_label(live, applyset):
-        named = other_set(live)
-        return f"it belongs to the set {named}" if named else "it belongs to another set"
-    if SET_ID in live.labels or SHARD_OF in live.labels:
-        return "it is the inventory of a set"
-    if owner_of(live, entry, applyset) is not Owner.RECORDED:
-        return "it is not the listed object: its UID differs"
-    if not entry.uid or not is_marked(live, applyset):
-        return "it does not have this set's label and field manager"
-    if owner := foreign_owner(live, applyset.manager):
-        return f"it belongs to {owner}, by its ownerReferences"
-    return ""
-
-
-def _refused(entry: InventoryEntry, reason: str, hint: str = "") -> Problem:
-    return as_problem(RunFailed(f"{entry.ref} did not become owned", reason=reason, hint=hint))
-
-
-# Decide how to move each object from one set to another, by its live state.
+# How each object moves from one set to another, by its live state.
 #
 # The label shows the owner at every moment. The new set lists the object before the label changes,
 # and the old set lists it until the change is done. So after an interrupted move both sets list the
@@ -861,15 +859,11 @@ def _failed(entry: InventoryEntry, reason: str, *, hint: str = "") -> Problem:
     return as_problem(RunFailed(f"{entry.ref} was not moved", reason=reason, hint=hint))
 
 
-# Decide whether the drift of single objects can be set back without a look at the whole set.
+# Whether the drift of single objects can be set back without a look at the whole set.
 
 
 _HOLDS_OTHERS = frozenset({NAMESPACE, CRD})
 """The kinds whose loss is a loss of other objects too."""
-
-
-class WholeSetNeeded(ApplypruneError):
-    """More than the drift of single objects is to be decided; nothing was written."""
 
 
 def part_to_correct(
@@ -908,7 +902,11 @@ def _only_corrects(step: ApplyStep) -> bool:
     return step.fate is Fate.LEAVE or (writes and step.is_reapplied)
 
 
-# Say that other tools hold an inventory that applyprune has deleted.
+class WholeSetNeeded(ApplypruneError):
+    """More than the drift of single objects is to be decided; nothing was written."""
+
+
+# Who holds an inventory: other tools after its deletion, or another run.
 
 
 def held_inventory(inventory: Inventory, finalizers: Iterable[str]) -> Problem:
@@ -922,9 +920,6 @@ def held_inventory(inventory: Inventory, finalizers: Iterable[str]) -> Problem:
         hint="It lists no object any more. Until these tools remove their finalizers, the set "
         "cannot be applied again.",
     )
-
-
-# Say which run holds an inventory, and what was seen of it.
 
 
 def locked_error(

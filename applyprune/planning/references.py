@@ -27,6 +27,21 @@ SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
 STORAGE_CLASS = GroupKind("storage.k8s.io", "StorageClass")
 POD = GroupKind("", "Pod")
 CRON_JOB = GroupKind("batch", "CronJob")
+_NETWORKING = "networking.k8s.io"
+_INGRESS = GroupKind(_NETWORKING, "Ingress")
+_GATEWAY = "gateway.networking.k8s.io"
+_GATEWAYS = GroupKind(_GATEWAY, "Gateway")
+_ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
+"""Annotations by which a controller creates the Secret of an Ingress or Gateway."""
+_INGRESS_CLASS = GroupKind(_NETWORKING, "IngressClass")
+_PRIORITY_CLASS = GroupKind("scheduling.k8s.io", "PriorityClass")
+_RUNTIME_CLASS = GroupKind("node.k8s.io", "RuntimeClass")
+_GATEWAY_CLASS = GroupKind(_GATEWAY, "GatewayClass")
+_RBAC = "rbac.authorization.k8s.io"
+_CLUSTER_ROLE = GroupKind(_RBAC, "ClusterRole")
+_ADMISSION = "admissionregistration.k8s.io"
+_POLICY = GroupKind(_ADMISSION, "ValidatingAdmissionPolicy")
+_MUTATION = GroupKind(_ADMISSION, "MutatingAdmissionPolicy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +57,6 @@ class Reference:
     """Whether the object is applied before the one that names it."""
     keys: tuple[tuple[str, Field], ...] = ()
     """The keys that it must have, each with the field that names the key."""
-
-
-_NETWORKING = "networking.k8s.io"
-_INGRESS = GroupKind(_NETWORKING, "Ingress")
-_GATEWAY = "gateway.networking.k8s.io"
-_GATEWAYS = GroupKind(_GATEWAY, "Gateway")
-_ISSUERS = ("cert-manager.io/", "kubernetes.io/tls-acme")
-"""Annotations by which a controller creates the Secret of an Ingress or Gateway."""
 
 
 def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
@@ -101,15 +108,6 @@ def _of_pod(ref: Ref, template: Mapping[str, Any], place: Field) -> Iterator[Ref
         yield from _by_rule(rule, ref.namespace, spec, (*place, "spec"))
 
 
-_INGRESS_CLASS = GroupKind(_NETWORKING, "IngressClass")
-_PRIORITY_CLASS = GroupKind("scheduling.k8s.io", "PriorityClass")
-_RUNTIME_CLASS = GroupKind("node.k8s.io", "RuntimeClass")
-_GATEWAY_CLASS = GroupKind(_GATEWAY, "GatewayClass")
-_RBAC = "rbac.authorization.k8s.io"
-_CLUSTER_ROLE = GroupKind(_RBAC, "ClusterRole")
-_ADMISSION = "admissionregistration.k8s.io"
-_POLICY = GroupKind(_ADMISSION, "ValidatingAdmissionPolicy")
-_MUTATION = GroupKind(_ADMISSION, "MutatingAdmissionPolicy")
 _CLUSTER_SCOPED = frozenset(
     {
         STORAGE_CLASS,
@@ -261,13 +259,13 @@ _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
 # The Pod template of a workload, and what its Pods read from other objects.
 
 
+_GROUPS = frozenset({"", "apps", "batch"})
+
+
 def pod_template(kind: GroupKind, body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the Pod template of a workload in the built-in groups, or a Pod itself; else empty."""
     path = template_path(kind)
     return {} if path is None else mapping(field(body, *path))
-
-
-_GROUPS = frozenset({"", "apps", "batch"})
 
 
 def template_path(kind: GroupKind) -> tuple[str, ...] | None:

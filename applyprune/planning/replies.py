@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from applyprune.planning.recovery import ClusterSnapshot
 
 
-_DRIFT_ONLY = "its manifest has not changed, and setting back drift deletes nothing"
-
-
 @dataclass(frozen=True, slots=True)
 class ConfirmedApply:
     """A confirmed apply: the entry for the inventory, and the result."""
@@ -67,27 +64,6 @@ class ConfirmedApply:
     """Why, and from whom it has taken fields; may be empty."""
     rewritten: tuple[str, ...]
     """The fields that are stored with another value than the manifest's."""
-
-
-def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> ApplyStep:
-    """Return a step with the fields that webhooks rewrite, by the reply to its dry run.
-
-    Raises RunFailed if they change its name.
-    """
-    if (
-        error := name_error(step.desired.ref, after, step.desired.origin, exists=False)
-    ) is not None:
-        raise error
-    return replace(step, rewritten=rewritten_fields(sent(step.desired), after, applyset.manager))
-
-
-def created_by_others(desired: Desired) -> RunFailed:
-    """Return the error for an object that somebody else has created during this run."""
-    return RunFailed(
-        f"{desired.ref} was created by somebody else during this run",
-        location=desired.origin,
-        hint="Run again.",
-    )
 
 
 def confirmed(
@@ -183,6 +159,18 @@ def _moved(
     )
 
 
+def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> ApplyStep:
+    """Return a step with the fields that webhooks rewrite, by the reply to its dry run.
+
+    Raises RunFailed if they change its name.
+    """
+    if (
+        error := name_error(step.desired.ref, after, step.desired.origin, exists=False)
+    ) is not None:
+        raise error
+    return replace(step, rewritten=rewritten_fields(sent(step.desired), after, applyset.manager))
+
+
 def refused_guard(
     step: ApplyStep,
     live: LiveObject | None,
@@ -243,6 +231,21 @@ def refuse_false_absence(uid: str, state: State, error: ApplypruneError) -> None
     ) from error
 
 
+def created_by_others(desired: Desired) -> RunFailed:
+    """Return the error for an object that somebody else has created during this run."""
+    return RunFailed(
+        f"{desired.ref} was created by somebody else during this run",
+        location=desired.origin,
+        hint="Run again.",
+    )
+
+
+# The recreation of an object.
+
+
+_DRIFT_ONLY = "its manifest has not changed, and setting back drift deletes nothing"
+
+
 def late_replacement(
     step: ApplyStep,
     planned: LiveObject,
@@ -293,7 +296,7 @@ def refused_recreation(
     return with_immutable_fields_named(step.desired, error, reason, live, created, applyset.manager)
 
 
-# Decide about an object that exists although the run was about to create it.
+# An object that exists although the run was about to create it.
 
 
 _LATE = "adopted: a controller has created it during this run"

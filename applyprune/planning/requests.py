@@ -2,7 +2,8 @@
 
 Some applies need other requests first: fields must change hands before the manifest is sent. Each
 of these requests changes the object's state. So a request names only the first of them, and the
-same function makes the next request from the reply.
+same function makes the next request from the reply. ``cluster/requests.py`` turns these values into
+HTTP.
 """
 
 from __future__ import annotations
@@ -111,15 +112,6 @@ def apply_request(
     )
 
 
-def takes_over(
-    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, migration: Migration
-) -> bool:
-    """Return whether fields or the label of others become ours before the apply."""
-    return _has_other_label(live, applyset) or has_migration(
-        live, migration, desired.packed, applyset.manager
-    )
-
-
 def needs_body(
     desired: Desired,
     live: LiveObject,
@@ -136,31 +128,63 @@ def needs_body(
     )
 
 
+def takes_over(
+    desired: Desired, live: LiveObject, applyset: ApplySetIdentity, migration: Migration
+) -> bool:
+    """Return whether fields or the label of others become ours before the apply."""
+    return _has_other_label(live, applyset) or has_migration(
+        live, migration, desired.packed, applyset.manager
+    )
+
+
+def dry_run_request(step: ApplyStep, applyset: ApplySetIdentity) -> ApplyRequest:
+    """Return the request whose dry run shows the result of a step; its ``request`` is set.
+
+    A dry run cannot move fields to another owner first. So it sends the fields that the step leaves
+    to others with their live values.
+    """
+    request, live = step.request, step.live
+    if request is None:
+        raise ValueError(f"nothing is sent for {step.desired.ref}")
+    body = request.body
+    if live is not None and (fields := yields(step.desired, live, applyset).fields):
+        body = kept(live, body, fields)
+    body = before_removal(body, planned_removals(step, applyset))
+    return replace(request, packed=packed(body), before=None)
+
+
+def planned_removals(step: ApplyStep, applyset: ApplySetIdentity) -> FieldRemovals:
+    """Return what a step removes from its object before the apply, or by it."""
+    if step.live is None or step.request is None:
+        return NO_REMOVALS
+    # Where drift is set back, the user has not forced anything.
+    force = step.request.force and not step.reverts
+    return removals(step.desired, step.live, applyset, force=force)
+
+
+def forced(request: ApplyRequest) -> ApplyRequest:
+    """Return a request for a dry run in which the fields that change hands cause no conflict."""
+    return replace(request, force=True)
+
+
+def trial_request(
+    desired: Desired, applyset: ApplySetIdentity, *, name: str, namespace: str
+) -> ApplyRequest:
+    """Return the request that creates an object under another name; only for a dry run."""
+    ref: Ref = replace(desired.ref, name=name, namespace=namespace)
+    sent_first = _witnessed(desired.body, applyset)
+    body: Mapping[str, Any] = renamed(sent_first, name=name, namespace=namespace)
+    return ApplyRequest(
+        desired.resource, ref, packed(body), applyset.manager, precondition=CREATE_ONLY
+    )
+
+
 def _body(
     desired: Desired, live: LiveObject, applyset: ApplySetIdentity, found: FieldRemovals
 ) -> Mapping[str, Any]:
     """Return the body to send for an existing object; without its annotation, it would lose it."""
     body = with_contested(sent(desired), found)
     return _witnessed(body, applyset) if has_witness(live, applyset) else body
-
-
-def _witnessed(body: Mapping[str, Any], applyset: ApplySetIdentity) -> Mapping[str, Any]:
-    """Return a body with the annotation that says that the set owns the object.
-
-    It is only sent in a create-only request, for an object that has it already, or for an adoption
-    as owned, which the user has asked for: what the inventory says never produces it.
-    """
-    return _annotated(body, OWNED_BY, applyset.id)
-
-
-def _annotated(body: Mapping[str, Any], name: str, text: str) -> Mapping[str, Any]:
-    metadata = body["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), name: text}
-    return {**body, "metadata": {**metadata, "annotations": annotations}}
-
-
-def _has_other_label(live: LiveObject, applyset: ApplySetIdentity) -> bool:
-    return live.labels.get(PART_OF, applyset.id) != applyset.id
 
 
 def _before(
@@ -247,6 +271,57 @@ def _fencing(
     )
 
 
+def _annotated(body: Mapping[str, Any], name: str, text: str) -> Mapping[str, Any]:
+    metadata = body["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), name: text}
+    return {**body, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _witnessed(body: Mapping[str, Any], applyset: ApplySetIdentity) -> Mapping[str, Any]:
+    """Return a body with the annotation that says that the set owns the object.
+
+    It is only sent in a create-only request, for an object that has it already, or for an adoption
+    as owned, which the user has asked for: what the inventory says never produces it.
+    """
+    return _annotated(body, OWNED_BY, applyset.id)
+
+
+def _has_other_label(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+    return live.labels.get(PART_OF, applyset.id) != applyset.id
+
+
+def delete_request(
+    resource: Resource, live: LiveObject, propagation: Propagation = Propagation.BACKGROUND
+) -> DeleteRequest:
+    """Return the request that deletes exactly this object, in the state that was judged."""
+    judged = Precondition(live.uid, live.resource_version)
+    return DeleteRequest(resource, live.ref, judged, propagation)
+
+
+def orphan_request(
+    resource: Resource, live: LiveObject, applyset: ApplySetIdentity
+) -> PatchRequest:
+    """Return the request that removes the set's label and field manager from an object."""
+    version = resource.gvk.api_version
+    return PatchRequest(resource, live.ref, orphan_patch(live, applyset.manager, version))
+
+
+def mark_request(
+    resource: Resource, live: LiveObject, applyset: ApplySetIdentity, *, owned: bool
+) -> PatchRequest:
+    """Return the request that gives an object the set's label and field manager.
+
+    With ``owned``, it also gets the annotation of ownership.
+    """
+    version = resource.gvk.api_version
+    return PatchRequest(
+        resource,
+        live.ref,
+        mark_patch(live, version, applyset, owned=owned),
+        managers_after=marked_managers(live, version, applyset, owned=owned),
+    )
+
+
 def transfer_request(
     resource: Resource, live: LiveObject, *, old: str, applyset: ApplySetIdentity, owned: bool
 ) -> PatchRequest:
@@ -267,77 +342,3 @@ def settle_request(request: PatchRequest, after: LiveObject) -> PatchRequest | N
     if request.managers_after is None:
         return None
     return PatchRequest(request.resource, request.ref, settle_patch(after, request.managers_after))
-
-
-def mark_request(
-    resource: Resource, live: LiveObject, applyset: ApplySetIdentity, *, owned: bool
-) -> PatchRequest:
-    """Return the request that gives an object the set's label and field manager.
-
-    With ``owned``, it also gets the annotation of ownership.
-    """
-    version = resource.gvk.api_version
-    return PatchRequest(
-        resource,
-        live.ref,
-        mark_patch(live, version, applyset, owned=owned),
-        managers_after=marked_managers(live, version, applyset, owned=owned),
-    )
-
-
-def orphan_request(
-    resource: Resource, live: LiveObject, applyset: ApplySetIdentity
-) -> PatchRequest:
-    """Return the request that removes the set's label and field manager from an object."""
-    version = resource.gvk.api_version
-    return PatchRequest(resource, live.ref, orphan_patch(live, applyset.manager, version))
-
-
-def delete_request(
-    resource: Resource, live: LiveObject, propagation: Propagation = Propagation.BACKGROUND
-) -> DeleteRequest:
-    """Return the request that deletes exactly this object, in the state that was judged."""
-    judged = Precondition(live.uid, live.resource_version)
-    return DeleteRequest(resource, live.ref, judged, propagation)
-
-
-def dry_run_request(step: ApplyStep, applyset: ApplySetIdentity) -> ApplyRequest:
-    """Return the request whose dry run shows the result of a step; its ``request`` is set.
-
-    A dry run cannot move fields to another owner first. So it sends the fields that the step leaves
-    to others with their live values.
-    """
-    request, live = step.request, step.live
-    if request is None:
-        raise ValueError(f"nothing is sent for {step.desired.ref}")
-    body = request.body
-    if live is not None and (fields := yields(step.desired, live, applyset).fields):
-        body = kept(live, body, fields)
-    body = before_removal(body, planned_removals(step, applyset))
-    return replace(request, packed=packed(body), before=None)
-
-
-def planned_removals(step: ApplyStep, applyset: ApplySetIdentity) -> FieldRemovals:
-    """Return what a step removes from its object before the apply, or by it."""
-    if step.live is None or step.request is None:
-        return NO_REMOVALS
-    # Where drift is set back, the user has not forced anything.
-    force = step.request.force and not step.reverts
-    return removals(step.desired, step.live, applyset, force=force)
-
-
-def forced(request: ApplyRequest) -> ApplyRequest:
-    """Return a request for a dry run in which the fields that change hands cause no conflict."""
-    return replace(request, force=True)
-
-
-def trial_request(
-    desired: Desired, applyset: ApplySetIdentity, *, name: str, namespace: str
-) -> ApplyRequest:
-    """Return the request that creates an object under another name; only for a dry run."""
-    ref: Ref = replace(desired.ref, name=name, namespace=namespace)
-    sent_first = _witnessed(desired.body, applyset)
-    body: Mapping[str, Any] = renamed(sent_first, name=name, namespace=namespace)
-    return ApplyRequest(
-        desired.resource, ref, packed(body), applyset.manager, precondition=CREATE_ONLY
-    )

@@ -49,13 +49,8 @@ if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity
 
 
-_Step = TypeVar("_Step", ApplyStep, RemoveStep)
-
 NO_RIGHT = "this account lacks rights that the plan needs"
-_APPLY = {
-    Fate.CREATE: ("create", "patch"),
-    Fate.RECREATE: ("delete", "create", "patch"),
-}
+_Step = TypeVar("_Step", ApplyStep, RemoveStep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +82,12 @@ def needs_of(
         namespace = namespace_ref(applyset.namespace)
         found.append(Need(namespace, _access("create", NAMESPACES, namespace, named=False)))
     return found
+
+
+_APPLY = {
+    Fate.CREATE: ("create", "patch"),
+    Fate.RECREATE: ("delete", "create", "patch"),
+}
 
 
 def _of_apply(step: ApplyStep) -> Iterator[Need]:
@@ -146,10 +147,26 @@ def with_missing_rights(
     )
 
 
+def _problem(ref: Ref, lacks: Sequence[Access], applyset: ApplySetIdentity) -> Problem:
+    resource = lacks[0].full_plural
+    where = f" in namespace {ref.namespace}" if ref.namespace else ""
+    error = Forbidden(
+        f"{ref.short}: this account may not {_verbs(lacks)} {resource}{where}",
+        code=403,
+        hint=f"To see the rights that this set needs: applyprune rbac {applyset.arguments} -f PATH",
+    )
+    return of_object(as_problem(error))
+
+
 def _noted(step: _Step, lacks: Sequence[Access] | None) -> _Step:
     if not lacks:
         return step
     return replace(step, not_checked=f"not checked: this account may not {_verbs(lacks)} it")
+
+
+def _verbs(lacks: Iterable[Access]) -> str:
+    verbs = list(dict.fromkeys(access.verb for access in lacks))
+    return " or ".join((", ".join(verbs[:-1]), verbs[-1])) if len(verbs) > 1 else verbs[0]
 
 
 def _refused(step: ApplyStep, problems: Mapping[Ref, Problem]) -> ApplyStep:
@@ -166,40 +183,17 @@ def _refused_removal(step: RemoveStep, problems: Mapping[Ref, Problem]) -> Remov
     return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
 
 
-def _problem(ref: Ref, lacks: Sequence[Access], applyset: ApplySetIdentity) -> Problem:
-    resource = lacks[0].full_plural
-    where = f" in namespace {ref.namespace}" if ref.namespace else ""
-    error = Forbidden(
-        f"{ref.short}: this account may not {_verbs(lacks)} {resource}{where}",
-        code=403,
-        hint=f"To see the rights that this set needs: applyprune rbac {applyset.arguments} -f PATH",
-    )
-    return of_object(as_problem(error))
-
-
-def _verbs(lacks: Iterable[Access]) -> str:
-    verbs = list(dict.fromkeys(access.verb for access in lacks))
-    return " or ".join((", ".join(verbs[:-1]), verbs[-1])) if len(verbs) > 1 else verbs[0]
-
-
-# Say which roles the account of a set needs: the least rights that apply, prune and delete it.
+# The roles that the account of a set needs: the least rights that apply, prune and delete it.
 #
 # A namespace limits what a rule allows there, so its rules are for kinds. Nothing limits a rule in
 # cluster scope except names, so its rules name the objects that may be written.
 
 
 RBAC = "rbac.authorization.k8s.io"
+_INVENTORY = ("get", "list", "create", "update", "delete")
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "patch", "delete")
 _NAMED = ("get", "create", "patch", "delete")
-_INVENTORY = ("get", "list", "create", "update", "delete")
-_ROLES = frozenset({GroupKind(RBAC, "ClusterRole"), GroupKind(RBAC, "Role")})
-_BINDINGS = frozenset({GroupKind(RBAC, "ClusterRoleBinding"), GroupKind(RBAC, "RoleBinding")})
-_OF_RBAC = (
-    "The set has roles or bindings. The server lets an account write a role only if the account",
-    "has every right in it, or the verb escalate; and a binding only if it has every right of the",
-    "role, or the verb bind. These rights are not here: add those that you want to give.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,23 +261,6 @@ def roles(
     return (*found, RoleText(_role(name, "", rules), _of_rbac(in_cluster)))
 
 
-def bindings(
-    found: Iterable[RoleText], subjects: Sequence[Mapping[str, str]]
-) -> Iterator[RoleText]:
-    """Yield a binding of each role to the subjects; none without subjects."""
-    for role in found if subjects else ():
-        kind = role.body["kind"]
-        yield RoleText(
-            {
-                "apiVersion": role.body["apiVersion"],
-                "kind": f"{kind}Binding",
-                "metadata": role.body["metadata"],
-                "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role.body["metadata"]["name"]},
-                "subjects": [dict(subject) for subject in subjects],
-            }
-        )
-
-
 def _role(name: str, namespace: str, rules: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
     return {
@@ -308,18 +285,6 @@ def _rules_of(
     if members:
         counted = (one for one in guarded if one.namespaced)
         yield from _rules((one for one in counted if one.full_plural not in resources), ("list",))
-
-
-def _comments(namespace: str, members: Sequence[Member], contained: Iterable[str]) -> Iterator[str]:
-    if namespace in contained:
-        yield f"The namespace {namespace} is in the set. Create it before this Role: the set adopts"
-        yield "it then. Before its deletion, a run counts everything in it: the rule with *."
-    yield from _of_rbac(members)
-
-
-def _of_rbac(members: Sequence[Member]) -> tuple[str, ...]:
-    kinds = {member.ref.group_kind for member in members}
-    return () if kinds.isdisjoint(_ROLES | _BINDINGS) else _OF_RBAC
 
 
 def _cluster_rules(
@@ -363,3 +328,41 @@ def _rule(
         "verbs": list(verbs),
     }
     return {**rule, "resourceNames": list(names)} if names else rule
+
+
+def _comments(namespace: str, members: Sequence[Member], contained: Iterable[str]) -> Iterator[str]:
+    if namespace in contained:
+        yield f"The namespace {namespace} is in the set. Create it before this Role: the set adopts"
+        yield "it then. Before its deletion, a run counts everything in it: the rule with *."
+    yield from _of_rbac(members)
+
+
+_ROLES = frozenset({GroupKind(RBAC, "ClusterRole"), GroupKind(RBAC, "Role")})
+_BINDINGS = frozenset({GroupKind(RBAC, "ClusterRoleBinding"), GroupKind(RBAC, "RoleBinding")})
+_OF_RBAC = (
+    "The set has roles or bindings. The server lets an account write a role only if the account",
+    "has every right in it, or the verb escalate; and a binding only if it has every right of the",
+    "role, or the verb bind. These rights are not here: add those that you want to give.",
+)
+
+
+def _of_rbac(members: Sequence[Member]) -> tuple[str, ...]:
+    kinds = {member.ref.group_kind for member in members}
+    return () if kinds.isdisjoint(_ROLES | _BINDINGS) else _OF_RBAC
+
+
+def bindings(
+    found: Iterable[RoleText], subjects: Sequence[Mapping[str, str]]
+) -> Iterator[RoleText]:
+    """Yield a binding of each role to the subjects; none without subjects."""
+    for role in found if subjects else ():
+        kind = role.body["kind"]
+        yield RoleText(
+            {
+                "apiVersion": role.body["apiVersion"],
+                "kind": f"{kind}Binding",
+                "metadata": role.body["metadata"],
+                "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role.body["metadata"]["name"]},
+                "subjects": [dict(subject) for subject in subjects],
+            }
+        )

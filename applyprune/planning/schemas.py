@@ -32,23 +32,28 @@ if TYPE_CHECKING:
     Schema = Mapping[str, Any]
     Place = tuple[str | int, ...]
 
-UNKNOWN = "unknown field"
+
+KINDS = "x-kubernetes-group-version-kind"
+_ANY: Mapping[str, Any] = {}
+IDENTITY: Mapping[str, Any] = {"apiVersion": _ANY, "kind": _ANY, "metadata": _ANY}
+"""The fields that every object has, with any value."""
 _TYPE_WORDS: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", float: "number",
                               dict: "map", list: "list", type(None): "null"}  # fmt: skip
+UNKNOWN = "unknown field"
 _MAP = "map"
 _SET = "set"
 
 
-@dataclass(frozen=True, slots=True)
-class KindSchema:
-    """The schema of a kind, and the schemas that it refers to, by name."""
+def field_faults(body: Mapping[str, Any], kind: KindSchema) -> tuple[FieldFault, ...]:
+    """Return all unknown fields of a body, and all fields of the wrong type, in its order.
 
-    schema: Mapping[str, Any]
-    schemas: Mapping[str, Any] = field(default_factory=dict)
-    custom: bool = False
-    """Whether a CRD defines the kind: then null is a value, and most fields do not allow it."""
-    nodes: dict[int, SchemaNode] = field(default_factory=dict, compare=False, repr=False)
-    """The parts that were read already, by the identity of each schema."""
+    The status of a custom resource is left out: the server drops most of it unread.
+    """
+    search = _Search(kind)
+    if kind.custom:
+        body = {key: value for key, value in body.items() if key != "status"}
+    search.value(body, kind.schema, nulls=kind.custom, closed=True)
+    return tuple(search.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,18 @@ class FieldFault:
     """The names that the schema knows in the place of an unknown one."""
     twin: Field = ()
     """The item that a duplicate repeats."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindSchema:
+    """The schema of a kind, and the schemas that it refers to, by name."""
+
+    schema: Mapping[str, Any]
+    schemas: Mapping[str, Any] = field(default_factory=dict)
+    custom: bool = False
+    """Whether a CRD defines the kind: then null is a value, and most fields do not allow it."""
+    nodes: dict[int, SchemaNode] = field(default_factory=dict, compare=False, repr=False)
+    """The parts that were read already, by the identity of each schema."""
 
 
 def kind_schema(schemas: Mapping[str, Any], gvk: GVK, *, custom: bool = False) -> KindSchema | None:
@@ -78,18 +95,6 @@ def custom_schema(schema: Mapping[str, Any]) -> KindSchema:
     """Return the schema of a kind from the openAPIV3Schema in its CRD."""
     known = {**mapping(schema.get("properties")), **IDENTITY}
     return KindSchema({**schema, "properties": known}, custom=True)
-
-
-def field_faults(body: Mapping[str, Any], kind: KindSchema) -> tuple[FieldFault, ...]:
-    """Return all unknown fields of a body, and all fields of the wrong type, in its order.
-
-    The status of a custom resource is left out: the server drops most of it unread.
-    """
-    search = _Search(kind)
-    if kind.custom:
-        body = {key: value for key, value in body.items() if key != "status"}
-    search.value(body, kind.schema, nulls=kind.custom, closed=True)
-    return tuple(search.faults)
 
 
 @dataclass(slots=True)
@@ -180,36 +185,18 @@ class _Search:
         self.faults.append(FieldFault(path, what, known, other))
 
 
-# Read what an OpenAPI v3 schema says about one value: each part of a schema is read once.
+# What an OpenAPI v3 schema says about one value: each part of a schema is read once.
 
 
-KINDS = "x-kubernetes-group-version-kind"
-_EMBEDDED = "x-kubernetes-embedded-resource"
-_INT_OR_STRING = "x-kubernetes-int-or-string"
-_LIST_KEYS = "x-kubernetes-list-map-keys"
-_LIST_TYPE = "x-kubernetes-list-type"
-_PRESERVES = "x-kubernetes-preserve-unknown-fields"
-KEYWORDS = frozenset(
-    {
-        "additionalProperties", "allOf", "anyOf", "default", "format", "items", "nullable", "oneOf",
-        "properties", "$ref", "type", _EMBEDDED, _INT_OR_STRING, _LIST_KEYS, _LIST_TYPE, _PRESERVES,
-        KINDS,
-    }
-)  # fmt: skip
-"""The keywords of a schema that are read here."""
-_ANY: Mapping[str, Any] = {}
-IDENTITY: Mapping[str, Any] = {"apiVersion": _ANY, "kind": _ANY, "metadata": _ANY}
-"""The fields that every object has, with any value."""
-_TYPES: Mapping[str, frozenset[type]] = {
-    "string": frozenset({str}),
-    "integer": frozenset({int}),
-    "number": frozenset({int, float}),
-    "boolean": frozenset({bool}),
-    "array": frozenset({list}),
-    "object": frozenset({dict}),
-}
 _WORDS = {"array": "list", "object": "map"}
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_PRESERVES = "x-kubernetes-preserve-unknown-fields"
+_LIST_TYPE = "x-kubernetes-list-type"
+_LIST_KEYS = "x-kubernetes-list-map-keys"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
 _MOST_REFERENCES = 8
+_QUANTITY: Mapping[str, Any] = {"oneOf": [{"type": "string"}, {"type": "number"}]}
+_SCALAR: Mapping[str, Any] = {"oneOf": [*_QUANTITY["oneOf"], {"type": "boolean"}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +224,16 @@ class SchemaNode:
     """Whether a custom resource may have a null there: a default replaces it."""
 
 
+_TYPES: Mapping[str, frozenset[type]] = {
+    "string": frozenset({str}),
+    "integer": frozenset({int}),
+    "number": frozenset({int, float}),
+    "boolean": frozenset({bool}),
+    "array": frozenset({list}),
+    "object": frozenset({dict}),
+}
+
+
 def node_of(schema: object, schemas: Mapping[str, Any], nodes: dict[int, SchemaNode]) -> SchemaNode:
     """Return what a schema says, and keep it in ``nodes``; ``schemas`` are those with a name."""
     facts = _resolved(schema, schemas)
@@ -261,6 +258,13 @@ def node_of(schema: object, schemas: Mapping[str, Any], nodes: dict[int, SchemaN
     return node
 
 
+def _keys(facts: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, Any]:
+    names, known = facts.get(_LIST_KEYS), mapping(item.get("properties"))
+    if not isinstance(names, list):
+        return {}
+    return {str(name): mapping(known.get(str(name))).get("default") for name in names}
+
+
 def _allowed(facts: Mapping[str, Any]) -> frozenset[str] | None:
     """Return the types that a schema allows; None for any."""
     if facts.get(_INT_OR_STRING) is True or facts.get("format") == "int-or-string":
@@ -272,13 +276,6 @@ def _allowed(facts: Mapping[str, Any]) -> frozenset[str] | None:
         words = [mapping(each).get("type") for each in choices] if isinstance(choices, list) else []
     known = frozenset(word for word in words if isinstance(word, str) and word in _TYPES)
     return known if known and len(known) == len(words) else None
-
-
-def _keys(facts: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, Any]:
-    names, known = facts.get(_LIST_KEYS), mapping(item.get("properties"))
-    if not isinstance(names, list):
-        return {}
-    return {str(name): mapping(known.get(str(name))).get("default") for name in names}
 
 
 def _resolved(schema: object, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -304,10 +301,6 @@ def _reference(facts: Mapping[str, Any]) -> str:
     return reference if isinstance(reference, str) else ""
 
 
-_QUANTITY: Mapping[str, Any] = {"oneOf": [{"type": "string"}, {"type": "number"}]}
-_SCALAR: Mapping[str, Any] = {"oneOf": [*_QUANTITY["oneOf"], {"type": "boolean"}]}
-
-
 def _as_decoded(name: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema of a type that decodes itself, and accepts more than it publishes."""
     if name.endswith(".apimachinery.pkg.api.resource.Quantity"):
@@ -319,7 +312,17 @@ def _as_decoded(name: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
     return facts
 
 
-# Word the faulty fields of an object as one problem.
+KEYWORDS = frozenset(
+    {
+        "additionalProperties", "allOf", "anyOf", "default", "format", "items", "nullable", "oneOf",
+        "properties", "$ref", "type", _EMBEDDED, _INT_OR_STRING, _LIST_KEYS, _LIST_TYPE, _PRESERVES,
+        KINDS,
+    }
+)  # fmt: skip
+"""The keywords of a schema that are read here."""
+
+
+# The faulty fields of an object as one problem.
 
 
 _NAMED = 5
@@ -347,19 +350,15 @@ def fields_problem(desired: Desired, faults: Sequence[FieldFault]) -> Problem:
     )
 
 
+def _note(fault: FieldFault) -> str:
+    return _suggestion(fault) or fault.what
+
+
 def _what(faults: Sequence[FieldFault], desired: Desired) -> str:
     unknown = sum(fault.what == UNKNOWN for fault in faults)
     if unknown == len(faults):
         return f"fields that {desired.resource.gvk} does not have"
     return "fields of the wrong type" if not unknown else "unknown fields or wrong types"
-
-
-def _note(fault: FieldFault) -> str:
-    return _suggestion(fault) or fault.what
-
-
-def _hint(fault: FieldFault) -> str:
-    return _suggestion(fault) or advice_on(fault.what)
 
 
 def _hints(faults: Sequence[FieldFault]) -> Iterator[str]:
@@ -369,11 +368,15 @@ def _hints(faults: Sequence[FieldFault]) -> Iterator[str]:
         yield from hints
 
 
+def _hint(fault: FieldFault) -> str:
+    return _suggestion(fault) or advice_on(fault.what)
+
+
 def _suggestion(fault: FieldFault) -> str:
     return did_you_mean(str(fault.field[-1]), fault.known) if fault.what == UNKNOWN else ""
 
 
-# Validate a custom resource against its CRD's schema, before a server knows the CRD.
+# A custom resource against its CRD's schema, before a server knows the CRD.
 #
 # A structural schema is close to JSON Schema draft 4. The differences are translated, and rules
 # that cannot be checked here are reported as unchecked. The rules are those of
@@ -386,52 +389,16 @@ def _suggestion(fault: FieldFault) -> str:
 # new object.
 
 
-# Keywords with the same meaning in draft 4 and in a CRD.
-_SAME = frozenset(
-    {
-        "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength",
-        "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum",
-        "multipleOf", "required", "type", "uniqueItems",
-        "x-kubernetes-list-map-keys", "x-kubernetes-list-type",
-    }
-)  # fmt: skip
+_IDENTITY: Schema = {"apiVersion": {}, "kind": {}, "metadata": {}}
+_UNCHECKED = "x-unchecked"
 _FORMATS = frozenset({"date", "date-time", "email", "int32", "int64", "ipv4", "ipv6", "uuid"})
 _LOOSE = frozenset({"double", "float", "password"})
-_UNCHECKED = "x-unchecked"
-_IDENTITY: Schema = {"apiVersion": {}, "kind": {}, "metadata": {}}
 _BITS = {"int32": 31, "int64": 63}
+_TIME = pattern(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _SHOWN = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A violation of the schema."""
-
-    place: Place
-    """The path from the object's root."""
-    what: str
-    """The message."""
-
-    def __str__(self) -> str:
-        """Return ``spec.ports[0].port: 0 is less than the minimum of 1``."""
-        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.place)
-        return f"{steps.removeprefix('.')}: {self.what}" if steps else self.what
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaReport:
-    """The result of a validation."""
-
-    body: Mapping[str, Any] = field(repr=False)
-    """The object with its defaults."""
-    violations: tuple[Violation, ...]
-    unchecked: tuple[str, ...]
-    """The rules that could not be checked, in words."""
-
-    @property
-    def told(self) -> str:
-        """Return the violations, each on its own line; only the first if there are many."""
-        return and_more(self.violations, _SHOWN, "\n    ")
+_NO_LIBRARY = "CEL rules: the package cel-expr-python is not installed"
+_UNKNOWN = "the CEL rule "
+_RULES = "x-kubernetes-validations"
 
 
 def validate(schema: Schema, body: Mapping[str, Any]) -> SchemaReport:
@@ -455,83 +422,6 @@ def validate(schema: Schema, body: Mapping[str, Any]) -> SchemaReport:
     return SchemaReport(
         filled, tuple(unique[key] for key in sorted(unique)), tuple(sorted(unchecked))
     )
-
-
-def _translated(schema: Schema, *, closed: bool) -> dict[str, Any]:
-    """Return the schema for draft 4; ``closed`` is false inside logical junctors.
-
-    Junctors only restrict. A keyword of our own marks what cannot be translated; a junctor must not
-    fail because of it.
-    """
-    new = {key: value for key, value in schema.items() if key in _SAME}
-    if schema.get(_INT_OR_STRING) is True:
-        new["type"] = ["integer", "string"]
-    if schema.get("nullable") is True:
-        new |= _or_null(new)
-    if "pattern" in schema:
-        if _is_pattern(schema["pattern"]):
-            new["pattern"] = schema["pattern"]
-        elif closed:
-            new[_UNCHECKED] = f"the pattern {one_line(str(schema['pattern']))}"
-    form = schema.get("format")
-    if closed and isinstance(form, str) and form not in _FORMATS | _LOOSE:
-        new[_UNCHECKED] = f"the format {one_line(form)}"
-    if isinstance(schema.get("items"), dict):
-        new["items"] = _translated(schema["items"], closed=closed)
-    return new | _junctors(schema) | _members(schema, closed=closed)
-
-
-def _junctors(schema: Schema) -> dict[str, Any]:
-    new: dict[str, Any] = {
-        key: [_translated(mapping(inner), closed=False) for inner in schema[key]]
-        for key in ("allOf", "anyOf", "oneOf")
-        if key in schema
-    }
-    if "not" in schema:
-        new["not"] = _translated(mapping(schema["not"]), closed=False)
-    return new
-
-
-def _or_null(new: Schema) -> dict[str, Any]:
-    """Return the type and the enumeration, extended by null."""
-    kinds = new.get("type", [])
-    wider: dict[str, Any] = {"type": [*([kinds] if isinstance(kinds, str) else kinds), "null"]}
-    if "enum" in new:
-        wider["enum"] = [*new["enum"], None]
-    return wider if kinds else {key: inner for key, inner in wider.items() if key != "type"}
-
-
-def _members(schema: Schema, *, closed: bool) -> dict[str, Any]:
-    properties = dict(mapping(schema.get("properties")))
-    if schema.get(_EMBEDDED) is True:
-        properties |= _IDENTITY
-    new: dict[str, Any] = {
-        "properties": {
-            name: _translated(mapping(inner), closed=closed) for name, inner in properties.items()
-        }
-    }
-    extra = schema.get("additionalProperties")
-    if isinstance(extra, dict):
-        new["additionalProperties"] = _translated(extra, closed=closed)
-    elif (
-        closed
-        and extra is not True
-        and schema.get(_PRESERVES) is not True
-        and (schema.get("type") == "object" or properties)
-    ):
-        new["additionalProperties"] = False
-    return new
-
-
-def _is_pattern(text: object) -> bool:
-    # The server's patterns are Go's; almost all of them have the same meaning here.
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            re.compile(str(text))
-    except (re.error, Warning):
-        return False
-    return True
 
 
 def _with_defaults(value: Any, schema: Schema) -> Any:
@@ -560,20 +450,6 @@ def _with_defaults(value: Any, schema: Schema) -> Any:
     return value
 
 
-def _violations(error: Any) -> Iterator[Violation]:
-    place = tuple(error.absolute_path)
-    if error.validator == "additionalProperties" and error.validator_value is False:
-        known = error.schema.get("properties", {})
-        for name in sorted(set(error.instance) - set(known)):
-            yield Violation((*place, name), "unknown field")
-    elif error.validator == "required":
-        missing = [name for name in error.validator_value if name not in error.instance]
-        for name in missing:
-            yield Violation((*place, name), "required field is missing")
-    else:
-        yield Violation(place, one_line(error.message))
-
-
 @cache
 def _validator_class() -> Any:
     # Imported here: only a dry run of a custom resource whose CRD is not installed needs it.
@@ -582,28 +458,6 @@ def _validator_class() -> Any:
 
     ours = {"x-kubernetes-list-type": _list_type, _UNCHECKED: _cannot_check}
     return extend(Draft4Validator, ours)  # type: ignore[no-untyped-call]
-
-
-@cache
-def _format_checker() -> Any:
-    from jsonschema import FormatChecker
-
-    checker = FormatChecker(formats=("date", "email", "ipv4", "ipv6", "uuid"))
-    for name, bits in _BITS.items():
-        checker.checks(name)(_fits(bits))
-    checker.checks("date-time")(_is_time)
-    return checker
-
-
-def _fits(bits: int) -> Any:
-    return lambda value: not isinstance(value, int) or -(2**bits) <= value < 2**bits
-
-
-_TIME = pattern(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
-
-
-def _is_time(value: object) -> bool:
-    return not isinstance(value, str) or _TIME.fullmatch(value) is not None
 
 
 def _list_type(_validator: Any, kind: str, value: Any, schema: Any) -> Iterator[Any]:
@@ -627,9 +481,156 @@ def _cannot_check(_validator: Any, what: str, _value: Any, _schema: Any) -> Iter
     yield ValidationError(what)
 
 
-_RULES = "x-kubernetes-validations"
-_NO_LIBRARY = "CEL rules: the package cel-expr-python is not installed"
-_UNKNOWN = "the CEL rule "
+# Keywords with the same meaning in draft 4 and in a CRD.
+_SAME = frozenset(
+    {
+        "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "maxItems", "maxLength",
+        "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum",
+        "multipleOf", "required", "type", "uniqueItems",
+        "x-kubernetes-list-map-keys", "x-kubernetes-list-type",
+    }
+)  # fmt: skip
+
+
+def _translated(schema: Schema, *, closed: bool) -> dict[str, Any]:
+    """Return the schema for draft 4; ``closed`` is false inside logical junctors.
+
+    Junctors only restrict. A keyword of our own marks what cannot be translated; a junctor must not
+    fail because of it.
+    """
+    new = {key: value for key, value in schema.items() if key in _SAME}
+    if schema.get(_INT_OR_STRING) is True:
+        new["type"] = ["integer", "string"]
+    if schema.get("nullable") is True:
+        new |= _or_null(new)
+    if "pattern" in schema:
+        if _is_pattern(schema["pattern"]):
+            new["pattern"] = schema["pattern"]
+        elif closed:
+            new[_UNCHECKED] = f"the pattern {one_line(str(schema['pattern']))}"
+    form = schema.get("format")
+    if closed and isinstance(form, str) and form not in _FORMATS | _LOOSE:
+        new[_UNCHECKED] = f"the format {one_line(form)}"
+    if isinstance(schema.get("items"), dict):
+        new["items"] = _translated(schema["items"], closed=closed)
+    return new | _junctors(schema) | _members(schema, closed=closed)
+
+
+def _or_null(new: Schema) -> dict[str, Any]:
+    """Return the type and the enumeration, extended by null."""
+    kinds = new.get("type", [])
+    wider: dict[str, Any] = {"type": [*([kinds] if isinstance(kinds, str) else kinds), "null"]}
+    if "enum" in new:
+        wider["enum"] = [*new["enum"], None]
+    return wider if kinds else {key: inner for key, inner in wider.items() if key != "type"}
+
+
+def _is_pattern(text: object) -> bool:
+    # The server's patterns are Go's; almost all of them have the same meaning here.
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            re.compile(str(text))
+    except (re.error, Warning):
+        return False
+    return True
+
+
+def _junctors(schema: Schema) -> dict[str, Any]:
+    new: dict[str, Any] = {
+        key: [_translated(mapping(inner), closed=False) for inner in schema[key]]
+        for key in ("allOf", "anyOf", "oneOf")
+        if key in schema
+    }
+    if "not" in schema:
+        new["not"] = _translated(mapping(schema["not"]), closed=False)
+    return new
+
+
+def _members(schema: Schema, *, closed: bool) -> dict[str, Any]:
+    properties = dict(mapping(schema.get("properties")))
+    if schema.get(_EMBEDDED) is True:
+        properties |= _IDENTITY
+    new: dict[str, Any] = {
+        "properties": {
+            name: _translated(mapping(inner), closed=closed) for name, inner in properties.items()
+        }
+    }
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, dict):
+        new["additionalProperties"] = _translated(extra, closed=closed)
+    elif (
+        closed
+        and extra is not True
+        and schema.get(_PRESERVES) is not True
+        and (schema.get("type") == "object" or properties)
+    ):
+        new["additionalProperties"] = False
+    return new
+
+
+@cache
+def _format_checker() -> Any:
+    from jsonschema import FormatChecker
+
+    checker = FormatChecker(formats=("date", "email", "ipv4", "ipv6", "uuid"))
+    for name, bits in _BITS.items():
+        checker.checks(name)(_fits(bits))
+    checker.checks("date-time")(_is_time)
+    return checker
+
+
+def _fits(bits: int) -> Any:
+    return lambda value: not isinstance(value, int) or -(2**bits) <= value < 2**bits
+
+
+def _is_time(value: object) -> bool:
+    return not isinstance(value, str) or _TIME.fullmatch(value) is not None
+
+
+def _violations(error: Any) -> Iterator[Violation]:
+    place = tuple(error.absolute_path)
+    if error.validator == "additionalProperties" and error.validator_value is False:
+        known = error.schema.get("properties", {})
+        for name in sorted(set(error.instance) - set(known)):
+            yield Violation((*place, name), "unknown field")
+    elif error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        for name in missing:
+            yield Violation((*place, name), "required field is missing")
+    else:
+        yield Violation(place, one_line(error.message))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaReport:
+    """The result of a validation."""
+
+    body: Mapping[str, Any] = field(repr=False)
+    """The object with its defaults."""
+    violations: tuple[Violation, ...]
+    unchecked: tuple[str, ...]
+    """The rules that could not be checked, in words."""
+
+    @property
+    def told(self) -> str:
+        """Return the violations, each on its own line; only the first if there are many."""
+        return and_more(self.violations, _SHOWN, "\n    ")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A violation of the schema."""
+
+    place: Place
+    """The path from the object's root."""
+    what: str
+    """The message."""
+
+    def __str__(self) -> str:
+        """Return ``spec.ports[0].port: 0 is less than the minimum of 1``."""
+        steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.place)
+        return f"{steps.removeprefix('.')}: {self.what}" if steps else self.what
 
 
 def broken_rules(

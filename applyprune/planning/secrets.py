@@ -17,15 +17,16 @@ from applyprune.planning.normalize import SECRET_PARTS, may_be_secret
 
 HIDDEN = "(secret)"
 """The text that replaces any field of a Secret in a message."""
-_SAME, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
-_LONGEST = 60
-_SHORTEST = 4
-# From here on the server cuts a warning, if it has too many of them.
-_CUT_AT = 256
-# A document in an annotation, plain or gzipped (as by Rancher), is probably a copy of the object.
-_DOCUMENTS = ("{", "[", "H4sI")
+Body: TypeAlias = "Mapping[str, Any] | None"
 _PARTS = frozenset({"apiVersion", "kind", "metadata", *SECRET_PARTS})
 _METADATA = frozenset({"annotations", "labels", "name", "namespace"})
+_SAME, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
+# A document in an annotation, plain or gzipped (as by Rancher), is probably a copy of the object.
+_DOCUMENTS = ("{", "[", "H4sI")
+# From here on the server cuts a warning, if it has too many of them.
+_CUT_AT = 256
+_SHORTEST = 4
+_LONGEST = 60
 # The types of Kubernetes itself, which the server fills in, and Helm's.
 _TYPES = frozenset(
     {
@@ -40,20 +41,6 @@ _TYPES = frozenset(
         "kubernetes.io/tls",
     }
 )
-
-Body: TypeAlias = "Mapping[str, Any] | None"
-
-
-def shown(value: object, *, secret: bool) -> str:
-    """Return a value on one short line; HIDDEN for a Secret."""
-    if secret:  # guard: secret-in-conflict
-        return HIDDEN
-    if value is MISSING:
-        return "none"
-    text = json.dumps(value, ensure_ascii=False)
-    if not text.isprintable():
-        text = json.dumps(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body]:
@@ -99,29 +86,6 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
     return before, after
 
 
-def without_secrets(text: str, bodies: Iterable[Mapping[str, Any]]) -> str:
-    """Return a text of the server with the values of some Secrets hidden, also single lines.
-
-    A value of less than four characters stays: it would hide parts of common words. The server may
-    have cut a long text within a value.
-    """
-    was_cut = len(text) >= _CUT_AT
-    values = {value for body in bodies for value in _texts(body)}
-    values |= {line.strip() for value in values for line in value.splitlines()}
-    values = {value for value in values if len(value) >= _SHORTEST}
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, HIDDEN)  # guard: secret-in-text
-    starts = (_start_at_end(text, value) for value in values) if was_cut else ()
-    start = max(starts, default=0)  # guard: cut-secret-in-text
-    return text[:-start] + HIDDEN if start else text
-
-
-def _start_at_end(text: str, value: str) -> int:
-    """Return how many characters at the end of a text are the start of a value."""
-    lengths = range(min(len(text), len(value)), _SHORTEST - 1, -1)
-    return next((length for length in lengths if text.endswith(value[:length])), 0)
-
-
 def _masked_at(
     before: Body, after: Body, path: tuple[str, ...], hides: Callable[[str, object], bool]
 ) -> tuple[Body, Body]:
@@ -161,6 +125,36 @@ def _put(body: Any, path: tuple[str, ...], value: Any) -> Any:
     return {**body, path[0]: _put(body[path[0]], path[1:], value)} if path else value
 
 
+def _may_hold(text: object, values: set[str]) -> bool:
+    words = str(text)
+    return words.lstrip().startswith(_DOCUMENTS) or any(
+        value and value in words for value in values
+    )
+
+
+def without_secrets(text: str, bodies: Iterable[Mapping[str, Any]]) -> str:
+    """Return a text of the server with the values of some Secrets hidden, also single lines.
+
+    A value of less than four characters stays: it would hide parts of common words. The server may
+    have cut a long text within a value.
+    """
+    was_cut = len(text) >= _CUT_AT
+    values = {value for body in bodies for value in _texts(body)}
+    values |= {line.strip() for value in values for line in value.splitlines()}
+    values = {value for value in values if len(value) >= _SHORTEST}
+    for value in sorted(values, key=len, reverse=True):
+        text = text.replace(value, HIDDEN)  # guard: secret-in-text
+    starts = (_start_at_end(text, value) for value in values) if was_cut else ()
+    start = max(starts, default=0)  # guard: cut-secret-in-text
+    return text[:-start] + HIDDEN if start else text
+
+
+def _start_at_end(text: str, value: str) -> int:
+    """Return how many characters at the end of a text are the start of a value."""
+    lengths = range(min(len(text), len(value)), _SHORTEST - 1, -1)
+    return next((length for length in lengths if text.endswith(value[:length])), 0)
+
+
 def _texts(body: Body) -> Iterator[str]:
     """Yield every value of a Secret in each form in which a text may contain a copy."""
     for part in SECRET_PARTS:
@@ -175,8 +169,13 @@ def _texts(body: Body) -> Iterator[str]:
             yield from (plain, json.dumps(plain)[1:-1])
 
 
-def _may_hold(text: object, values: set[str]) -> bool:
-    words = str(text)
-    return words.lstrip().startswith(_DOCUMENTS) or any(
-        value and value in words for value in values
-    )
+def shown(value: object, *, secret: bool) -> str:
+    """Return a value on one short line; HIDDEN for a Secret."""
+    if secret:  # guard: secret-in-conflict
+        return HIDDEN
+    if value is MISSING:
+        return "none"
+    text = json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():
+        text = json.dumps(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

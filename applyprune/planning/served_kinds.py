@@ -36,46 +36,6 @@ from applyprune.values import dataclass
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class MissingKinds:
-    """Why the list of kinds is not proved complete."""
-
-    definitions: tuple[str, ...] = ()
-    """The CRDs whose kinds are not all served."""
-    versions: tuple[str, ...] = ()
-    """The available APIServices whose group version discovery does not list."""
-    silent: tuple[str, ...] = ()
-    """The API groups that do not answer."""
-    unread: str = ""
-    """Why the CRDs or APIServices could not be read."""
-    is_forbidden: bool = False
-    """Whether reading them is forbidden."""
-
-    @property
-    def reason(self) -> str:
-        """Return why, in words."""
-        return "; ".join(self._parts())
-
-    @property
-    def only_silent(self) -> bool:
-        """Return whether nothing is missing in the groups that answer."""
-        return not (self.definitions or self.versions or self.unread)
-
-    def _parts(self) -> Iterator[str]:
-        if self.unread:
-            yield f"the list of kinds is not proved: {self.unread}"
-        if len(self.definitions) == 1:
-            yield f"the kind of the CRD {self.definitions[0]} is not served"
-        elif self.definitions:
-            yield f"the kinds of {len(self.definitions)} CRDs are not served"
-        if self.versions:
-            yield f"not served: {and_more(self.versions, _SHOWN)}"
-        for group in self.silent[:_SHOWN]:
-            yield f"the API group {group} does not answer"
-        if (more := len(self.silent) - _SHOWN) > 0:
-            yield f"and {more} more API groups"
-
-
 def prove(
     resource_map: ResourceMap,
     registered: Registrations,
@@ -126,6 +86,50 @@ def prove(
     return CompleteResourceMap(resource_map, None if groups is None else frozenset(groups))
 
 
+def _is_established(live: LiveObject) -> bool:
+    return _has_condition(live, "Established")
+
+
+@dataclass(frozen=True, slots=True)
+class MissingKinds:
+    """Why the list of kinds is not proved complete."""
+
+    definitions: tuple[str, ...] = ()
+    """The CRDs whose kinds are not all served."""
+    versions: tuple[str, ...] = ()
+    """The available APIServices whose group version discovery does not list."""
+    silent: tuple[str, ...] = ()
+    """The API groups that do not answer."""
+    unread: str = ""
+    """Why the CRDs or APIServices could not be read."""
+    is_forbidden: bool = False
+    """Whether reading them is forbidden."""
+
+    @property
+    def reason(self) -> str:
+        """Return why, in words."""
+        return "; ".join(self._parts())
+
+    @property
+    def only_silent(self) -> bool:
+        """Return whether nothing is missing in the groups that answer."""
+        return not (self.definitions or self.versions or self.unread)
+
+    def _parts(self) -> Iterator[str]:
+        if self.unread:
+            yield f"the list of kinds is not proved: {self.unread}"
+        if len(self.definitions) == 1:
+            yield f"the kind of the CRD {self.definitions[0]} is not served"
+        elif self.definitions:
+            yield f"the kinds of {len(self.definitions)} CRDs are not served"
+        if self.versions:
+            yield f"not served: {and_more(self.versions, _SHOWN)}"
+        for group in self.silent[:_SHOWN]:
+            yield f"the API group {group} does not answer"
+        if (more := len(self.silent) - _SHOWN) > 0:
+            yield f"and {more} more API groups"
+
+
 def still_registered(registered: Registrations, gone: Collection[Ref]) -> Registrations:
     """Return what the server should still serve after some objects, of any kinds, are gone.
 
@@ -145,6 +149,48 @@ def still_registered(registered: Registrations, gone: Collection[Ref]) -> Regist
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Service:
+    name: str
+    group: str
+    version: str
+    is_aggregated: bool
+    is_available: bool
+
+
+def _service(live: LiveObject) -> _Service:
+    spec = _spec(live)
+    return _Service(
+        live.ref.name,
+        str(spec.get("group") or ""),
+        str(spec.get("version") or ""),
+        is_aggregated(live),
+        _has_condition(live, "Available"),
+    )
+
+
+def _has_condition(live: LiveObject, wanted: str) -> bool:
+    conditions: Sequence[object] = mapping((live.body or {}).get("status")).get("conditions") or ()
+    return any(
+        mapping(one).get("type") == wanted and mapping(one).get("status") == "True"
+        for one in conditions
+    )
+
+
+def has_all_kinds(
+    found: ResourceMap, manifests: Collection[Manifest], inventory: Inventory
+) -> bool:
+    """Return whether a list of kinds names those of an input and an inventory, each as recorded."""
+    recorded = ((found.find_kind(ref.group_kind), one) for ref, one in inventory.entries.items())
+    groups = {each.gvk.group for each in manifests} | {ref.group for ref in inventory.entries}
+    return (
+        all(found.find(manifest.gvk) is not None for manifest in manifests)
+        and all(kind is not None and kind.plural == one.plural for kind, one in recorded)
+        and not groups & found.stale
+        and not inventory.hidden_kinds
+    )
+
+
 def cannot_count(missing: str) -> Unavailable:
     """Return the error of an operation that needs a complete list of kinds."""
     return Unavailable(
@@ -153,6 +199,9 @@ def cannot_count(missing: str) -> Unavailable:
         reason="an API server that has just started does not list all of its kinds",
         hint="Run again. See: kubectl get crds,apiservices",
     )
+
+
+# What a kind that is not served means.
 
 
 def unserved_state(
@@ -187,21 +236,15 @@ def unserved_state(
     )
 
 
-def definition_of(entry: InventoryEntry) -> Ref:
-    """Return the CRD that defines the kind of an entry, if any does."""
-    return Ref(CRD.group, CRD.kind, "", _definition_name(entry))
-
-
-def service_of(entry: InventoryEntry) -> Ref:
-    """Return the APIService of the group version of an entry."""
-    name = f"{entry.version}.{entry.ref.group}"
-    return Ref(API_SERVICES.group, API_SERVICES.kind, "", name)
-
-
-def not_served(proof: CompleteResourceMap | MissingKinds) -> str:
-    """Return the words for a kind that is not served; ``proof`` is that of its group."""
-    missing = f", and {proof.reason}" if isinstance(proof, MissingKinds) else ""
-    return f"the server does not serve its kind{missing}"
+def _unknown(entry: InventoryEntry, message: str) -> Unknown:
+    return Unknown(
+        Problem(
+            kind=ProblemKind.NOT_SERVED,
+            message=message,
+            location=_definition_name(entry) if entry.ref.group else entry.plural,
+            hint="It stays in the inventory. See: kubectl api-resources",
+        )
+    )
 
 
 def hidden_kind_problem(
@@ -229,9 +272,10 @@ def hidden_kind_problem(
     return ""
 
 
-def is_aggregated(service: State) -> bool:
-    """Return whether an APIService, read in full, has a backend of its own."""
-    return isinstance(service, LiveObject) and bool(_spec(service).get("service"))
+def not_served(proof: CompleteResourceMap | MissingKinds) -> str:
+    """Return the words for a kind that is not served; ``proof`` is that of its group."""
+    missing = f", and {proof.reason}" if isinstance(proof, MissingKinds) else ""
+    return f"the server does not serve its kind{missing}"
 
 
 def silent_problem(group: str, location: str) -> Problem:
@@ -243,72 +287,31 @@ def silent_problem(group: str, location: str) -> Problem:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Service:
-    name: str
-    group: str
-    version: str
-    is_aggregated: bool
-    is_available: bool
-
-
-def _service(live: LiveObject) -> _Service:
-    spec = _spec(live)
-    return _Service(
-        live.ref.name,
-        str(spec.get("group") or ""),
-        str(spec.get("version") or ""),
-        is_aggregated(live),
-        _has_condition(live, "Available"),
-    )
-
-
-def _is_established(live: LiveObject) -> bool:
-    return _has_condition(live, "Established")
-
-
-def _has_condition(live: LiveObject, wanted: str) -> bool:
-    conditions: Sequence[object] = mapping((live.body or {}).get("status")).get("conditions") or ()
-    return any(
-        mapping(one).get("type") == wanted and mapping(one).get("status") == "True"
-        for one in conditions
-    )
-
-
-def _spec(live: LiveObject) -> Mapping[str, Any]:
-    return mapping((live.body or {}).get("spec"))
+def definition_of(entry: InventoryEntry) -> Ref:
+    """Return the CRD that defines the kind of an entry, if any does."""
+    return Ref(CRD.group, CRD.kind, "", _definition_name(entry))
 
 
 def _definition_name(entry: InventoryEntry) -> str:
     return f"{entry.plural}.{entry.ref.group}"
 
 
-def _unknown(entry: InventoryEntry, message: str) -> Unknown:
-    return Unknown(
-        Problem(
-            kind=ProblemKind.NOT_SERVED,
-            message=message,
-            location=_definition_name(entry) if entry.ref.group else entry.plural,
-            hint="It stays in the inventory. See: kubectl api-resources",
-        )
-    )
+def service_of(entry: InventoryEntry) -> Ref:
+    """Return the APIService of the group version of an entry."""
+    name = f"{entry.version}.{entry.ref.group}"
+    return Ref(API_SERVICES.group, API_SERVICES.kind, "", name)
 
 
-def has_all_kinds(
-    found: ResourceMap, manifests: Collection[Manifest], inventory: Inventory
-) -> bool:
-    """Return whether a list of kinds names those of an input and an inventory, each as recorded."""
-    recorded = ((found.find_kind(ref.group_kind), one) for ref, one in inventory.entries.items())
-    groups = {each.gvk.group for each in manifests} | {ref.group for ref in inventory.entries}
-    return (
-        all(found.find(manifest.gvk) is not None for manifest in manifests)
-        and all(kind is not None and kind.plural == one.plural for kind, one in recorded)
-        and not groups & found.stale
-        and not inventory.hidden_kinds
-    )
+def is_aggregated(service: State) -> bool:
+    """Return whether an APIService, read in full, has a backend of its own."""
+    return isinstance(service, LiveObject) and bool(_spec(service).get("service"))
 
 
-# Read the resources that a CustomResourceDefinition defines.
+def _spec(live: LiveObject) -> Mapping[str, Any]:
+    return mapping((live.body or {}).get("spec"))
+
+
+# What a CustomResourceDefinition defines.
 
 
 def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
@@ -339,6 +342,11 @@ def defined_resources(definition: Mapping[str, Any]) -> tuple[Resource, ...]:
     )
 
 
+def defined_kinds(definition: Mapping[str, Any]) -> frozenset[GroupKind]:
+    """Return the kind that a definition defines; empty for a malformed definition."""
+    return frozenset(resource.group_kind for resource in defined_resources(definition))
+
+
 def served_versions(
     catalogue: ResourceMap, coming: Iterable[Resource]
 ) -> Mapping[GroupKind, frozenset[str]]:
@@ -349,11 +357,6 @@ def served_versions(
         for resource in resources:
             found[resource.group_kind].add(resource.gvk.api_version)
     return {kind: frozenset(versions) for kind, versions in (served | defined).items()}
-
-
-def defined_kinds(definition: Mapping[str, Any]) -> frozenset[GroupKind]:
-    """Return the kind that a definition defines; empty for a malformed definition."""
-    return frozenset(resource.group_kind for resource in defined_resources(definition))
 
 
 def has_status(definition: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
-"""Find the fields of a manifest that an error or a warning of the server is about.
+"""What the errors and warnings of the API server say: of which fields of a manifest, and of what.
 
-A 422 names them as causes (``spec.containers[0].image``). A schema error of server-side apply is a
-text with a path (``.spec.containers[name="c"].image: field not declared …``). Strict decoding
+A 422 names the fields as causes (``spec.containers[0].image``). A schema error of server-side apply
+is a text with a path (``.spec.containers[name="c"].image: field not declared …``). Strict decoding
 returns a text with quoted paths (``unknown field "spec.foo"``).
 """
 
@@ -28,48 +28,128 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Manifest
 
 
+_STRICT = pattern(r'(?P<why>(?:unknown|duplicate) field) "(?P<path>[^"]+)"')
+_DUPLICATE = "duplicate entries for key "
+_QUOTED = pattern(r'Invalid value: "([^"]*)"')
+_CONVERTING = pattern(r"^unable to convert unstructured object to [^:]*: ")
+_INVALID = pattern(r'^[\w.]+ "[^"]*" is invalid: ')
+_PATTERN = pattern(r",\s+regex used for validation is '[^']*'")
+_UNCHECKED = pattern(r", <nil>: Invalid value: null: some validation rules were not [^,\]]*")
+_GO = pattern(r"&value\.valueUnstructured\{Value:(.*?)\}|&\{(.*?)\}")
+_DIFFERENCE = pattern(r"\s+(?:@@ -\d|[*&]?[a-z]\w*\.[A-Z]\w*\{).*", re.DOTALL)
+# The server prints a value as JSON, an older one as a Go struct, and a difference as a patch.
+_VALUE = pattern(r"Invalid value: (?=[\w.*&]*[{\[])")
+_MORE = pattern(r"[\w.*]*[{\[]")
+
+
+def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
+    """Return the fields of a manifest that an error is about, each with the server's words.
+
+    A field that the manifest lacks is represented by the nearest field around it.
+    """
+    marks: dict[Mark, None] = {}
+    for field, reason in _said(error):
+        path, left = parse_path(_as_written(field, body), body)
+        note = f"{field.removeprefix('.')}: {reason}" if left else reason
+        for faulty in _twins(path, reason, body) or [(*path, *_quoted_entry(path, reason, body))]:
+            marks[Mark(faulty, _short(note))] = None
+    if not marks:
+        marks = dict.fromkeys(_by_value(error.message, body))
+    return tuple(mark for mark in marks if mark.field)
+
+
 # The wording of structured-merge-diff and apimachinery.
 _TYPED = pattern(
     r"^failed to (?:create typed patch object|convert new object) \([^)]*\)"
     r"(?: to proper version)?: (?:errors: )?"
 )
-_CONVERTING = pattern(r"^unable to convert unstructured object to [^:]*: ")
-_INVALID = pattern(r'^[\w.]+ "[^"]*" is invalid: ')
-_PATTERN = pattern(r",\s+regex used for validation is '[^']*'")
-_UNCHECKED = pattern(r", <nil>: Invalid value: null: some validation rules were not [^,\]]*")
-# The server prints a value as JSON, an older one as a Go struct, and a difference as a patch.
-_VALUE = pattern(r"Invalid value: (?=[\w.*&]*[{\[])")
-_MORE = pattern(r"[\w.*]*[{\[]")
-_DIFFERENCE = pattern(r"\s+(?:@@ -\d|[*&]?[a-z]\w*\.[A-Z]\w*\{).*", re.DOTALL)
-_QUOTED = pattern(r'Invalid value: "([^"]*)"')
 _SCHEMA = pattern(
     r"(?P<path>\.\S.*?): (?P<why>field not declared in schema"
     r"|expected [\w ()]+, got (?:&value\.valueUnstructured\{Value:.*?\}|&\{.*?\}|\w+)"
     r"|expected \w+"
     r"|duplicate entries for key \[.*?\])(?= \.|$)"
 )
-_STRICT = pattern(r'(?P<why>(?:unknown|duplicate) field) "(?P<path>[^"]+)"')
-_GO = pattern(r"&value\.valueUnstructured\{Value:(.*?)\}|&\{(.*?)\}")
-_DUPLICATE = "duplicate entries for key "
+
+
+def _said(error: ApiError) -> Iterator[tuple[str, str]]:
+    for cause in error.causes:
+        if cause.get("field"):
+            yield cause["field"], cause.get("message", "")
+    if not error.causes:
+        bare = _TYPED.sub("", error.message)
+        for found in (*_SCHEMA.finditer(bare), *_STRICT.finditer(bare)):
+            yield found["path"], found["why"]
+
+
+def _as_written(field: str, body: Mapping[str, Any]) -> str:
+    """Return a path with the public names where the server uses internal names."""
+    if body.get("kind") == "CustomResourceDefinition" and field.startswith("spec.validation."):
+        return field.replace("spec.validation.", "spec.versions[0].schema.", 1)
+    return field
+
+
+def _twins(path: Field, reason: str, body: object) -> list[Field]:
+    """Return the items of a list with the same key, if the error is about a duplicate."""
+    if not reason.startswith(_DUPLICATE):
+        return []
+    try:
+        step, _ = bracketed(reason.removeprefix(_DUPLICATE))
+    except ValueError:
+        return []
+    found = _at(path, body)
+    items = found if isinstance(found, list) else []
+    return [(*path, at) for at, item in enumerate(items) if is_at(item, step)]
+
+
+def _quoted_entry(path: Field, reason: str, body: object) -> Field:
+    """Return the entry whose key or value is quoted, if the error names only the mapping.
+
+    For example, a label when the error is about ``metadata.labels``.
+    """
+    found = _at(path, body)
+    quoted = _QUOTED.match(reason)
+    if quoted is None or not isinstance(found, dict):
+        return ()
+    return next(((key,) for key, value in found.items() if quoted[1] in (key, value)), ())
+
+
+def _at(path: Field, body: Any) -> object:
+    for step in path:
+        body = body[step]
+    return body
+
+
+def _short(reason: str) -> str:
+    return clean_message(reason)
+
+
+def _by_value(message: str, body: Mapping[str, Any]) -> Iterator[Mark]:
+    """Yield the fields that an error must be about by their values, if it names no field."""
+    if "quantities must match" in message:
+        yield from (Mark(path, "not a quantity") for path in _no_quantities(body, (), within=False))
+    elif "illegal base64" in message:
+        for key, value in mapping(body.get("data")).items():
+            try:
+                base64.b64decode(str(value), validate=True)
+            except ValueError:
+                yield Mark(("data", key), "not base64")
+
+
 # apimachinery, resource/quantity.go; and the fields that hold mappings of quantities.
 _QUANTITY = pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _OF_QUANTITIES = frozenset({"limits", "requests", "hard", "capacity", "overhead"})
-_ADVICE = (
-    ("got null", "Give the field a value, or remove it."),
-    ("empty item", "Fill in the item, or remove it."),
-    ("expected string, got list", ""),
-    ("expected string, got map", ""),
-    ("expected string, got", "Quote it: without quotes, y, no, on, 1.0 and 0x10 are not strings."),
-    ("expected integer, got string", "Write the number without quotes."),
-    ("expected number, got string", "Write the number without quotes."),
-    ("expected numeric", "Write the number without quotes."),
-    ("expected boolean", "Write true or false, without quotes."),
-    ("duplicate of item", "Remove the duplicate."),
-    (_DUPLICATE, "Remove the duplicate."),
-    ("quantities must match", "Quantities look like 100m, 1.5, 256Mi or 2G."),
-    ("illegal base64", "Values in data must be base64; put plain text into stringData."),
-    ("does not match template", "The template needs the labels of the selector."),
-)
+
+
+def _no_quantities(value: object, path: Field, *, within: bool) -> Iterator[Field]:
+    if isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _no_quantities(inner, (*path, at), within=within)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            deeper = within or key in _OF_QUANTITIES
+            yield from _no_quantities(inner, (*path, key), within=deeper)
+    elif within and isinstance(value, str) and _QUANTITY.fullmatch(value) is None:
+        yield path
 
 
 def clean_message(message: str) -> str:
@@ -110,20 +190,22 @@ def _end_of_value(text: str, start: int) -> int:
     return len(text)
 
 
-def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
-    """Return the fields of a manifest that an error is about, each with the server's words.
-
-    A field that the manifest lacks is represented by the nearest field around it.
-    """
-    marks: dict[Mark, None] = {}
-    for field, reason in _said(error):
-        path, left = parse_path(_as_written(field, body), body)
-        note = f"{field.removeprefix('.')}: {reason}" if left else reason
-        for faulty in _twins(path, reason, body) or [(*path, *_quoted_entry(path, reason, body))]:
-            marks[Mark(faulty, _short(note))] = None
-    if not marks:
-        marks = dict.fromkeys(_by_value(error.message, body))
-    return tuple(mark for mark in marks if mark.field)
+_ADVICE = (
+    ("got null", "Give the field a value, or remove it."),
+    ("empty item", "Fill in the item, or remove it."),
+    ("expected string, got list", ""),
+    ("expected string, got map", ""),
+    ("expected string, got", "Quote it: without quotes, y, no, on, 1.0 and 0x10 are not strings."),
+    ("expected integer, got string", "Write the number without quotes."),
+    ("expected number, got string", "Write the number without quotes."),
+    ("expected numeric", "Write the number without quotes."),
+    ("expected boolean", "Write true or false, without quotes."),
+    ("duplicate of item", "Remove the duplicate."),
+    (_DUPLICATE, "Remove the duplicate."),
+    ("quantities must match", "Quantities look like 100m, 1.5, 256Mi or 2G."),
+    ("illegal base64", "Values in data must be base64; put plain text into stringData."),
+    ("does not match template", "The template needs the labels of the selector."),
+)
 
 
 def advice_on(message: str) -> str:
@@ -163,84 +245,6 @@ def parse_path(text: str, body: object) -> tuple[Field, str]:
     return tuple(path), rest
 
 
-def dotted(path: Field) -> str:
-    """Return a path as Kubernetes writes it: ``spec.containers[0].image``."""
-    parts = (f"[{step}]" if isinstance(step, int) or "." in step else f".{step}" for step in path)
-    return "".join(parts).removeprefix(".")
-
-
-def _said(error: ApiError) -> Iterator[tuple[str, str]]:
-    for cause in error.causes:
-        if cause.get("field"):
-            yield cause["field"], cause.get("message", "")
-    if not error.causes:
-        bare = _TYPED.sub("", error.message)
-        for found in (*_SCHEMA.finditer(bare), *_STRICT.finditer(bare)):
-            yield found["path"], found["why"]
-
-
-def _twins(path: Field, reason: str, body: object) -> list[Field]:
-    """Return the items of a list with the same key, if the error is about a duplicate."""
-    if not reason.startswith(_DUPLICATE):
-        return []
-    try:
-        step, _ = bracketed(reason.removeprefix(_DUPLICATE))
-    except ValueError:
-        return []
-    found = _at(path, body)
-    items = found if isinstance(found, list) else []
-    return [(*path, at) for at, item in enumerate(items) if is_at(item, step)]
-
-
-def _quoted_entry(path: Field, reason: str, body: object) -> Field:
-    """Return the entry whose key or value is quoted, if the error names only the mapping.
-
-    For example, a label when the error is about ``metadata.labels``.
-    """
-    found = _at(path, body)
-    quoted = _QUOTED.match(reason)
-    if quoted is None or not isinstance(found, dict):
-        return ()
-    return next(((key,) for key, value in found.items() if quoted[1] in (key, value)), ())
-
-
-def _at(path: Field, body: Any) -> object:
-    for step in path:
-        body = body[step]
-    return body
-
-
-def _by_value(message: str, body: Mapping[str, Any]) -> Iterator[Mark]:
-    """Yield the fields that an error must be about by their values, if it names no field."""
-    if "quantities must match" in message:
-        yield from (Mark(path, "not a quantity") for path in _no_quantities(body, (), within=False))
-    elif "illegal base64" in message:
-        for key, value in mapping(body.get("data")).items():
-            try:
-                base64.b64decode(str(value), validate=True)
-            except ValueError:
-                yield Mark(("data", key), "not base64")
-
-
-def _no_quantities(value: object, path: Field, *, within: bool) -> Iterator[Field]:
-    if isinstance(value, list):
-        for at, inner in enumerate(value):
-            yield from _no_quantities(inner, (*path, at), within=within)
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            deeper = within or key in _OF_QUANTITIES
-            yield from _no_quantities(inner, (*path, key), within=deeper)
-    elif within and isinstance(value, str) and _QUANTITY.fullmatch(value) is None:
-        yield path
-
-
-def _as_written(field: str, body: Mapping[str, Any]) -> str:
-    """Return a path with the public names where the server uses internal names."""
-    if body.get("kind") == "CustomResourceDefinition" and field.startswith("spec.validation."):
-        return field.replace("spec.validation.", "spec.versions[0].schema.", 1)
-    return field
-
-
 def _name(text: str, body: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the longest key of a mapping that is a prefix of a text, and what follows it."""
     for key in sorted(body, key=len, reverse=True):
@@ -265,8 +269,13 @@ def _index(text: str, body: list[Any]) -> tuple[int, str] | None:
     return (index, rest) if index >= 0 else None
 
 
-def _short(reason: str) -> str:
-    return clean_message(reason)
+def dotted(path: Field) -> str:
+    """Return a path as Kubernetes writes it: ``spec.containers[0].image``."""
+    parts = (f"[{step}]" if isinstance(step, int) or "." in step else f".{step}" for step in path)
+    return "".join(parts).removeprefix(".")
+
+
+# What an error says of the cluster: a missing right, namespace or object.
 
 
 # The wording of apiserver's authorization filter, and of its admission plugin for webhooks.
@@ -309,31 +318,15 @@ def is_about(said: Mapping[str, str], ref: Ref) -> bool:
     return said["resource"].lower() in {kind, f"{kind}s", f"{kind}es"}
 
 
-# Word the warnings of the API server as problems: with object, file and line, and no Secret.
+# The warnings of the API server as problems: with object, file and line, and no Secret.
 
 
 MOST_WARNINGS = 100
 """How many warnings of the server one run reports."""
-_NAMED = 3
 _NOT_SHOWN = (
     "the server warns about it; the text is not shown, because it may hold a value of the Secret"
 )
-
-
-def known_secrets(
-    plan: Plan, states: Iterable[State], manifests: Iterable[Manifest]
-) -> Iterator[Mapping[str, Any]]:
-    """Yield every Secret that a run has read: those of the input, selected or not, and live ones.
-
-    The live Secrets of a set are always read in full, also those that leave it.
-    """
-    wanted = [step.desired.body for step in plan.applies]
-    wanted += [manifest.body for manifest in manifests]  # guard: unselected-secret
-    yield from filter(may_be_secret, wanted)
-    for state in states:
-        # An item of a list has no kind.
-        if isinstance(state, LiveObject) and state.ref.group_kind == SECRET:
-            yield state.body or {}  # guard: live-secret
+_NAMED = 3
 
 
 def warning_problems(
@@ -365,3 +358,19 @@ def more_warnings(count: int) -> Problem:
         ProblemKind.SERVER_WARNING,
         f"the server has given {count} more warnings, which are not shown",
     )
+
+
+def known_secrets(
+    plan: Plan, states: Iterable[State], manifests: Iterable[Manifest]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield every Secret that a run has read: those of the input, selected or not, and live ones.
+
+    The live Secrets of a set are always read in full, also those that leave it.
+    """
+    wanted = [step.desired.body for step in plan.applies]
+    wanted += [manifest.body for manifest in manifests]  # guard: unselected-secret
+    yield from filter(may_be_secret, wanted)
+    for state in states:
+        # An item of a list has no kind.
+        if isinstance(state, LiveObject) and state.ref.group_kind == SECRET:
+            yield state.body or {}  # guard: live-secret
