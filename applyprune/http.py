@@ -1,11 +1,9 @@
-"""HTTP connections with one deadline, their pool, trusted certificates and pauses between tries.
+"""HTTP connections with one deadline, and the proxy, certificates, errors and retries of clients.
 
-The sources and the cluster share them; somebody else's server is reached only at addresses that may
-be meant.
+The sources and the cluster share them. Somebody else's server is reached only at allowed addresses.
 
-A socket's own timeout restarts with every byte, so a server that sends one byte a second can hold a
-request for hours. Here each read and write gets the time that is left of the try. A try may also
-have a ``stop``, which is called several times a second, always in the thread that made the try.
+A socket's own timeout restarts with every byte, so a server that sends one byte a second could hold
+a request for hours: here each read and write gets the time that is left of the try.
 """
 
 from __future__ import annotations
@@ -63,23 +61,23 @@ NAMED_CONNECT_TIMEOUT = 10.0
 TICK = 0.25
 # Seconds of silence, seconds between probes, and how many unanswered probes mean a dead peer.
 KEEPALIVE = (15, 15, 3)
-# One TLS record: what a single write of the ssl module sends within its timeout.
-_WRITE_SIZE = 16 * 1024
-_READ_SIZE = 16 * 1024
-
-_Result = TypeVar("_Result")
+_current: ContextVar[Try] = ContextVar("try")
 
 
-class Stopped(Exception):
-    """The response is no longer wanted."""
-
-
-class RefusedAddress(OSError):
-    """The name of a server means an address to which no connection is made."""
-
-
-class LeaseEnded(TimeoutError):
-    """A lease ended before the whole request was sent, so the server cannot process it."""
+@contextlib.contextmanager
+def one_try(
+    seconds: float,
+    stop: Callable[[], bool] | None = None,
+    leases: Sequence[Lease] = (),
+    clock: Clock = BOOT_CLOCK,
+) -> Iterator[Try]:
+    """Apply one deadline to everything that this thread does on connections in the block."""
+    current = Try(seconds, stop, leases, clock)
+    token = _current.set(current)
+    try:
+        yield current
+    finally:
+        _current.reset(token)
 
 
 class Try:
@@ -123,23 +121,49 @@ class Try:
         return min(TICK, self.seconds_left())
 
 
-_current: ContextVar[Try] = ContextVar("try")
+class Stopped(Exception):
+    """The response is no longer wanted."""
 
 
-@contextlib.contextmanager
-def one_try(
-    seconds: float,
-    stop: Callable[[], bool] | None = None,
-    leases: Sequence[Lease] = (),
-    clock: Clock = BOOT_CLOCK,
-) -> Iterator[Try]:
-    """Apply one deadline to everything that this thread does on connections in the block."""
-    current = Try(seconds, stop, leases, clock)
-    token = _current.set(current)
-    try:
-        yield current
-    finally:
-        _current.reset(token)
+class LeaseEnded(TimeoutError):
+    """A lease ended before the whole request was sent, so the server cannot process it."""
+
+
+class RefusedAddress(OSError):
+    """The name of a server means an address to which no connection is made."""
+
+
+# Connections that obey the deadline, and their pools.
+
+
+def open_pools(proxy: str, **options: Any) -> PoolManager:
+    """Return pools for any server, through ``proxy`` unless it is empty; do not connect yet.
+
+    ``options`` are those of urllib3. Use the pools inside ``connection.one_try``. Raises
+    AccessError for an invalid proxy.
+    """
+    options["socket_options"] = socket_options()
+    manager = _through(proxy, options) if proxy else PoolManager(1, **options)
+    manager.pool_classes_by_scheme = {
+        "http": DeadlineHTTPConnectionPool,
+        "https": DeadlineHTTPSConnectionPool,
+    }
+    return manager
+
+
+def _through(proxy: str, options: dict[str, Any]) -> ProxyManager:
+    parts = urlsplit(proxy)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise AccessError(
+            f"unsupported proxy scheme {parts.scheme[:20]!a}",
+            hint="proxy-url and HTTPS_PROXY must be an http:// or https:// URL.",
+        )
+    headers = None
+    if parts.username:
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        headers = make_headers(proxy_basic_auth=login)
+    bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return ProxyManager(bare, 1, proxy_headers=headers, **options)
 
 
 def socket_options() -> list[tuple[int, int, int]]:
@@ -155,6 +179,26 @@ def socket_options() -> list[tuple[int, int, int]]:
         if hasattr(socket, name)
     ]
     return options
+
+
+_READ_SIZE = 16 * 1024
+
+
+class _Response(http.client.HTTPResponse):
+    """A response, to a request or to a proxy's CONNECT, that is read within the deadline."""
+
+    def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(_Readable(sock), *arguments, **options)  # type: ignore[arg-type]
+
+
+class _Readable:
+    """The part of a socket that http.client's response needs: ``makefile``."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+
+    def makefile(self, *_arguments: object) -> io.BufferedReader:
+        return io.BufferedReader(_Reader(self._sock), _READ_SIZE)
 
 
 class _Reader(io.RawIOBase):
@@ -184,21 +228,8 @@ class _Reader(io.RawIOBase):
         super().close()
 
 
-class _Readable:
-    """The part of a socket that http.client's response needs: ``makefile``."""
-
-    def __init__(self, sock: Any) -> None:
-        self._sock = sock
-
-    def makefile(self, *_arguments: object) -> io.BufferedReader:
-        return io.BufferedReader(_Reader(self._sock), _READ_SIZE)
-
-
-class _Response(http.client.HTTPResponse):
-    """A response, to a request or to a proxy's CONNECT, that is read within the deadline."""
-
-    def __init__(self, sock: Any, *arguments: Any, **options: Any) -> None:
-        super().__init__(_Readable(sock), *arguments, **options)  # type: ignore[arg-type]
+# One TLS record: what a single write of the ssl module sends within its timeout.
+_WRITE_SIZE = 16 * 1024
 
 
 class DeadlineHTTPConnection(HTTPConnection):
@@ -327,6 +358,9 @@ class DeadlineHTTPSConnectionPool(HTTPSConnectionPool):
     ConnectionCls = DeadlineHTTPSConnection
 
 
+_Result = TypeVar("_Result")
+
+
 def _in_thread(
     work: Callable[[], _Result], discard: Callable[[_Result], None], limit: float
 ) -> _Result:
@@ -374,39 +408,7 @@ def _wait_for(outcome: queue.SimpleQueue[_Result | Exception], limit: float) -> 
                 raise TimeoutError("timed out") from None
 
 
-# Open connection pools with deadlines, choose the proxy, and describe connection errors.
-#
-# The proxy comes from the environment, by the rules of Go's net/http, which kubectl follows.
-
-
-def open_pools(proxy: str, **options: Any) -> PoolManager:
-    """Return pools for any server, through ``proxy`` unless it is empty; do not connect yet.
-
-    ``options`` are those of urllib3. Use the pools inside ``connection.one_try``. Raises
-    AccessError for an invalid proxy.
-    """
-    options["socket_options"] = socket_options()
-    manager = _through(proxy, options) if proxy else PoolManager(1, **options)
-    manager.pool_classes_by_scheme = {
-        "http": DeadlineHTTPConnectionPool,
-        "https": DeadlineHTTPSConnectionPool,
-    }
-    return manager
-
-
-def _through(proxy: str, options: dict[str, Any]) -> ProxyManager:
-    parts = urlsplit(proxy)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise AccessError(
-            f"unsupported proxy scheme {parts.scheme[:20]!a}",
-            hint="proxy-url and HTTPS_PROXY must be an http:// or https:// URL.",
-        )
-    headers = None
-    if parts.username:
-        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        headers = make_headers(proxy_basic_auth=login)
-    bare = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    return ProxyManager(bare, 1, proxy_headers=headers, **options)
+# The proxy, by the rules of Go's net/http, which kubectl follows.
 
 
 def proxy_for(server: str, environ: Mapping[str, str]) -> str:
@@ -464,6 +466,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
+# Errors of connections.
+
+
 IN_TIME = "in time"
 """The end of a message about a time limit that it does not name."""
 # Transient errors. The first one that matches an error or one of its causes gives the message, and
@@ -479,11 +484,6 @@ _TRANSIENT: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str, bool
     (http.client.RemoteDisconnected, "{server} closed the connection without a response", False),
     (http.client.HTTPException, "{server} does not speak HTTP", True),
 )
-
-
-def causes(error: BaseException) -> tuple[BaseException, ...]:
-    """Return the error and its causes, outermost first."""
-    return tuple(_causes(error))
 
 
 def describe_error(
@@ -505,6 +505,11 @@ def describe_error(
     return f"the connection to {server} broke: {type(error).__name__}", False
 
 
+def causes(error: BaseException) -> tuple[BaseException, ...]:
+    """Return the error and its causes, outermost first."""
+    return tuple(_causes(error))
+
+
 def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: list[BaseException] = []
     pending: list[BaseException] = [error]
@@ -518,19 +523,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         pending += [*wrapped, *([current.__cause__] if current.__cause__ else [])]
 
 
-# Trust certificates, and show one: PEM from memory to an SSLContext.
+# Certificates: PEM from memory to an SSLContext.
 
 
 _CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-# TLS alerts with which a server refuses a client certificate, or wants one.
-_CERTIFICATE_ALERTS = (
-    "CERTIFICATE_REQUIRED",
-    "ALERT_BAD_CERTIFICATE",
-    "ALERT_UNKNOWN_CA",
-    "ALERT_CERTIFICATE_EXPIRED",
-    "ALERT_CERTIFICATE_UNKNOWN",
-    "ALERT_CERTIFICATE_REVOKED",
-)
 
 
 def trust_only(context: ssl.SSLContext, authorities: str) -> None:
@@ -565,6 +561,17 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
+# TLS alerts with which a server refuses a client certificate, or wants one.
+_CERTIFICATE_ALERTS = (
+    "CERTIFICATE_REQUIRED",
+    "ALERT_BAD_CERTIFICATE",
+    "ALERT_UNKNOWN_CA",
+    "ALERT_CERTIFICATE_EXPIRED",
+    "ALERT_CERTIFICATE_UNKNOWN",
+    "ALERT_CERTIFICATE_REVOKED",
+)
+
+
 def refuses_certificate(error: ssl.SSLError) -> bool:
     """Return whether a server refuses our certificate, or wants one."""
     return any(alert in (error.reason or "") for alert in _CERTIFICATE_ALERTS)
@@ -575,6 +582,17 @@ def refuses_certificate(error: ssl.SSLError) -> bool:
 
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
+
+
+def backoff(
+    tries: int, asked: float | None, spread: Callable[[float, float], float] = random.uniform
+) -> float:
+    """Return the seconds to wait after ``tries`` tries; never less than the server asked for.
+
+    The ``spread`` keeps threads that failed together from retrying together.
+    """
+    own = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 16)) * spread(0.5, 1.0)
+    return asked + own * 0.5 if asked else own
 
 
 def seconds_to_wait(header: str, now: Callable[[], float] = time.time) -> float | None:
@@ -590,17 +608,6 @@ def seconds_to_wait(header: str, now: Callable[[], float] = time.time) -> float 
         return None
 
 
-def backoff(
-    tries: int, asked: float | None, spread: Callable[[float, float], float] = random.uniform
-) -> float:
-    """Return the seconds to wait after ``tries`` tries; never less than the server asked for.
-
-    The ``spread`` keeps threads that failed together from retrying together.
-    """
-    own = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(tries - 1, 16)) * spread(0.5, 1.0)
-    return asked + own * 0.5 if asked else own
-
-
 # Which addresses a connection may go to if somebody else has named the server.
 #
 # Loopback addresses lead to the machine itself, and link-local ones to the metadata of a cloud,
@@ -609,6 +616,38 @@ def backoff(
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRules:
+    """Which addresses may be connected to."""
+
+    allowed: tuple[Network, ...] = ()
+    """Networks that may be, whatever is said about them here."""
+    denied: tuple[Network, ...] = ()
+    """Networks that may not be, even if they are allowed."""
+
+    def fault(self, address: str) -> str:
+        """Return what forbids a connection to an address; empty if nothing does."""
+        meant = tuple(_meant(ipaddress.ip_address(address.partition("%")[0])))
+        if any(one in network for one in meant for network in self.denied):  # guard: denied-network
+            return "an address of a denied network"
+        if any(one in network for one in meant for network in self.allowed):
+            return ""
+        # guard: refused-address
+        return next((words for network, words in _REFUSED for one in meant if one in network), "")
+
+
+def _meant(address: Address) -> Iterator[Address]:
+    """Yield an address, and the IPv4 address in it."""
+    yield address
+    if isinstance(address, ipaddress.IPv4Address):
+        return
+    for inner in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())):
+        if inner is not None:
+            yield inner
+    if any(address in network for network in _TRANSLATED):
+        yield ipaddress.IPv4Address(int(address) & _LAST_BITS)
 
 
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -632,31 +671,11 @@ _REFUSED: Sequence[tuple[Network, str]] = tuple(
     for words, networks in _WORDS.items()
     for network in networks
 )
-_LAST_BITS = 0xFFFFFFFF
 # An IPv6 address in these networks ends with the IPv4 address that it leads to.
 _TRANSLATED = tuple(
     map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"))
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AddressRules:
-    """Which addresses may be connected to."""
-
-    allowed: tuple[Network, ...] = ()
-    """Networks that may be, whatever is said about them here."""
-    denied: tuple[Network, ...] = ()
-    """Networks that may not be, even if they are allowed."""
-
-    def fault(self, address: str) -> str:
-        """Return what forbids a connection to an address; empty if nothing does."""
-        meant = tuple(_meant(ipaddress.ip_address(address.partition("%")[0])))
-        if any(one in network for one in meant for network in self.denied):  # guard: denied-network
-            return "an address of a denied network"
-        if any(one in network for one in meant for network in self.allowed):
-            return ""
-        # guard: refused-address
-        return next((words for network, words in _REFUSED for one in meant if one in network), "")
+_LAST_BITS = 0xFFFFFFFF
 
 
 def is_address(host: str) -> bool:
@@ -666,15 +685,3 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _meant(address: Address) -> Iterator[Address]:
-    """Yield an address, and the IPv4 address in it."""
-    yield address
-    if isinstance(address, ipaddress.IPv4Address):
-        return
-    for inner in (address.ipv4_mapped, address.sixtofour, *(address.teredo or ())):
-        if inner is not None:
-            yield inner
-    if any(address in network for network in _TRANSLATED):
-        yield ipaddress.IPv4Address(int(address) & _LAST_BITS)

@@ -1,7 +1,5 @@
 """The address of a source on another host, and the version that it names: parsed and checked.
 
-No request is sent.
-
 ``git+https://HOST/REPO[//PATH][?ref=…]``, ``git+ssh://…``, ``oci://HOST/REPO[:TAG][@DIGEST][//PATH]``
 and ``https://…/NAME.tar.gz[#path=PATH&digest=…]``. Everything else is a path, or another URL.
 """
@@ -22,19 +20,53 @@ from applyprune.values import dataclass, field, pattern, replace
 
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz", ".tar")
 """How the path of an HTTPS URL ends if it is an archive and not a document."""
-
-_REF_KEYS = ("ref", "branch", "tag", "semver", "commit")
-_COMMIT = pattern(r"[0-9a-f]{40}")
 _SCHEME = pattern(r"(git\+https|git\+ssh|oci|https)://", re.IGNORECASE)
-_HOST = pattern(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::\d+)?")
-_USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
-_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-_REPOSITORY = pattern(f"{_PART}(?:/{_PART})*")
-_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
-_PERCENT = pattern(r"%(?![0-9A-Fa-f]{2})")
-_GIT_FORM = "git+https://HOST/REPO.git//PATH?ref=BRANCH"
-_OCI_FORM = "oci://HOST/REPO:TAG"
+
+
+def parse_address(text: str) -> Address | None:
+    """Return the source and the path that ``text`` names; None if it names none.
+
+    Raises UsageError for an address that is one of these, and is invalid.
+    """
+    found = _SCHEME.match(text)
+    if found is None:
+        return None
+    scheme = found[1].lower()
+    if scheme == "https" and not is_address(text):
+        _refuse_document(text)
+        return None
+    parts = _split(text, scheme)
+    match scheme:
+        case "oci":
+            return _oci(parts)
+        case "https":
+            return _archive(parts)
+    return _git(parts, scheme.removeprefix("git+"))
+
+
+def is_address(text: str) -> bool:
+    """Return whether ``parse_address`` takes a text for an address, a valid one or not."""
+    found = _SCHEME.match(text)
+    if found is None or found[1].lower() != "https":
+        return found is not None
+    path = re.split(r"[?#]", text, maxsplit=1)[0].lower()
+    return path.endswith(ARCHIVE_SUFFIXES)
+
+
+def source_key(address: Address) -> Address:
+    """Return the address of the whole source: equal for two addresses that differ in the path."""
+    return replace(address, path="")
+
+
+def shown_address(text: str) -> str:
+    """Return an address, also an invalid one, safe to print: without user, password and query."""
+    scheme, _, rest = text.partition("://")
+    authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    host = authority.rpartition("@")[2]
+    if _HOST.fullmatch(host) is None:
+        # It may be a part of a password that has a slash.
+        return f"{scheme.lower()}://…"
+    return shown_path(f"{scheme.lower()}://{host}{slash}{path}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,52 +133,11 @@ class ArchiveAddress:
 
 
 Address: TypeAlias = GitAddress | OciAddress | ArchiveAddress
-
-
-def parse_address(text: str) -> Address | None:
-    """Return the source and the path that ``text`` names; None if it names none.
-
-    Raises UsageError for an address that is one of these, and is invalid.
-    """
-    found = _SCHEME.match(text)
-    if found is None:
-        return None
-    scheme = found[1].lower()
-    if scheme == "https" and not is_address(text):
-        _refuse_document(text)
-        return None
-    parts = _split(text, scheme)
-    match scheme:
-        case "oci":
-            return _oci(parts)
-        case "https":
-            return _archive(parts)
-    return _git(parts, scheme.removeprefix("git+"))
-
-
-def source_key(address: Address) -> Address:
-    """Return the address of the whole source: equal for two addresses that differ in the path."""
-    return replace(address, path="")
-
-
-def is_address(text: str) -> bool:
-    """Return whether ``parse_address`` takes a text for an address, a valid one or not."""
-    found = _SCHEME.match(text)
-    if found is None or found[1].lower() != "https":
-        return found is not None
-    path = re.split(r"[?#]", text, maxsplit=1)[0].lower()
-    return path.endswith(ARCHIVE_SUFFIXES)
-
-
-def shown_address(text: str) -> str:
-    """Return an address, also an invalid one, safe to print: without user, password and query."""
-    scheme, _, rest = text.partition("://")
-    authority, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    host = authority.rpartition("@")[2]
-    if _HOST.fullmatch(host) is None:
-        # It may be a part of a password that has a slash.
-        return f"{scheme.lower()}://…"
-    return shown_path(f"{scheme.lower()}://{host}{slash}{path}")
+_HOST = pattern(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::\d+)?")
+_PERCENT = pattern(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPE = "Write such characters as %20 and the like."
+_GIT_FORM = "git+https://HOST/REPO.git//PATH?ref=BRANCH"
+_OCI_FORM = "oci://HOST/REPO:TAG"
 
 
 def _split(text: str, scheme: str) -> SplitResult:
@@ -167,7 +158,9 @@ def _split(text: str, scheme: str) -> SplitResult:
     return parts
 
 
-_ESCAPE = "Write such characters as %20 and the like."
+_REF_KEYS = ("ref", "branch", "tag", "semver", "commit")
+_COMMIT = pattern(r"[0-9a-f]{40}")
+_USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 
 
 def _git(parts: SplitResult, transport: str) -> GitAddress:
@@ -214,6 +207,13 @@ def _is_ref_name(name: str) -> bool:
     )
 
 
+_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+_REPOSITORY = pattern(f"{_PART}(?:/{_PART})*")
+_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
+_TAG_HINT = "Check for an unset variable in the script."
+
+
 def _oci(parts: SplitResult) -> OciAddress:
     text = urlunsplit(parts)
     if "@" in parts.netloc:
@@ -245,7 +245,14 @@ def _oci(parts: SplitResult) -> OciAddress:
     return OciAddress(parts.netloc, repository, tag, digest, semver, path)
 
 
-_TAG_HINT = "Check for an unset variable in the script."
+def _archive(parts: SplitResult) -> ArchiveAddress:
+    text = urlunsplit(parts)
+    values = _pairs(text, parts.fragment, ("path", "digest"), "fragment")
+    digest = values.get("digest", "")
+    if digest and _DIGEST.fullmatch(digest) is None:
+        raise _invalid(text, "its digest is invalid", "Write digest=sha256: and 64 digits.")
+    url = urlunsplit(("https", parts.netloc, parts.path, parts.query, ""))
+    return ArchiveAddress(url, _clean(text, values.get("path", "")), digest)
 
 
 def _refuse_document(text: str) -> None:
@@ -261,16 +268,6 @@ def _refuse_document(text: str) -> None:
     path = re.split(r"[?#]", text, maxsplit=1)[0].lower()
     if path.endswith(".git") or ".git//" in path:
         raise _invalid(text, "a repository is not a document", f"Write {_GIT_FORM}.")
-
-
-def _archive(parts: SplitResult) -> ArchiveAddress:
-    text = urlunsplit(parts)
-    values = _pairs(text, parts.fragment, ("path", "digest"), "fragment")
-    digest = values.get("digest", "")
-    if digest and _DIGEST.fullmatch(digest) is None:
-        raise _invalid(text, "its digest is invalid", "Write digest=sha256: and 64 digits.")
-    url = urlunsplit(("https", parts.netloc, parts.path, parts.query, ""))
-    return ArchiveAddress(url, _clean(text, values.get("path", "")), digest)
 
 
 def _repository_and_path(text: str, path: str) -> tuple[str, str]:
@@ -362,54 +359,119 @@ def shown_url(url: str) -> str:
     return shown_path(f"{parts.scheme}://{host_of(parts)}{parts.path}{query}")
 
 
+# A Git repository as the source of manifests, and what is followed in it.
+
+
+LIMITS = TreeLimits()
+TIMEOUT = 60.0
+"""Seconds for one check of a reference, and for one fetch."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitRef:
+    """The reference of a source; each field is empty if it is not given, as in Flux.
+
+    The first of commit, name, semver, tag and branch decides; without any it is the remote's HEAD.
+    Raises UsageError for a value that git does not allow.
+    """
+
+    branch: str = ""
+    tag: str = ""
+    semver: str = ""
+    """A range of versions, matched against the tags."""
+    name: str = ""
+    """A whole name, such as refs/pull/1/head."""
+    commit: str = ""
+    """An object ID in full; ``branch`` may name the branch that it is on."""
+
+    def __post_init__(self) -> None:
+        """Check the fields."""
+        for what, value in (("branch", self.branch), ("tag", self.tag), ("name", self.name)):
+            if value and (_FORBIDDEN.search(value) or not value.isprintable()):
+                raise UsageError(f"invalid {what} of the source: {shown_path(value[:100])}")
+        if self.name and not self.name.startswith("refs/"):
+            raise UsageError(
+                "invalid name of the source's reference: it does not begin with refs/",
+                hint="For example: refs/heads/main",
+            )
+        if self.commit and not _COMMIT.fullmatch(self.commit):
+            raise UsageError(
+                "invalid commit of the source", hint="Give all 40 digits, in lower case."
+            )
+        if self.semver:
+            check_range(self.semver)
+
+
+HEAD = GitRef()
+"""What the server itself checks out."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitSource:
+    """A repository, what is followed in it, and how it may be reached.
+
+    Raises UsageError for a URL that is not supported.
+    """
+
+    url: str = field(repr=False)
+    ref: GitRef = HEAD
+    credentials: SourceCredentials = ANONYMOUS
+    timeout: float = TIMEOUT
+    addresses: AddressRules | None = None
+    """Which addresses the URL may lead to; None for all: then the caller has chosen the URL."""
+    uses_own: bool = False
+    """Whether the user's own ssh settings, keys and credential helpers are used where
+    ``credentials`` are empty. Only a command of that user may do so."""
+    limits: TreeLimits = LIMITS
+
+    def __post_init__(self) -> None:
+        """Check the URL."""
+        found = parse_git_url(self.url)
+        has_login = bool(found.password) or (found.scheme == "https" and bool(found.user))
+        if has_login and not self.uses_own:
+            raise UsageError(
+                "the URL of the repository contains credentials",
+                hint="Put username and password into the Secret of the source.",
+            )
+
+    @property
+    def parts(self) -> GitUrl:
+        """The parts of the URL."""
+        return parse_git_url(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRef:
+    """What a reference meant on the server at one moment."""
+
+    name: str
+    """The whole name, such as refs/heads/main; empty for a commit that was given alone."""
+    oid: str
+    """The object that it names: a commit or an annotated tag."""
+    commit: str
+    shown: str = ""
+    """The name in a revision, such as main; as Flux writes it."""
+
+    @property
+    def revision(self) -> str:
+        """The revision, as ``status.lastAppliedRevision`` shows it: ``main@sha1:…``."""
+        at = f"{self.shown}@" if self.shown else ""
+        return f"{at}sha1:{self.commit}"
+
+
+# What git itself forbids, and a dash at the beginning, which could be an option.
+_FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")
+
+
 # The URL of a repository: only https:// and ssh://, and nothing that git could read as an option.
 #
 # The host is written in one way only, so that the address that was checked is the one that git
 # uses.
 
 
-_NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
 # git@host:path, as scp writes it; a scheme has // after its colon.
 _SCP = pattern(r"(?P<user>[^@/:]+)@(?P<host>[^/:@\[\]]+):(?!//)(?P<path>.+)")
 _PORTS = {"https": 443, "ssh": 22}
-
-
-@dataclass(frozen=True, slots=True)
-class GitUrl:
-    """The parts of a URL that was checked."""
-
-    scheme: str
-    """https or ssh."""
-    host: str
-    """In lower case; an IPv6 address without brackets."""
-    port: int
-    path: str
-    user: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
-    is_scp: bool = False
-    """Whether it is written as ``git@host:path``: the path is relative to the user's home."""
-
-    @property
-    def place(self) -> str:
-        """The scheme, host and port, as in the settings of git: ``https://host:8443``."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
-        return f"{self.scheme}://{host}{port}"
-
-    @property
-    def shown(self) -> str:
-        """The URL, safe to print: without user and password."""
-        if self.is_scp:
-            return shown_path(f"{self.host}:{self.path}")
-        return shown_path(f"{self.place}{self.path}")
-
-    def given(self, user: str) -> str:
-        """Return the URL as git gets it: for SSH with a user, and never with a password."""
-        if self.is_scp:
-            return f"{user}@{self.host}:{self.path}"
-        if self.scheme == "ssh":
-            return f"ssh://{user}@{self.place.removeprefix('ssh://')}{self.path}"
-        return f"{self.place}{self.path}"
 
 
 def parse_git_url(url: str) -> GitUrl:
@@ -450,6 +512,47 @@ def parse_git_url(url: str) -> GitUrl:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class GitUrl:
+    """The parts of a URL that was checked."""
+
+    scheme: str
+    """https or ssh."""
+    host: str
+    """In lower case; an IPv6 address without brackets."""
+    port: int
+    path: str
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    is_scp: bool = False
+    """Whether it is written as ``git@host:path``: the path is relative to the user's home."""
+
+    @property
+    def place(self) -> str:
+        """The scheme, host and port, as in the settings of git: ``https://host:8443``."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{host}{port}"
+
+    @property
+    def shown(self) -> str:
+        """The URL, safe to print: without user and password."""
+        if self.is_scp:
+            return shown_path(f"{self.host}:{self.path}")
+        return shown_path(f"{self.place}{self.path}")
+
+    def given(self, user: str) -> str:
+        """Return the URL as git gets it: for SSH with a user, and never with a password."""
+        if self.is_scp:
+            return f"{user}@{self.host}:{self.path}"
+        if self.scheme == "ssh":
+            return f"ssh://{user}@{self.place.removeprefix('ssh://')}{self.path}"
+        return f"{self.place}{self.path}"
+
+
+_NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
+
+
 def _host(host: str) -> str:
     host = host.lower()
     try:
@@ -472,131 +575,11 @@ def _user(user: str) -> str:
     return user
 
 
-# What a source follows: a branch, a tag, a range of versions, a reference or a commit.
-
-
-# What git itself forbids, and a dash at the beginning, which could be an option.
-_FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")
-
-
-@dataclass(frozen=True, slots=True)
-class GitRef:
-    """The reference of a source; each field is empty if it is not given, as in Flux.
-
-    The first of commit, name, semver, tag and branch decides; without any it is the remote's HEAD.
-    Raises UsageError for a value that git does not allow.
-    """
-
-    branch: str = ""
-    tag: str = ""
-    semver: str = ""
-    """A range of versions, matched against the tags."""
-    name: str = ""
-    """A whole name, such as refs/pull/1/head."""
-    commit: str = ""
-    """An object ID in full; ``branch`` may name the branch that it is on."""
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        for what, value in (("branch", self.branch), ("tag", self.tag), ("name", self.name)):
-            if value and (_FORBIDDEN.search(value) or not value.isprintable()):
-                raise UsageError(f"invalid {what} of the source: {shown_path(value[:100])}")
-        if self.name and not self.name.startswith("refs/"):
-            raise UsageError(
-                "invalid name of the source's reference: it does not begin with refs/",
-                hint="For example: refs/heads/main",
-            )
-        if self.commit and not _COMMIT.fullmatch(self.commit):
-            raise UsageError(
-                "invalid commit of the source", hint="Give all 40 digits, in lower case."
-            )
-        if self.semver:
-            check_range(self.semver)
-
-
-@dataclass(frozen=True, slots=True)
-class FoundRef:
-    """What a reference meant on the server at one moment."""
-
-    name: str
-    """The whole name, such as refs/heads/main; empty for a commit that was given alone."""
-    oid: str
-    """The object that it names: a commit or an annotated tag."""
-    commit: str
-    shown: str = ""
-    """The name in a revision, such as main; as Flux writes it."""
-
-    @property
-    def revision(self) -> str:
-        """The revision, as ``status.lastAppliedRevision`` shows it: ``main@sha1:…``."""
-        at = f"{self.shown}@" if self.shown else ""
-        return f"{at}sha1:{self.commit}"
-
-
-# A Git repository as the source of manifests.
-
-
-HEAD = GitRef()
-"""What the server itself checks out."""
-LIMITS = TreeLimits()
-TIMEOUT = 60.0
-"""Seconds for one check of a reference, and for one fetch."""
-
-
-@dataclass(frozen=True, slots=True)
-class GitSource:
-    """A repository, what is followed in it, and how it may be reached.
-
-    Raises UsageError for a URL that is not supported.
-    """
-
-    url: str = field(repr=False)
-    ref: GitRef = HEAD
-    credentials: SourceCredentials = ANONYMOUS
-    timeout: float = TIMEOUT
-    addresses: AddressRules | None = None
-    """Which addresses the URL may lead to; None for all: then the caller has chosen the URL."""
-    uses_own: bool = False
-    """Whether the user's own ssh settings, keys and credential helpers are used where
-    ``credentials`` are empty. Only a command of that user may do so."""
-    limits: TreeLimits = LIMITS
-
-    def __post_init__(self) -> None:
-        """Check the URL."""
-        found = parse_git_url(self.url)
-        has_login = bool(found.password) or (found.scheme == "https" and bool(found.user))
-        if has_login and not self.uses_own:
-            raise UsageError(
-                "the URL of the repository contains credentials",
-                hint="Put username and password into the Secret of the source.",
-            )
-
-    @property
-    def parts(self) -> GitUrl:
-        """The parts of the URL."""
-        return parse_git_url(self.url)
-
-
 # The name of an artifact: ``oci://HOST[:PORT]/NAME[:TAG][@sha256:…]``.
 
 
 SCHEME = "oci://"
 DEFAULT_TAG = "latest"
-
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_REGISTRY_HOST = (
-    rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-9]{{1,5}}))?"
-)
-_NAME_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
-_TAG_TEXT = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-_DIGEST_TEXT = r"sha256:[0-9a-f]{64}"
-_REFERENCE = pattern(
-    rf"oci://(?P<host>{_REGISTRY_HOST})"
-    rf"/(?P<name>{_NAME_PART}(?:/{_NAME_PART})*)(?::(?P<tag>{_TAG_TEXT}))?"
-    rf"(?:@(?P<digest>{_DIGEST_TEXT}))?"
-)
-_LONGEST_NAME = 255
-_LONGEST_REFERENCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,6 +598,22 @@ class ArtifactReference:
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
         return f"{SCHEME}{self.host}/{self.repository}{tag}{digest}"
+
+
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_REGISTRY_HOST = (
+    rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-9]{{1,5}}))?"
+)
+_NAME_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_TAG_TEXT = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+_DIGEST_TEXT = r"sha256:[0-9a-f]{64}"
+_REFERENCE = pattern(
+    rf"oci://(?P<host>{_REGISTRY_HOST})"
+    rf"/(?P<name>{_NAME_PART}(?:/{_NAME_PART})*)(?::(?P<tag>{_TAG_TEXT}))?"
+    rf"(?:@(?P<digest>{_DIGEST_TEXT}))?"
+)
+_LONGEST_NAME = 255
+_LONGEST_REFERENCE = 1024
 
 
 def parse_reference(text: str) -> ArtifactReference:
@@ -655,23 +654,6 @@ def _is_port(text: str | None) -> bool:
 # No library fits: those for npm's ranges accept a prerelease only beside one of the same version.
 
 
-_Key: TypeAlias = tuple[tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]]]
-"""What orders versions: the numbers, then whether it is a release, and the prerelease."""
-_Check: TypeAlias = Callable[[_Key], bool]
-
-_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
-_NUMBER = r"(?:0|[1-9]\d{0,17})"
-_VERSION = pattern(
-    rf"v?({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
-    re.ASCII,
-)
-_PLACE = rf"(?:{_NUMBER}|[xX*])"
-_ANY = rf"v?({_PLACE})(?:\.({_PLACE}))?(?:\.({_PLACE}))?(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?"
-_COMPARATOR = pattern(rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^|)\s*{_ANY}(?=[\s,]|$)", re.ASCII)
-_HYPHEN = pattern(rf"\s*(?P<low>{_ANY})\s+-\s+(?P<high>{_ANY})\s*", re.ASCII)
-_LONGEST_VERSION = 256
-
-
 def best_version(wanted: str, tags: Iterable[str]) -> str | None:
     """Return the tag with the highest version in a range; None if none is in it.
 
@@ -690,6 +672,22 @@ def best_version(wanted: str, tags: Iterable[str]) -> str | None:
 def check_range(wanted: str) -> None:
     """Raise UsageError for an invalid range of versions."""
     _parse(wanted)
+
+
+_Key: TypeAlias = tuple[tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]]]
+"""What orders versions: the numbers, then whether it is a release, and the prerelease."""
+_Check: TypeAlias = Callable[[_Key], bool]
+_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_NUMBER = r"(?:0|[1-9]\d{0,17})"
+_VERSION = pattern(
+    rf"v?({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
+    re.ASCII,
+)
+_PLACE = rf"(?:{_NUMBER}|[xX*])"
+_ANY = rf"v?({_PLACE})(?:\.({_PLACE}))?(?:\.({_PLACE}))?(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?"
+_COMPARATOR = pattern(rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^|)\s*{_ANY}(?=[\s,]|$)", re.ASCII)
+_HYPHEN = pattern(rf"\s*(?P<low>{_ANY})\s+-\s+(?P<high>{_ANY})\s*", re.ASCII)
+_LONGEST_VERSION = 256
 
 
 def _key(text: str) -> _Key | None:

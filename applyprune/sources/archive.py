@@ -44,13 +44,6 @@ if TYPE_CHECKING:
     from applyprune.sources.web import Reply
 
 
-_IN_MEMORY = 8 * 2**20
-"""Bytes of what is transferred that are kept in memory; more are in a file without a name."""
-_MOST_OF_A_HEADER = 1024
-_SETTLED = timedelta(minutes=1)
-"""How long ago a change must be for its time to identify it; the clocks of servers differ."""
-
-
 @dataclass(frozen=True, slots=True)
 class ArchiveSource:
     """Where an archive is, and how it is read."""
@@ -70,20 +63,6 @@ class ArchiveSource:
     def shown(self) -> str:
         """Return the URL, safe to print."""
         return shown_url(self.url)
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveVersion:
-    """What a server calls the present version of an archive; empty if it does not say."""
-
-    etag: str = ""
-    last_modified: str = ""
-    """Empty if there is an ETag, or if the archive was not yet old when the server said it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unchanged:
-    """The archive is still the one of the version that is known."""
 
 
 def fetch_archive(source: ArchiveSource, path: str = "") -> FileTree:
@@ -106,36 +85,6 @@ def fetch_archive(source: ArchiveSource, path: str = "") -> FileTree:
         tree = FileTree(MappingProxyType(read_tar(file, source.limits, web.check_time)), digest)
         subtree(tree, path)
         return tree
-
-
-def check_archive(
-    source: ArchiveSource, known: ArchiveVersion | None = None
-) -> ArchiveVersion | Unchanged:
-    """Ask for the version of an archive without reading the archive; Unchanged if it is ``known``.
-
-    An empty version means that the server does not say: the archive must be fetched to be compared.
-    Check first, then fetch: a change between the two is then seen by the next check. Raises as
-    ``fetch_archive``.
-    """
-    known = known or ArchiveVersion()
-    asked = {
-        "If-None-Match": known.etag,
-        "If-Modified-Since": "" if known.etag else known.last_modified,
-    }
-    headers = {name: value for name, value in asked.items() if value}
-    # A GET whose body is not read: a signed URL is often valid for a GET only.
-    with (
-        located(Origin(source.shown)),
-        _open(source) as web,
-        _get(source, web, headers) as reply,
-    ):
-        if reply.status == 304 and headers:
-            return Unchanged()
-        if reply.status != 200:
-            raise reply.refusal()
-        etag = _short(reply, "ETag")
-        found = ArchiveVersion(etag, "" if etag else _last_modified(reply))
-    return Unchanged() if found.etag and found.etag == known.etag else found
 
 
 def subtree(tree: FileTree, path: str) -> FileTree:
@@ -167,6 +116,10 @@ def check_digest(found: str, wanted: str, what: str) -> None:
     # guard: checked-digest
     if wanted and found != wanted:
         raise VerificationFailed(f"{what} has another digest", reason=f"{found}, not {wanted}")
+
+
+_IN_MEMORY = 8 * 2**20
+"""Bytes of what is transferred that are kept in memory; more are in a file without a name."""
 
 
 @contextmanager
@@ -201,6 +154,57 @@ def _get(source: ArchiveSource, web: Web, headers: Mapping[str, str]) -> Iterato
         yield reply
 
 
+# The version of an archive, without reading it.
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveVersion:
+    """What a server calls the present version of an archive; empty if it does not say."""
+
+    etag: str = ""
+    last_modified: str = ""
+    """Empty if there is an ETag, or if the archive was not yet old when the server said it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The archive is still the one of the version that is known."""
+
+
+def check_archive(
+    source: ArchiveSource, known: ArchiveVersion | None = None
+) -> ArchiveVersion | Unchanged:
+    """Ask for the version of an archive without reading the archive; Unchanged if it is ``known``.
+
+    An empty version means that the server does not say: the archive must be fetched to be compared.
+    Check first, then fetch: a change between the two is then seen by the next check. Raises as
+    ``fetch_archive``.
+    """
+    known = known or ArchiveVersion()
+    asked = {
+        "If-None-Match": known.etag,
+        "If-Modified-Since": "" if known.etag else known.last_modified,
+    }
+    headers = {name: value for name, value in asked.items() if value}
+    # A GET whose body is not read: a signed URL is often valid for a GET only.
+    with (
+        located(Origin(source.shown)),
+        _open(source) as web,
+        _get(source, web, headers) as reply,
+    ):
+        if reply.status == 304 and headers:
+            return Unchanged()
+        if reply.status != 200:
+            raise reply.refusal()
+        etag = _short(reply, "ETag")
+        found = ArchiveVersion(etag, "" if etag else _last_modified(reply))
+    return Unchanged() if found.etag and found.etag == known.etag else found
+
+
+_SETTLED = timedelta(minutes=1)
+"""How long ago a change must be for its time to identify it; the clocks of servers differ."""
+
+
 def _last_modified(reply: Reply) -> str:
     """Return the time of the last change if it identifies a version; empty if it does not.
 
@@ -216,26 +220,20 @@ def _last_modified(reply: Reply) -> str:
     return text if age >= _SETTLED else ""
 
 
+_MOST_OF_A_HEADER = 1024
+
+
 def _short(reply: Reply, name: str) -> str:
     value = reply.header(name).strip()
     return value if len(value) <= _MOST_OF_A_HEADER else ""
 
 
-# Read the regular files of a tar archive, plain or gzip, from its first byte to its last.
+# Read the regular files of a tar archive, plain or gzip.
 #
 # Nothing is extracted: there is no folder that a name or a link could lead out of. Python's tarfile
 # ends silently at the first header that it cannot read, and what is missing would be pruned. So
-# this module walks over the headers itself, and an archive must end as the format says.
+# the headers are read here, and an archive must end as the format says.
 
-
-_BLOCK = 512
-_PIECE = 64 * 2**10
-_GZIP = b"\x1f\x8b"
-_MOST_RECORDS = 64 * 2**10
-"""Bytes of one header with records, or of one long name."""
-_PER_FILE = 4 * _BLOCK
-"""How much an archive needs for a file beside its content: headers, records, padding."""
-_GNU = b"ustar  \0"
 
 _PLAIN = frozenset({tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE})
 _REFUSED = {
@@ -283,6 +281,9 @@ def read_tar(
     return files
 
 
+_BLOCK = 512
+
+
 def _next_member(tape: _Tape) -> tuple[tarfile.TarInfo, str, int] | None:
     """Return the next member with its name and size; None at the end of the archive."""
     records = Records()
@@ -312,6 +313,9 @@ def _next_member(tape: _Tape) -> tuple[tarfile.TarInfo, str, int] | None:
             if records.is_sparse:
                 raise _refused(name, _REFUSED[tarfile.GNUTYPE_SPARSE])
             return info, name, info.size if records.size is None else records.size
+
+
+_GNU = b"ustar  \0"
 
 
 def _header(block: bytes) -> tarfile.TarInfo:
@@ -355,22 +359,12 @@ def _too_large(limits: TreeLimits) -> SourceTooLarge:
     return SourceTooLarge(f"the files are larger than {shown_size(limits.size)} together")
 
 
-class _Timed(RawIOBase):
-    """A file that is read in time: gzip may read much before it returns anything."""
-
-    def __init__(self, file: IO[bytes], check_time: Callable[[], None]) -> None:
-        self._file = file
-        self._check_time = check_time
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: WriteableBuffer) -> int:
-        self._check_time()
-        view = memoryview(buffer).cast("B")
-        data = self._file.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+_PIECE = 64 * 2**10
+_GZIP = b"\x1f\x8b"
+_MOST_RECORDS = 64 * 2**10
+"""Bytes of one header with records, or of one long name."""
+_PER_FILE = 4 * _BLOCK
+"""How much an archive needs for a file beside its content: headers, records, padding."""
 
 
 class _Tape:
@@ -434,6 +428,75 @@ class _Tape:
         if self._left < 0:
             raise _too_large(self._limits)
         return data
+
+
+class _Timed(RawIOBase):
+    """A file that is read in time: gzip may read much before it returns anything."""
+
+    def __init__(self, file: IO[bytes], check_time: Callable[[], None]) -> None:
+        self._file = file
+        self._check_time = check_time
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        self._check_time()
+        view = memoryview(buffer).cast("B")
+        data = self._file.read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+
+# The records of a pax header: what they say about the next file of an archive.
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What replaces fields of the next header; times, owners and attributes are of no interest."""
+
+    name: bytes = b""
+    size: int | None = None
+    is_sparse: bool = False
+
+    def then(self, later: Records) -> Records:
+        """Return both; the later one wins."""
+        return Records(
+            later.name or self.name,
+            self.size if later.size is None else later.size,
+            self.is_sparse or later.is_sparse,
+        )
+
+
+def read_records(data: bytes) -> Records:
+    """Return what the content of a pax header says; raises FetchFailed if it is invalid."""
+    records = Records()
+    at = 0
+    while at < len(data):
+        start = _START.match(data, at)
+        end = at + int(start[1]) if start else 0
+        if start is None or not start.end() < end <= len(data) or data[end - 1 : end] != b"\n":
+            raise FetchFailed("the archive is invalid", reason="a pax header cannot be read")
+        records = records.then(_record(start[2], data[start.end() : end - 1]))
+        at = end
+    return records
+
+
+_START = pattern(rb"([1-9][0-9]{0,7}) ([^=\n\0]+)=")
+_SIZE = pattern(rb"[0-9]{1,18}")
+_SPARSE = b"GNU.sparse."
+
+
+def _record(key: bytes, value: bytes) -> Records:
+    if key == b"path":
+        return Records(name=value)
+    if key.startswith(_SPARSE):
+        return Records(is_sparse=True)
+    if key != b"size":
+        return Records()
+    if _SIZE.fullmatch(value) is None:
+        raise FetchFailed("the archive is invalid", reason="a pax header has an invalid size")
+    return Records(size=int(value))
 
 
 # The names in an archive: each leads to one file below the root, on every file system.
@@ -511,54 +574,3 @@ def _path(name: str) -> str:
 
 def _file_and_folder(path: str) -> FetchFailed:
     return FetchFailed(f"the archive has a file and a folder of one name: {shown_path(path)}")
-
-
-# The records of a pax header: what they say about the next file of an archive.
-
-
-_START = pattern(rb"([1-9][0-9]{0,7}) ([^=\n\0]+)=")
-_SIZE = pattern(rb"[0-9]{1,18}")
-_SPARSE = b"GNU.sparse."
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    """What replaces fields of the next header; times, owners and attributes are of no interest."""
-
-    name: bytes = b""
-    size: int | None = None
-    is_sparse: bool = False
-
-    def then(self, later: Records) -> Records:
-        """Return both; the later one wins."""
-        return Records(
-            later.name or self.name,
-            self.size if later.size is None else later.size,
-            self.is_sparse or later.is_sparse,
-        )
-
-
-def read_records(data: bytes) -> Records:
-    """Return what the content of a pax header says; raises FetchFailed if it is invalid."""
-    records = Records()
-    at = 0
-    while at < len(data):
-        start = _START.match(data, at)
-        end = at + int(start[1]) if start else 0
-        if start is None or not start.end() < end <= len(data) or data[end - 1 : end] != b"\n":
-            raise FetchFailed("the archive is invalid", reason="a pax header cannot be read")
-        records = records.then(_record(start[2], data[start.end() : end - 1]))
-        at = end
-    return records
-
-
-def _record(key: bytes, value: bytes) -> Records:
-    if key == b"path":
-        return Records(name=value)
-    if key.startswith(_SPARSE):
-        return Records(is_sparse=True)
-    if key != b"size":
-        return Records()
-    if _SIZE.fullmatch(value) is None:
-        raise FetchFailed("the archive is invalid", reason="a pax header has an invalid size")
-    return Records(size=int(value))

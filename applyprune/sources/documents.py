@@ -1,11 +1,8 @@
-"""Split bytes into documents: JSON or YAML, with the faults of each document.
+"""Split bytes into documents of JSON or YAML, as kubectl does, with the faults of each document.
 
 kubectl splits a stream at the lines that begin with ``---`` and reads the first document of each
 piece. It silently ignores the rest of a piece; here that is an error.
-
-JSON is parsed as strictly as the YAML dialect: no duplicate keys, no lost digits or half
-characters. Most JSON is YAML too, but not surrogate pairs, keys beyond 1024 characters, or
-documents without a separator between them."""
+"""
 
 from __future__ import annotations
 
@@ -33,24 +30,6 @@ from applyprune.sources.yaml import (
     without_flow_colons,
 )
 from applyprune.values import dataclass, pattern, replace
-
-# Each pattern begins with a line end: searching for a fixed text is ten times as fast.
-_SEPARATOR = pattern(r"\n---")
-_NO_SEPARATOR = pattern("\n---(?![ \t]*(?:#[^\r\n\x85\u2028\u2029]*)?\n)|\n---#")
-_HIDDEN_SEPARATOR = pattern("[\r\x85\u2028\u2029]---")
-# Possessive: the engine would keep a way back for each of a million comments.
-_DIRECTIVE = pattern(r"(?:[ \t]*+(?:#[^\n]*+)?+\n)*+%")
-# libyaml skips a byte order mark at the start of any line, Go only at the start of the stream.
-_INNER_MARK = pattern("(?:\\A|[\n\r\x85\u2028\u2029])\ufeff")
-_OTHER_ENCODINGS = (
-    (codecs.BOM_UTF32_LE, "UTF-32"),
-    (codecs.BOM_UTF32_BE, "UTF-32"),
-    (codecs.BOM_UTF16_LE, "UTF-16"),
-    (codecs.BOM_UTF16_BE, "UTF-16"),
-)
-_YAML_FOLLOWS = pattern(r"[ \t\r]*[\n#]")
-_DROPPED = "kubectl would silently ignore what follows it; end each line with a line feed."
-_ONLY = "Only a comment may follow ---; kubectl rejects it too."
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +61,16 @@ def read_documents(data: bytes, allowance: Allowance | None = None) -> list[Numb
     return [Numbered(number, content) for number, content in enumerate(found, 1)]
 
 
+# libyaml skips a byte order mark at the start of any line, Go only at the start of the stream.
+_INNER_MARK = pattern("(?:\\A|[\n\r\x85\u2028\u2029])\ufeff")
+_OTHER_ENCODINGS = (
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
 def _decode(data: bytes) -> str:
     for mark, name in _OTHER_ENCODINGS:
         if data.startswith(mark):
@@ -104,49 +93,11 @@ def _decode(data: bytes) -> str:
     return text if text.endswith("\n") else f"{text}\n"
 
 
-def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
-    """Read JSON documents, one after the other, or with YAML from the second on, as kubectl does.
-
-    A text that only looks like JSON (``{a: b}``) is YAML.
-    """
-    found: list[Document | YAMLFault] = []
-    end, above, faults = 0, 0, 0
-    while (place := skip_space(text, end)) < len(text) and faults < allowance.errors:
-        above += text.count("\n", end, place)
-        try:
-            value, after, values = read_value(text, place)
-        except json.JSONDecodeError as error:
-            # After two JSON documents, kubectl also reads the rest of the stream as JSON.
-            if len(found) > 1 or (found and not _YAML_FOLLOWS.match(text, end)):
-                problem = f"not valid JSON: {error.msg}"
-                return [*found, YAMLFault(problem, *place_in(text, min(error.pos, _end(text))))]
-            return found + _read_yaml(text[place:], above, allowance, _before(text, place))
-        except YAMLFault as refused:
-            after = end_of_value(text, place)
-            # The YAML reader fails at the same place, and knows its line.
-            again = _read_yaml(text[place:after], above, Allowance(), _before(text, place))
-            places = [(item.line, item.column) for item in again if isinstance(item, YAMLFault)]
-            faults += 1
-            found.append(refused.at(*places[0]) if places else refused.at(above + 1))
-        else:
-            try:
-                allowance.take(values)
-            except TooMuch as refused:
-                return [*found, refused.at(above + 1, _before(text, place) + 1)]
-            # kubectl skips a null, as it skips an empty YAML document.
-            found += [document_of(value, above + 1, text)] if value is not None else []
-        above += text.count("\n", place, after)
-        end = after
-    return found
+# YAML, piece by piece.
 
 
-def _before(text: str, place: int) -> int:
-    """Return how many characters precede an index in its line."""
-    return place - text.rfind("\n", 0, place) - 1
-
-
-def _end(text: str) -> int:
-    return len(text.rstrip())
+# Each pattern begins with a line end: searching for a fixed text is ten times as fast.
+_SEPARATOR = pattern(r"\n---")
 
 
 def _read_yaml(
@@ -197,6 +148,14 @@ def _read_mended(text: str, allowance: Allowance) -> list[Document]:
         raise refusal_of(error, text) from None
 
 
+_NO_SEPARATOR = pattern("\n---(?![ \t]*(?:#[^\r\n\x85\u2028\u2029]*)?\n)|\n---#")
+_HIDDEN_SEPARATOR = pattern("[\r\x85\u2028\u2029]---")
+# Possessive: the engine would keep a way back for each of a million comments.
+_DIRECTIVE = pattern(r"(?:[ \t]*+(?:#[^\n]*+)?+\n)*+%")
+_DROPPED = "kubectl would silently ignore what follows it; end each line with a line feed."
+_ONLY = "Only a comment may follow ---; kubectl rejects it too."
+
+
 def _read_piece(text: str, allowance: Allowance, stand_in: str = "") -> list[Document]:
     """Read a text; raises YAMLError where libyaml does, and YAMLFault for any other fault."""
     if false := _NO_SEPARATOR.search(f"\n{text}" if text.startswith("---") else text):
@@ -219,15 +178,70 @@ def _read_piece(text: str, allowance: Allowance, stand_in: str = "") -> list[Doc
     return documents
 
 
+# JSON, as strict as the YAML dialect: no duplicate keys, no lost digits or half characters.
+#
+# Most JSON is YAML too, but not surrogate pairs, keys beyond 1024 characters, or documents without
+# a separator between them.
+
+
+_YAML_FOLLOWS = pattern(r"[ \t\r]*[\n#]")
+
+
+def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
+    """Read JSON documents, one after the other, or with YAML from the second on, as kubectl does.
+
+    A text that only looks like JSON (``{a: b}``) is YAML.
+    """
+    found: list[Document | YAMLFault] = []
+    end, above, faults = 0, 0, 0
+    while (place := skip_space(text, end)) < len(text) and faults < allowance.errors:
+        above += text.count("\n", end, place)
+        try:
+            value, after, values = read_value(text, place)
+        except json.JSONDecodeError as error:
+            # After two JSON documents, kubectl also reads the rest of the stream as JSON.
+            if len(found) > 1 or (found and not _YAML_FOLLOWS.match(text, end)):
+                problem = f"not valid JSON: {error.msg}"
+                return [*found, YAMLFault(problem, *place_in(text, min(error.pos, _end(text))))]
+            return found + _read_yaml(text[place:], above, allowance, _before(text, place))
+        except YAMLFault as refused:
+            after = end_of_value(text, place)
+            # The YAML reader fails at the same place, and knows its line.
+            again = _read_yaml(text[place:after], above, Allowance(), _before(text, place))
+            places = [(item.line, item.column) for item in again if isinstance(item, YAMLFault)]
+            faults += 1
+            found.append(refused.at(*places[0]) if places else refused.at(above + 1))
+        else:
+            try:
+                allowance.take(values)
+            except TooMuch as refused:
+                return [*found, refused.at(above + 1, _before(text, place) + 1)]
+            # kubectl skips a null, as it skips an empty YAML document.
+            found += [document_of(value, above + 1, text)] if value is not None else []
+        above += text.count("\n", place, after)
+        end = after
+    return found
+
+
+def _before(text: str, place: int) -> int:
+    """Return how many characters precede an index in its line."""
+    return place - text.rfind("\n", 0, place) - 1
+
+
+def _end(text: str) -> int:
+    return len(text.rstrip())
+
+
 _SPACE = pattern(r"[ \t\r\n]*")
-_SURROGATE = pattern("[\ud800-\udfff]")
-_TWICE = "kubectl would silently use the last value; remove the duplicate."
 
 
 def skip_space(text: str, start: int) -> int:
     """Return the index of the next character that is not JSON white space, or the text's end."""
     space = _SPACE.match(text, start)
     return space.end() if space else start
+
+
+_SURROGATE = pattern("[\ud800-\udfff]")
 
 
 def read_value(text: str, start: int) -> tuple[Any, int, int]:
@@ -253,6 +267,9 @@ def end_of_value(text: str, start: int) -> int:
         return json.JSONDecoder().raw_decode(text, start)[1]
     except (ValueError, RecursionError):
         return len(text)
+
+
+_TWICE = "kubectl would silently use the last value; remove the duplicate."
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -33,24 +33,6 @@ if TYPE_CHECKING:
 
     Take = Callable[[], Any]
 
-_WIDTH = 88
-"""The maximum number of characters to show of a long line."""
-_TAB = "    "
-_ALIKE = 0.7
-_LONGEST_JSON = 5_000
-_KIND = pattern(r"""\bkind\b["']?[ \t]*:""", re.IGNORECASE)
-_PLAIN = pattern(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|$)""")
-_TOP_KIND = pattern(r"^kind[ \t]*:", re.MULTILINE)
-# Escapes that could spell `Secret` without the letters.
-_DISGUISE = pattern(r"\\[xuU]")
-# `stringData` stands for a Secret whose kind is mistyped.
-_WORD = pattern(r"\b(?:Secret(?:List)?|stringData)\b")
-_JSON_TOKEN = pattern(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
-_NO_VALUE = frozenset({"apiVersion", "kind"})
-_HARMLESS = (*sorted(_NO_VALUE), "metadata")
-_NAME = pattern(r"[\w./-]{1,60}")
-_BEFORE_KEY = pattern(r"[ ]*(?:-[ ]+)*")
-
 
 def excerpt(
     text: str, line: int, column: int, *, key: str = "", notes: Sequence[str] = (), gutter: int = 0
@@ -83,16 +65,56 @@ def lines_of(text: str) -> tuple[str, ...]:
     return tuple(text.split("\n"))
 
 
-@lru_cache(maxsize=4)
-def _separators(text: str) -> tuple[int, ...]:
-    return tuple(at for at, line in enumerate(lines_of(text)) if line.startswith("---"))
-
-
 def document_around(text: str, line: int) -> tuple[int, int]:
     """Return the first line, from 0, of the document that contains ``line``, and the line after."""
     cuts = _separators(text)
     at = bisect_right(cuts, line - 1)
     return (cuts[at - 1] if at else 0), (cuts[at] if at < len(cuts) else len(lines_of(text)))
+
+
+@lru_cache(maxsize=4)
+def _separators(text: str) -> tuple[int, ...]:
+    return tuple(at for at, line in enumerate(lines_of(text)) if line.startswith("---"))
+
+
+_WIDTH = 88
+"""The maximum number of characters to show of a long line."""
+
+
+def _cut(line: str, index: int) -> tuple[str, int]:
+    """Return the printable part of a line around an index, and the column of the index in it."""
+    index = min(index, len(line))
+    start = 0
+    if len(line) > _WIDTH:
+        start = max(0, min(index - _WIDTH // 2, len(line) - _WIDTH))
+    part = line[start : start + _WIDTH]
+    before = "…" if start else ""
+    after = "…" if start + _WIDTH < len(line) else ""
+    shown = [_visible(char) for char in part]
+    left = before + "".join(shown[: index - start])
+    return f"{left}{''.join(shown[index - start :])}{after}", sum(map(_columns, left))
+
+
+_TAB = "    "
+
+
+def _visible(char: str) -> str:
+    if char == "\t":
+        return _TAB
+    return char if char.isprintable() else ascii(char)[1:-1]
+
+
+def _columns(char: str) -> int:
+    """Return how many terminal columns a character takes."""
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+# Whether a line may be shown.
+
+
+_LONGEST_JSON = 5_000
 
 
 def may_be_secret(text: str, line: int) -> bool:
@@ -104,6 +126,15 @@ def may_be_secret(text: str, line: int) -> bool:
         return False
     # Parsing a long stream for each of its messages would be slow: only its keys are shown.
     return line - start > _LONGEST_JSON or not _is_json_with_kind(lines_of(text)[start:line])
+
+
+_KIND = pattern(r"""\bkind\b["']?[ \t]*:""", re.IGNORECASE)
+_PLAIN = pattern(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|$)""")
+_TOP_KIND = pattern(r"^kind[ \t]*:", re.MULTILINE)
+# Escapes that could spell `Secret` without the letters.
+_DISGUISE = pattern(r"\\[xuU]")
+# `stringData` stands for a Secret whose kind is mistyped.
+_WORD = pattern(r"\b(?:Secret(?:List)?|stringData)\b")
 
 
 @lru_cache(maxsize=256)
@@ -122,10 +153,16 @@ def _is_json(text: str, start: int, end: int) -> bool:
     return first.lstrip().startswith("{")
 
 
+_ALIKE = 0.7
+
+
 def _names_secret(kind: str) -> bool:
     """Return whether a kind means Secret: also a mistyped or a custom kind."""
     word = kind.lower()
     return "secret" in word or SequenceMatcher(None, word, "secret").ratio() > _ALIKE
+
+
+_JSON_TOKEN = pattern(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
 def _is_json_with_kind(lines: Sequence[str]) -> bool:
@@ -143,6 +180,12 @@ def _is_json_with_kind(lines: Sequence[str]) -> bool:
     return has_kind
 
 
+_NO_VALUE = frozenset({"apiVersion", "kind"})
+_HARMLESS = (*sorted(_NO_VALUE), "metadata")
+_NAME = pattern(r"[\w./-]{1,60}")
+_BEFORE_KEY = pattern(r"[ ]*(?:-[ ]+)*")
+
+
 def _masked(line: str, index: int, key: str) -> str | None:
     """Return the key in a line without its value; None where the line may hold something else."""
     if _BEFORE_KEY.fullmatch(line[:index]) is None:
@@ -157,37 +200,10 @@ def _masked(line: str, index: int, key: str) -> str | None:
     return None
 
 
-def _cut(line: str, index: int) -> tuple[str, int]:
-    """Return the printable part of a line around an index, and the column of the index in it."""
-    index = min(index, len(line))
-    start = 0
-    if len(line) > _WIDTH:
-        start = max(0, min(index - _WIDTH // 2, len(line) - _WIDTH))
-    part = line[start : start + _WIDTH]
-    before = "…" if start else ""
-    after = "…" if start + _WIDTH < len(line) else ""
-    shown = [_visible(char) for char in part]
-    left = before + "".join(shown[: index - start])
-    return f"{left}{''.join(shown[index - start :])}{after}", sum(map(_columns, left))
-
-
-def _visible(char: str) -> str:
-    if char == "\t":
-        return _TAB
-    return char if char.isprintable() else ascii(char)[1:-1]
-
-
-def _columns(char: str) -> int:
-    """Return how many terminal columns a character takes."""
-    if unicodedata.combining(char):
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
 # Find the place of a field in its text, only when a message needs it.
 #
-# A walk over the events of one object takes about 0.05 ms. The texts are those of the files. A
-# field that comes from an alias or a merge has no place of its own.
+# A walk over the events of one object takes about 0.05 ms. A field that comes from an alias or a
+# merge has no place of its own.
 
 
 def locate(text: str, line: int, path: Sequence[str | int]) -> tuple[int, int] | None:

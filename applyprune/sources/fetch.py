@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from applyprune.sources.oci_artifact import OciSource
 
 
-_COMMIT = pattern(r"[0-9a-fA-F]{40}")
-
-
 def fetch(address: Address) -> FileTree:
     """Return the files of a source, by their paths from its root.
 
@@ -47,18 +44,6 @@ def fetch(address: Address) -> FileTree:
         raise
 
 
-def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSource:
-    """Return an artifact, with the user's credentials for its registry.
-
-    Raises AuthenticationFailed if the credentials cannot be read.
-    """
-    from applyprune.sources.oci_artifact import OciRef, OciSource
-    from applyprune.sources.oci_registry import registry_login
-
-    ref = OciRef(address.tag, address.semver, address.digest)
-    return OciSource(address.name, ref, registry_login(address.host, environ, address.shown))
-
-
 def _fetch_archive(address: ArchiveAddress) -> FileTree:
     from applyprune.sources.archive import ArchiveSource, fetch_archive
 
@@ -69,6 +54,18 @@ def _fetch_artifact(address: OciAddress) -> FileTree:
     from applyprune.sources.oci_artifact import fetch_artifact
 
     return fetch_artifact(artifact_source(address, os.environ))
+
+
+def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSource:
+    """Return an artifact, with the user's credentials for its registry.
+
+    Raises AuthenticationFailed if the credentials cannot be read.
+    """
+    from applyprune.sources.oci_artifact import OciRef, OciSource
+    from applyprune.sources.oci_registry import registry_login
+
+    ref = OciRef(address.tag, address.semver, address.digest)
+    return OciSource(address.name, ref, registry_login(address.host, environ, address.shown))
 
 
 def _fetch_git(address: GitAddress) -> FileTree:
@@ -89,32 +86,6 @@ def _fetch_git(address: GitAddress) -> FileTree:
         return fetch_git(source, address.path, Path(folder) / "store")
 
 
-def _ref(address: GitAddress) -> GitRef:
-    return GitRef(
-        branch=address.branch, tag=address.tag, semver=address.semver, commit=address.commit
-    )
-
-
-def _with_named(source: GitSource, name: str) -> GitSource:
-    """Return a source with what a name means: a commit ID, a branch, or else a tag."""
-    if _COMMIT.fullmatch(name):
-        return replace(source, ref=GitRef(commit=name.lower()))
-    if name.startswith("refs/"):
-        return replace(source, ref=GitRef(name=name))
-    for ref in (GitRef(branch=name), GitRef(tag=name)):
-        named = replace(source, ref=ref)
-        with suppress(PathNotFound):
-            find_ref(named)
-            return named
-    raise PathNotFound(
-        f"the repository has no branch and no tag {shown_path(name)}",
-        hint="It may have been deleted or renamed, or the repository is empty.",
-    )
-
-
-# Read a path of a repository once, for a command.
-
-
 def fetch_git(
     source: GitSource, path: str, folder: Path, *, verification: GitVerification | None = None
 ) -> FileTree:
@@ -132,3 +103,29 @@ def fetch_git(
         verify(store, found, verification, where, deadline)
     files = store.read(found.commit, path, source.limits, deadline, where)
     return FileTree(files, found.revision)
+
+
+def _ref(address: GitAddress) -> GitRef:
+    return GitRef(
+        branch=address.branch, tag=address.tag, semver=address.semver, commit=address.commit
+    )
+
+
+_COMMIT = pattern(r"[0-9a-fA-F]{40}")
+
+
+def _with_named(source: GitSource, name: str) -> GitSource:
+    """Return a source with what a name means: a commit ID, a branch, or else a tag."""
+    if _COMMIT.fullmatch(name):
+        return replace(source, ref=GitRef(commit=name.lower()))
+    if name.startswith("refs/"):
+        return replace(source, ref=GitRef(name=name))
+    for ref in (GitRef(branch=name), GitRef(tag=name)):
+        named = replace(source, ref=ref)
+        with suppress(PathNotFound):
+            find_ref(named)
+            return named
+    raise PathNotFound(
+        f"the repository has no branch and no tag {shown_path(name)}",
+        hint="It may have been deleted or renamed, or the repository is empty.",
+    )

@@ -1,9 +1,7 @@
 """Which files of a folder are manifests, how a pattern expands, and our own configuration file.
 
-A folder is read recursively, sorted by name: every file that ends in .yaml, .yml or .json, also
-hidden files (a skipped file would one day prune the objects in it). A folder with a kustomization
-at its top is built instead. A kustomization further down is an error, because its intent is
-unclear. What cannot be read never counts as empty.
+A folder is read recursively: every file that ends in .yaml, .yml or .json, also hidden files (a
+skipped file would one day prune the objects in it). What cannot be read never counts as empty.
 """
 
 from __future__ import annotations
@@ -30,58 +28,7 @@ from applyprune.values import dataclass, field, pattern
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""
-
 P = TypeVar("P", bound=PurePath)
-
-
-class Kind(Enum):
-    """What a path leads to."""
-
-    FOLDER = auto()
-    FILE = auto()
-    OTHER = auto()
-    """A pipe, a device: reading it may never end."""
-
-
-class Folders(Protocol[P]):
-    """What this module needs of a file system, or of the files of a fetched source."""
-
-    def kind(self, path: P) -> Kind:
-        """Return what a path leads to; raise OSError or ValueError."""
-
-    def children(self, folder: P) -> Iterable[P]:
-        """Return the paths in a folder, in any order; raise OSError."""
-
-    def kustomization(self, folder: P) -> P | None:
-        """Return the kustomization file of a folder, None if it has none; raise OSError."""
-
-    def identity(self, folder: P) -> str:
-        """Return a text that is equal for two paths to the same folder."""
-
-    def shown(self, path: P) -> str:
-        """Return a path, safe to print."""
-
-    def build_hint(self, folder: P) -> str:
-        """Return what to do to have the kustomization in a folder built."""
-
-    def nested_hint(self, folder: P) -> str:
-        """Return what to do about a kustomization further down."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile(Generic[P]):
-    """A file to read."""
-
-    path: P
-    is_named: bool
-    """Whether the user named it; otherwise it was found in a folder or by a pattern."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundKustomization(Generic[P]):
-    """A folder to build."""
-
-    folder: P
 
 
 def find(
@@ -113,28 +60,54 @@ def find(
         yield _irregular(folders.shown(top))
 
 
-def manifests_in(
-    shown: str, data: bytes, *, is_named: bool, config_hint: str = ""
-) -> SourceText | InputError | None:
-    """Return the content of a file as input; None for our own configuration or its schema.
+@dataclass(frozen=True, slots=True)
+class FoundFile(Generic[P]):
+    """A file to read."""
 
-    ``shown`` is the file's path, safe to print. A file that the user named is never skipped.
-    """
-    if is_schema(data) and not is_named:
-        return None
-    if not is_configuration(data):
-        return SourceText(shown, data)
-    if not is_named:
-        return None
-    return InputError(
-        "an applyprune configuration is not a manifest", location=Origin(shown), hint=config_hint
-    )
+    path: P
+    is_named: bool
+    """Whether the user named it; otherwise it was found in a folder or by a pattern."""
 
 
-def unreadable(shown: str, error: OSError | ValueError) -> InputError:
-    """Return the error for a path that the system cannot read; ``shown`` is safe to print."""
-    reason = error.strerror if isinstance(error, OSError) else None
-    return InputError("cannot be read", location=Origin(shown), reason=reason or "")
+@dataclass(frozen=True, slots=True)
+class FoundKustomization(Generic[P]):
+    """A folder to build."""
+
+    folder: P
+
+
+class Folders(Protocol[P]):
+    """What this module needs of a file system, or of the files of a fetched source."""
+
+    def kind(self, path: P) -> Kind:
+        """Return what a path leads to; raise OSError or ValueError."""
+
+    def children(self, folder: P) -> Iterable[P]:
+        """Return the paths in a folder, in any order; raise OSError."""
+
+    def kustomization(self, folder: P) -> P | None:
+        """Return the kustomization file of a folder, None if it has none; raise OSError."""
+
+    def identity(self, folder: P) -> str:
+        """Return a text that is equal for two paths to the same folder."""
+
+    def shown(self, path: P) -> str:
+        """Return a path, safe to print."""
+
+    def build_hint(self, folder: P) -> str:
+        """Return what to do to have the kustomization in a folder built."""
+
+    def nested_hint(self, folder: P) -> str:
+        """Return what to do about a kustomization further down."""
+
+
+class Kind(Enum):
+    """What a path leads to."""
+
+    FOLDER = auto()
+    FILE = auto()
+    OTHER = auto()
+    """A pipe, a device: reading it may never end."""
 
 
 def _walk(folders: Folders[P], top: P) -> Iterator[FoundFile[P] | InputError]:
@@ -168,11 +141,6 @@ def _walk(folders: Folders[P], top: P) -> Iterator[FoundFile[P] | InputError]:
             yield _irregular(folders.shown(path))
 
 
-def _irregular(shown: str) -> InputError:
-    # Reading a pipe without a writer would never end.
-    return InputError("not a regular file", location=Origin(shown))
-
-
 def _nested(folders: Folders[P], kustomization: P, top: P) -> InputError:
     return InputError(
         f"found a kustomization in a subfolder of {folders.shown(top)}",
@@ -186,6 +154,35 @@ def _parent(path: P) -> P:
     return path.parent
 
 
+def _irregular(shown: str) -> InputError:
+    # Reading a pipe without a writer would never end.
+    return InputError("not a regular file", location=Origin(shown))
+
+
+def unreadable(shown: str, error: OSError | ValueError) -> InputError:
+    """Return the error for a path that the system cannot read; ``shown`` is safe to print."""
+    reason = error.strerror if isinstance(error, OSError) else None
+    return InputError("cannot be read", location=Origin(shown), reason=reason or "")
+
+
+def manifests_in(
+    shown: str, data: bytes, *, is_named: bool, config_hint: str = ""
+) -> SourceText | InputError | None:
+    """Return the content of a file as input; None for our own configuration or its schema.
+
+    ``shown`` is the file's path, safe to print. A file that the user named is never skipped.
+    """
+    if is_schema(data) and not is_named:
+        return None
+    if not is_configuration(data):
+        return SourceText(shown, data)
+    if not is_named:
+        return None
+    return InputError(
+        "an applyprune configuration is not a manifest", location=Origin(shown), hint=config_hint
+    )
+
+
 # Expand a pattern into paths, as a shell does.
 #
 # As in a shell, only a pattern that begins with a dot matches a name that begins with a dot, and
@@ -194,8 +191,6 @@ def _parent(path: P) -> P:
 
 
 _MAGIC = pattern(r"[*?[]")
-_FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
-_ANY_DEPTH = "**"
 
 
 def is_pattern(path: str) -> bool:
@@ -208,6 +203,10 @@ def expand(pattern: str) -> list[str]:
     """Return the paths that match, sorted; raises OSError for a folder that cannot be read."""
     root, parts = split_path(pattern)
     return sorted(dict.fromkeys(_matches(root, parts, frozenset())))
+
+
+_ANY_DEPTH = "**"
+_FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
 
 
 def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
@@ -280,7 +279,7 @@ def _names(folder: str) -> Sequence[str]:
         return ()
 
 
-# Read ``applyprune.yaml``: the name, input and options of a set, in a file beside its manifests.
+# ``applyprune.yaml``: the name, input and options of a set, in a file beside its manifests.
 #
 # The file looks like an object, but no API server serves its kind. So it may be in a folder of
 # manifests: reading the folder skips it.
@@ -291,9 +290,6 @@ API_VERSION = "applyprune.dev/v1alpha1"
 KIND = "Config"
 SCHEMA_ID = "https://applyprune.dev/schemas/v1alpha1/config.json"
 """The ``$id`` of the file's JSON Schema; a name, which no editor has to fetch."""
-
-_MAX_BYTES = 2**20
-_HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,23 +311,8 @@ class Configuration:
         return Origin(self.path, 0, line, column)
 
 
-def is_schema(data: bytes) -> bool:
-    """Return whether ``data`` is the JSON Schema that ``applyprune init`` writes beside a file."""
-    if SCHEMA_ID.encode() not in data:
-        return False
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return False
-    return isinstance(value, dict) and value.get("$id") == SCHEMA_ID and "kind" not in value
-
-
-def is_configuration(data: bytes) -> bool:
-    """Return whether ``data`` is a configuration: one document with this apiVersion and kind."""
-    if API_VERSION.encode() not in data:
-        return False
-    documents = read_documents(data)
-    return len(documents) == 1 and _is_ours(getattr(documents[0].content, "value", None))
+_MAX_BYTES = 2**20
+_HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
 
 
 def read_configuration(path: str) -> Configuration:
@@ -362,9 +343,28 @@ def read_configuration(path: str) -> Configuration:
     return Configuration(shown, settings, data.decode().removeprefix("\ufeff"), content.line)
 
 
+def is_configuration(data: bytes) -> bool:
+    """Return whether ``data`` is a configuration: one document with this apiVersion and kind."""
+    if API_VERSION.encode() not in data:
+        return False
+    documents = read_documents(data)
+    return len(documents) == 1 and _is_ours(getattr(documents[0].content, "value", None))
+
+
 def _is_ours(value: object) -> bool:
     return (
         isinstance(value, dict)
         and value.get("apiVersion") == API_VERSION
         and value.get("kind") == KIND
     )
+
+
+def is_schema(data: bytes) -> bool:
+    """Return whether ``data`` is the JSON Schema that ``applyprune init`` writes beside a file."""
+    if SCHEMA_ID.encode() not in data:
+        return False
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return False
+    return isinstance(value, dict) and value.get("$id") == SCHEMA_ID and "kind" not in value

@@ -1,6 +1,7 @@
-"""Run git without a shell, home, system configuration, hooks, prompt or work tree; its messages.
+"""Run git within limits, without a shell, home, system configuration, hooks, prompt or work tree.
 
-Every process has limits of time, memory and file size, and dies with this one, however it ends.
+Every process dies with this one, however it ends. Its messages become errors without the
+credentials and URLs in them.
 """
 
 from __future__ import annotations
@@ -33,44 +34,8 @@ if TYPE_CHECKING:
 
 Settings: TypeAlias = Sequence[tuple[str, str]]
 """Settings of git, each a key and a value; a key may occur more than once."""
-
 MEMORY = 2**30
 """Bytes of address space for one process."""
-_OUTPUT = 64 * 2**20
-_FILES = 256
-# Nothing of a repository or of its server makes git run a program, or speak to another server.
-_SETTINGS: Settings = (
-    ("core.hooksPath", "/dev/null"),
-    ("core.askPass", ""),
-    ("core.fsmonitor", "false"),
-    # Larger objects are streamed: the memory does not grow with them.
-    ("core.bigFileThreshold", "8m"),
-    ("core.packedGitLimit", "256m"),
-    ("core.packedGitWindowSize", "32m"),
-    ("core.multiPackIndex", "false"),
-    ("core.alternateRefsCommand", "true"),
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("fetch.fsckObjects", "true"),
-    ("transfer.fsckObjects", "true"),
-    # Old and harmless faults that published repositories have.
-    ("fetch.fsck.zeroPaddedFilemode", "ignore"),
-    ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
-    ("fetch.fsck.badTimezone", "ignore"),
-    # Always a pack: it is complete, or it has no name yet.
-    ("fetch.unpackLimit", "1"),
-    ("transfer.unpackLimit", "1"),
-    ("fetch.writeCommitGraph", "false"),
-    ("fetch.recurseSubmodules", "false"),
-    ("fetch.uriProtocols", ""),
-    ("transfer.bundleURI", "false"),
-    ("submodule.recurse", "false"),
-    ("protocol.version", "2"),
-    ("protocol.allow", "never"),
-    ("pack.threads", "2"),
-    ("credential.helper", ""),
-    ("advice.objectNameWarning", "false"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +48,8 @@ class Surroundings:
 
 LOCAL = Surroundings()
 """Those of a git that speaks to no server."""
+_OUTPUT = 64 * 2**20
+_FILES = 256
 
 
 class GitProgram:
@@ -267,11 +234,39 @@ class GitProgram:
         return environ
 
 
-def dying_with_git(*command: str) -> str:
-    """Return a command for a setting of git that dies with the git that starts it."""
-    program = shutil.which("setpriv")
-    start = [program, "--pdeathsig", "KILL", "--"] if program else []
-    return shlex.join([*start, *command])
+# Nothing of a repository or of its server makes git run a program, or speak to another server.
+_SETTINGS: Settings = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.askPass", ""),
+    ("core.fsmonitor", "false"),
+    # Larger objects are streamed: the memory does not grow with them.
+    ("core.bigFileThreshold", "8m"),
+    ("core.packedGitLimit", "256m"),
+    ("core.packedGitWindowSize", "32m"),
+    ("core.multiPackIndex", "false"),
+    ("core.alternateRefsCommand", "true"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("fetch.fsckObjects", "true"),
+    ("transfer.fsckObjects", "true"),
+    # Old and harmless faults that published repositories have.
+    ("fetch.fsck.zeroPaddedFilemode", "ignore"),
+    ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
+    ("fetch.fsck.badTimezone", "ignore"),
+    # Always a pack: it is complete, or it has no name yet.
+    ("fetch.unpackLimit", "1"),
+    ("transfer.unpackLimit", "1"),
+    ("fetch.writeCommitGraph", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("fetch.uriProtocols", ""),
+    ("transfer.bundleURI", "false"),
+    ("submodule.recurse", "false"),
+    ("protocol.version", "2"),
+    ("protocol.allow", "never"),
+    ("pack.threads", "2"),
+    ("credential.helper", ""),
+    ("advice.objectNameWarning", "false"),
+)
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:
@@ -280,7 +275,46 @@ def _close(process: subprocess.Popen[bytes]) -> None:
             stream.close()
 
 
-# What the messages of git and ssh mean, without the credentials and URLs in them.
+def dying_with_git(*command: str) -> str:
+    """Return a command for a setting of git that dies with the git that starts it."""
+    program = shutil.which("setpriv")
+    start = [program, "--pdeathsig", "KILL", "--"] if program else []
+    return shlex.join([*start, *command])
+
+
+# What the messages of git and ssh mean.
+
+
+def failure(err: str, code: int, where: str) -> InputError:
+    """Return the error for what git wrote to standard error before it ended with a code."""
+    err = _clean(err)
+    found = (one for one in _PATTERNS if one[0].search(err))
+    _, kind, reason, hint = _LIMITS if code in _SIGNALLED else next(found, _UNKNOWN)
+    messages = {
+        AuthenticationFailed: "the repository refuses to be read",
+        SourceTooLarge: "the repository is too large",
+        PathNotFound: "not in the repository",
+    }
+    message = messages.get(kind, "the repository cannot be read")
+    if not reason:
+        reason = next(reversed(_FATAL.findall(err)), f"git ended with code {code}")
+    return kind(message, location=where, reason=one_line(reason), hint=hint)
+
+
+def _clean(err: str) -> str:
+    """Return the lines that git and ssh wrote themselves, without names and URLs."""
+    own = (line for line in err.splitlines() if not line.startswith("remote:"))
+    return _QUOTED.sub("…", "\n".join(own))
+
+
+_QUOTED = pattern(r"'[^'\n]*'|\"[^\"\n]*\"|\S*://\S*|/\S+")
+_FATAL = pattern(r"^(?:fatal|error): (.+)$", re.MULTILINE)
+_REDIRECT = pattern(r"returned error: 30[12378]\b", re.IGNORECASE)
+
+
+def is_redirect(err: str) -> bool:
+    """Return whether git ended because the server redirects."""
+    return _REDIRECT.search(err) is not None
 
 
 _CREDENTIALS = "Check the credentials of the source, and that they may read this repository."
@@ -427,38 +461,6 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
 _PATTERNS = tuple(
     (pattern(text, re.IGNORECASE), kind, reason, hint) for text, kind, reason, hint in _MEANINGS
 )
-_QUOTED = pattern(r"'[^'\n]*'|\"[^\"\n]*\"|\S*://\S*|/\S+")
-_FATAL = pattern(r"^(?:fatal|error): (.+)$", re.MULTILINE)
+_UNKNOWN = (pattern(""), FetchFailed, "", "Try the same with git ls-remote.")
 _SIGNALLED = {code for number in _OF_LIMITS for code in (-number, 128 + number)}
 _LIMITS = next(one for one in _PATTERNS if one[1] is SourceTooLarge)
-_REDIRECT = pattern(r"returned error: 30[12378]\b", re.IGNORECASE)
-
-
-def failure(err: str, code: int, where: str) -> InputError:
-    """Return the error for what git wrote to standard error before it ended with a code."""
-    err = _clean(err)
-    found = (one for one in _PATTERNS if one[0].search(err))
-    _, kind, reason, hint = _LIMITS if code in _SIGNALLED else next(found, _UNKNOWN)
-    messages = {
-        AuthenticationFailed: "the repository refuses to be read",
-        SourceTooLarge: "the repository is too large",
-        PathNotFound: "not in the repository",
-    }
-    message = messages.get(kind, "the repository cannot be read")
-    if not reason:
-        reason = next(reversed(_FATAL.findall(err)), f"git ended with code {code}")
-    return kind(message, location=where, reason=one_line(reason), hint=hint)
-
-
-def _clean(err: str) -> str:
-    """Return the lines that git and ssh wrote themselves, without names and URLs."""
-    own = (line for line in err.splitlines() if not line.startswith("remote:"))
-    return _QUOTED.sub("…", "\n".join(own))
-
-
-_UNKNOWN = (pattern(""), FetchFailed, "", "Try the same with git ls-remote.")
-
-
-def is_redirect(err: str) -> bool:
-    """Return whether git ended because the server redirects."""
-    return _REDIRECT.search(err) is not None

@@ -1,4 +1,8 @@
-"""The server of one repository: only it is spoken to, at checked addresses, as one user."""
+"""The server of one Git repository: what a reference means there, and how git reaches it.
+
+git speaks to this server only, at addresses that were checked, and with the credentials of one
+source.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +50,119 @@ if TYPE_CHECKING:
     from applyprune.sources.address import GitSource
 
 
+# What a reference means now, in one request.
+
+
+MOST_REFS = 50_000
+"""How many references a server may name in one answer."""
+_HEADS, _TAGS = "refs/heads/", "refs/tags/"
+_PEELED = "^{}"
+_OID = 40
+
+
+def find_ref(source: GitSource, deadline: Deadline | None = None) -> FoundRef:
+    """Return what the reference of a source means now; a commit needs no request.
+
+    Raises PathNotFound if the server has no such reference, SourceTooLarge for more than MOST_REFS
+    references, FetchFailed and AuthenticationFailed.
+    """
+    ref, where = source.ref, source.parts.shown
+    if ref.commit:
+        name = f"{_HEADS}{ref.branch}" if ref.branch else ""
+        return FoundRef(name, ref.commit, ref.commit, ref.branch)
+    deadline = deadline or Deadline(source.timeout)
+    with GitProgram(where, deadline, source.limits.size) as program:
+        out, _ = GitServer(program, source).run(
+            *("ls-remote", "--quiet", "--symref"),
+            *_asked(source),
+            records=(b"\n", MOST_REFS),
+        )
+    refs, targets = _parse(out, where)
+    if ref.semver and not ref.name:
+        tags = [name.removeprefix(_TAGS) for name in refs if name.startswith(_TAGS)]
+        best = best_version(ref.semver, (tag for tag in tags if not tag.endswith(_PEELED)))
+        if best is None:
+            raise PathNotFound(
+                f"no tag of the repository is in the range {ref.semver}",
+                location=where,
+                hint="A tag must be a whole version, such as v1.2.3.",
+            )
+        name = f"{_TAGS}{best}"
+    else:
+        name = _name(source)
+    oid = refs.get(name, "")
+    if not oid:
+        raise _absent(name, where, is_empty=not refs)
+    found = targets.get(name, name)
+    return FoundRef(
+        "" if found == "HEAD" else found,
+        oid,
+        refs.get(f"{name}{_PEELED}", oid),
+        ref.name or found.removeprefix(_HEADS).removeprefix(_TAGS),
+    )
+
+
+def _asked(source: GitSource) -> Sequence[str]:
+    """Return the options and patterns that limit the answer: the server sends no other folder."""
+    ref, name = source.ref, _name(source)
+    if ref.semver and not ref.name:
+        return ("--tags", REMOTE)
+    for option, folder in (("--heads", _HEADS), ("--tags", _TAGS)):
+        if name.startswith(folder):
+            return (option, REMOTE, name, f"{name}{_PEELED}")
+    return (REMOTE, name, f"{name}{_PEELED}")
+
+
+def _name(source: GitSource) -> str:
+    ref = source.ref
+    if ref.name:
+        return ref.name
+    if ref.tag:
+        return f"{_TAGS}{ref.tag}"
+    return f"{_HEADS}{ref.branch}" if ref.branch else "HEAD"
+
+
+def _parse(out: bytes, where: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return the objects of the references, and what symbolic ones lead to, by name."""
+    refs, targets = {}, {}
+    for line in out.decode("utf-8", "surrogateescape").splitlines():
+        value, _, name = line.partition("\t")
+        if value.startswith("ref: "):
+            targets[name] = value.removeprefix("ref: ")
+        elif len(value) == _OID:
+            refs[name] = value
+        else:
+            raise FetchFailed(
+                "the repository cannot be read",
+                location=where,
+                reason="it uses SHA-256, and only SHA-1 is supported",
+            )
+    return refs, targets
+
+
+def _absent(name: str, where: str, *, is_empty: bool) -> PathNotFound:
+    kinds = {_HEADS: "branch", _TAGS: "tag"}
+    for folder, kind in kinds.items():
+        if name.startswith(folder):
+            return PathNotFound(
+                f"the repository has no {kind} {name.removeprefix(folder)}",
+                location=where,
+                hint="It may have been deleted or renamed, or the repository is empty.",
+            )
+    if name == "HEAD" and is_empty:
+        return PathNotFound(
+            "the repository has no HEAD",
+            location=where,
+            hint="It is empty, or its default branch does not exist: name a branch.",
+        )
+    return PathNotFound(f"the repository has no {name}", location=where)
+
+
+# The server for git: the URL, the credentials and the addresses are settings of git.
+
+
 REMOTE = "origin"
 """The name of the server for git; its URL is a setting."""
-_HELPERS = ("git", "config", "--null", "--get-regexp", r"^credential\.")
-_OWN_SECONDS = 10
 
 
 class GitServer:
@@ -186,6 +299,14 @@ class GitServer:
         return {"Authorization": f"Basic {login}"}
 
 
+def _more(around: Surroundings, settings: Settings) -> Surroundings:
+    return Surroundings((*around.settings, *settings), around.environ)
+
+
+_HELPERS = ("git", "config", "--null", "--get-regexp", r"^credential\.")
+_OWN_SECONDS = 10
+
+
 def own_helpers() -> Settings:
     """Return the credential helpers in the user's own configuration of git."""
     settings = []
@@ -200,125 +321,10 @@ def own_helpers() -> Settings:
     return tuple(settings)
 
 
-def _more(around: Surroundings, settings: Settings) -> Surroundings:
-    return Surroundings((*around.settings, *settings), around.environ)
-
-
-# Ask a server what a reference means now, in one request.
-
-
-MOST_REFS = 50_000
-"""How many references a server may name in one answer."""
-_HEADS, _TAGS = "refs/heads/", "refs/tags/"
-_PEELED = "^{}"
-_OID = 40
-
-
-def find_ref(source: GitSource, deadline: Deadline | None = None) -> FoundRef:
-    """Return what the reference of a source means now; a commit needs no request.
-
-    Raises PathNotFound if the server has no such reference, SourceTooLarge for more than MOST_REFS
-    references, FetchFailed and AuthenticationFailed.
-    """
-    ref, where = source.ref, source.parts.shown
-    if ref.commit:
-        name = f"{_HEADS}{ref.branch}" if ref.branch else ""
-        return FoundRef(name, ref.commit, ref.commit, ref.branch)
-    deadline = deadline or Deadline(source.timeout)
-    with GitProgram(where, deadline, source.limits.size) as program:
-        out, _ = GitServer(program, source).run(
-            *("ls-remote", "--quiet", "--symref"),
-            *_asked(source),
-            records=(b"\n", MOST_REFS),
-        )
-    refs, targets = _parse(out, where)
-    if ref.semver and not ref.name:
-        tags = [name.removeprefix(_TAGS) for name in refs if name.startswith(_TAGS)]
-        best = best_version(ref.semver, (tag for tag in tags if not tag.endswith(_PEELED)))
-        if best is None:
-            raise PathNotFound(
-                f"no tag of the repository is in the range {ref.semver}",
-                location=where,
-                hint="A tag must be a whole version, such as v1.2.3.",
-            )
-        name = f"{_TAGS}{best}"
-    else:
-        name = _name(source)
-    oid = refs.get(name, "")
-    if not oid:
-        raise _absent(name, where, is_empty=not refs)
-    found = targets.get(name, name)
-    return FoundRef(
-        "" if found == "HEAD" else found,
-        oid,
-        refs.get(f"{name}{_PEELED}", oid),
-        ref.name or found.removeprefix(_HEADS).removeprefix(_TAGS),
-    )
-
-
-def _name(source: GitSource) -> str:
-    ref = source.ref
-    if ref.name:
-        return ref.name
-    if ref.tag:
-        return f"{_TAGS}{ref.tag}"
-    return f"{_HEADS}{ref.branch}" if ref.branch else "HEAD"
-
-
-def _asked(source: GitSource) -> Sequence[str]:
-    """Return the options and patterns that limit the answer: the server sends no other folder."""
-    ref, name = source.ref, _name(source)
-    if ref.semver and not ref.name:
-        return ("--tags", REMOTE)
-    for option, folder in (("--heads", _HEADS), ("--tags", _TAGS)):
-        if name.startswith(folder):
-            return (option, REMOTE, name, f"{name}{_PEELED}")
-    return (REMOTE, name, f"{name}{_PEELED}")
-
-
-def _parse(out: bytes, where: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Return the objects of the references, and what symbolic ones lead to, by name."""
-    refs, targets = {}, {}
-    for line in out.decode("utf-8", "surrogateescape").splitlines():
-        value, _, name = line.partition("\t")
-        if value.startswith("ref: "):
-            targets[name] = value.removeprefix("ref: ")
-        elif len(value) == _OID:
-            refs[name] = value
-        else:
-            raise FetchFailed(
-                "the repository cannot be read",
-                location=where,
-                reason="it uses SHA-256, and only SHA-1 is supported",
-            )
-    return refs, targets
-
-
-def _absent(name: str, where: str, *, is_empty: bool) -> PathNotFound:
-    kinds = {_HEADS: "branch", _TAGS: "tag"}
-    for folder, kind in kinds.items():
-        if name.startswith(folder):
-            return PathNotFound(
-                f"the repository has no {kind} {name.removeprefix(folder)}",
-                location=where,
-                hint="It may have been deleted or renamed, or the repository is empty.",
-            )
-    if name == "HEAD" and is_empty:
-        return PathNotFound(
-            "the repository has no HEAD",
-            location=where,
-            hint="It is empty, or its default branch does not exist: name a branch.",
-        )
-    return PathNotFound(f"the repository has no {name}", location=where)
-
-
-# Follow the redirects of a repository's URL: git itself follows none, and checks no address.
+# The redirects of a repository's URL: git itself follows none, and checks no address.
 
 
 MAX_REDIRECTS = 5
-_SERVICE = "/info/refs"
-_QUERY = "?service=git-upload-pack"
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def follow(source: GitSource, headers: Mapping[str, str], deadline: Deadline) -> GitUrl:
@@ -335,6 +341,10 @@ def follow(source: GitSource, headers: Mapping[str, str], deadline: Deadline) ->
             return url
         url = _target(url, target, first.shown)
     raise FetchFailed(f"more than {MAX_REDIRECTS} redirects", location=first.shown)
+
+
+_SERVICE = "/info/refs"
+_QUERY = "?service=git-upload-pack"
 
 
 def _target(url: GitUrl, location: str, where: str) -> GitUrl:
@@ -354,6 +364,9 @@ def _target(url: GitUrl, location: str, where: str) -> GitUrl:
         raise FetchFailed("redirect loop", location=where)
     # Credentials that a server puts into a URL are not ours.
     return replace(target, user="", password="")
+
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def _ask(
@@ -405,9 +418,6 @@ def _trust(source: GitSource) -> ssl.SSLContext:
 # The addresses of a server that somebody else has named: resolved once, checked, then pinned.
 
 
-_CONNECT = 5.0
-
-
 def checked_addresses(
     rules: AddressRules, host: str, port: int, where: str, deadline: Deadline
 ) -> Sequence[str]:
@@ -427,18 +437,6 @@ def refused(fault: str, where: str) -> FetchFailed:
         location=where,
         hint="If this is intended, allow its network: --allow-source-cidr of the controller.",
     )
-
-
-def reachable(addresses: Sequence[str], port: int, where: str, deadline: Deadline) -> str:
-    """Return the first address that accepts a connection, or the first one if none does."""
-    for address in addresses if len(addresses) > 1 else ():
-        wait = min(_CONNECT, deadline.left(where))
-        try:
-            with socket.create_connection((address, port), wait):
-                return address
-        except OSError:
-            continue
-    return addresses[0]
 
 
 def _resolve(host: str, port: int, where: str, deadline: Deadline) -> Sequence[str]:
@@ -467,7 +465,22 @@ def _resolve(host: str, port: int, where: str, deadline: Deadline) -> Sequence[s
     return addresses
 
 
-# The settings of one OpenSSH client: which key it shows, and which host keys it trusts.
+_CONNECT = 5.0
+
+
+def reachable(addresses: Sequence[str], port: int, where: str, deadline: Deadline) -> str:
+    """Return the first address that accepts a connection, or the first one if none does."""
+    for address in addresses if len(addresses) > 1 else ():
+        wait = min(_CONNECT, deadline.left(where))
+        try:
+            with socket.create_connection((address, port), wait):
+                return address
+        except OSError:
+            continue
+    return addresses[0]
+
+
+# SSH: which key the client shows, and which host keys it trusts.
 
 
 _KNOWN_HOSTS = "Get the keys with `ssh-keyscan HOST`, check them, and give them as known_hosts."

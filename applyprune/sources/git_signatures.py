@@ -1,6 +1,7 @@
 """Check who has signed a commit or a tag, with git: OpenPGP and SSH.
 
-A name says which keys are trusted: ``*.asc`` are public keys of OpenPGP, ``*.sshpub`` of SSH."""
+A name says which keys are trusted: ``*.asc`` are public keys of OpenPGP, ``*.sshpub`` of SSH.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +21,6 @@ if TYPE_CHECKING:
     from applyprune.sources.address import FoundRef
     from applyprune.sources.git_store import GitStore
     from applyprune.sources.tree import Deadline
-
-
-_PGP, _SSH = ".asc", ".sshpub"
-_GPG_SETTINGS = "trust-model always\nno-auto-key-retrieve\nno-auto-key-locate\nno-autostart\n"
-_STATUS = pattern(r"^\[GNUPG:\] (\w+) ?(.*)$", re.MULTILINE)
-_FINGERPRINT = pattern(r"SHA256:[A-Za-z0-9+/]+")
-_PRINCIPAL = pattern(r"[^A-Za-z0-9_.-]")
-_KEY_LINE = pattern(r"(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+")
-_TAG_NAME = pattern(rb"^tag (.+)$", re.MULTILINE)
-# What a status of gpg says, the first that occurs; "" is a good signature.
-_STATUSES = (
-    ("REVKEYSIG", "its key was revoked"),
-    ("EXPKEYSIG", "its key has expired"),
-    ("EXPSIG", "the signature has expired"),
-    ("BADSIG", "the signature is wrong: the content was changed, or it belongs to another"),
-    ("ERRSIG", "its key is not among the trusted keys"),
-    ("GOODSIG", ""),
-)
 
 
 class SignatureMode(StrEnum):
@@ -75,6 +58,81 @@ def verify(
             _check(program, repository, around, "tag", found.oid)
 
 
+def _check(
+    program: GitProgram, repository: Path, around: Surroundings, kind: str, oid: str
+) -> None:
+    code, _, err = program.try_run(
+        f"verify-{kind}", "--raw", oid, repository=repository, around=around
+    )
+    fault = _fault(err)
+    if code or fault:
+        raise VerificationFailed(
+            f"the {kind} {oid} is not signed by a trusted key",
+            location=program.where,
+            reason=one_line(fault or "it has no signature"),
+            hint="Sign it with a key that the source trusts, or add the public key of its signer.",
+        )
+
+
+_STATUS = pattern(r"^\[GNUPG:\] (\w+) ?(.*)$", re.MULTILINE)
+_FINGERPRINT = pattern(r"SHA256:[A-Za-z0-9+/]+")
+# What a status of gpg says, the first that occurs; "" is a good signature.
+_STATUSES = (
+    ("REVKEYSIG", "its key was revoked"),
+    ("EXPKEYSIG", "its key has expired"),
+    ("EXPSIG", "the signature has expired"),
+    ("BADSIG", "the signature is wrong: the content was changed, or it belongs to another"),
+    ("ERRSIG", "its key is not among the trusted keys"),
+    ("GOODSIG", ""),
+)
+
+
+def _fault(err: str) -> str:
+    """Return what is wrong with a signature by the messages about it; empty if nothing is."""
+    statuses = dict(_STATUS.findall(err))
+    for status, fault in _STATUSES:
+        if status in statuses:
+            # gpg shows who has signed, as the key says it.
+            key, _, signer = statuses[status].partition(" ")
+            signer = "" if status == "ERRSIG" else f" ({signer})"
+            return f"signed by {key}{signer}: {fault}" if fault else ""
+    if 'Good "git" signature for ' in err:
+        return ""
+    if found := _FINGERPRINT.search(err):
+        return f"signed by {found[0]}: its key is not among the trusted keys"
+    if "signature" in err.lower() and "no signature found" not in err:
+        return "the signature is wrong, or its key is not among the trusted keys"
+    return "it has no signature"
+
+
+_TAG_NAME = pattern(rb"^tag (.+)$", re.MULTILINE)
+
+
+def _check_name(program: GitProgram, repository: Path, found: FoundRef) -> None:
+    """Raise VerificationFailed unless an annotated tag was signed under the name it has now."""
+    if found.oid == found.commit:
+        raise VerificationFailed(
+            "the source is not at a signed tag",
+            location=program.where,
+            reason="only an annotated tag has a signature",
+            hint="Follow a tag that was made with git tag --sign, or use the mode HEAD.",
+        )
+    text = program.run("cat-file", "tag", found.oid, repository=repository)
+    name = _TAG_NAME.search(text.partition(b"\n\n")[0])
+    signed = name[1].decode("utf-8", "replace") if name else ""
+    if found.name.removeprefix("refs/tags/") != signed:
+        raise VerificationFailed(
+            "the tag was signed under another name",
+            location=program.where,
+            reason=one_line(f"as {signed}"),
+            hint="Somebody may have given an old tag a new name.",
+        )
+
+
+_PGP, _SSH = ".asc", ".sshpub"
+_GPG_SETTINGS = "trust-model always\nno-auto-key-retrieve\nno-auto-key-locate\nno-autostart\n"
+
+
 def _trust(program: GitProgram, keys: Mapping[str, bytes]) -> Surroundings:
     """Write the keys where gpg and ssh-keygen find them, and nothing else."""
     pgp = [data for name, data in sorted(keys.items()) if name.endswith(_PGP)]
@@ -95,6 +153,10 @@ def _trust(program: GitProgram, keys: Mapping[str, bytes]) -> Surroundings:
     if pgp:
         _import(program, around, b"\n".join(pgp))
     return around
+
+
+_PRINCIPAL = pattern(r"[^A-Za-z0-9_.-]")
+_KEY_LINE = pattern(r"(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+")
 
 
 def _allowed(name: str, data: bytes) -> Iterator[str]:
@@ -132,59 +194,4 @@ def _import(program: GitProgram, around: Surroundings, keys: bytes) -> None:
             "gpg cannot read a trusted key",
             location=program.where,
             hint="Export it with gpg --export --armor.",
-        )
-
-
-def _check(
-    program: GitProgram, repository: Path, around: Surroundings, kind: str, oid: str
-) -> None:
-    code, _, err = program.try_run(
-        f"verify-{kind}", "--raw", oid, repository=repository, around=around
-    )
-    fault = _fault(err)
-    if code or fault:
-        raise VerificationFailed(
-            f"the {kind} {oid} is not signed by a trusted key",
-            location=program.where,
-            reason=one_line(fault or "it has no signature"),
-            hint="Sign it with a key that the source trusts, or add the public key of its signer.",
-        )
-
-
-def _fault(err: str) -> str:
-    """Return what is wrong with a signature by the messages about it; empty if nothing is."""
-    statuses = dict(_STATUS.findall(err))
-    for status, fault in _STATUSES:
-        if status in statuses:
-            # gpg shows who has signed, as the key says it.
-            key, _, signer = statuses[status].partition(" ")
-            signer = "" if status == "ERRSIG" else f" ({signer})"
-            return f"signed by {key}{signer}: {fault}" if fault else ""
-    if 'Good "git" signature for ' in err:
-        return ""
-    if found := _FINGERPRINT.search(err):
-        return f"signed by {found[0]}: its key is not among the trusted keys"
-    if "signature" in err.lower() and "no signature found" not in err:
-        return "the signature is wrong, or its key is not among the trusted keys"
-    return "it has no signature"
-
-
-def _check_name(program: GitProgram, repository: Path, found: FoundRef) -> None:
-    """Raise VerificationFailed unless an annotated tag was signed under the name it has now."""
-    if found.oid == found.commit:
-        raise VerificationFailed(
-            "the source is not at a signed tag",
-            location=program.where,
-            reason="only an annotated tag has a signature",
-            hint="Follow a tag that was made with git tag --sign, or use the mode HEAD.",
-        )
-    text = program.run("cat-file", "tag", found.oid, repository=repository)
-    name = _TAG_NAME.search(text.partition(b"\n\n")[0])
-    signed = name[1].decode("utf-8", "replace") if name else ""
-    if found.name.removeprefix("refs/tags/") != signed:
-        raise VerificationFailed(
-            "the tag was signed under another name",
-            location=program.where,
-            reason=one_line(f"as {signed}"),
-            hint="Somebody may have given an old tag a new name.",
         )

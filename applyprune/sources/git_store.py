@@ -1,6 +1,6 @@
-"""A bare repository without a work tree: the commits of one source, and the files in them.
+"""A local bare repository, the store of one source: fetched commits, and the files in them.
 
-It holds the latest content of one URL as one identity may read it: tenants share no store.
+It holds what one URL has for one identity: tenants share no store.
 """
 
 from __future__ import annotations
@@ -195,6 +195,90 @@ def _id(entry: TreeEntry | None) -> tuple[str, str] | None:
     return None if entry is None else (entry.kind, entry.oid)
 
 
+# The folder of a store: one repository, a lock, and the removal of what a killed git has left.
+
+
+REPOSITORY = "repository"
+"""The name of the repository in the folder."""
+_LOCK, _COMPLETE = "lock", "complete"
+_PAUSE = 0.02
+
+
+@contextlib.contextmanager
+def locked(folder: Path, where: str, deadline: Deadline, *, writes: bool) -> Iterator[Path]:
+    """Yield the repository of a store; it may not exist yet. Many may read, one may write.
+
+    Before a write, what an earlier one has left unfinished is removed. Raises FetchFailed.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _unusable(error, where) from None
+    try:
+        while not try_lock(lock, is_shared=not writes):
+            time.sleep(min(_PAUSE, deadline.left(where)))
+        repository = folder / REPOSITORY
+        if writes:
+            try:
+                _remove_leftovers(repository)
+            except OSError as error:
+                raise _unusable(error, where) from None
+        yield repository
+    finally:
+        # Closing it releases the lock; git has not inherited it.
+        os.close(lock)
+
+
+def is_complete(repository: Path) -> bool:
+    """Return whether a repository was created to its end."""
+    return (repository / _COMPLETE).is_file()
+
+
+def mark_complete(repository: Path) -> None:
+    """Mark a repository that was created; one without the mark is removed before the next write."""
+    (repository / _COMPLETE).touch()
+
+
+# What git gives another name, or removes, before it ends by itself.
+_UNFINISHED = pattern(r".*\.lock|tmp_.*|.*\.keep|shallow_.*|incoming-.*|\.tmp-.*")
+_PACK = pattern(r"(pack-[0-9a-f]+)\.(.+)")
+
+
+def _remove_leftovers(repository: Path) -> None:
+    if not repository.exists():
+        return
+    if not (repository / "HEAD").is_file() or not is_complete(repository):
+        shutil.rmtree(repository)
+        return
+    for top, folders, files in os.walk(repository):
+        for name in [*folders, *files]:
+            if _UNFINISHED.fullmatch(name):
+                _remove(Path(top, name))
+    packs = repository / "objects" / "pack"
+    for file in packs.iterdir():
+        # The index comes last: without it git does not know the pack.
+        found = _PACK.fullmatch(file.name)
+        if found and not (packs / f"{found[1]}.idx").exists():
+            _remove(file)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _unusable(error: OSError, where: str) -> FetchFailed:
+    return FetchFailed(
+        "the store of the source cannot be used",
+        location=where,
+        reason=error.strerror or "",
+        hint="Check the free space of this machine.",
+    )
+
+
 # Fetch one commit into a store: the whole of it, or without files and then those of some paths.
 
 
@@ -203,20 +287,6 @@ FULL, PARTIAL = "refs/full", "refs/partial"
 never mixed up, or a server would leave out what it believes to be here."""
 NO_FILTER = "no-filter"
 """A file in a repository whose server has no filters."""
-_ROUNDS = 50
-"""How many kustomizations may follow one another."""
-_TIPS = 3
-_MOST_PACKS = 24
-_KEPT = 8
-_FETCH = (
-    *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
-    *("--no-recurse-submodules", "--no-show-forced-updates"),
-)
-_PROMISOR = (
-    (f"remote.{REMOTE}.promisor", "true"),
-    (f"remote.{REMOTE}.partialclonefilter", "blob:none"),
-)
-_NO_HAVES = ("fetch.negotiationAlgorithm", "noop")
 
 
 def has(repository: Path, oid: str) -> bool:
@@ -227,6 +297,25 @@ def has(repository: Path, oid: str) -> bool:
 def is_whole(repository: Path, oid: str) -> bool:
     """Return whether a commit or tag was fetched with all its files."""
     return (repository / FULL / oid).is_file()
+
+
+def note_use(repository: Path, oid: str) -> None:
+    """Let a commit count as fetched now."""
+    for kind in (FULL, PARTIAL):
+        with suppress(FileNotFoundError):
+            os.utime(repository / kind / oid)
+
+
+_TIPS = 3
+_FETCH = (
+    *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+    *("--no-recurse-submodules", "--no-show-forced-updates"),
+)
+_PROMISOR = (
+    (f"remote.{REMOTE}.promisor", "true"),
+    (f"remote.{REMOTE}.partialclonefilter", "blob:none"),
+)
+_NO_HAVES = ("fetch.negotiationAlgorithm", "noop")
 
 
 def fetch_commit(server: GitServer, repository: Path, found: FoundRef, *, is_partial: bool) -> None:
@@ -266,6 +355,18 @@ def fetch_commit(server: GitServer, repository: Path, found: FoundRef, *, is_par
         (repository / NO_FILTER).touch()
 
 
+def _moved(server: GitServer) -> FetchFailed:
+    return FetchFailed(
+        "the reference has moved while it was fetched",
+        location=server.where,
+        reason="and the server does not send a commit by its ID",
+    )
+
+
+_ROUNDS = 50
+"""How many kustomizations may follow one another."""
+
+
 def fetch_files(
     server: GitServer, tree: CommitTree, repository: Path, paths: Sequence[str], limits: TreeLimits
 ) -> None:
@@ -288,6 +389,16 @@ def fetch_files(
     )
 
 
+def _fetch_blobs(server: GitServer, repository: Path, oids: Iterable[str]) -> None:
+    # Without telling what is here, as git itself fetches what a filter has left out.
+    server.run(
+        *(*_FETCH, "--filter=blob:none", "--stdin", REMOTE),
+        repository=repository,
+        settings=(*_PROMISOR, _NO_HAVES),
+        stdin="".join(f"{oid}\n" for oid in oids).encode("ascii"),
+    )
+
+
 def closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
     """Return what each path consists of, as far as the kustomizations that are loaded say it.
 
@@ -306,6 +417,10 @@ def closed(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
         tree.load()
         found = closures(tree, paths)
     return found
+
+
+_MOST_PACKS = 24
+_KEPT = 8
 
 
 def compact(program: GitProgram, repository: Path) -> None:
@@ -347,23 +462,6 @@ def compact(program: GitProgram, repository: Path) -> None:
             file.unlink()
 
 
-def note_use(repository: Path, oid: str) -> None:
-    """Let a commit count as fetched now."""
-    for kind in (FULL, PARTIAL):
-        with suppress(FileNotFoundError):
-            os.utime(repository / kind / oid)
-
-
-def _fetch_blobs(server: GitServer, repository: Path, oids: Iterable[str]) -> None:
-    # Without telling what is here, as git itself fetches what a filter has left out.
-    server.run(
-        *(*_FETCH, "--filter=blob:none", "--stdin", REMOTE),
-        repository=repository,
-        settings=(*_PROMISOR, _NO_HAVES),
-        stdin="".join(f"{oid}\n" for oid in oids).encode("ascii"),
-    )
-
-
 def _newest(folder: Path) -> list[str]:
     """Return the names of the references in a folder, the latest first."""
     if not folder.is_dir():
@@ -372,102 +470,11 @@ def _newest(folder: Path) -> list[str]:
     return [file.name for file in files]
 
 
-def _moved(server: GitServer) -> FetchFailed:
-    return FetchFailed(
-        "the reference has moved while it was fetched",
-        location=server.where,
-        reason="and the server does not send a commit by its ID",
-    )
-
-
-# The folder of a store: one repository, a lock, and the removal of what a killed git has left.
-
-
-_PAUSE = 0.02
-REPOSITORY = "repository"
-"""The name of the repository in the folder."""
-_LOCK, _COMPLETE = "lock", "complete"
-# What git gives another name, or removes, before it ends by itself.
-_UNFINISHED = pattern(r".*\.lock|tmp_.*|.*\.keep|shallow_.*|incoming-.*|\.tmp-.*")
-_PACK = pattern(r"(pack-[0-9a-f]+)\.(.+)")
-
-
-@contextlib.contextmanager
-def locked(folder: Path, where: str, deadline: Deadline, *, writes: bool) -> Iterator[Path]:
-    """Yield the repository of a store; it may not exist yet. Many may read, one may write.
-
-    Before a write, what an earlier one has left unfinished is removed. Raises FetchFailed.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise _unusable(error, where) from None
-    try:
-        while not try_lock(lock, is_shared=not writes):
-            time.sleep(min(_PAUSE, deadline.left(where)))
-        repository = folder / REPOSITORY
-        if writes:
-            try:
-                _remove_leftovers(repository)
-            except OSError as error:
-                raise _unusable(error, where) from None
-        yield repository
-    finally:
-        # Closing it releases the lock; git has not inherited it.
-        os.close(lock)
-
-
-def is_complete(repository: Path) -> bool:
-    """Return whether a repository was created to its end."""
-    return (repository / _COMPLETE).is_file()
-
-
-def mark_complete(repository: Path) -> None:
-    """Mark a repository that was created; one without the mark is removed before the next write."""
-    (repository / _COMPLETE).touch()
-
-
-def _remove_leftovers(repository: Path) -> None:
-    if not repository.exists():
-        return
-    if not (repository / "HEAD").is_file() or not is_complete(repository):
-        shutil.rmtree(repository)
-        return
-    for top, folders, files in os.walk(repository):
-        for name in [*folders, *files]:
-            if _UNFINISHED.fullmatch(name):
-                _remove(Path(top, name))
-    packs = repository / "objects" / "pack"
-    for file in packs.iterdir():
-        # The index comes last: without it git does not know the pack.
-        found = _PACK.fullmatch(file.name)
-        if found and not (packs / f"{found[1]}.idx").exists():
-            _remove(file)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _unusable(error: OSError, where: str) -> FetchFailed:
-    return FetchFailed(
-        "the store of the source cannot be used",
-        location=where,
-        reason=error.strerror or "",
-        hint="Check the free space of this machine.",
-    )
-
-
 # Read the files of many paths of a commit, with as many processes of git as one path needs.
 
 
 _BYTES_AT_ONCE = 16 * 2**20
 """Bytes of files that are read at once, if one path has no more."""
-
 Read: TypeAlias = Mapping[str, bytes] | InputError
 """The files of a path by their paths from the root, or what is wrong with it."""
 
@@ -741,8 +748,6 @@ def _size(sizes: Mapping[str, str], entry: TreeEntry) -> int:
 
 
 _LINK, _SUBMODULE = "120000", "160000"
-_POINTER = b"version https://git-lfs.github.com/spec/"
-_LONGEST_POINTER = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -838,6 +843,10 @@ def _check_entry(entry: TreeEntry, where: str) -> None:
         ) from None
     if clean_path(entry.path) != entry.path:
         raise FetchFailed(f"the name of {path} leads out of the tree", location=where)
+
+
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_LONGEST_POINTER = 1024
 
 
 def check_content(path: str, data: bytes, where: str) -> None:

@@ -1,9 +1,7 @@
 """The input that the command line names: files, folders, patterns, URLs, builds, addresses.
 
-The files of a fetched source follow the same rules.
-
-What is read in a folder, and what is an error there, is said in ``folder_rules``. Links are
-followed. Each file and folder is read once. What cannot be read never counts as empty.
+The files of a fetched source follow the same rules (``folders``). Links are followed, and each file
+and folder is read once. What cannot be read never counts as empty.
 """
 
 from __future__ import annotations
@@ -63,39 +61,6 @@ from applyprune.system.processes import ProcessLimits, guarding
 from applyprune.values import dataclass, field, replace
 
 STDIN = "-"
-_STDIN_SHOWN = "<stdin>"
-
-
-@dataclass(frozen=True, slots=True)
-class _Url:
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Remote:
-    """A source on another host."""
-
-    address: Address
-    must_build: bool
-    """Whether ``-k`` names it."""
-
-
-_Place: TypeAlias = "FoundFile[Path] | _Url | Overlay | None"
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """One source that a path leads to."""
-
-    path: str | Overlay
-    """The path on the command line."""
-    place: str = field(repr=False)
-    """The identity of the source: two sources with the same place are the same. It may have a
-    credential."""
-    source: SourceText | InputError | None
-    """The content or the error; None for a repeated source, and for our own configuration file."""
-    revision: str = ""
-    """What was read of a source on another host: ``main@sha1:…``; empty for other sources."""
 
 
 def ignore(problem: Problem) -> None:
@@ -117,6 +82,21 @@ def read_sources(
     reader = _Reader(stdin, warn)
     for path in paths:
         yield from reader.read(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One source that a path leads to."""
+
+    path: str | Overlay
+    """The path on the command line."""
+    place: str = field(repr=False)
+    """The identity of the source: two sources with the same place are the same. It may have a
+    credential."""
+    source: SourceText | InputError | None
+    """The content or the error; None for a repeated source, and for our own configuration file."""
+    revision: str = ""
+    """What was read of a source on another host: ``main@sha1:…``; empty for other sources."""
 
 
 def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
@@ -218,19 +198,21 @@ class _Reader:
         return address.shown if number == 1 else f"{address.shown} ({number})"
 
 
-def shown_given(path: str | Overlay) -> str:
-    """Return one of the paths, safe to print."""
-    if isinstance(path, Overlay):
-        return _shown_folder(path.folder)
-    if path == STDIN:
-        return _STDIN_SHOWN
-    if is_address(path):
-        return shown_address(path)
-    return shown_url(path) if is_url(path) else shown_path(path)
+@dataclass(frozen=True, slots=True)
+class _Url:
+    url: str
 
 
-def _shown_folder(folder: str) -> str:
-    return shown_address(folder) if is_address(folder) else shown_path(folder)
+@dataclass(frozen=True, slots=True)
+class _Remote:
+    """A source on another host."""
+
+    address: Address
+    must_build: bool
+    """Whether ``-k`` names it."""
+
+
+_Place: TypeAlias = "FoundFile[Path] | _Url | Overlay | None"
 
 
 def _places(path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
@@ -353,22 +335,31 @@ def _at_most(stream: BinaryIO, most: int) -> bytes:
     return b"".join(blocks)
 
 
-# The files of a fetched source as input, by the same rules as a local folder.
+_STDIN_SHOWN = "<stdin>"
+
+
+def shown_given(path: str | Overlay) -> str:
+    """Return one of the paths, safe to print."""
+    if isinstance(path, Overlay):
+        return _shown_folder(path.folder)
+    if path == STDIN:
+        return _STDIN_SHOWN
+    if is_address(path):
+        return shown_address(path)
+    return shown_url(path) if is_url(path) else shown_path(path)
+
+
+def _shown_folder(folder: str) -> str:
+    return shown_address(folder) if is_address(folder) else shown_path(folder)
+
+
+# The files of a fetched source, by the same rules as a local folder.
 #
 # A kustomization is built in a private folder with the files of the source: regular files only, so
 # that no link leads out of it. No message names that folder.
 
 
-_ROOT = PurePosixPath()
-# No server answers at these addresses, and no program can be found.
-_OFFLINE = {
-    "PATH": "",
-    **{
-        name: "http://127.0.0.1:1"
-        for word in ("http_proxy", "https_proxy", "all_proxy")
-        for name in (word, word.upper())
-    },
-}
+_CASE = "Check the spelling, and upper and lower case."
 
 
 def tree_sources(
@@ -415,7 +406,7 @@ def tree_sources(
             yield source
 
 
-_CASE = "Check the spelling, and upper and lower case."
+_ROOT = PurePosixPath()
 
 
 class _TreeFolders:
@@ -474,6 +465,17 @@ def _read_fetched(
     if len(data) > left:
         return too_much(folders.shown(file))
     return manifests_in(folders.shown(file), data, is_named=is_named)
+
+
+# No server answers at these addresses, and no program can be found.
+_OFFLINE = {
+    "PATH": "",
+    **{
+        name: "http://127.0.0.1:1"
+        for word in ("http_proxy", "https_proxy", "all_proxy")
+        for name in (word, word.upper())
+    },
+}
 
 
 def _built(

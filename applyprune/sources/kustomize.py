@@ -1,6 +1,7 @@
-"""Build a folder with a kustomization by the ``kustomize`` program; what such a folder names.
+"""Build a folder with a kustomization by the ``kustomize`` program; find what such a folder names.
 
-This module parses no kustomize file: only kustomize itself, or kubectl's copy, reads them.
+Only kustomize itself, or kubectl's copy, builds; what is read here is which paths and remote bases
+a kustomization names.
 """
 
 from __future__ import annotations
@@ -29,25 +30,59 @@ from applyprune.values import dataclass, field, pattern
 if TYPE_CHECKING:
     Warn = Callable[[Problem], None]
 
+
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """The names of kustomize's file, in the order in which kustomize looks for them."""
-
 TIMEOUT = 120.0
 """Seconds for one build, including the remote bases that it may fetch."""
 
-_STDERR = 64 * 1024
-# The parts of the input that kustomize quotes in its errors: they may belong to a Secret.
-_QUOTED = pattern(
-    r"`[^`]*`|\[.*\]|(?<=invalid literal source ).*|(?<=node contents:).*"
-    r"|(?<=invalid utf8 bytes : ).*|(?<=out of bounds for value ).*|(?<=Unexpected kind: ).*"
-    # A patch that kustomize treats as a file name.
-    r"|(?<=failure on ')(?=[^']*\n).*"
-    r'|(?<=source ")[^"]*(?=" key name or file path)',
-    re.DOTALL,
-)
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """A folder to build, as ``-k`` names it."""
+
+    folder: str
+
+
+def build(overlay: Overlay, limit: int, warn: Warn) -> SourceText | InputError:
+    """Build a folder; return the source, which is named after the folder, or the error.
+
+    ``limit`` is in bytes. ``warn`` receives what the program writes to standard error.
+    """
+    try:
+        _check(overlay.folder)
+    except InputError as error:
+        return error
+    return build_folder(overlay.folder, shown_path(overlay.folder), limit, warn)
+
+
 # One letter is a drive of Windows.
 _URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_PREFIX = pattern(r'\A(?:Error: |error: |.*?"command failed" err=)')
+
+
+def _check(folder: str) -> None:
+    where = Origin(shown_path(folder))
+    if _URL.match(folder):
+        raise InputError(
+            "-k needs a folder, or the address of one",
+            location=where,
+            hint="Write git+https://HOST/REPO.git//PATH?ref=BRANCH, or pipe the build in: "
+            "kustomize build URL | applyprune … -f -",
+        )
+    if not Path(folder).is_dir():
+        raise InputError("no such folder", location=where)
+    if kustomization_in(Path(folder)) is None:
+        raise no_kustomization(where)
+
+
+def kustomization_in(folder: Path) -> Path | None:
+    """Return the kustomization file of a folder, or None; raises OSError."""
+    return next((path for name in NAMES if (path := folder / name).is_file()), None)
+
+
+def no_kustomization(where: Origin) -> InputError:
+    """Return the error for a folder that is to be built, and has no kustomization."""
+    return InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", location=where)
 
 
 class ProcessEnder(Protocol):
@@ -74,30 +109,6 @@ class BuildRules:
 
 
 _OWN = BuildRules()
-
-
-@dataclass(frozen=True, slots=True)
-class Overlay:
-    """A folder to build, as ``-k`` names it."""
-
-    folder: str
-
-
-def kustomization_in(folder: Path) -> Path | None:
-    """Return the kustomization file of a folder, or None; raises OSError."""
-    return next((path for name in NAMES if (path := folder / name).is_file()), None)
-
-
-def build(overlay: Overlay, limit: int, warn: Warn) -> SourceText | InputError:
-    """Build a folder; return the source, which is named after the folder, or the error.
-
-    ``limit`` is in bytes. ``warn`` receives what the program writes to standard error.
-    """
-    try:
-        _check(overlay.folder)
-    except InputError as error:
-        return error
-    return build_folder(overlay.folder, shown_path(overlay.folder), limit, warn)
 
 
 def build_folder(
@@ -128,26 +139,6 @@ def build_folder(
     if message:
         warn(Problem(ProblemKind.KUSTOMIZE, message, str(where)))
     return SourceText(where.path, out)
-
-
-def _check(folder: str) -> None:
-    where = Origin(shown_path(folder))
-    if _URL.match(folder):
-        raise InputError(
-            "-k needs a folder, or the address of one",
-            location=where,
-            hint="Write git+https://HOST/REPO.git//PATH?ref=BRANCH, or pipe the build in: "
-            "kustomize build URL | applyprune … -f -",
-        )
-    if not Path(folder).is_dir():
-        raise InputError("no such folder", location=where)
-    if kustomization_in(Path(folder)) is None:
-        raise no_kustomization(where)
-
-
-def no_kustomization(where: Origin) -> InputError:
-    """Return the error for a folder that is to be built, and has no kustomization."""
-    return InputError(f"it contains no {', '.join(NAMES[:-1])} or {NAMES[-1]}", location=where)
 
 
 def _command(folder: str, shown: str) -> Sequence[str]:
@@ -208,6 +199,9 @@ def _first(process: subprocess.Popen[bytes], count: int) -> bytes:
     return data
 
 
+_STDERR = 64 * 1024
+
+
 def _last(stream: IO[bytes] | None) -> str:
     kept = b""
     while stream and (more := stream.read(_STDERR)):
@@ -220,6 +214,18 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             kill_group(process.pid)
+
+
+# The parts of the input that kustomize quotes in its errors: they may belong to a Secret.
+_QUOTED = pattern(
+    r"`[^`]*`|\[.*\]|(?<=invalid literal source ).*|(?<=node contents:).*"
+    r"|(?<=invalid utf8 bytes : ).*|(?<=out of bounds for value ).*|(?<=Unexpected kind: ).*"
+    # A patch that kustomize treats as a file name.
+    r"|(?<=failure on ')(?=[^']*\n).*"
+    r'|(?<=source ")[^"]*(?=" key name or file path)',
+    re.DOTALL,
+)
+_PREFIX = pattern(r'\A(?:Error: |error: |.*?"command failed" err=)')
 
 
 def _message(err: str) -> str:
@@ -235,28 +241,19 @@ def _message(err: str) -> str:
 
 
 ROOT = ""
-_PLUGINS = frozenset({"generators", "transformers", "validators"})
-_LOADED = frozenset({"resources", "bases", "components", "crds", "configurations"}) | _PLUGINS
-_FILES = frozenset({"path", "files", "envs", "env", "patchesStrategicMerge", "schema"})
-_HELM = frozenset({"helmCharts", "helmChartInflationGenerator", "helmGlobals"})
-_REMOTE = pattern(
-    r"\w[\w+.-]*://|git::|[\w.-]+@[\w.-]+:|github\.com[/:]|.*\?(?:.*&)?(?:ref|version)="
-    r"|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?::\d+)?/\S*//",
-    re.IGNORECASE,
-)
-_WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
-_LONGEST = 4096
-_MOST_PATHS = 5_000
 
 
-class Tree(Protocol):
-    """The files and folders of a commit."""
-
-    def kind(self, path: str) -> str | None:
-        """Return ``blob`` for a regular file, ``tree`` for a folder; None if neither exists."""
-
-    def read(self, path: str) -> bytes | None:
-        """Return the content of a regular file; None if it cannot be read."""
+def included(folder: str, tree: Tree) -> Included:
+    """Return what a folder of a commit consists of, and whether it names something remote."""
+    if not _kustomizations(folder, tree):
+        return Included((folder,))
+    finder = _Finder(tree)
+    finder.enter(folder)
+    while finder.waiting and not finder.is_unknown:
+        finder.scan(finder.waiting.pop())
+    paths = {ROOT} if finder.is_unknown else finder.paths
+    outer = tuple(sorted(path for path in paths if not _is_inside(path, paths)))
+    return Included(outer, tuple(sorted(set(finder.remote))), is_build=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,17 +268,27 @@ class Included:
     """Whether the folder has a kustomization."""
 
 
-def included(folder: str, tree: Tree) -> Included:
-    """Return what a folder of a commit consists of, and whether it names something remote."""
-    if not _kustomizations(folder, tree):
-        return Included((folder,))
-    finder = _Finder(tree)
-    finder.enter(folder)
-    while finder.waiting and not finder.is_unknown:
-        finder.scan(finder.waiting.pop())
-    paths = {ROOT} if finder.is_unknown else finder.paths
-    outer = tuple(sorted(path for path in paths if not _is_inside(path, paths)))
-    return Included(outer, tuple(sorted(set(finder.remote))), is_build=True)
+class Tree(Protocol):
+    """The files and folders of a commit."""
+
+    def kind(self, path: str) -> str | None:
+        """Return ``blob`` for a regular file, ``tree`` for a folder; None if neither exists."""
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a regular file; None if it cannot be read."""
+
+
+_PLUGINS = frozenset({"generators", "transformers", "validators"})
+_LOADED = frozenset({"resources", "bases", "components", "crds", "configurations"}) | _PLUGINS
+_FILES = frozenset({"path", "files", "envs", "env", "patchesStrategicMerge", "schema"})
+_HELM = frozenset({"helmCharts", "helmChartInflationGenerator", "helmGlobals"})
+_REMOTE = pattern(
+    r"\w[\w+.-]*://|git::|[\w.-]+@[\w.-]+:|github\.com[/:]|.*\?(?:.*&)?(?:ref|version)="
+    r"|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?::\d+)?/\S*//",
+    re.IGNORECASE,
+)
+_LONGEST = 4096
+_MOST_PATHS = 5_000
 
 
 class _Finder:
@@ -366,6 +373,9 @@ def _kustomizations(folder: str, tree: Tree) -> list[str]:
     return [path for path in paths if tree.kind(path) == "blob"]
 
 
+_WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
+
+
 def _candidates(text: str) -> Iterator[str]:
     """Yield what of a string could be a path: all of it, a value after a key, each word."""
     text = text.strip()
@@ -419,46 +429,13 @@ def _without_login(text: str) -> str:
     return f"{scheme}{separator}{host.rpartition('@')[2]}{slash}{path}"[:200]
 
 
-# Find what a kustomization names outside of its source, before kustomize fetches it.
+# What a kustomization names outside of its source, found before kustomize would fetch it.
 #
 # This is an over-approximation: what is not certainly a file or folder of the source is refused. A
-# field that this part does not know counts as one that is loaded.
+# field that is not known here counts as one that is loaded.
 
 
-# Fields whose texts kustomize never loads.
-_HARMLESS = frozenset(
-    {
-        *("apiVersion", "kind", "metadata", "namePrefix", "nameSuffix", "namespace"),
-        *("commonLabels", "commonAnnotations", "labels", "images", "replicas", "vars"),
-        *("buildMetadata", "sortOptions", "generatorOptions"),
-    }
-)
-_HARMLESS_IN: Mapping[str, frozenset[str]] = {
-    "configMapGenerator": frozenset({"name", "namespace", "literals", "options"}),
-    "secretGenerator": frozenset({"name", "namespace", "literals", "options", "type"}),
-    "patches": frozenset({"patch", "target", "options"}),
-    "patchesJson6902": frozenset({"patch", "target", "options"}),
-    "replacements": frozenset({"source", "targets"}),
-}
-# Fields whose texts are files, or folders that are built.
-_BASES = frozenset({"resources", "bases", "components"})
-# Fields whose texts are the configuration of a plugin, or the file that holds it.
-# Fields in which a text of several lines is a patch: no address has a line end.
-_INLINE = frozenset({"patchesStrategicMerge"})
-_ADDRESS = pattern(r"://|https?:|\bgit::|\bgh:|^[^/]*[@:]|^\s*github\.com", re.IGNORECASE)
-_URL_WITHIN = pattern(r"://|https?:", re.IGNORECASE)
 _HINT = "Copy it into the source, and name it by a relative path."
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteBase:
-    """The first thing that a kustomization names outside of its source."""
-
-    file: str
-    """The kustomization file, or a file that it names."""
-    what: str
-    reason: str = ""
-    hint: str = _HINT
 
 
 def remote_base(files: Mapping[str, bytes], folder: str) -> RemoteBase | None:
@@ -484,11 +461,46 @@ def remote_base(files: Mapping[str, bytes], folder: str) -> RemoteBase | None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteBase:
+    """The first thing that a kustomization names outside of its source."""
+
+    file: str
+    """The kustomization file, or a file that it names."""
+    what: str
+    reason: str = ""
+    hint: str = _HINT
+
+
 def _parents(name: str) -> Iterator[str]:
     """Yield every folder that a file is in; the root is empty."""
     while name:
         name = name.rpartition("/")[0]
         yield name
+
+
+# Fields whose texts kustomize never loads.
+_HARMLESS = frozenset(
+    {
+        *("apiVersion", "kind", "metadata", "namePrefix", "nameSuffix", "namespace"),
+        *("commonLabels", "commonAnnotations", "labels", "images", "replicas", "vars"),
+        *("buildMetadata", "sortOptions", "generatorOptions"),
+    }
+)
+_HARMLESS_IN: Mapping[str, frozenset[str]] = {
+    "configMapGenerator": frozenset({"name", "namespace", "literals", "options"}),
+    "secretGenerator": frozenset({"name", "namespace", "literals", "options", "type"}),
+    "patches": frozenset({"patch", "target", "options"}),
+    "patchesJson6902": frozenset({"patch", "target", "options"}),
+    "replacements": frozenset({"source", "targets"}),
+}
+# Fields whose texts are files, or folders that are built.
+_BASES = frozenset({"resources", "bases", "components"})
+# Fields in which a text of several lines is a patch: no address has a line end.
+_INLINE = frozenset({"patchesStrategicMerge"})
+_ADDRESS = pattern(r"://|https?:|\bgit::|\bgh:|^[^/]*[@:]|^\s*github\.com", re.IGNORECASE)
+_URL_WITHIN = pattern(r"://|https?:", re.IGNORECASE)
+_NO_MAP = "it is not valid YAML, or not a mapping"
 
 
 def _named(
@@ -509,9 +521,6 @@ def _named(
                     yield from _plugin(files, file, here, text)
                 elif _URL_WITHIN.search(text) and not (key in _INLINE and "\n" in text):
                     yield _remote(file, key)
-
-
-_NO_MAP = "it is not valid YAML, or not a mapping"
 
 
 def _base(

@@ -1,9 +1,6 @@
-"""Read the input of a run: its manifests, or all errors with file, line and column.
+"""Read the input of a run: its manifests, or all errors with file, line, column and an excerpt.
 
-The texts are kept for the messages that quote them.
-
-This is the only entry point of the package. A ``List``, or a typed list such as ``RoleList``, is
-expanded into its objects.
+A ``List``, or a typed list such as ``RoleList``, is expanded into its objects.
 """
 
 from __future__ import annotations
@@ -89,6 +86,53 @@ def read(
     return Input(tuple(manifests), texts, empty, tuple(sorted(revisions)))
 
 
+_COMMIT = pattern(r"(?:.*@)?sha1:([0-9a-f]{40})")
+
+
+@dataclass(frozen=True, slots=True)
+class Input(Sequence[Manifest]):
+    """The manifests of a run, in order, with the texts of their sources."""
+
+    manifests: tuple[Manifest, ...] = ()
+    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The text of each source, by the path of its origins."""
+    empty: tuple[str, ...] = ()
+    """The paths that hold no manifest, safe to print."""
+    revisions: tuple[str, ...] = ()
+    """What was read, sorted: ``main@sha1:…`` or ``1.4.0@sha256:…`` for a source on another host,
+    and an empty text if any of it was read from somewhere else."""
+
+    @property
+    def commit(self) -> str:
+        """Return the commit of a Git repository that is the whole input; empty if none is."""
+        found = _COMMIT.fullmatch(self.revisions[0]) if len(self.revisions) == 1 else None
+        return found[1] if found else ""
+
+    @overload
+    def __getitem__(self, index: int) -> Manifest: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Manifest, ...]: ...
+    def __getitem__(self, index: int | slice) -> Manifest | tuple[Manifest, ...]:
+        """Return the manifest at an index, or those of a slice."""
+        return self.manifests[index]
+
+    def __len__(self) -> int:
+        """Return the number of manifests."""
+        return len(self.manifests)
+
+    def pointed(self, problem: Problem) -> Problem:
+        """Return the problem with the line and column of its field, and an excerpt of the text.
+
+        Return it unchanged when it has no place in these texts.
+        """
+        if problem.origin is None or problem.excerpt:
+            return problem
+        marks = problem.marks or ((Mark(problem.field),) if problem.field else ())
+        first, excerpts = point(self.texts, problem.origin, marks)
+        where = str(first) if problem.location == str(problem.origin) else problem.location
+        return replace(problem, origin=first, location=where, excerpt=excerpts)
+
+
 def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
     """Return the manifests of objects that are plain JSON data; lists are expanded.
 
@@ -110,6 +154,18 @@ def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
                 found += _read_object(each, origin, "")
     raise_all([one for one in found if isinstance(one, InputError)])
     return tuple(one for one in found if isinstance(one, Manifest))
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Disable the cycle collector: checking a million new objects takes a fifth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def text_of(source: SourceText) -> str:
@@ -167,6 +223,9 @@ def _faulty(fault: StructureFault, origin: Origin, text: str) -> InputError:
     return error
 
 
+_TEMPLATE = "If this is a template, render it first, for example with `helm template`."
+
+
 def _error(refused: YAMLFault, path: str, document: int, text: str) -> InputError:
     line, column = refused.line, refused.column
     begin, _ = refused.since
@@ -185,36 +244,11 @@ def _error(refused: YAMLFault, path: str, document: int, text: str) -> InputErro
     return error
 
 
-_TEMPLATE = "If this is a template, render it first, for example with `helm template`."
+# Expand lists into their objects.
 
 
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Disable the cycle collector: checking a million new objects takes a fifth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _item_lines(text: str, line: int, count: int) -> list[int]:
-    """Return the lines of the ``count`` items of the list that begins in a line; [] if unknown.
-
-    Reading the rest of the text for each of many lists would take minutes.
-    """
-    lines, above = lines_of(text), line - 1
-    _, end = document_around(text, line)
-    if not 0 <= above < end or len(lines[above]) > _LONGEST_LINE:
-        return []
-    most = _FIRST_LINES
-    while True:
-        found = item_lines("\n".join(lines[above : min(end, above + most)]), 1)
-        if len(found) == count or above + most >= end:
-            return [above + each for each in found]
-        most *= 8
+_DEEPEST_LIST = 10
+_MISSING = object()
 
 
 def expand(
@@ -245,13 +279,6 @@ def expand(
         yield from expand(Document(Packed(_typed(item, body, kind)), line), lines, level + 1)
 
 
-_FIRST_LINES = 64
-"""How many lines of a list are searched first for its items."""
-_LONGEST_LINE = 10_000
-_DEEPEST_LIST = 10
-_MISSING = object()
-
-
 def _is_list(kind: str, body: dict[str, Any]) -> bool:
     """Return whether ``body`` is a list; a kind that only ends in List has a name, or no items."""
     if kind == "List":
@@ -267,97 +294,26 @@ def _typed(item: Any, body: dict[str, Any], kind: str) -> Any:
     return {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
 
 
-_LONGEST = 50_000
-"""How many lines of an object are searched for a field; the longest CRDs have half as many."""
-_COMMIT = pattern(r"(?:.*@)?sha1:([0-9a-f]{40})")
-_BEGIN = pattern(r"(?:---)?[ \t]*(?:-[ \t]+)*")
+_FIRST_LINES = 64
+"""How many lines of a list are searched first for its items."""
+_LONGEST_LINE = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Input(Sequence[Manifest]):
-    """The manifests of a run, in order, with the texts of their sources."""
+def _item_lines(text: str, line: int, count: int) -> list[int]:
+    """Return the lines of the ``count`` items of the list that begins in a line; [] if unknown.
 
-    manifests: tuple[Manifest, ...] = ()
-    texts: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The text of each source, by the path of its origins."""
-    empty: tuple[str, ...] = ()
-    """The paths that hold no manifest, safe to print."""
-    revisions: tuple[str, ...] = ()
-    """What was read, sorted: ``main@sha1:…`` or ``1.4.0@sha256:…`` for a source on another host,
-    and an empty text if any of it was read from somewhere else."""
-
-    @property
-    def commit(self) -> str:
-        """Return the commit of a Git repository that is the whole input; empty if none is."""
-        found = _COMMIT.fullmatch(self.revisions[0]) if len(self.revisions) == 1 else None
-        return found[1] if found else ""
-
-    @overload
-    def __getitem__(self, index: int) -> Manifest: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Manifest, ...]: ...
-    def __getitem__(self, index: int | slice) -> Manifest | tuple[Manifest, ...]:
-        """Return the manifest at an index, or those of a slice."""
-        return self.manifests[index]
-
-    def __len__(self) -> int:
-        """Return the number of manifests."""
-        return len(self.manifests)
-
-    def pointed(self, problem: Problem) -> Problem:
-        """Return the problem with the line and column of its field, and an excerpt of the text.
-
-        Return it unchanged when it has no place in these texts.
-        """
-        if problem.origin is None or problem.excerpt:
-            return problem
-        marks = problem.marks or ((Mark(problem.field),) if problem.field else ())
-        first, excerpts = point(self.texts, problem.origin, marks)
-        where = str(first) if problem.location == str(problem.origin) else problem.location
-        return replace(problem, origin=first, location=where, excerpt=excerpts)
-
-
-def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tuple[Origin, str]:
-    """Return the place of the first mark of an object, and the lines of all marks.
-
-    A missing field has the place of the nearest field around it, or else the object's place.
+    Reading the rest of the text for each of many lists would take minutes.
     """
-    found: dict[tuple[Origin, str], list[str]] = {}
-    for mark in marks:
-        start = mark.origin or origin
-        if start.path in texts:
-            path, place = _nearest(texts[start.path], start, mark.field)
-            key = path[-1] if path and isinstance(path[-1], str) else ""
-            found.setdefault((place, key), []).append(mark.note)
-    if not found:
-        return origin, ""
-    # The fields of one object are in the order of the text.
-    places = list(found) if any(mark.origin for mark in marks) else sorted(found)
-    first = places[0][0]
-    width = max(len(str(place.line)) for place, _ in places)
-    parts = []
-    for place, key in places:
-        text, notes = texts[place.path], found[place, key]
-        shown = excerpt(text, place.line, place.column, key=key, notes=notes, gutter=width)
-        if shown and place.path != first.path:
-            parts.append(f"--> {place}")
-        parts += [shown] if shown else []
-    return first, "\n".join(parts)
-
-
-def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:
-    """Return the longest prefix of a path that is in the text, and its place."""
-    if not 0 < origin.line <= len(lines_of(text)):
-        return (), origin
-    _, end = document_around(text, origin.line)
-    above = origin.line - 1
-    own = "\n".join(lines_of(text)[above : min(end, above + _LONGEST)])
-    while path:
-        if (found := locate(own, 1, path)) is not None:
-            return path, replace(origin, line=above + found[0], column=found[1])
-        path = path[:-1]
-    begin = _BEGIN.match(own)
-    return (), replace(origin, column=begin.end() + 1 if begin else 1)
+    lines, above = lines_of(text), line - 1
+    _, end = document_around(text, line)
+    if not 0 <= above < end or len(lines[above]) > _LONGEST_LINE:
+        return []
+    most = _FIRST_LINES
+    while True:
+        found = item_lines("\n".join(lines[above : min(end, above + most)]), 1)
+        if len(found) == count or above + most >= end:
+            return [above + each for each in found]
+        most *= 8
 
 
 # Turn a document into a manifest, or into the list of its faults.
@@ -365,32 +321,6 @@ def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:
 # The API server checks most rules. This part checks only what an object needs to have a path, and
 # what would silently go wrong later. Of names, kinds and versions, it rejects only what could
 # change its meaning in a URL or in a terminal.
-
-
-# Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
-# itself: in a file they would make the apply fail as soon as the object changes or is recreated.
-# The server rejects the third. It stores the other two, and the object can then never be deleted.
-# Dropping them would hide that the file is a copy of a live object: the apply would then also own
-# the object's defaults (clusterIP, nodeName, …). The author must see that.
-_SET_BY_SERVER = (
-    "uid",
-    "resourceVersion",
-    "managedFields",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StructureFault:
-    """One fault of a document."""
-
-    path: tuple[str, ...]
-    """The keys that lead to the faulty field."""
-    what: str
-    """The message: it names fields, keys and types, never a value, which may belong to a Secret."""
-    hint: str = ""
-    """What to do about it; may be empty."""
 
 
 def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]:
@@ -412,6 +342,18 @@ def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]
         packed=packed(_without_noise(value, metadata)),
         origin=origin,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StructureFault:
+    """One fault of a document."""
+
+    path: tuple[str, ...]
+    """The keys that lead to the faulty field."""
+    what: str
+    """The message: it names fields, keys and types, never a value, which may belong to a Secret."""
+    hint: str = ""
+    """What to do about it; may be empty."""
 
 
 def _type_faults(value: JSONObject) -> Iterator[StructureFault]:
@@ -481,6 +423,20 @@ def _text_map_faults(metadata: JSONObject, field: str) -> Iterator[StructureFaul
             yield StructureFault(("metadata", field, key), message, _hint_to_quote(text))
 
 
+# Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
+# itself: in a file they would make the apply fail as soon as the object changes or is recreated.
+# The server rejects the third. It stores the other two, and the object can then never be deleted.
+# Dropping them would hide that the file is a copy of a live object: the apply would then also own
+# the object's defaults (clusterIP, nodeName, …). The author must see that.
+_SET_BY_SERVER = (
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
 def _without_noise(value: JSONObject, metadata: JSONObject) -> JSONObject:
     """Remove ``creationTimestamp: null`` and the like, which Go writes for unset fields."""
     empty = [
@@ -530,11 +486,6 @@ _GENERATED = (
 )
 _KUSTOMIZE = "Build its folder: applyprune apply NAME -k DIR"
 _LIVE = "This is a copy of a live object: remove what the server added, also status and defaults."
-
-
-_API_VERSION = pattern(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
-_KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
-_LONGEST_API_VERSION = 253 + 1 + 63
 # apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path.
 _UNSAFE = frozenset("/%?#")
 
@@ -553,9 +504,16 @@ def name_problem(name: str) -> str:
     return ""
 
 
+_API_VERSION = pattern(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
+_LONGEST_API_VERSION = 253 + 1 + 63
+
+
 def is_api_version(text: str) -> bool:
     """Return whether ``text`` has the form ``version`` or ``group/version``."""
     return len(text) <= _LONGEST_API_VERSION and _API_VERSION.fullmatch(text) is not None
+
+
+_KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 def is_kind(text: str) -> bool:
@@ -563,7 +521,7 @@ def is_kind(text: str) -> bool:
     return _KIND.fullmatch(text) is not None
 
 
-# The texts of all sources of a run, kept for the few messages that quote one.
+# The texts of all sources, and the places in them to which messages point.
 
 
 _SMALL = 4096
@@ -596,7 +554,52 @@ class KeptTexts(Mapping[str, str]):
         return len(self._texts)
 
 
-# Events and errors of a run that point into its input: file, line, column and an excerpt.
+def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tuple[Origin, str]:
+    """Return the place of the first mark of an object, and the lines of all marks.
+
+    A missing field has the place of the nearest field around it, or else the object's place.
+    """
+    found: dict[tuple[Origin, str], list[str]] = {}
+    for mark in marks:
+        start = mark.origin or origin
+        if start.path in texts:
+            path, place = _nearest(texts[start.path], start, mark.field)
+            key = path[-1] if path and isinstance(path[-1], str) else ""
+            found.setdefault((place, key), []).append(mark.note)
+    if not found:
+        return origin, ""
+    # The fields of one object are in the order of the text.
+    places = list(found) if any(mark.origin for mark in marks) else sorted(found)
+    first = places[0][0]
+    width = max(len(str(place.line)) for place, _ in places)
+    parts = []
+    for place, key in places:
+        text, notes = texts[place.path], found[place, key]
+        shown = excerpt(text, place.line, place.column, key=key, notes=notes, gutter=width)
+        if shown and place.path != first.path:
+            parts.append(f"--> {place}")
+        parts += [shown] if shown else []
+    return first, "\n".join(parts)
+
+
+_LONGEST = 50_000
+"""How many lines of an object are searched for a field; the longest CRDs have half as many."""
+_BEGIN = pattern(r"(?:---)?[ \t]*(?:-[ \t]+)*")
+
+
+def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:
+    """Return the longest prefix of a path that is in the text, and its place."""
+    if not 0 < origin.line <= len(lines_of(text)):
+        return (), origin
+    _, end = document_around(text, origin.line)
+    above = origin.line - 1
+    own = "\n".join(lines_of(text)[above : min(end, above + _LONGEST)])
+    while path:
+        if (found := locate(own, 1, path)) is not None:
+            return path, replace(origin, line=above + found[0], column=found[1])
+        path = path[:-1]
+    begin = _BEGIN.match(own)
+    return (), replace(origin, column=begin.end() + 1 if begin else 1)
 
 
 def with_excerpt(events: Iterable[Event], given: Input) -> Iterator[Event]:

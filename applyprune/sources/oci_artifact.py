@@ -59,13 +59,6 @@ if TYPE_CHECKING:
 
 FLUX_CONFIG = "application/vnd.cncf.flux.config.v1+json"
 FLUX_LAYER = "application/vnd.cncf.flux.content.v1.tar+gzip"
-_LAYERS = frozenset(
-    {
-        FLUX_LAYER,
-        "application/vnd.oci.image.layer.v1.tar+gzip",
-        "application/vnd.docker.image.rootfs.diff.tar.gzip",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,42 +84,6 @@ class OciSource:
     """Which addresses may be connected to; None for every one."""
     limits: TreeLimits = field(default_factory=TreeLimits)
     """Each holds for the compressed size and for the files."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundArtifact:
-    """The manifest that a reference means now."""
-
-    name: str
-    """The tag; empty if only a digest was given."""
-    digest: str
-    """``sha256:…`` of the manifest."""
-
-    @property
-    def revision(self) -> str:
-        """Return what ``status.lastAppliedRevision`` shows: ``1.4.0@sha256:…``."""
-        return f"{self.name}@{self.digest}" if self.name else self.digest
-
-
-def find_artifact(source: OciSource) -> FoundArtifact:
-    """Return what the source means now, with one HEAD; a range of versions needs the tags too.
-
-    A digest needs no request. The registry only states the digest; ``fetch_artifact`` proves it.
-    Raises PathNotFound, AuthenticationFailed, FetchFailed and UsageError.
-    """
-    with open_registry(source) as registry:
-        wanted = _wanted(registry, source)
-        if wanted.digest:
-            return FoundArtifact(wanted.tag, wanted.digest)
-        with registry.request("HEAD", f"manifests/{wanted.tag}", headers=ACCEPTED) as reply:
-            if reply.status == 404:
-                raise _missing(wanted.tag)
-            if reply.status not in {200, 405}:
-                raise refused(reply)
-            digest = stated_digest(reply) if reply.status == 200 else ""
-        if not digest:
-            digest = _manifest(registry, wanted.tag).digest
-        return FoundArtifact(wanted.tag, digest)
 
 
 def fetch_artifact(
@@ -162,6 +119,42 @@ def fetch_artifact(
         tree = FileTree(MappingProxyType(files), found.revision)
         subtree(tree, path)
         return tree
+
+
+def find_artifact(source: OciSource) -> FoundArtifact:
+    """Return what the source means now, with one HEAD; a range of versions needs the tags too.
+
+    A digest needs no request. The registry only states the digest; ``fetch_artifact`` proves it.
+    Raises PathNotFound, AuthenticationFailed, FetchFailed and UsageError.
+    """
+    with open_registry(source) as registry:
+        wanted = _wanted(registry, source)
+        if wanted.digest:
+            return FoundArtifact(wanted.tag, wanted.digest)
+        with registry.request("HEAD", f"manifests/{wanted.tag}", headers=ACCEPTED) as reply:
+            if reply.status == 404:
+                raise _missing(wanted.tag)
+            if reply.status not in {200, 405}:
+                raise refused(reply)
+            digest = stated_digest(reply) if reply.status == 200 else ""
+        if not digest:
+            digest = _manifest(registry, wanted.tag).digest
+        return FoundArtifact(wanted.tag, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundArtifact:
+    """The manifest that a reference means now."""
+
+    name: str
+    """The tag; empty if only a digest was given."""
+    digest: str
+    """``sha256:…`` of the manifest."""
+
+    @property
+    def revision(self) -> str:
+        """Return what ``status.lastAppliedRevision`` shows: ``1.4.0@sha256:…``."""
+        return f"{self.name}@{self.digest}" if self.name else self.digest
 
 
 @contextmanager
@@ -213,6 +206,15 @@ def _missing(name: str) -> PathNotFound:
     )
 
 
+_LAYERS = frozenset(
+    {
+        FLUX_LAYER,
+        "application/vnd.oci.image.layer.v1.tar+gzip",
+        "application/vnd.docker.image.rootfs.diff.tar.gzip",
+    }
+)
+
+
 def _layer(manifest: ArtifactManifest) -> Descriptor:
     """Return the only layer; raises FetchFailed for none, several, or another type."""
     if len(manifest.layers) != 1:
@@ -236,25 +238,11 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 _DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
 _INDEXES = frozenset({INDEX, _DOCKER_LIST})
-
 # Indexes too: without them, a registry hides an index behind a 404.
 ACCEPTED: Mapping[str, str] = MappingProxyType(
     {"Accept": f"{MANIFEST}, {_DOCKER_MANIFEST}, {INDEX}, {_DOCKER_LIST}"}
 )
 _MOST_MANIFEST = 4 * 2**20
-
-
-@dataclass(frozen=True, slots=True)
-class Descriptor:
-    """What a manifest or an index says about a blob or a manifest."""
-
-    media_type: str
-    digest: str
-    """``sha256:…``."""
-    size: int
-    """Bytes."""
-    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
-    artifact_type: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +254,19 @@ class ArtifactManifest:
     raw: bytes = field(repr=False)
     config: Descriptor | None
     layers: tuple[Descriptor, ...]
+    annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    artifact_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """What a manifest or an index says about a blob or a manifest."""
+
+    media_type: str
+    digest: str
+    """``sha256:…``."""
+    size: int
+    """Bytes."""
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     artifact_type: str = ""
 
@@ -338,6 +339,11 @@ def read_descriptor(value: object) -> Descriptor:
     )
 
 
+def _annotations(body: Mapping[str, object]) -> Mapping[str, str]:
+    found = mapping(body.get("annotations")).items()
+    return MappingProxyType({key: value for key, value in found if isinstance(value, str)})
+
+
 def fetch_blob(registry: Registry, blob: Descriptor, file: IO[bytes], limit: int) -> None:
     """Write a blob to a file.
 
@@ -359,17 +365,7 @@ def fetch_blob(registry: Registry, blob: Descriptor, file: IO[bytes], limit: int
     check_digest(digest, blob.digest, "a blob")
 
 
-def _annotations(body: Mapping[str, object]) -> Mapping[str, str]:
-    found = mapping(body.get("annotations")).items()
-    return MappingProxyType({key: value for key, value in found if isinstance(value, str)})
-
-
 # The tags of a repository: the newest version in a range.
-
-
-MOST_TAGS = 100_000
-_PER_PAGE = 1000
-_MOST_PAGES = 1000
 
 
 def newest_in(registry: Registry, wanted: str) -> str:
@@ -382,6 +378,11 @@ def newest_in(registry: Registry, wanted: str) -> str:
     if tag is None:
         raise PathNotFound(f"the repository has no version in the range {wanted}")
     return tag
+
+
+MOST_TAGS = 100_000
+_PER_PAGE = 1000
+_MOST_PAGES = 1000
 
 
 def list_tags(registry: Registry) -> Iterator[str]:
@@ -408,14 +409,6 @@ def list_tags(registry: Registry) -> Iterator[str]:
 # What a registry has about an artifact: signatures by tag, and referrers.
 
 
-MOST_REFERRERS = 500
-MOST_BLOB = 2**20
-"""Bytes of a signature or of a bundle."""
-_MOST_REFERRER_PAGES = 20
-# The statuses of registries without the API.
-_NO_API = frozenset({400, 404, 405, 406, 415})
-
-
 def signature_manifest(registry: Registry, digest: str) -> ArtifactManifest | None:
     """Return the manifest with the tag ``sha256-….sig``, where cosign puts signatures; or None.
 
@@ -436,11 +429,10 @@ def referrers(registry: Registry, digest: str) -> Sequence[Descriptor]:
     return found or ()
 
 
-def small_blob(registry: Registry, blob: Descriptor) -> bytes:
-    """Return a blob of at most MOST_BLOB bytes, its digest checked; raises as ``fetch_blob``."""
-    file = io.BytesIO()
-    fetch_blob(registry, blob, file, MOST_BLOB)
-    return file.getvalue()
+MOST_REFERRERS = 500
+_MOST_REFERRER_PAGES = 20
+# The statuses of registries without the API.
+_NO_API = frozenset({400, 404, 405, 406, 415})
 
 
 def _pages(registry: Registry, page: str) -> list[Descriptor] | None:
@@ -466,49 +458,18 @@ def _tag(digest: str) -> str:
     return digest.replace(":", "-")
 
 
+MOST_BLOB = 2**20
+"""Bytes of a signature or of a bundle."""
+
+
+def small_blob(registry: Registry, blob: Descriptor) -> bytes:
+    """Return a blob of at most MOST_BLOB bytes, its digest checked; raises as ``fetch_blob``."""
+    file = io.BytesIO()
+    fetch_blob(registry, blob, file, MOST_BLOB)
+    return file.getvalue()
+
+
 # Push files as an artifact that Flux, Argo CD and applyprune read: one layer, no time in it.
-
-
-_BINARY = {"Content-Type": "application/octet-stream"}
-
-
-@dataclass(frozen=True, slots=True)
-class PackedArtifact:
-    """The blobs of an artifact, and its manifest."""
-
-    config: bytes = field(repr=False)
-    layer: bytes = field(repr=False)
-    manifest: bytes = field(repr=False)
-
-    @property
-    def digest(self) -> str:
-        """Return the digest of the artifact: ``sha256:…`` of its manifest."""
-        return _digest(self.manifest)
-
-
-def pack(
-    files: Mapping[str, bytes],
-    annotations: Mapping[str, str] = MappingProxyType({}),
-    limits: TreeLimits | None = None,
-) -> PackedArtifact:
-    """Return the artifact with these files, by their relative paths; send nothing.
-
-    Raises UsageError without files, InputError for a path that cannot be pushed, SourceTooLarge.
-    """
-    if not files:
-        raise UsageError("there are no files to push")
-    layer = write_layer(files, limits or TreeLimits())
-    config = _json({"architecture": "", "config": {}, "os": "", "rootfs": _root(layer.diff_id)})
-    manifest = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": MANIFEST,
-            "config": _descriptor(FLUX_CONFIG, config),
-            "layers": [_descriptor(FLUX_LAYER, layer.data)],
-            **({"annotations": dict(annotations)} if annotations else {}),
-        }
-    )
-    return PackedArtifact(config, layer.data, manifest)
 
 
 def push(
@@ -536,6 +497,48 @@ def push(
                 raise refused(reply)
             check_digest(digest, stated_digest(reply), "the manifest")
     return digest
+
+
+def pack(
+    files: Mapping[str, bytes],
+    annotations: Mapping[str, str] = MappingProxyType({}),
+    limits: TreeLimits | None = None,
+) -> PackedArtifact:
+    """Return the artifact with these files, by their relative paths; send nothing.
+
+    Raises UsageError without files, InputError for a path that cannot be pushed, SourceTooLarge.
+    """
+    if not files:
+        raise UsageError("there are no files to push")
+    layer = write_layer(files, limits or TreeLimits())
+    config = _json({"architecture": "", "config": {}, "os": "", "rootfs": _root(layer.diff_id)})
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": _descriptor(FLUX_CONFIG, config),
+            "layers": [_descriptor(FLUX_LAYER, layer.data)],
+            **({"annotations": dict(annotations)} if annotations else {}),
+        }
+    )
+    return PackedArtifact(config, layer.data, manifest)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedArtifact:
+    """The blobs of an artifact, and its manifest."""
+
+    config: bytes = field(repr=False)
+    layer: bytes = field(repr=False)
+    manifest: bytes = field(repr=False)
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of the artifact: ``sha256:…`` of its manifest."""
+        return _digest(self.manifest)
+
+
+_BINARY = {"Content-Type": "application/octet-stream"}
 
 
 def _upload(registry: Registry, data: bytes) -> None:
@@ -583,12 +586,6 @@ def _digest(data: bytes) -> str:
 # bit, at the price of a layer as large as its files.
 
 
-_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
-"""gzip, deflate, no flags, no time, nothing extra, an unknown system."""
-_MOST_STORED = 2**16 - 1
-"""Bytes in one stored block."""
-
-
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One layer of an artifact."""
@@ -624,6 +621,12 @@ def write_layer(files: Mapping[str, bytes], limits: TreeLimits) -> Layer:
     if len(data) > limits.size:
         raise SourceTooLarge(f"the layer is larger than {shown_size(limits.size)}")
     return Layer(data, _digest(data), _digest(archive))
+
+
+_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
+"""gzip, deflate, no flags, no time, nothing extra, an unknown system."""
+_MOST_STORED = 2**16 - 1
+"""Bytes in one stored block."""
 
 
 def stored_gzip(data: bytes) -> bytes:

@@ -1,4 +1,7 @@
-"""Signatures of artifacts: read them from the registry, verify them by public keys."""
+"""Cosign's signatures of artifacts: read from the registry, verified by a Secret's public keys.
+
+Transparency logs and certificates are not consulted.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +35,6 @@ if TYPE_CHECKING:
 
     Usable: TypeAlias = EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey
 
-MOST_SIGNATURES = 50
-"""How many are read in each form; an artifact that is signed by a few has a few."""
-
-# Registries list no type, or the one of the config instead.
-_NOT_SAID = frozenset({"", "application/vnd.oci.empty.v1+json"})
-
 
 def verification(secret: Mapping[str, bytes]) -> Callable[[Registry, ArtifactManifest], None]:
     """Return what verifies an artifact before it is read, by the keys ``*.pub`` of a Secret.
@@ -62,12 +59,20 @@ def verify_artifact(registry: Registry, digest: str, keys: Sequence[PublicKey]) 
     )
 
 
+MOST_SIGNATURES = 50
+"""How many are read in each form; an artifact that is signed by a few has a few."""
+
+
 def _signatures(registry: Registry, digest: str) -> Iterator[SimpleSignature]:
     manifest = signature_manifest(registry, digest)
     for layer in manifest.layers[:MOST_SIGNATURES] if manifest else ():
         if signature := layer.annotations.get(SIGNATURE):
             payload = small_blob(registry, layer)
             yield SimpleSignature(payload, signature, is_keyless=CERTIFICATE in layer.annotations)
+
+
+# Registries list no type, or the one of the config instead.
+_NOT_SAID = frozenset({"", "application/vnd.oci.empty.v1+json"})
 
 
 def _bundles(registry: Registry, digest: str) -> Iterator[bytes]:
@@ -83,116 +88,11 @@ def _bundles(registry: Registry, digest: str) -> Iterator[bytes]:
                 yield small_blob(registry, layer)
 
 
-# The public keys of a Secret, and whether one of them has made a signature.
-
-
-PUBLIC = ".pub"
-_FEWEST_BITS = 2048
-_CURVES = frozenset({"secp256r1", "secp384r1", "secp521r1"})
-
-
-@dataclass(frozen=True, slots=True)
-class PublicKey:
-    """A key of a Secret that may have signed."""
-
-    name: str
-    """Its key in the Secret."""
-    key: Usable
-
-    def has_signed(self, signature: bytes, message: bytes) -> bool:
-        """Return whether this key has made the signature of the message."""
-        from cryptography.hazmat.primitives import hashes
-
-        return any(
-            self._verifies(signature, message, algorithm)
-            # cosign takes SHA-256 for all curves, newer releases the one of the curve's size.
-            for algorithm in (hashes.SHA256(), hashes.SHA384(), hashes.SHA512())
-        )
-
-    def has_signed_digest(self, signature: bytes, digest: bytes) -> bool:
-        """Return whether this key has signed what has the SHA-256 digest; never for Ed25519."""
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-        from cryptography.hazmat.primitives.asymmetric.utils import Prehashed as Digest
-
-        if isinstance(self.key, Ed25519PublicKey):
-            return False
-        return self._verifies(signature, digest, Digest(hashes.SHA256()))
-
-    def _verifies(
-        self, signature: bytes, message: bytes, algorithm: HashAlgorithm | Prehashed
-    ) -> bool:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
-
-        try:
-            if isinstance(self.key, ed25519.Ed25519PublicKey):
-                self.key.verify(signature, message)
-            elif isinstance(self.key, ec.EllipticCurvePublicKey):
-                self.key.verify(signature, message, ec.ECDSA(algorithm))
-            else:
-                self.key.verify(signature, message, padding.PKCS1v15(), algorithm)
-        except (InvalidSignature, ValueError):  # ValueError: a digest of another length
-            return False
-        return True
-
-
-def public_keys(secret: Mapping[str, bytes]) -> Sequence[PublicKey]:
-    """Return the keys ``*.pub`` of a Secret's data, in PEM: ECDSA, RSA or Ed25519.
-
-    Raises VerificationFailed for one that is something else, and if there is none.
-    """
-    try:
-        from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
-        from cryptography.hazmat.primitives.serialization import load_pem_public_key
-    except ImportError:
-        raise VerificationFailed(
-            "signatures cannot be verified: the package cryptography is not installed",
-            hint='Install it: pip install "applyprune[controller]".',
-        ) from None
-    found: list[PublicKey] = []
-    for name, content in sorted(secret.items()):
-        if not name.endswith(PUBLIC):
-            continue
-        try:
-            key = load_pem_public_key(content)
-        except (ValueError, UnsupportedAlgorithm):
-            raise _unusable(name) from None
-        match key:
-            case ec.EllipticCurvePublicKey() if key.curve.name in _CURVES:
-                found.append(PublicKey(name, key))
-            case rsa.RSAPublicKey() if key.key_size >= _FEWEST_BITS:
-                found.append(PublicKey(name, key))
-            case ed25519.Ed25519PublicKey():
-                found.append(PublicKey(name, key))
-            case _:
-                raise _unusable(name)
-    if not found:
-        raise VerificationFailed(
-            "the Secret has no public key to verify signatures with",
-            hint=f"Add the key as NAME{PUBLIC}. {KEYLESS}",
-        )
-    return tuple(found)
-
-
-KEYLESS = "Keyless signatures are not supported: sign with a key (cosign sign --key …)."
-
-
-def _unusable(name: str) -> VerificationFailed:
-    return VerificationFailed(
-        f"the key {name} of the Secret cannot be used",
-        reason=f"it is not a public key in PEM: ECDSA, Ed25519, or RSA of {_FEWEST_BITS} bits",
-        hint="Write what cosign generate-key-pair has written to cosign.pub.",
-    )
-
-
-# Verify cosign's signatures by key, in both of its forms. This part reads nothing.
+# Verify signatures by key, in both of cosign's forms.
 #
 # A signature is made over a small text that names the digest of the artifact: a simple signing
 # payload, or a statement of in-toto in an envelope (DSSE) in a bundle of Sigstore. A bundle may
-# also have a signature over the artifact itself. Transparency logs and certificates are not
-# consulted.
+# also have a signature over the artifact itself.
 
 
 BUNDLE = "application/vnd.dev.sigstore.bundle"
@@ -201,10 +101,6 @@ SIGNATURE = "dev.cosignproject.cosign/signature"
 """The annotation of a payload's layer with its signature, in base64."""
 CERTIFICATE = "dev.sigstore.cosign/certificate"
 """The annotation that a keyless signature has as well."""
-
-_SIGNED = "https://sigstore.dev/cosign/sign/v1"
-_TYPES = frozenset({"cosign container image signature", _SIGNED})
-_INTOTO = "application/vnd.in-toto+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +157,11 @@ def verify(
         reason=digest,
         hint=KEYLESS if best is _Found.KEYLESS else "Sign it: cosign sign --key KEY IMAGE@DIGEST",
     )
+
+
+_SIGNED = "https://sigstore.dev/cosign/sign/v1"
+_TYPES = frozenset({"cosign container image signature", _SIGNED})
+_INTOTO = "application/vnd.in-toto+json"
 
 
 def _simple(signature: SimpleSignature, digest: str, keys: Sequence[PublicKey]) -> _Found:
@@ -357,3 +258,105 @@ def _decoded(text: Any) -> bytes | None:
 
 
 _ALPHABET = str.maketrans("-_", "+/")
+
+
+# The public keys of a Secret, and whether one of them has made a signature.
+
+
+PUBLIC = ".pub"
+KEYLESS = "Keyless signatures are not supported: sign with a key (cosign sign --key …)."
+_FEWEST_BITS = 2048
+_CURVES = frozenset({"secp256r1", "secp384r1", "secp521r1"})
+
+
+def public_keys(secret: Mapping[str, bytes]) -> Sequence[PublicKey]:
+    """Return the keys ``*.pub`` of a Secret's data, in PEM: ECDSA, RSA or Ed25519.
+
+    Raises VerificationFailed for one that is something else, and if there is none.
+    """
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    except ImportError:
+        raise VerificationFailed(
+            "signatures cannot be verified: the package cryptography is not installed",
+            hint='Install it: pip install "applyprune[controller]".',
+        ) from None
+    found: list[PublicKey] = []
+    for name, content in sorted(secret.items()):
+        if not name.endswith(PUBLIC):
+            continue
+        try:
+            key = load_pem_public_key(content)
+        except (ValueError, UnsupportedAlgorithm):
+            raise _unusable(name) from None
+        match key:
+            case ec.EllipticCurvePublicKey() if key.curve.name in _CURVES:
+                found.append(PublicKey(name, key))
+            case rsa.RSAPublicKey() if key.key_size >= _FEWEST_BITS:
+                found.append(PublicKey(name, key))
+            case ed25519.Ed25519PublicKey():
+                found.append(PublicKey(name, key))
+            case _:
+                raise _unusable(name)
+    if not found:
+        raise VerificationFailed(
+            "the Secret has no public key to verify signatures with",
+            hint=f"Add the key as NAME{PUBLIC}. {KEYLESS}",
+        )
+    return tuple(found)
+
+
+def _unusable(name: str) -> VerificationFailed:
+    return VerificationFailed(
+        f"the key {name} of the Secret cannot be used",
+        reason=f"it is not a public key in PEM: ECDSA, Ed25519, or RSA of {_FEWEST_BITS} bits",
+        hint="Write what cosign generate-key-pair has written to cosign.pub.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key of a Secret that may have signed."""
+
+    name: str
+    """Its key in the Secret."""
+    key: Usable
+
+    def has_signed(self, signature: bytes, message: bytes) -> bool:
+        """Return whether this key has made the signature of the message."""
+        from cryptography.hazmat.primitives import hashes
+
+        return any(
+            self._verifies(signature, message, algorithm)
+            # cosign takes SHA-256 for all curves, newer releases the one of the curve's size.
+            for algorithm in (hashes.SHA256(), hashes.SHA384(), hashes.SHA512())
+        )
+
+    def has_signed_digest(self, signature: bytes, digest: bytes) -> bool:
+        """Return whether this key has signed what has the SHA-256 digest; never for Ed25519."""
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.asymmetric.utils import Prehashed as Digest
+
+        if isinstance(self.key, Ed25519PublicKey):
+            return False
+        return self._verifies(signature, digest, Digest(hashes.SHA256()))
+
+    def _verifies(
+        self, signature: bytes, message: bytes, algorithm: HashAlgorithm | Prehashed
+    ) -> bool:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
+
+        try:
+            if isinstance(self.key, ed25519.Ed25519PublicKey):
+                self.key.verify(signature, message)
+            elif isinstance(self.key, ec.EllipticCurvePublicKey):
+                self.key.verify(signature, message, ec.ECDSA(algorithm))
+            else:
+                self.key.verify(signature, message, padding.PKCS1v15(), algorithm)
+        except (InvalidSignature, ValueError):  # ValueError: a digest of another length
+            return False
+        return True

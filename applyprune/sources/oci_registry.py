@@ -42,15 +42,6 @@ if TYPE_CHECKING:
 PULL = "pull"
 PULL_AND_PUSH = "pull,push"
 
-_MOST_JSON = 4 * 2**20
-_MOST_TOKEN = 2**20
-_MOST_ERROR = 16 * 2**10
-_LONGEST_CHALLENGE = 8 * 2**10
-_SCHEME = pattern(r"(?:^|,)\s*(Bearer|Basic)(?=\s|,|$)", re.IGNORECASE)
-_PARAMETER = pattern(r'\s*,?\s*([A-Za-z_]+)\s*=\s*(?:"([^"\\]*)"|([^\s",]+))')
-_CODE = pattern(r"[A-Z][A-Z_]{1,40}")
-_NEXT = pattern(r'\s*<([^<>]+)>\s*;\s*rel="?next"?')
-
 
 class Registry:
     """One repository of a registry, for as long as a source is read or written."""
@@ -155,6 +146,11 @@ class Registry:
         return bearer(token)
 
 
+_LONGEST_CHALLENGE = 8 * 2**10
+_SCHEME = pattern(r"(?:^|,)\s*(Bearer|Basic)(?=\s|,|$)", re.IGNORECASE)
+_PARAMETER = pattern(r'\s*,?\s*([A-Za-z_]+)\s*=\s*(?:"([^"\\]*)"|([^\s",]+))')
+
+
 def challenges(header: str) -> dict[str, dict[str, str]]:
     """Return the parameters of each scheme in ``WWW-Authenticate``, by its name in lower case."""
     header = header[:_LONGEST_CHALLENGE]
@@ -167,13 +163,22 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def read_json(reply: Reply, limit: int = _MOST_JSON) -> object:
-    """Return the JSON of a reply of at most ``limit`` bytes; raises FetchFailed, SourceTooLarge."""
-    data = reply.read(limit)
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        raise FetchFailed("the registry's response is not JSON") from None
+def _with_query(url: str, query: Mapping[str, str]) -> str:
+    parts = urlsplit(url)
+    own = [(key, value) for key, value in parse_qsl(parts.query) if key not in query]
+    return urlunsplit(parts._replace(query=urlencode([*own, *query.items()]), fragment=""))
+
+
+_MOST_JSON = 4 * 2**20
+_MOST_TOKEN = 2**20
+_MOST_ERROR = 16 * 2**10
+_CODE = pattern(r"[A-Z][A-Z_]{1,40}")
+_NEXT = pattern(r'\s*<([^<>]+)>\s*;\s*rel="?next"?')
+
+
+def refused(reply: Reply) -> InputError:
+    """Return the error for a reply with another status than the expected one."""
+    return reply.refusal(reason=error_code(reply))
 
 
 def error_code(reply: Reply) -> str:
@@ -186,9 +191,13 @@ def error_code(reply: Reply) -> str:
     return code if _CODE.fullmatch(code) else ""
 
 
-def refused(reply: Reply) -> InputError:
-    """Return the error for a reply with another status than the expected one."""
-    return reply.refusal(reason=error_code(reply))
+def read_json(reply: Reply, limit: int = _MOST_JSON) -> object:
+    """Return the JSON of a reply of at most ``limit`` bytes; raises FetchFailed, SourceTooLarge."""
+    data = reply.read(limit)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise FetchFailed("the registry's response is not JSON") from None
 
 
 def next_page(reply: Reply) -> str:
@@ -202,10 +211,77 @@ def next_page(reply: Reply) -> str:
     return url
 
 
-def _with_query(url: str, query: Mapping[str, str]) -> str:
-    parts = urlsplit(url)
-    own = [(key, value) for key, value in parse_qsl(parts.query) if key not in query]
-    return urlunsplit(parts._replace(query=urlencode([*own, *query.items()]), fragment=""))
+# Credentials for a registry in ``.dockerconfigjson``, the content of an image pull Secret.
+
+
+_HINT = "Check .dockerconfigjson in the source's Secret."
+
+
+def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> Login:
+    """Return the login for a registry: the one that is given, else that of its host.
+
+    Raises AuthenticationFailed for a ``.dockerconfigjson`` that cannot be read.
+    """
+    if credentials.username or credentials.password or credentials.bearer_token:
+        return Login(credentials.username, credentials.password, credentials.bearer_token)
+    if not credentials.docker_config:
+        return Login()
+    try:
+        config = json.loads(credentials.docker_config)
+    except (ValueError, RecursionError):
+        # The error would quote a password.
+        raise AuthenticationFailed("the credentials are not JSON", hint=_HINT) from None
+    entries = mapping(mapping(config).get("auths"))
+    place = f"{reference.host}/{reference.repository}".lower()
+    # As kubelet does: the longest name wins, which may be that of a part of the registry.
+    best = max((key for key in entries if _covers(_normal(key), place)), key=_length, default=None)
+    return _login(mapping(entries[best])) if best is not None else Login()
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who pulls and pushes; each field is empty if it is not known."""
+
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    bearer_token: str = field(default="", repr=False)
+    """A token for the registry itself, which is sent unasked."""
+    refresh_token: str = field(default="", repr=False)
+    """A token that the registry's token server exchanges for another one."""
+
+
+_ENDS = ("/v1", "/v2")
+
+
+def _normal(key: str) -> str:
+    name = key.lower().removeprefix("https://").rstrip("/")
+    for end in _ENDS:
+        name = name.removesuffix(end)
+    return name
+
+
+def _length(key: str) -> int:
+    return len(_normal(key))
+
+
+def _covers(name: str, place: str) -> bool:
+    return bool(name) and (place == name or place.startswith(f"{name}/"))
+
+
+def _login(entry: Mapping[str, object]) -> Login:
+    username, password = text(entry, "username"), text(entry, "password")
+    if auth := text(entry, "auth"):
+        try:
+            decoded = base64.b64decode(auth, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            raise AuthenticationFailed("the field auth is not base64", hint=_HINT) from None
+        username, _, password = decoded.rstrip("\n").partition(":")
+    return Login(
+        username,
+        password,
+        text(entry, "registrytoken"),
+        text(entry, "identitytoken"),
+    )
 
 
 # The user's own credentials for a registry, where ``docker login`` keeps them.
@@ -216,12 +292,8 @@ def _with_query(url: str, query: Mapping[str, str]) -> str:
 
 HELPER_TIMEOUT = 30.0
 """Seconds for one credential helper."""
-
 _MAX_BYTES = 2**20
 _FILE = "config.json"
-_HELPER = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_IDENTITY_USER = "<token>"
-_NOT_FOUND = "credentials not found"
 
 
 def registry_login(
@@ -262,6 +334,11 @@ def _helper(config: Mapping[str, Any], host: str) -> str:
     own = helpers.get(host) if isinstance(helpers, dict) else None
     name = own if own is not None else config.get("credsStore")
     return name if isinstance(name, str) else ""
+
+
+_HELPER = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_IDENTITY_USER = "<token>"
+_NOT_FOUND = "credentials not found"
 
 
 def _ask(
@@ -326,75 +403,4 @@ def _failed(where: str, program: str, reason: str) -> AuthenticationFailed:
         reason=reason,
         hint="Docker's config.json names it in credHelpers or credsStore. Check it with: "
         f"echo HOST | {shown_path(program)} get",
-    )
-
-
-# Credentials for a registry in ``.dockerconfigjson``, the content of an image pull Secret.
-
-
-_HINT = "Check .dockerconfigjson in the source's Secret."
-_ENDS = ("/v1", "/v2")
-
-
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Who pulls and pushes; each field is empty if it is not known."""
-
-    username: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
-    bearer_token: str = field(default="", repr=False)
-    """A token for the registry itself, which is sent unasked."""
-    refresh_token: str = field(default="", repr=False)
-    """A token that the registry's token server exchanges for another one."""
-
-
-def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> Login:
-    """Return the login for a registry: the one that is given, else that of its host.
-
-    Raises AuthenticationFailed for a ``.dockerconfigjson`` that cannot be read.
-    """
-    if credentials.username or credentials.password or credentials.bearer_token:
-        return Login(credentials.username, credentials.password, credentials.bearer_token)
-    if not credentials.docker_config:
-        return Login()
-    try:
-        config = json.loads(credentials.docker_config)
-    except (ValueError, RecursionError):
-        # The error would quote a password.
-        raise AuthenticationFailed("the credentials are not JSON", hint=_HINT) from None
-    entries = mapping(mapping(config).get("auths"))
-    place = f"{reference.host}/{reference.repository}".lower()
-    # As kubelet does: the longest name wins, which may be that of a part of the registry.
-    best = max((key for key in entries if _covers(_normal(key), place)), key=_length, default=None)
-    return _login(mapping(entries[best])) if best is not None else Login()
-
-
-def _normal(key: str) -> str:
-    name = key.lower().removeprefix("https://").rstrip("/")
-    for end in _ENDS:
-        name = name.removesuffix(end)
-    return name
-
-
-def _length(key: str) -> int:
-    return len(_normal(key))
-
-
-def _covers(name: str, place: str) -> bool:
-    return bool(name) and (place == name or place.startswith(f"{name}/"))
-
-
-def _login(entry: Mapping[str, object]) -> Login:
-    username, password = text(entry, "username"), text(entry, "password")
-    if auth := text(entry, "auth"):
-        try:
-            decoded = base64.b64decode(auth, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            raise AuthenticationFailed("the field auth is not base64", hint=_HINT) from None
-        username, _, password = decoded.rstrip("\n").partition(":")
-    return Login(
-        username,
-        password,
-        text(entry, "registrytoken"),
-        text(entry, "identitytoken"),
     )

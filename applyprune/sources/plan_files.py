@@ -19,9 +19,6 @@ from applyprune.planning.approval import (
 from applyprune.sources.tree import shown_path
 from applyprune.system.files import NO_WAITING, replace_file
 
-_MIB = 1024 * 1024
-_ENOUGH = 100
-
 
 def read_plan(path: str | os.PathLike[str]) -> PlanFile:
     """Return the plan in a file.
@@ -51,6 +48,18 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
         reason = f"it has more than {LARGEST // _MIB} MiB"
         raise UsageError("the plan file is too large", location=shown, reason=reason)
     return decode_plan_file(data, source=shown)
+
+
+_MIB = 1024 * 1024
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # Otherwise the open of a pipe waits for its writer.
+    return os.open(path, flags | NO_WAITING)
+
+
+def _unreadable(shown: str, error: Exception) -> UsageError:
+    return UsageError("the plan file cannot be read", location=shown, reason=_reason(error))
 
 
 def write_plan(path: str | os.PathLike[str], file: PlanFile) -> None:
@@ -93,6 +102,9 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
         raise _unwritable(path, "its folder is not writable")
 
 
+_ENOUGH = 100
+
+
 def _may_be_replaced(target: Path) -> bool:
     """Return whether a file is a plan file, or empty as ``mktemp`` makes it."""
     with target.open("rb") as file:
@@ -100,20 +112,11 @@ def _may_be_replaced(target: Path) -> bool:
     return not beginning or is_plan_file(beginning)
 
 
-def _without_waiting(path: str, flags: int) -> int:
-    # Otherwise the open of a pipe waits for its writer.
-    return os.open(path, flags | NO_WAITING)
+def _unwritable(path: str | os.PathLike[str], reason: str) -> UsageError:
+    shown = shown_path(os.fspath(path))
+    return UsageError("the plan file cannot be written", location=shown, reason=reason)
 
 
 def _reason(error: Exception) -> str:
     # The text of an OSError repeats the path.
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-
-
-def _unreadable(shown: str, error: Exception) -> UsageError:
-    return UsageError("the plan file cannot be read", location=shown, reason=_reason(error))
-
-
-def _unwritable(path: str | os.PathLike[str], reason: str) -> UsageError:
-    shown = shown_path(os.fspath(path))
-    return UsageError("the plan file cannot be written", location=shown, reason=reason)

@@ -1,8 +1,7 @@
 """Decrypt what SOPS has encrypted, by the ``sops`` program: which files, and with which keys.
 
 sops gets its input by a pipe and its keys by its environment: nothing decrypted is ever on a disk.
-It gets no network: the keys of clouds and of Vault are left out of what it reads. It reads OpenPGP
-keys itself, without gpg. No message has any part of its output, or of what it writes to stderr.
+It gets no network: the keys of clouds and of Vault are left out of what it reads.
 """
 
 from __future__ import annotations
@@ -46,47 +45,6 @@ TIMEOUT = 60.0
 """Seconds for all files of one source."""
 SIZE = 64 * 2**20
 """Bytes of one file, decrypted."""
-
-_LIMITS = ProcessLimits(memory=2**30, cpu=30, file_size=0, files=64)
-_AT_ONCE = 4
-# Nothing listens there: whatever sops would ask fails at once.
-_NO_PROXY = "http://127.0.0.1:9"
-_ENVIRONMENT = {
-    # sops looks for more keys there.
-    "HOME": "/nonexistent",
-    "GNUPGHOME": "/nonexistent",
-    "SOPS_GPG_EXEC": "/nonexistent",
-    "SOPS_DECRYPTION_ORDER": "age,pgp",
-    "SOPS_HC_VAULT_ALLOWLIST": "none",
-    "SOPS_DISABLE_VERSION_CHECK": "true",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "HTTP_PROXY": _NO_PROXY,
-    "HTTPS_PROXY": _NO_PROXY,
-    "GOMAXPROCS": "2",
-    "GOMEMLIMIT": "512MiB",
-}
-_EDITED = "it was changed after its encryption: its content does not match its MAC"
-_LATE = "sops did not finish in time"
-_NOT_RUN = "sops cannot be run"
-# By the exit code of sops.
-_REASONS: Mapping[int, str] = {
-    24: _EDITED,
-    25: _EDITED,
-    51: _EDITED,
-    52: "its MAC is missing: it was changed after its encryption",
-    128: "no key of the Secret can decrypt it",
-}
-_HINTS: Mapping[str, str] = {
-    _REASONS[128]: "Encrypt it for a key of the Secret too: sops updatekeys FILE.",
-    _LATE: "Encrypt fewer files, or try again.",
-    _NOT_RUN: "Check the memory and the processes of this machine.",
-}
-_HINT = "Restore the file from its history, and change it only by: sops edit FILE."
-
-
-def encrypted_files(files: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Return the paths of the files that SOPS has encrypted, for a source without decryption."""
-    return tuple(path for path, data in files.items() if is_encrypted(path, data))
 
 
 def decrypt(
@@ -135,6 +93,31 @@ def decrypt(
             threads.shutdown(wait=False, cancel_futures=True)
             raise
     return {**files, **dict(zip(found, results, strict=True))}
+
+
+def encrypted_files(files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return the paths of the files that SOPS has encrypted, for a source without decryption."""
+    return tuple(path for path, data in files.items() if is_encrypted(path, data))
+
+
+_LIMITS = ProcessLimits(memory=2**30, cpu=30, file_size=0, files=64)
+_AT_ONCE = 4
+# Nothing listens there: whatever sops would ask fails at once.
+_NO_PROXY = "http://127.0.0.1:9"
+_ENVIRONMENT = {
+    # sops looks for more keys there.
+    "HOME": "/nonexistent",
+    "GNUPGHOME": "/nonexistent",
+    "SOPS_GPG_EXEC": "/nonexistent",
+    "SOPS_DECRYPTION_ORDER": "age,pgp",
+    "SOPS_HC_VAULT_ALLOWLIST": "none",
+    "SOPS_DISABLE_VERSION_CHECK": "true",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "HTTP_PROXY": _NO_PROXY,
+    "HTTPS_PROXY": _NO_PROXY,
+    "GOMAXPROCS": "2",
+    "GOMEMLIMIT": "512MiB",
+}
 
 
 class _Sops(contextlib.ExitStack):
@@ -211,6 +194,25 @@ def _ring(keys: bytes) -> Iterator[tuple[Path, Sequence[int]]]:
             yield Path(name), (fd,)
 
 
+_EDITED = "it was changed after its encryption: its content does not match its MAC"
+_LATE = "sops did not finish in time"
+_NOT_RUN = "sops cannot be run"
+# By the exit code of sops.
+_REASONS: Mapping[int, str] = {
+    24: _EDITED,
+    25: _EDITED,
+    51: _EDITED,
+    52: "its MAC is missing: it was changed after its encryption",
+    128: "no key of the Secret can decrypt it",
+}
+_HINTS: Mapping[str, str] = {
+    _REASONS[128]: "Encrypt it for a key of the Secret too: sops updatekeys FILE.",
+    _LATE: "Encrypt fewer files, or try again.",
+    _NOT_RUN: "Check the memory and the processes of this machine.",
+}
+_HINT = "Restore the file from its history, and change it only by: sops edit FILE."
+
+
 def _failure(path: str, reason: str) -> DecryptionFailed:
     return DecryptionFailed(
         "the file cannot be decrypted",
@@ -220,10 +222,128 @@ def _failure(path: str, reason: str) -> DecryptionFailed:
     )
 
 
+# The keys of a Secret with which SOPS decrypts; their names are those of Flux.
+
+
+AGE = ".agekey"
+OPENPGP = ".asc"
+
+
+def sops_keys(secret: Mapping[str, bytes]) -> SopsKeys:
+    """Return the keys ``*.agekey`` and ``*.asc`` of a Secret's data; others are ignored.
+
+    Raises UnusableKeys for a key that is not one, or if there is none.
+    """
+    age: list[str] = []
+    openpgp = b""
+    for name, content in sorted(secret.items()):
+        if name.endswith(AGE):
+            found = _AGE_KEY.findall(content.decode("utf-8", "replace").replace("\r", ""))
+            if not found:
+                raise _unusable(name, "an age identity (AGE-SECRET-KEY-…)")
+            age += found
+        elif name.endswith(OPENPGP):
+            openpgp += _unarmored(name, content)
+    if not age and not openpgp:
+        raise UnusableKeys(
+            "the Secret has no key for decryption",
+            hint=f"Add an age identity as NAME{AGE}, or an OpenPGP private key as NAME{OPENPGP}.",
+        )
+    return SopsKeys("\n".join(age), openpgp)
+
+
+@dataclass(frozen=True, slots=True)
+class SopsKeys:
+    """What can decrypt, as sops reads it."""
+
+    age: str = field(default="", repr=False)
+    """Identities, each on a line."""
+    openpgp: bytes = field(default=b"", repr=False)
+    """A ring of private keys, not armored."""
+
+
+class UnusableKeys(Exception):
+    """A key of the Secret cannot be used, or it has none; ``hint`` says what to do."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        """Store both; they have no part of a key."""
+        super().__init__(message)
+        self.hint = hint
+
+
+# One of a plugin (AGE-PLUGIN-…) would run a program.
+_AGE_KEY = pattern(r"^AGE-SECRET-KEY-[A-Z0-9-]+$", re.MULTILINE)
+_ARMOR = pattern(
+    rb"-----BEGIN PGP PRIVATE KEY BLOCK-----[ \t\r]*\n(?:[^\n:]+:[^\n]*\n)*(?P<body>.*?)"
+    rb"-----END PGP PRIVATE KEY BLOCK-----",
+    re.DOTALL,
+)
+_CHECKSUM = pattern(rb"\n=[^\n]{4}\s*\Z")
+
+
+def _unarmored(name: str, content: bytes) -> bytes:
+    ring = b""
+    for block in _ARMOR.finditer(content.replace(b"\r", b"")):
+        try:
+            ring += base64.b64decode(_CHECKSUM.sub(b"", block["body"]), validate=False)
+        except binascii.Error:
+            raise _unusable(name, "an armored OpenPGP private key") from None
+    if not ring:
+        raise _unusable(name, "an armored OpenPGP private key")
+    return ring
+
+
+def _unusable(name: str, what: str) -> UnusableKeys:
+    return UnusableKeys(
+        f"the key {name} of the Secret is not {what}",
+        hint="Write the key into the Secret again, without a passphrase.",
+    )
+
+
 # Find the files that SOPS has encrypted, and leave out the keys for which it would use a network.
 #
 # The MAC of a file does not protect the list of its keys, so parts of it may be removed. SOPS would
 # ask each service that the file names, also one that somebody else has written into it.
+
+
+class SopsFormat(enum.StrEnum):
+    """What sops calls the format of a file."""
+
+    YAML = "yaml"
+    JSON = "json"
+    DOTENV = "dotenv"
+    INI = "ini"
+    BINARY = "binary"
+
+
+_SUFFIXES = {
+    ".yaml": SopsFormat.YAML,
+    ".yml": SopsFormat.YAML,
+    ".json": SopsFormat.JSON,
+    ".env": SopsFormat.DOTENV,
+    ".ini": SopsFormat.INI,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a file: one input of sops, or text that is not encrypted."""
+
+    content: bytes
+    format: SopsFormat | None
+    """None if it is not encrypted."""
+
+
+class Undecryptable(Exception):
+    """A file is encrypted, and is not given to sops; the message says why."""
+
+
+def is_encrypted(path: str, data: bytes) -> bool:
+    """Return whether SOPS has encrypted a file, or a document in it; also if it is broken."""
+    try:
+        return any(part.format for part in parts_of(path, data))
+    except Undecryptable:
+        return True
 
 
 _METADATA = "sops"
@@ -247,61 +367,18 @@ _PLAIN = frozenset(
 _GROUPS = "key_groups"
 _KEPT = _MINE | _PLAIN | {_GROUPS}
 _SIGNS = _MINE | {"mac", "lastmodified", "version", "kms", "gcp_kms", "azure_kv", "hc_vault"}
-_SEPARATOR = pattern(r"^(?=---)", re.MULTILINE)
-_FLAT_GROUP = pattern(r"list_\d+__map_([a-z]+)__")
-_DOTENV_LINE = pattern(r"[ \t]*sops_(?P<name>[^=\s]*)[ \t]*=")
-_DOTENV_SIGN = pattern(r"^[ \t]*sops_(?:mac|version|lastmodified|age__|pgp__)", re.MULTILINE)
-_INI_LINE = pattern(r"(?P<name>\w+)[ \t]*=")
-_INI_SECTION = pattern(r"^[ \t]*\[[^\n]*sops[^\n]*$", re.MULTILINE)
-_BINARY = pattern(r'\s*\{\s*"data":\s*"ENC\[[^"]*",\s*"sops":')
-_YAML_SIGN = pattern(r"^sops:", re.MULTILINE)
-
 _MEMORY = 128 << 20
 """Bytes for the values of one file, by the measure of an Allowance."""
-
+_SEPARATOR = pattern(r"^(?=---)", re.MULTILINE)
+_BINARY = pattern(r'\s*\{\s*"data":\s*"ENC\[[^"]*",\s*"sops":')
+_DOTENV_SIGN = pattern(r"^[ \t]*sops_(?:mac|version|lastmodified|age__|pgp__)", re.MULTILINE)
+_DOTENV_LINE = pattern(r"[ \t]*sops_(?P<name>[^=\s]*)[ \t]*=")
+_INI_SECTION = pattern(r"^[ \t]*\[[^\n]*sops[^\n]*$", re.MULTILINE)
+_INI_LINE = pattern(r"(?P<name>\w+)[ \t]*=")
+_YAML_SIGN = pattern(r"^sops:", re.MULTILINE)
 _OTHER_KEYS = "it names no age or OpenPGP key; keys of a cloud or of Vault are not supported"
 _OTHER_GROUPS = "one of its key groups names other keys than age and OpenPGP"
 _NOT_BY_SOPS = "its metadata is not written as sops writes it"
-
-
-class SopsFormat(enum.StrEnum):
-    """What sops calls the format of a file."""
-
-    YAML = "yaml"
-    JSON = "json"
-    DOTENV = "dotenv"
-    INI = "ini"
-    BINARY = "binary"
-
-
-_SUFFIXES = {
-    ".yaml": SopsFormat.YAML,
-    ".yml": SopsFormat.YAML,
-    ".json": SopsFormat.JSON,
-    ".env": SopsFormat.DOTENV,
-    ".ini": SopsFormat.INI,
-}
-
-
-class Undecryptable(Exception):
-    """A file is encrypted, and is not given to sops; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a file: one input of sops, or text that is not encrypted."""
-
-    content: bytes
-    format: SopsFormat | None
-    """None if it is not encrypted."""
-
-
-def is_encrypted(path: str, data: bytes) -> bool:
-    """Return whether SOPS has encrypted a file, or a document in it; also if it is broken."""
-    try:
-        return any(part.format for part in parts_of(path, data))
-    except Undecryptable:
-        return True
 
 
 def parts_of(path: str, data: bytes) -> tuple[Part, ...]:
@@ -333,16 +410,6 @@ def parts_of(path: str, data: bytes) -> tuple[Part, ...]:
         Part("".join(text for text, _, _ in group).encode(), key[0])
         for key, group in groupby(parts, key=lambda part: part[1:])
     )
-
-
-def joined(parts: Sequence[bytes]) -> bytes:
-    """Return the parts of a YAML file as one file, after their decryption."""
-    text = b""
-    for part in parts:
-        if text and not part.startswith(b"---"):
-            text += b"---\n" if text.endswith(b"\n") else b"\n---\n"
-        text += part
-    return text
 
 
 def _guess(text: str) -> SopsFormat | None:
@@ -447,6 +514,9 @@ def _lines_of_names(text: str) -> tuple[list[tuple[str, int]], int]:
     raise Undecryptable(_NOT_BY_SOPS)
 
 
+_FLAT_GROUP = pattern(r"list_\d+__map_([a-z]+)__")
+
+
 def _flat(text: str, kind: SopsFormat, pattern: re.Pattern[str]) -> Part:
     """Return a file whose metadata is lines of names and values, without those to leave out."""
     kept: list[str] = []
@@ -477,78 +547,11 @@ def _ini(text: str) -> Part:
     return Part(f"{text[:start]}\n".encode() + metadata.content, SopsFormat.INI)
 
 
-# The keys of a Secret with which SOPS decrypts; their names are those of Flux.
-
-
-AGE = ".agekey"
-OPENPGP = ".asc"
-
-# One of a plugin (AGE-PLUGIN-…) would run a program.
-_AGE_KEY = pattern(r"^AGE-SECRET-KEY-[A-Z0-9-]+$", re.MULTILINE)
-_ARMOR = pattern(
-    rb"-----BEGIN PGP PRIVATE KEY BLOCK-----[ \t\r]*\n(?:[^\n:]+:[^\n]*\n)*(?P<body>.*?)"
-    rb"-----END PGP PRIVATE KEY BLOCK-----",
-    re.DOTALL,
-)
-_CHECKSUM = pattern(rb"\n=[^\n]{4}\s*\Z")
-
-
-class UnusableKeys(Exception):
-    """A key of the Secret cannot be used, or it has none; ``hint`` says what to do."""
-
-    def __init__(self, message: str, hint: str) -> None:
-        """Store both; they have no part of a key."""
-        super().__init__(message)
-        self.hint = hint
-
-
-@dataclass(frozen=True, slots=True)
-class SopsKeys:
-    """What can decrypt, as sops reads it."""
-
-    age: str = field(default="", repr=False)
-    """Identities, each on a line."""
-    openpgp: bytes = field(default=b"", repr=False)
-    """A ring of private keys, not armored."""
-
-
-def sops_keys(secret: Mapping[str, bytes]) -> SopsKeys:
-    """Return the keys ``*.agekey`` and ``*.asc`` of a Secret's data; others are ignored.
-
-    Raises UnusableKeys for a key that is not one, or if there is none.
-    """
-    age: list[str] = []
-    openpgp = b""
-    for name, content in sorted(secret.items()):
-        if name.endswith(AGE):
-            found = _AGE_KEY.findall(content.decode("utf-8", "replace").replace("\r", ""))
-            if not found:
-                raise _unusable(name, "an age identity (AGE-SECRET-KEY-…)")
-            age += found
-        elif name.endswith(OPENPGP):
-            openpgp += _unarmored(name, content)
-    if not age and not openpgp:
-        raise UnusableKeys(
-            "the Secret has no key for decryption",
-            hint=f"Add an age identity as NAME{AGE}, or an OpenPGP private key as NAME{OPENPGP}.",
-        )
-    return SopsKeys("\n".join(age), openpgp)
-
-
-def _unarmored(name: str, content: bytes) -> bytes:
-    ring = b""
-    for block in _ARMOR.finditer(content.replace(b"\r", b"")):
-        try:
-            ring += base64.b64decode(_CHECKSUM.sub(b"", block["body"]), validate=False)
-        except binascii.Error:
-            raise _unusable(name, "an armored OpenPGP private key") from None
-    if not ring:
-        raise _unusable(name, "an armored OpenPGP private key")
-    return ring
-
-
-def _unusable(name: str, what: str) -> UnusableKeys:
-    return UnusableKeys(
-        f"the key {name} of the Secret is not {what}",
-        hint="Write the key into the Secret again, without a passphrase.",
-    )
+def joined(parts: Sequence[bytes]) -> bytes:
+    """Return the parts of a YAML file as one file, after their decryption."""
+    text = b""
+    for part in parts:
+        if text and not part.startswith(b"---"):
+            text += b"---\n" if text.endswith(b"\n") else b"\n---\n"
+        text += part
+    return text

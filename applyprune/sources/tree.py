@@ -1,4 +1,7 @@
-"""The files of a source as values, its text, its credentials, its deadline, and its errors."""
+"""What every kind of source shares: its files, their text, its credentials, deadline and errors.
+
+The files are values: there is no work tree in which a link could lead out of the source.
+"""
 
 from __future__ import annotations
 
@@ -12,32 +15,6 @@ from applyprune.errors import InputError
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import visible
 from applyprune.values import dataclass, field
-
-MAX_BYTES = 256 * 2**20
-"""How many bytes one call reads in total; 100,000 objects are about 30 MB."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    """The bytes of one file, build or response."""
-
-    path: str
-    """The name, safe to print."""
-    data: bytes
-
-
-def too_much(path: str) -> InputError:
-    """Return the error for a source that exceeds what is left of MAX_BYTES."""
-    message = f"the input is larger than {MAX_BYTES // 2**20} MiB"
-    return InputError(message, location=Origin(path), hint="Split it into several sets.")
-
-
-def shown_path(path: str) -> str:
-    """Return a path that is safe to print: control characters and invalid bytes as escapes."""
-    return visible(os.fsencode(path).decode("utf-8", "backslashreplace"))
-
-
-# The files of a fetched source, as one value: there is no work tree in which a link could lead.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,71 +52,31 @@ def clean_path(path: str) -> str | None:
     return "/".join(parts) if is_safe and "\0" not in path else None
 
 
-# Why a source on another host gives no manifests; each class is a reason of a Bundle.
-#
-# A source that was not completely read, verified and decrypted changes nothing. No message contains
-# a credential, the query of a URL, or content of the source.
+@dataclass(frozen=True, slots=True)
+class SourceText:
+    """The bytes of one file, build or response."""
+
+    path: str
+    """The name, safe to print."""
+    data: bytes
 
 
-class FetchFailed(InputError):
-    """The source cannot be read now: its server, its address, or what the server sends is wrong."""
-
-    kind = ProblemKind.FETCH_FAILED
-    retryable: ClassVar[bool] = True
+MAX_BYTES = 256 * 2**20
+"""How many bytes one call reads in total; 100,000 objects are about 30 MB."""
 
 
-class AuthenticationFailed(InputError):
-    """The server refuses the credentials, wants some, or is not the server that they are for."""
-
-    kind = ProblemKind.AUTHENTICATION_FAILED
-
-
-class VerificationFailed(InputError):
-    """A digest or a signature is missing or wrong: what was read is not what is trusted."""
-
-    kind = ProblemKind.VERIFICATION_FAILED
+def too_much(path: str) -> InputError:
+    """Return the error for a source that exceeds what is left of MAX_BYTES."""
+    message = f"the input is larger than {MAX_BYTES // 2**20} MiB"
+    return InputError(message, location=Origin(path), hint="Split it into several sets.")
 
 
-class PathNotFound(InputError):
-    """The source was read, and has no such path, reference or version, or no content there."""
-
-    kind = ProblemKind.PATH_NOT_FOUND
-
-
-class SourceTooLarge(InputError):
-    """The source exceeds a limit of size, of files or of references."""
-
-    kind = ProblemKind.SOURCE_TOO_LARGE
+def shown_path(path: str) -> str:
+    """Return a path that is safe to print: control characters and invalid bytes as escapes."""
+    return visible(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
-class DecryptionFailed(InputError):
-    """An encrypted file cannot be decrypted, or was edited after its encryption."""
-
-    kind = ProblemKind.DECRYPTION_FAILED
-
-
-_CLASSES: Mapping[ProblemKind, type[InputError]] = {
-    one.kind: one
-    for one in (
-        FetchFailed,
-        AuthenticationFailed,
-        VerificationFailed,
-        PathNotFound,
-        SourceTooLarge,
-        DecryptionFailed,
-    )
-}
-
-
-def error_of(problem: Problem) -> InputError:
-    """Return the error that a problem was made of, in another process."""
-    kind = _CLASSES.get(problem.kind, InputError)
-    return kind(
-        problem.message, location=problem.location, reason=problem.reason, hint=problem.hint
-    )
-
-
-# The credentials of one source; the names in a Secret are those of Flux.
+# Credentials; the names in a Secret are those of Flux.
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +137,67 @@ class Deadline:
             reason=f"the limit is {self.seconds:.3g} s",
             hint="Check the server and the network, or raise the timeout of the source.",
         )
+
+
+# Why a source gives no manifests; each class is a reason of a Bundle.
+#
+# A source that was not completely read, verified and decrypted changes nothing. No message contains
+# a credential, the query of a URL, or content of the source.
+
+
+class FetchFailed(InputError):
+    """The source cannot be read now: its server, its address, or what the server sends is wrong."""
+
+    kind = ProblemKind.FETCH_FAILED
+    retryable: ClassVar[bool] = True
+
+
+class AuthenticationFailed(InputError):
+    """The server refuses the credentials, wants some, or is not the server that they are for."""
+
+    kind = ProblemKind.AUTHENTICATION_FAILED
+
+
+class VerificationFailed(InputError):
+    """A digest or a signature is missing or wrong: what was read is not what is trusted."""
+
+    kind = ProblemKind.VERIFICATION_FAILED
+
+
+class PathNotFound(InputError):
+    """The source was read, and has no such path, reference or version, or no content there."""
+
+    kind = ProblemKind.PATH_NOT_FOUND
+
+
+class SourceTooLarge(InputError):
+    """The source exceeds a limit of size, of files or of references."""
+
+    kind = ProblemKind.SOURCE_TOO_LARGE
+
+
+class DecryptionFailed(InputError):
+    """An encrypted file cannot be decrypted, or was edited after its encryption."""
+
+    kind = ProblemKind.DECRYPTION_FAILED
+
+
+def error_of(problem: Problem) -> InputError:
+    """Return the error that a problem was made of, in another process."""
+    kind = _CLASSES.get(problem.kind, InputError)
+    return kind(
+        problem.message, location=problem.location, reason=problem.reason, hint=problem.hint
+    )
+
+
+_CLASSES: Mapping[ProblemKind, type[InputError]] = {
+    one.kind: one
+    for one in (
+        FetchFailed,
+        AuthenticationFailed,
+        VerificationFailed,
+        PathNotFound,
+        SourceTooLarge,
+        DecryptionFailed,
+    )
+}

@@ -69,9 +69,37 @@ if TYPE_CHECKING:
 
     Warn = Callable[[Problem], None]
 
+
 MAX_REDIRECTS = 5
 MAX_TRIES = 8
 """How often one request is sent to a server that is busy."""
+
+
+@contextmanager
+def open_web(
+    url: str,
+    *,
+    timeout: float,
+    credentials: SourceCredentials = ANONYMOUS,
+    addresses: AddressRules | None = None,
+    on_redirect: Callable[[str], None] | None = None,
+    clock: Clock = BOOT_CLOCK,
+) -> Iterator[Web]:
+    """Yield a client for the source at ``url``; all that is done in the block has ``timeout`` s.
+
+    ``credentials`` are used for their certificates only: the CAs in them replace those of the
+    system for every host, and the client certificate is shown to the host and port of ``url``.
+    With ``addresses``, no connection goes to an address that they forbid. ``on_redirect`` receives
+    each URL that a server redirects to.
+    """
+
+    with one_try(timeout, clock=clock) as current:  # guard: web-clock
+        web = Web(url, current, timeout, credentials, addresses, on_redirect)
+        try:
+            yield web
+        finally:
+            web.close()
+
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _BUSY = frozenset({429, 502, 503, 504})
@@ -254,64 +282,6 @@ class Web:
             self._pools.pop(origin_of(reply.url)).close()
 
 
-@contextmanager
-def open_web(
-    url: str,
-    *,
-    timeout: float,
-    credentials: SourceCredentials = ANONYMOUS,
-    addresses: AddressRules | None = None,
-    on_redirect: Callable[[str], None] | None = None,
-    clock: Clock = BOOT_CLOCK,
-) -> Iterator[Web]:
-    """Yield a client for the source at ``url``; all that is done in the block has ``timeout`` s.
-
-    ``credentials`` are used for their certificates only: the CAs in them replace those of the
-    system for every host, and the client certificate is shown to the host and port of ``url``.
-    With ``addresses``, no connection goes to an address that they forbid. ``on_redirect`` receives
-    each URL that a server redirects to.
-    """
-
-    with one_try(timeout, clock=clock) as current:  # guard: web-clock
-        web = Web(url, current, timeout, credentials, addresses, on_redirect)
-        try:
-            yield web
-        finally:
-            web.close()
-
-
-@contextmanager
-def located(where: Origin) -> Iterator[None]:
-    """Give the errors of a source their place, unless they name one."""
-    try:
-        yield
-    except InputError as error:
-        if not error.location:
-            error.location, error.origin = str(where), where
-        raise
-
-
-def basic(username: str, password: str) -> str:
-    """Return the value of ``Authorization`` for a user and a password; empty for none."""
-    from base64 import b64encode
-
-    login = f"{username}:{password}".encode()
-    return f"Basic {b64encode(login).decode()}" if username or password else ""
-
-
-def bearer(token: str) -> str:
-    """Return the value of ``Authorization`` for a token; empty for none.
-
-    Raises AuthenticationFailed for a token that no header can have.
-    """
-    token = token.strip()
-    if not token.isascii() or any(char <= " " or char == "\x7f" for char in token):
-        raise AuthenticationFailed(
-            "the token is invalid", reason="it has a space, or a character that is not ASCII"
-        )
-    return f"Bearer {token}" if token else ""
-
-
 def _check_redirect(url: str, target: str) -> None:
     if target == url:
         raise FetchFailed("redirect loop")
@@ -364,16 +334,43 @@ def _tls(credentials: SourceCredentials, *, shows: bool) -> ssl.SSLContext:
     return context
 
 
-# The reply to one request of a source: read completely and within a limit, or refused.
+def basic(username: str, password: str) -> str:
+    """Return the value of ``Authorization`` for a user and a password; empty for none."""
+    from base64 import b64encode
+
+    login = f"{username}:{password}".encode()
+    return f"Basic {b64encode(login).decode()}" if username or password else ""
+
+
+def bearer(token: str) -> str:
+    """Return the value of ``Authorization`` for a token; empty for none.
+
+    Raises AuthenticationFailed for a token that no header can have.
+    """
+    token = token.strip()
+    if not token.isascii() or any(char <= " " or char == "\x7f" for char in token):
+        raise AuthenticationFailed(
+            "the token is invalid", reason="it has a space, or a character that is not ASCII"
+        )
+    return f"Bearer {token}" if token else ""
+
+
+@contextmanager
+def located(where: Origin) -> Iterator[None]:
+    """Give the errors of a source their place, unless they name one."""
+    try:
+        yield
+    except InputError as error:
+        if not error.location:
+            error.location, error.origin = str(where), where
+        raise
+
+
+# The reply to one request: read completely and within a limit, or refused.
 
 
 _CHUNK = 2**20
 _LENGTH = pattern(r"[0-9]{1,18}")
-_SHOWN = 200
-
-
-class UnknownLength(FetchFailed):
-    """A server does not say how long its response is, so a truncated one would go unnoticed."""
 
 
 class Reply:
@@ -471,6 +468,10 @@ class Reply:
             )
 
 
+class UnknownLength(FetchFailed):
+    """A server does not say how long its response is, so a truncated one would go unnoticed."""
+
+
 def shown_size(size: int) -> str:
     """Return a number of bytes as a person reads it: ``256 MiB``."""
     for unit, words in ((2**20, "MiB"), (2**10, "KiB")):
@@ -486,6 +487,9 @@ def not_stored(error: OSError) -> FetchFailed:
         reason=error.strerror or "",
         hint="Check the space in the folder for temporary files (TMPDIR).",
     )
+
+
+_SHOWN = 200
 
 
 def connection_failed(error: Exception, server: str, seconds: float) -> InputError:
@@ -524,7 +528,7 @@ def refused_address(server: str, fault: str) -> FetchFailed:
     )
 
 
-# Download an HTTPS URL completely, in time and from the host that the user gave, or fail.
+# Download a URL completely, in time and from the host that the user gave, or fail.
 #
 # A truncated manifest, or another page in its place, would prune the objects that it lacks. So a
 # response must state its length, and every early end is an error. Only credentials in the URL
@@ -533,43 +537,7 @@ def refused_address(server: str, fault: str) -> FetchFailed:
 
 TIMEOUT = 60.0
 """Seconds for one URL in total: DNS, redirects, and the last byte of a slow server."""
-
-# One letter is a drive of Windows.
-_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
-_NOT_FOR_ALL = frozenset({401, 403, 404, 407})
-_PAGE = pattern(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
-_INSTEAD = {
-    "file": "Give a file or folder by its path.",
-    "git+file": "Give the folder of a work tree by its path.",
-    "git": "git:// is not encrypted. Write git+https://HOST/REPO.git//PATH or git+ssh://….",
-    "ssh": "Write git+ssh://HOST/REPO.git//PATH?ref=BRANCH.",
-    "docker": "Write oci://HOST/REPO:TAG.",
-}
 _PIPE = "curl … | applyprune … -f -"
-
-
-def is_url(path: str) -> bool:
-    """Return whether a path has a scheme, such as ``https://``."""
-    return _URL.match(path) is not None
-
-
-def check_url(url: str) -> None:
-    """Raise UsageError for a URL that is not supported."""
-    parts = url_parts(url)
-    if parts is not None and parts.scheme in {"http", "git+http"}:
-        raise UsageError(
-            f"unsupported URL: {shown_url(url)}",
-            reason="content sent over plain http can be changed in transit",
-            hint=f"Use {parts.scheme}s://, or download it yourself: {_PIPE}",
-        )
-    if parts is not None and parts.scheme != "https":
-        raise UsageError(
-            f"unsupported URL: {shown_url(url)}",
-            reason="only https://, git+https://, git+ssh:// and oci:// are supported",
-            hint=_INSTEAD.get(parts.scheme, f"Download it yourself: {_PIPE}"),
-        )
-    if parts is None or not parts.hostname:
-        raise UsageError(f"the URL {shown_url(url)} has no host")
 
 
 def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
@@ -605,6 +573,10 @@ def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
         return InputError(error.message, location=where, reason=error.reason, hint=hint)
 
 
+_NOT_FOR_ALL = frozenset({401, 403, 404, 407})
+_PAGE = pattern(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
+
+
 def _content(reply: Reply, limit: int) -> bytes:
     if reply.status != 200:
         hint = f"applyprune sends no credentials. Download it yourself: {_PIPE}"
@@ -622,3 +594,40 @@ def _content(reply: Reply, limit: int) -> bytes:
     if not data.strip():
         raise InputError("the response is empty")
     return data
+
+
+_INSTEAD = {
+    "file": "Give a file or folder by its path.",
+    "git+file": "Give the folder of a work tree by its path.",
+    "git": "git:// is not encrypted. Write git+https://HOST/REPO.git//PATH or git+ssh://….",
+    "ssh": "Write git+ssh://HOST/REPO.git//PATH?ref=BRANCH.",
+    "docker": "Write oci://HOST/REPO:TAG.",
+}
+
+
+def check_url(url: str) -> None:
+    """Raise UsageError for a URL that is not supported."""
+    parts = url_parts(url)
+    if parts is not None and parts.scheme in {"http", "git+http"}:
+        raise UsageError(
+            f"unsupported URL: {shown_url(url)}",
+            reason="content sent over plain http can be changed in transit",
+            hint=f"Use {parts.scheme}s://, or download it yourself: {_PIPE}",
+        )
+    if parts is not None and parts.scheme != "https":
+        raise UsageError(
+            f"unsupported URL: {shown_url(url)}",
+            reason="only https://, git+https://, git+ssh:// and oci:// are supported",
+            hint=_INSTEAD.get(parts.scheme, f"Download it yourself: {_PIPE}"),
+        )
+    if parts is None or not parts.hostname:
+        raise UsageError(f"the URL {shown_url(url)} has no host")
+
+
+# One letter is a drive of Windows.
+_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+def is_url(path: str) -> bool:
+    """Return whether a path has a scheme, such as ``https://``."""
+    return _URL.match(path) is not None

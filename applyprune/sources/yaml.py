@@ -1,11 +1,8 @@
 """Parse Kubernetes' YAML dialect: a stream of libyaml's events → documents of plain JSON data.
 
-Scalars follow sigs.k8s.io/yaml. A bomb is an error, by what one load may take.
-
-Input that Go's reader accepts gets the value that Go gives it. The parser also rejects what Go
-loses silently: duplicate keys (compared as text: 1 and "1" are the same key), a merge (``<<``)
-that overwrites an earlier key, tags without a meaning in JSON, and integers beyond 64 bits. It
-rejects nesting beyond 100 levels.
+Input that Go's reader (sigs.k8s.io/yaml) accepts gets the value that Go gives it. What Go loses
+silently is a fault: duplicate keys (compared as text: 1 and "1" are the same key), a merge (``<<``)
+that overwrites an earlier key, tags without a meaning in JSON, and integers beyond 64 bits.
 """
 
 from __future__ import annotations
@@ -35,233 +32,11 @@ if TYPE_CHECKING:
     from ruamel.yaml.error import YAMLError
 
 
-# Read one scalar as Kubernetes does: by the rules of sigs.k8s.io/yaml, in part YAML 1.1.
-#
-# ``y`` and ``on`` are booleans and ``0777`` is 511, but ``1:30`` and ``2001-01-01`` are text.
-# ``fixtures/yaml/go-parity.jsonl`` checks this against Go.
-
-
-Scalar: TypeAlias = "str | int | float | bool | None"
-
-_WORDS: dict[str, Scalar] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
-}
-
-_INTEGER = pattern(
-    r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0(?:[oO]([0-7]+)|([0-7]*))|([1-9][0-9]*))"
-)
-# A bug in Go's reader: the sign may also follow the 0b.
-_SIGNED_BINARY = pattern(r"0b[-+][01]{1,63}")
-_BASES = (16, 2, 8, 8, 10)
-_DIGITS = pattern(r"[-+]?[0-9]+")
-_FLOAT = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_POINT_FLOAT = pattern(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
-
-_TAG = "tag:yaml.org,2002:"
-_STANDARD_TAGS = frozenset(
-    {"binary", "bool", "float", "int", "map", "null", "omap", "pairs", "seq", "set", "str"}
-    | {"timestamp", "merge", "value", "yaml"}
-)
-_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
-# The largest literal that fits has 64 binary digits; longer literals need no conversion.
-_LONGEST_LITERAL = 66
-# A float holds every integer up to here exactly.
-_EXACT = 2**53
-# From here on, Go also writes a float with an exponent.
-_WRITTEN_OUT = 1e21
-# Where Go's shortest "%g" changes from 0.0001 to 1e-05, and from 100000 to 1e+06.
-_LEAST_PLAIN, _LEAST_SCIENTIFIC = -4, 6
-_FLOAT32 = struct.Struct("f")
-_LOSSY_KEY = "a float used as a key would lose digits"
-
-
-def resolve_scalar(text: str) -> Scalar:
-    """Return the value of a plain scalar without a tag; raise YAMLFault where JSON has no value."""
-    value = _read(text)
-    return shape(value) if isinstance(value, float) else value
-
-
-def resolve_key(text: str) -> str:
-    """Return the JSON key for a plain scalar; raise YAMLFault where it cannot be a key."""
-    return key_text(_read(text))
-
-
-def resolve_tagged(tag: str, text: str) -> Scalar:
-    """Return the value of a scalar with an explicit ``tag``, with or without quotes.
-
-    Raises YAMLFault where text and tag disagree, and for every tag that is not a JSON type: Go
-    ignores such tags, but the author meant something by them.
-    """
-    if tag in {"!", f"{_TAG}str"}:
-        return text
-    if tag == f"{_TAG}binary":
-        return _decode(text)
-    value = _read(text)
-    if tag == f"{_TAG}float" and isinstance(value, int | float) and not isinstance(value, bool):
-        return shape(float(value))
-    kinds: dict[str, type] = {"int": int, "bool": bool, "null": type(None)}
-    name = tag.removeprefix(_TAG)
-    if not tag.startswith(_TAG) or name not in {*kinds, "float"}:
-        raise _unknown_tag(tag)
-    if type(value) is not kinds.get(name):
-        raise YAMLFault(f"the value does not match its tag !!{name}")
-    return value
-
-
-def check_collection_tag(tag: str, expected: str) -> None:
-    """Raise YAMLFault unless ``tag`` fits the collection: ``expected`` is ``map`` or ``seq``."""
-    if tag not in {"!", f"{_TAG}{expected}"}:
-        raise _unknown_tag(tag)
-
-
-def shape(number: float) -> int | float:
-    """Return ``number`` as Go's JSON writes it: an integral value below 1e21 as an integer."""
-    if not math.isfinite(number):
-        raise YAMLFault("JSON cannot represent infinity or NaN")
-    if not number.is_integer() or abs(number) >= _WRITTEN_OUT:
-        return number
-    if abs(number) < _EXACT:
-        return int(number)
-    # The shortest digits that mean this number, padded with zeros: Go writes 1e19 + 2048 this way.
-    mantissa, _, exponent = repr(number).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    fraction = fraction.rstrip("0")
-    scale: int = 10 ** (int(exponent or 0) - len(fraction))
-    return int(whole + fraction) * scale
-
-
-def whole_number(text: str) -> int:
-    """Return the value of a decimal literal; YAMLFault beyond 64 bits: Go would lose digits."""
-    if len(text) <= _LONGEST_LITERAL and _INT64_MIN <= (value := int(text)) <= _UINT64_MAX:
-        return value
-    raise YAMLFault(
-        "an integer beyond 64 bits would lose digits", hint="Quote it if it is a string."
-    )
-
-
-def key_text(value: Scalar) -> str:
-    """Return the JSON key that Go writes for ``value``; YAMLFault where Go or we reject it."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None:
-        raise YAMLFault("null cannot be a key")
-    if isinstance(value, float):
-        return _float_key(value)
-    if value > _INT64_MAX:
-        raise YAMLFault("an integer beyond 63 bits cannot be a key", hint="Quote it.")
-    return str(value)
-
-
-def _read(text: str) -> Scalar:
-    """Resolve a plain scalar; keep an integral float as a float, and infinities and NaN."""
-    if text in _WORDS:
-        return _WORDS[text]
-    first = text[0]
-    if first in "0123456789+-":
-        return _number(text)
-    if first == "." and _POINT_FLOAT.fullmatch(text):
-        number = float(text)
-        return number if math.isfinite(number) else text
-    return text
-
-
-def _number(text: str) -> Scalar:
-    """Read a scalar that begins like a number; it is text if it is not a number."""
-    plain = text.replace("_", "")
-    if match := _INTEGER.fullmatch(plain):
-        sign = match[1]
-        for digits, base in zip(match.groups()[1:], _BASES, strict=True):
-            if digits is not None and len(digits) <= _LONGEST_LITERAL:
-                value = int(digits or "0", base)
-                value = -value if sign == "-" else value
-                # Go tries an unsigned integer only without a sign.
-                if _INT64_MIN <= value <= (_INT64_MAX if sign else _UINT64_MAX):
-                    return value
-    if _SIGNED_BINARY.fullmatch(plain):
-        return int(plain.removeprefix("0b"), base=2)
-    if _DIGITS.fullmatch(plain):
-        # 08 and 0899 are not octal: Go reads them as floats, with the values 8 and 899.
-        value = whole_number(plain)
-        if abs(value) > _EXACT:
-            raise YAMLFault(
-                "an integer that Go reads as a float would lose digits", hint="Quote it."
-            )
-        return float(value)
-    if _FLOAT.fullmatch(plain):
-        number = float(plain)
-        return number if math.isfinite(number) else text
-    return text
-
-
-def _decode(text: str) -> str:
-    """Return the text of a ``!!binary``; reject bytes that are not UTF-8: they would be lost."""
-    try:
-        raw = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
-        return raw.decode()
-    except (binascii.Error, ValueError):
-        raise YAMLFault("!!binary must be the base64 of UTF-8 text") from None
-
-
-def _float_key(value: float) -> str:
-    """Format a float as Go's ``strconv.FormatFloat(value, 'g', -1, 32)`` does.
-
-    sigs.k8s.io/yaml uses 32 bits. A key that would lose digits is rejected.
-    """
-    if not math.isfinite(value):
-        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
-    try:
-        single = _as_float32(value)
-    except OverflowError:
-        raise YAMLFault(_LOSSY_KEY, hint="Quote it.") from None
-    # The fewest digits that identify this number among the 32-bit floats; nine always suffice.
-    digits = next(n for n in range(9) if _as_float32(float(f"{single:.{n}e}")) == single)
-    scientific = f"{single:.{digits}e}"
-    if float(scientific) != value:
-        raise YAMLFault(_LOSSY_KEY, hint="Quote it.")
-    exponent = int(scientific.partition("e")[2])
-    if _LEAST_PLAIN <= exponent < _LEAST_SCIENTIFIC:
-        return f"{value:.{max(0, digits - exponent)}f}"
-    return scientific
-
-
-def _as_float32(value: float) -> float:
-    """Round to the nearest 32-bit float; raise OverflowError beyond the largest."""
-    rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
-    return rounded
-
-
-def _unknown_tag(tag: str) -> YAMLFault:
-    # An unquoted value that begins with !, such as a password, is read as a tag: so the message
-    # contains only YAML's own names.
-    name = tag.removeprefix(_TAG)
-    which = f" !!{name}" if tag.startswith(_TAG) and name in _STANDARD_TAGS else ""
-    return YAMLFault(f"unsupported tag{which}", hint="Quote a string that begins with !.")
-
-
 MAX_DEPTH = 100
 """How deep mappings and sequences may nest; Kubernetes objects stay below 40."""
-
 TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
-
 _MERGE = "<<"
-_LONGEST_REMEMBERED = 64
-
-# Go's limit for alias bombs (yaml.v2, decode.go): the share of nodes that may come from aliases.
-_FEW_ALIASED, _FEW_READ = 100, 1000
-_RATIO_FALLS_FROM, _RATIO_FALLS_TO = 400_000, 4_000_000
-_HIGHEST_RATIO, _LOWEST_RATIO = 0.99, 0.10
-
-_LONG = 2**20
-_T = TypeVar("_T", bound=Scalar)
+Scalar: TypeAlias = "str | int | float | bool | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,39 +54,12 @@ class Document:
         return self.packed.value
 
 
+_LONG = 2**20
+
+
 def document_of(value: Any, line: int, text: str) -> Document:
     """Return a document of a text; of a long one, there may be many, so each is packed at once."""
     return Document(packed(value) if len(text) > _LONG else Packed(value), line)
-
-
-class _Remembered(dict[str, _T], Generic[_T]):
-    """A cache of plain scalars and their values: most texts of a manifest occur many times."""
-
-    __slots__ = ("_resolve",)
-
-    def __init__(self, resolve_text: Callable[[str], _T]) -> None:
-        super().__init__()
-        self._resolve = resolve_text
-
-    def __missing__(self, text: str) -> _T:
-        value = self._resolve(text)
-        if len(text) <= _LONGEST_REMEMBERED:
-            self[text] = value
-        return value
-
-
-@dataclass(slots=True)
-class _Anchor:
-    """The node that an anchor names."""
-
-    value: Any = None
-    """The value of the node."""
-    nodes: int = 0
-    """How many nodes it contains."""
-    size: tuple[int, int] | None = None
-    """How many levels it has, and how many characters; None until an alias refers to it."""
-    open: bool = True
-    """Whether the end of the node has not been read yet."""
 
 
 def read_stream(
@@ -535,6 +283,40 @@ class _Builder:
         return _Anchor(_copy(anchor.value))
 
 
+_T = TypeVar("_T", bound=Scalar)
+_LONGEST_REMEMBERED = 64
+
+
+class _Remembered(dict[str, _T], Generic[_T]):
+    """A cache of plain scalars and their values: most texts of a manifest occur many times."""
+
+    __slots__ = ("_resolve",)
+
+    def __init__(self, resolve_text: Callable[[str], _T]) -> None:
+        super().__init__()
+        self._resolve = resolve_text
+
+    def __missing__(self, text: str) -> _T:
+        value = self._resolve(text)
+        if len(text) <= _LONGEST_REMEMBERED:
+            self[text] = value
+        return value
+
+
+@dataclass(slots=True)
+class _Anchor:
+    """The node that an anchor names."""
+
+    value: Any = None
+    """The value of the node."""
+    nodes: int = 0
+    """How many nodes it contains."""
+    size: tuple[int, int] | None = None
+    """How many levels it has, and how many characters; None until an alias refers to it."""
+    open: bool = True
+    """Whether the end of the node has not been read yet."""
+
+
 def place(event: Any) -> tuple[int, int]:
     """Return the line and column where an event begins, from 1."""
     return event.start_mark.line + 1, event.start_mark.column + 1
@@ -551,6 +333,12 @@ def _with_colons(event: Any, stand_in: str) -> Any:
     if type(event) is ScalarEvent and stand_in in event.value:
         event.value = event.value.replace(stand_in, ":")
     return event
+
+
+# Go's limit for alias bombs (yaml.v2, decode.go): the share of nodes that may come from aliases.
+_FEW_ALIASED, _FEW_READ = 100, 1000
+_RATIO_FALLS_FROM, _RATIO_FALLS_TO = 400_000, 4_000_000
+_HIGHEST_RATIO, _LOWEST_RATIO = 0.99, 0.10
 
 
 def _allowed_ratio(nodes: int) -> float:
@@ -591,37 +379,228 @@ def shown(key: str) -> str:
     return ascii(key if len(key) <= 60 else f"{key[:57]}...")
 
 
-# Read libyaml's events through ruamel.yaml's C extension, and reword its errors.
+# Read one scalar as Kubernetes does: by the rules of sigs.k8s.io/yaml, in part YAML 1.1.
+#
+# ``y`` and ``on`` are booleans and ``0777`` is 511, but ``1:30`` and ``2001-01-01`` are text.
+# ``fixtures/yaml/go-parity.jsonl`` checks this against Go.
+
+
+def resolve_scalar(text: str) -> Scalar:
+    """Return the value of a plain scalar without a tag; raise YAMLFault where JSON has no value."""
+    value = _read(text)
+    return shape(value) if isinstance(value, float) else value
+
+
+def resolve_key(text: str) -> str:
+    """Return the JSON key for a plain scalar; raise YAMLFault where it cannot be a key."""
+    return key_text(_read(text))
+
+
+def resolve_tagged(tag: str, text: str) -> Scalar:
+    """Return the value of a scalar with an explicit ``tag``, with or without quotes.
+
+    Raises YAMLFault where text and tag disagree, and for every tag that is not a JSON type: Go
+    ignores such tags, but the author meant something by them.
+    """
+    if tag in {"!", f"{_TAG}str"}:
+        return text
+    if tag == f"{_TAG}binary":
+        return _decode(text)
+    value = _read(text)
+    if tag == f"{_TAG}float" and isinstance(value, int | float) and not isinstance(value, bool):
+        return shape(float(value))
+    kinds: dict[str, type] = {"int": int, "bool": bool, "null": type(None)}
+    name = tag.removeprefix(_TAG)
+    if not tag.startswith(_TAG) or name not in {*kinds, "float"}:
+        raise _unknown_tag(tag)
+    if type(value) is not kinds.get(name):
+        raise YAMLFault(f"the value does not match its tag !!{name}")
+    return value
+
+
+_TAG = "tag:yaml.org,2002:"
+
+
+def check_collection_tag(tag: str, expected: str) -> None:
+    """Raise YAMLFault unless ``tag`` fits the collection: ``expected`` is ``map`` or ``seq``."""
+    if tag not in {"!", f"{_TAG}{expected}"}:
+        raise _unknown_tag(tag)
+
+
+_STANDARD_TAGS = frozenset(
+    {"binary", "bool", "float", "int", "map", "null", "omap", "pairs", "seq", "set", "str"}
+    | {"timestamp", "merge", "value", "yaml"}
+)
+
+
+def _unknown_tag(tag: str) -> YAMLFault:
+    # An unquoted value that begins with !, such as a password, is read as a tag: so the message
+    # contains only YAML's own names.
+    name = tag.removeprefix(_TAG)
+    which = f" !!{name}" if tag.startswith(_TAG) and name in _STANDARD_TAGS else ""
+    return YAMLFault(f"unsupported tag{which}", hint="Quote a string that begins with !.")
+
+
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+
+
+def _read(text: str) -> Scalar:
+    """Resolve a plain scalar; keep an integral float as a float, and infinities and NaN."""
+    if text in _WORDS:
+        return _WORDS[text]
+    first = text[0]
+    if first in "0123456789+-":
+        return _number(text)
+    if first == "." and _POINT_FLOAT.fullmatch(text):
+        number = float(text)
+        return number if math.isfinite(number) else text
+    return text
+
+
+_INTEGER = pattern(
+    r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0(?:[oO]([0-7]+)|([0-7]*))|([1-9][0-9]*))"
+)
+# A bug in Go's reader: the sign may also follow the 0b.
+_SIGNED_BINARY = pattern(r"0b[-+][01]{1,63}")
+_BASES = (16, 2, 8, 8, 10)
+_DIGITS = pattern(r"[-+]?[0-9]+")
+_FLOAT = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_POINT_FLOAT = pattern(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+# The largest literal that fits has 64 binary digits; longer literals need no conversion.
+_LONGEST_LITERAL = 66
+# A float holds every integer up to here exactly.
+_EXACT = 2**53
+
+
+def _number(text: str) -> Scalar:
+    """Read a scalar that begins like a number; it is text if it is not a number."""
+    plain = text.replace("_", "")
+    if match := _INTEGER.fullmatch(plain):
+        sign = match[1]
+        for digits, base in zip(match.groups()[1:], _BASES, strict=True):
+            if digits is not None and len(digits) <= _LONGEST_LITERAL:
+                value = int(digits or "0", base)
+                value = -value if sign == "-" else value
+                # Go tries an unsigned integer only without a sign.
+                if _INT64_MIN <= value <= (_INT64_MAX if sign else _UINT64_MAX):
+                    return value
+    if _SIGNED_BINARY.fullmatch(plain):
+        return int(plain.removeprefix("0b"), base=2)
+    if _DIGITS.fullmatch(plain):
+        # 08 and 0899 are not octal: Go reads them as floats, with the values 8 and 899.
+        value = whole_number(plain)
+        if abs(value) > _EXACT:
+            raise YAMLFault(
+                "an integer that Go reads as a float would lose digits", hint="Quote it."
+            )
+        return float(value)
+    if _FLOAT.fullmatch(plain):
+        number = float(plain)
+        return number if math.isfinite(number) else text
+    return text
+
+
+def whole_number(text: str) -> int:
+    """Return the value of a decimal literal; YAMLFault beyond 64 bits: Go would lose digits."""
+    if len(text) <= _LONGEST_LITERAL and _INT64_MIN <= (value := int(text)) <= _UINT64_MAX:
+        return value
+    raise YAMLFault(
+        "an integer beyond 64 bits would lose digits", hint="Quote it if it is a string."
+    )
+
+
+# From here on, Go also writes a float with an exponent.
+_WRITTEN_OUT = 1e21
+
+
+def shape(number: float) -> int | float:
+    """Return ``number`` as Go's JSON writes it: an integral value below 1e21 as an integer."""
+    if not math.isfinite(number):
+        raise YAMLFault("JSON cannot represent infinity or NaN")
+    if not number.is_integer() or abs(number) >= _WRITTEN_OUT:
+        return number
+    if abs(number) < _EXACT:
+        return int(number)
+    # The shortest digits that mean this number, padded with zeros: Go writes 1e19 + 2048 this way.
+    mantissa, _, exponent = repr(number).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    fraction = fraction.rstrip("0")
+    scale: int = 10 ** (int(exponent or 0) - len(fraction))
+    return int(whole + fraction) * scale
+
+
+def key_text(value: Scalar) -> str:
+    """Return the JSON key that Go writes for ``value``; YAMLFault where Go or we reject it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        raise YAMLFault("null cannot be a key")
+    if isinstance(value, float):
+        return _float_key(value)
+    if value > _INT64_MAX:
+        raise YAMLFault("an integer beyond 63 bits cannot be a key", hint="Quote it.")
+    return str(value)
+
+
+# Where Go's shortest "%g" changes from 0.0001 to 1e-05, and from 100000 to 1e+06.
+_LEAST_PLAIN, _LEAST_SCIENTIFIC = -4, 6
+_FLOAT32 = struct.Struct("f")
+_LOSSY_KEY = "a float used as a key would lose digits"
+
+
+def _float_key(value: float) -> str:
+    """Format a float as Go's ``strconv.FormatFloat(value, 'g', -1, 32)`` does.
+
+    sigs.k8s.io/yaml uses 32 bits. A key that would lose digits is rejected.
+    """
+    if not math.isfinite(value):
+        return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+    try:
+        single = _as_float32(value)
+    except OverflowError:
+        raise YAMLFault(_LOSSY_KEY, hint="Quote it.") from None
+    # The fewest digits that identify this number among the 32-bit floats; nine always suffice.
+    digits = next(n for n in range(9) if _as_float32(float(f"{single:.{n}e}")) == single)
+    scientific = f"{single:.{digits}e}"
+    if float(scientific) != value:
+        raise YAMLFault(_LOSSY_KEY, hint="Quote it.")
+    exponent = int(scientific.partition("e")[2])
+    if _LEAST_PLAIN <= exponent < _LEAST_SCIENTIFIC:
+        return f"{value:.{max(0, digits - exponent)}f}"
+    return scientific
+
+
+def _as_float32(value: float) -> float:
+    """Round to the nearest 32-bit float; raise OverflowError beyond the largest."""
+    rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+    return rounded
+
+
+def _decode(text: str) -> str:
+    """Return the text of a ``!!binary``; reject bytes that are not UTF-8: they would be lost."""
+    try:
+        raw = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
+        return raw.decode()
+    except (binascii.Error, ValueError):
+        raise YAMLFault("!!binary must be the base64 of UTF-8 text") from None
+
+
+# Libyaml's events, through ruamel.yaml's C extension, and its errors in our words.
 #
 # Only events are used: ruamel's own loader takes five times as long and reads scalars by other
 # rules.
-
-
-# ruamel.yaml.cyaml selects the installed C extension, in 0.18 and in 0.19.
-
-
-# libyaml 0.1 (the extension contains it) rejects a colon inside an unquoted text in brackets, as in
-# `args: [--listen=:80]`; later versions, and Go, read it as part of the text.
-_COLON_PROBLEM = "found unexpected ':'"
-# libyaml's error for text after `...`, and for text that is indented less than the document.
-_SECOND_DOCUMENT = "did not find expected <document start>"
-_DROPPED = "kubectl would silently ignore it; start the next document with a line ---."
-_TABS = "Indent with spaces."
-_ADVICE = {
-    "mapping values are not allowed in this context": (
-        "Quote a string that contains a colon and a space, or check the indentation."
-    ),
-    "found unexpected end of stream": "A quote or a bracket is not closed.",
-    "could not find expected ':'": "A key must be followed by a colon and a space.",
-    "did not find expected key": "Check that the lines have the same indentation.",
-    "found character that cannot start any token": "Quote a string that begins with @, ` or %.",
-}
-# What replaces such a colon while libyaml reads; from the private-use areas of Unicode.
-_STAND_INS = "\ue0c0\uf8c0\U0010fff0"
-# A colon that does not end a key: text follows directly, and no delimiter precedes it.
-_COLON_INSIDE = pattern(r"""(?<=[^\s,?\[\]{}"']):(?=\S)""")
-
-_FORBIDDEN = pattern("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def events(text: str) -> Callable[[], Any]:
@@ -631,6 +610,22 @@ def events(text: str) -> Callable[[], Any]:
     """
     take: Callable[[], Any] = CParser(text).get_event
     return take
+
+
+_DROPPED = "kubectl would silently ignore it; start the next document with a line ---."
+_TABS = "Indent with spaces."
+# libyaml's error for text after `...`, and for text that is indented less than the document.
+_SECOND_DOCUMENT = "did not find expected <document start>"
+_ADVICE = {
+    "mapping values are not allowed in this context": (
+        "Quote a string that contains a colon and a space, or check the indentation."
+    ),
+    "found unexpected end of stream": "A quote or a bracket is not closed.",
+    "could not find expected ':'": "A key must be followed by a colon and a space.",
+    "did not find expected key": "Check that the lines have the same indentation.",
+    "found character that cannot start any token": "Quote a string that begins with @, ` or %.",
+}
+_FORBIDDEN = pattern("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def refusal_of(error: YAMLError, text: str) -> YAMLFault:
@@ -676,6 +671,15 @@ def _place_of(mark: Any, text: str) -> tuple[int, int]:
     return place_in(words, len(words))
 
 
+# libyaml 0.1 (the extension contains it) rejects a colon inside an unquoted text in brackets, as in
+# `args: [--listen=:80]`; later versions, and Go, read it as part of the text.
+_COLON_PROBLEM = "found unexpected ':'"
+# What replaces such a colon while libyaml reads; from the private-use areas of Unicode.
+_STAND_INS = "\ue0c0\uf8c0\U0010fff0"
+# A colon that does not end a key: text follows directly, and no delimiter precedes it.
+_COLON_INSIDE = pattern(r"""(?<=[^\s,?\[\]{}"']):(?=\S)""")
+
+
 def without_flow_colons(text: str, error: YAMLError) -> tuple[str, str] | None:
     """Replace the colons that only libyaml 0.1 rejects; return the text and the replacement.
 
@@ -688,7 +692,7 @@ def without_flow_colons(text: str, error: YAMLError) -> tuple[str, str] | None:
     return (_COLON_INSIDE.sub(stand_in, text), stand_in) if stand_in else None
 
 
-# The exception of this package's parsers; ``reading`` turns it into an ``InputError``.
+# The fault of a parser; ``load`` turns it into an ``InputError``.
 
 
 class YAMLFault(Exception):
@@ -741,7 +745,6 @@ MOST_MEMORY = 2**30
 """Bytes for all values of one load, by the measure below; 100,000 Deployments take 700 MB."""
 MOST_ERRORS = 1000
 """How many errors of one load are reported."""
-
 _BYTES_PER_VALUE = 64
 
 

@@ -1,4 +1,4 @@
-"""Files: replace one whole, open and lock it, split a path, and the names that Windows refuses."""
+"""Files, where systems differ: replace and lock them, their paths and names, the user's folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+if sys.platform == "win32":
+
+    def replace_file(source: Path, target: Path) -> None:
+        """Give a file another name, that of a file which has to go; raises OSError."""
+        # Windows refuses that while another program, such as a virus scanner, has either open.
+        until_allowed(lambda: source.replace(target))
+
+else:
+
+    def replace_file(source: Path, target: Path) -> None:
+        """Give a file another name, that of a file which has to go; raises OSError."""
+        source.replace(target)
 
 
 PATIENCE = 2.0
@@ -32,20 +46,6 @@ def until_allowed(work: Callable[[], object], seconds: float = PATIENCE) -> None
             time.sleep(_PAUSE)
         else:
             return
-
-
-if sys.platform == "win32":
-
-    def replace_file(source: Path, target: Path) -> None:
-        """Give a file another name, that of a file which has to go; raises OSError."""
-        # Windows refuses that while another program, such as a virus scanner, has either open.
-        until_allowed(lambda: source.replace(target))
-
-else:
-
-    def replace_file(source: Path, target: Path) -> None:
-        """Give a file another name, that of a file which has to go; raises OSError."""
-        source.replace(target)
 
 
 # Open files: flags, locks, and what their status says.
@@ -101,14 +101,7 @@ else:
         return f"{os.major(found.st_dev)}:{os.minor(found.st_dev)}"
 
 
-# Split a path into what it begins at and its parts, also if parts of it are patterns.
-
-
-def split_windows_path(path: str) -> tuple[str, Sequence[str]]:
-    """Return the drive or share, with a separator unless the path is relative; and the parts."""
-    drive, rest = ntpath.splitdrive(path)
-    rest = rest.replace("\\", "/")
-    return drive + ("\\" if rest.startswith("/") else ""), [one for one in rest.split("/") if one]
+# Paths, also those whose parts are patterns.
 
 
 if sys.platform == "win32":
@@ -129,25 +122,14 @@ else:
         return root, [part for part in path.split("/") if part]
 
 
-# Which names a file of Windows may have: others lead elsewhere, or to a device.
+def split_windows_path(path: str) -> tuple[str, Sequence[str]]:
+    """Return the drive or share, with a separator unless the path is relative; and the parts."""
+    drive, rest = ntpath.splitdrive(path)
+    rest = rest.replace("\\", "/")
+    return drive + ("\\" if rest.startswith("/") else ""), [one for one in rest.split("/") if one]
 
 
-_FORBIDDEN = r'[\x00-\x1f<>:"\\|?*]'
-_DEVICE = r"con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$"
-
-
-def is_windows_name(name: str) -> bool:
-    """Return whether one part of a path names a file of its folder on Windows, and only that."""
-    return (
-        re.search(_FORBIDDEN, name) is None
-        and re.fullmatch(_DEVICE, name.partition(".")[0].rstrip(), re.IGNORECASE) is None
-        and not name.endswith((".", " "))
-    )
-
-
-def without_colons(name: str) -> str:
-    """Return a name without the character that objects may have in theirs, and files may not."""
-    return name.replace(":", "-")
+# File names: on Windows some lead elsewhere, or to a device.
 
 
 if sys.platform == "win32":
@@ -172,7 +154,34 @@ else:
         return name
 
 
-# The folders in which a user's programs keep their settings.
+def is_windows_name(name: str) -> bool:
+    """Return whether one part of a path names a file of its folder on Windows, and only that."""
+    return (
+        re.search(_FORBIDDEN, name) is None
+        and re.fullmatch(_DEVICE, name.partition(".")[0].rstrip(), re.IGNORECASE) is None
+        and not name.endswith((".", " "))
+    )
+
+
+_FORBIDDEN = r'[\x00-\x1f<>:"\\|?*]'
+_DEVICE = r"con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$"
+
+
+def without_colons(name: str) -> str:
+    """Return a name without the character that objects may have in theirs, and files may not."""
+    return name.replace(":", "-")
+
+
+# The folder in which a user's programs keep their settings.
+
+
+def in_home(environ: Mapping[str, str], *parts: str) -> Path | None:
+    """Return a file in the user's folder; None if there is no such folder.
+
+    Of several folders it is the first that has the file, or the first of all.
+    """
+    files = [Path(home, *parts) for home in _homes(environ)]
+    return next((file for file in files if file.exists()), files[0] if files else None)
 
 
 def windows_homes(environ: Mapping[str, str]) -> Sequence[str]:
@@ -193,12 +202,3 @@ else:
     def _homes(environ: Mapping[str, str]) -> Sequence[str]:
         home = environ.get("HOME", "")
         return (home,) if home else ()
-
-
-def in_home(environ: Mapping[str, str], *parts: str) -> Path | None:
-    """Return a file in the user's folder; None if there is no such folder.
-
-    Of several folders it is the first that has the file, or the first of all.
-    """
-    files = [Path(home, *parts) for home in _homes(environ)]
-    return next((file for file in files if file.exists()), files[0] if files else None)

@@ -1,6 +1,4 @@
-"""Programs and processes: find them, limit them, end them with all that they have started.
-
-What a system does not have is an error when it is used, never when it is imported.
+"""Programs and processes: find, run and limit them, and end them with all that they have started.
 
 Where ``prlimit`` or ``setpriv`` (util-linux) is missing, as on macOS, only time and output are
 limited.
@@ -31,66 +29,6 @@ from applyprune.values import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
-
-
-_STDERR = 16 * 1024
-_CHUNK = 64 * 1024
-
-
-class TooMuchOutput(Exception):
-    """The program has written more than it may; it was killed."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
-    """What one process may use."""
-
-    memory: int = 2**30
-    """Bytes that it may allocate."""
-    cpu: int = 60
-    """Seconds of computing, of all its threads together."""
-    file_size: int = 0
-    """Bytes of one file that it writes; pipes are not counted."""
-    files: int = 64
-    """How many files it may have open."""
-    address_space: int = 0
-    """Bytes of addresses; 0 for no limit: a program in Go reserves gigabytes that it never uses."""
-
-    def command(self) -> Sequence[str]:
-        """Return the words before a command that runs with these limits; none where no program can.
-
-        The command dies with the thread that starts it. What it starts itself does not.
-        """
-        command: list[str] = []
-        if program := shutil.which("setpriv"):
-            command += [program, "--pdeathsig", "KILL", "--"]
-        if program := shutil.which("prlimit"):
-            limits = {
-                ProcessResource.DATA: self.memory,
-                ProcessResource.CPU: self.cpu,
-                ProcessResource.FILE_SIZE: self.file_size,
-                ProcessResource.FILES: self.files,
-                ProcessResource.CORE: 0,
-            }
-            if self.address_space:
-                limits[ProcessResource.ADDRESS_SPACE] = self.address_space
-            command += [program]
-            for what, wanted in limits.items():
-                allowed = within_hard_limit(what, wanted)
-                command.append(f"--{what}={allowed}:{allowed}")
-            command.append("--")
-        return command
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedProcess:
-    """How a program has ended."""
-
-    code: int
-    """Its exit code; the negative number of the signal that has killed it."""
-    stdout: bytes
-    stderr: str
-    """The end of it. It may contain parts of the input: never show it."""
 
 
 def run(
@@ -136,6 +74,25 @@ def run(
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill_group(process.pid)
     return FinishedProcess(code, out, err)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedProcess:
+    """How a program has ended."""
+
+    code: int
+    """Its exit code; the negative number of the signal that has killed it."""
+    stdout: bytes
+    stderr: str
+    """The end of it. It may contain parts of the input: never show it."""
+
+
+class TooMuchOutput(Exception):
+    """The program has written more than it may; it was killed."""
+
+
+_STDERR = 16 * 1024
+_CHUNK = 64 * 1024
 
 
 def exchange(
@@ -193,28 +150,119 @@ def _left(deadline: float) -> float:
     return left
 
 
+# Limits of a process; Windows has none.
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """What one process may use."""
+
+    memory: int = 2**30
+    """Bytes that it may allocate."""
+    cpu: int = 60
+    """Seconds of computing, of all its threads together."""
+    file_size: int = 0
+    """Bytes of one file that it writes; pipes are not counted."""
+    files: int = 64
+    """How many files it may have open."""
+    address_space: int = 0
+    """Bytes of addresses; 0 for no limit: a program in Go reserves gigabytes that it never uses."""
+
+    def command(self) -> Sequence[str]:
+        """Return the words before a command that runs with these limits; none where no program can.
+
+        The command dies with the thread that starts it. What it starts itself does not.
+        """
+        command: list[str] = []
+        if program := shutil.which("setpriv"):
+            command += [program, "--pdeathsig", "KILL", "--"]
+        if program := shutil.which("prlimit"):
+            limits = {
+                ProcessResource.DATA: self.memory,
+                ProcessResource.CPU: self.cpu,
+                ProcessResource.FILE_SIZE: self.file_size,
+                ProcessResource.FILES: self.files,
+                ProcessResource.CORE: 0,
+            }
+            if self.address_space:
+                limits[ProcessResource.ADDRESS_SPACE] = self.address_space
+            command += [program]
+            for what, wanted in limits.items():
+                allowed = within_hard_limit(what, wanted)
+                command.append(f"--{what}={allowed}:{allowed}")
+            command.append("--")
+        return command
+
+
+class ProcessResource(StrEnum):
+    """Something that a process uses; the value is the name that ``prlimit`` has for it."""
+
+    DATA = "data"
+    """Bytes that it may allocate."""
+    CPU = "cpu"
+    """Seconds of computing, of all its threads together."""
+    FILE_SIZE = "fsize"
+    """Bytes of one file that it writes."""
+    FILES = "nofile"
+    """How many files it may have open."""
+    CORE = "core"
+    """Bytes of its memory that are written to the disk when it crashes."""
+    ADDRESS_SPACE = "as"
+    """Bytes of addresses."""
+
+
+if sys.platform == "win32":
+
+    def within_hard_limit(what: ProcessResource, wanted: int) -> int:
+        """Return the limit that is wanted."""
+        del what
+        return wanted
+
+    def lower_limit(what: ProcessResource, value: int) -> None:
+        """Raise OSError."""
+        del value
+        raise OSError(f"Windows has no limit of {what}")
+
+else:
+    import resource
+
+    _NUMBERS = {
+        ProcessResource.DATA: resource.RLIMIT_DATA,
+        ProcessResource.CPU: resource.RLIMIT_CPU,
+        ProcessResource.FILE_SIZE: resource.RLIMIT_FSIZE,
+        ProcessResource.FILES: resource.RLIMIT_NOFILE,
+        ProcessResource.CORE: resource.RLIMIT_CORE,
+        ProcessResource.ADDRESS_SPACE: resource.RLIMIT_AS,
+    }
+
+    def within_hard_limit(what: ProcessResource, wanted: int) -> int:
+        """Return the limit that is wanted, or the one that this process cannot exceed."""
+        _, hard = resource.getrlimit(_NUMBERS[what])
+        return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+    def lower_limit(what: ProcessResource, value: int) -> None:
+        """Set a limit of this process, within the one that it cannot exceed."""
+        _, hard = resource.getrlimit(_NUMBERS[what])
+        resource.setrlimit(_NUMBERS[what], (within_hard_limit(what, value), hard))
+
+
 # Kill the child processes when this process ends, even by SIGKILL, and remove their private folder.
 #
 # A parent death signal reaches a child, but not what the child starts: git starts others that wait
 # for the network. So a small process waits for the end of a pipe, which the kernel closes.
 
 
-# Each line of its input is + or - and a process group.
-_PROGRAM = """
-import os, signal, sys
-groups, rest = set(), b""
-while data := os.read(0, 65536):
-    *lines, rest = (rest + data).split(b"\\n")
-    for line in lines:
-        (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
-for group in groups:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except OSError:
-        pass
-import shutil
-shutil.rmtree(sys.argv[1], ignore_errors=True)
-"""
+@contextlib.contextmanager
+def guarding(folder: Path) -> Iterator[ProcessGuard | None]:
+    """Yield a guard for the processes that work in a folder; None on Windows, which has no groups.
+
+    There, a process that is ended at once leaves behind what it has started.
+    """
+    if sys.platform == "win32":
+        yield None
+    else:
+        with ProcessGuard(folder) as guard:
+            yield guard
 
 
 class ProcessGuard:
@@ -270,40 +318,25 @@ class ProcessGuard:
         os.write(stdin.fileno(), line.encode())
 
 
-@contextlib.contextmanager
-def guarding(folder: Path) -> Iterator[ProcessGuard | None]:
-    """Yield a guard for the processes that work in a folder; None on Windows, which has no groups.
-
-    There, a process that is ended at once leaves behind what it has started.
-    """
-    if sys.platform == "win32":
-        yield None
-    else:
-        with ProcessGuard(folder) as guard:
-            yield guard
+# Each line of its input is + or - and a process group.
+_PROGRAM = """
+import os, signal, sys
+groups, rest = set(), b""
+while data := os.read(0, 65536):
+    *lines, rest = (rest + data).split(b"\\n")
+    for line in lines:
+        (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+import shutil
+shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
 
 
 # End processes: one, or one with all that it has started.
-
-
-_STEP = 0.2
-
-
-def wait_in_steps(process: subprocess.Popen[bytes], seconds: float) -> None:
-    """Wait for the end of a process, so that Python can handle Ctrl-C in between.
-
-    Raises subprocess.TimeoutExpired. Windows ends no wait early for a signal.
-    """
-    ends = time.monotonic() + seconds
-    while True:
-        left = ends - time.monotonic()
-        try:
-            process.wait(min(_STEP, max(left, 0.0)))
-        except subprocess.TimeoutExpired:
-            if left <= _STEP:
-                raise
-        else:
-            return
 
 
 if sys.platform == "win32":
@@ -344,47 +377,30 @@ else:
         process.wait(seconds)
 
 
+_STEP = 0.2
+
+
+def wait_in_steps(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for the end of a process, so that Python can handle Ctrl-C in between.
+
+    Raises subprocess.TimeoutExpired. Windows ends no wait early for a signal.
+    """
+    ends = time.monotonic() + seconds
+    while True:
+        left = ends - time.monotonic()
+        try:
+            process.wait(min(_STEP, max(left, 0.0)))
+        except subprocess.TimeoutExpired:
+            if left <= _STEP:
+                raise
+        else:
+            return
+
+
 # Find the file that a command starts.
 #
 # Windows starts ``NAME.exe`` and ``NAME.cmd`` for NAME. It would also look in the folder that the
 # user is in; nobody else does, because anybody may have put a program there.
-
-
-_EXTENSIONS = ".com;.exe;.bat;.cmd"
-_BATCH = frozenset({".bat", ".cmd"})
-# What cmd.exe, which runs a batch file, does not take for text, whether it is quoted or not.
-_INTERPRETED = frozenset('"%!^&|<>()\r\n')
-
-
-class UnsafeArguments(Exception):
-    """The program would get other arguments than these."""
-
-
-def windows_files(command: str, folder: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the files that a command may mean on Windows, in order.
-
-    One with a path is relative to ``folder``; any other is looked for in ``PATH``.
-    """
-    extensions = [one for one in environ.get("PATHEXT", _EXTENSIONS).lower().split(";") if one]
-    path = PureWindowsPath(command)
-    has_path = path.name != command
-    places = [folder] if has_path else environ.get("PATH", "").split(";")
-    names = [command] if path.suffix.lower() in extensions else []
-    names += [f"{command}{extension}" for extension in extensions]
-    for place in places:
-        # A relative entry of PATH is some folder of the folder that the user is in.
-        if (within := PureWindowsPath(place.strip('"'))).is_absolute() or has_path:
-            yield from (str(within / name) for name in names)
-
-
-def fault_for_batch_file(program: str, arguments: Sequence[str]) -> str:
-    """Return why a program of Windows cannot get its arguments as they are; empty if it can."""
-    if PureWindowsPath(program).suffix.lower() not in _BATCH:
-        return ""
-    for number, argument in enumerate(arguments, 1):
-        if found := sorted(_INTERPRETED & set(argument)):
-            return f"it is a batch file, and Windows interprets {found[0]!r} in argument {number}"
-    return ""
 
 
 if sys.platform == "win32":
@@ -423,62 +439,46 @@ else:
         return shutil.which(name, path=environ.get("PATH"))
 
 
-# What the system lets a process use; Windows has no such limits.
+class UnsafeArguments(Exception):
+    """The program would get other arguments than these."""
 
 
-class ProcessResource(StrEnum):
-    """Something that a process uses; the value is the name that ``prlimit`` has for it."""
-
-    DATA = "data"
-    """Bytes that it may allocate."""
-    CPU = "cpu"
-    """Seconds of computing, of all its threads together."""
-    FILE_SIZE = "fsize"
-    """Bytes of one file that it writes."""
-    FILES = "nofile"
-    """How many files it may have open."""
-    CORE = "core"
-    """Bytes of its memory that are written to the disk when it crashes."""
-    ADDRESS_SPACE = "as"
-    """Bytes of addresses."""
+_EXTENSIONS = ".com;.exe;.bat;.cmd"
 
 
-if sys.platform == "win32":
+def windows_files(command: str, folder: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the files that a command may mean on Windows, in order.
 
-    def within_hard_limit(what: ProcessResource, wanted: int) -> int:
-        """Return the limit that is wanted."""
-        del what
-        return wanted
-
-    def lower_limit(what: ProcessResource, value: int) -> None:
-        """Raise OSError."""
-        del value
-        raise OSError(f"Windows has no limit of {what}")
-
-else:
-    import resource
-
-    _NUMBERS = {
-        ProcessResource.DATA: resource.RLIMIT_DATA,
-        ProcessResource.CPU: resource.RLIMIT_CPU,
-        ProcessResource.FILE_SIZE: resource.RLIMIT_FSIZE,
-        ProcessResource.FILES: resource.RLIMIT_NOFILE,
-        ProcessResource.CORE: resource.RLIMIT_CORE,
-        ProcessResource.ADDRESS_SPACE: resource.RLIMIT_AS,
-    }
-
-    def within_hard_limit(what: ProcessResource, wanted: int) -> int:
-        """Return the limit that is wanted, or the one that this process cannot exceed."""
-        _, hard = resource.getrlimit(_NUMBERS[what])
-        return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-
-    def lower_limit(what: ProcessResource, value: int) -> None:
-        """Set a limit of this process, within the one that it cannot exceed."""
-        _, hard = resource.getrlimit(_NUMBERS[what])
-        resource.setrlimit(_NUMBERS[what], (within_hard_limit(what, value), hard))
+    One with a path is relative to ``folder``; any other is looked for in ``PATH``.
+    """
+    extensions = [one for one in environ.get("PATHEXT", _EXTENSIONS).lower().split(";") if one]
+    path = PureWindowsPath(command)
+    has_path = path.name != command
+    places = [folder] if has_path else environ.get("PATH", "").split(";")
+    names = [command] if path.suffix.lower() in extensions else []
+    names += [f"{command}{extension}" for extension in extensions]
+    for place in places:
+        # A relative entry of PATH is some folder of the folder that the user is in.
+        if (within := PureWindowsPath(place.strip('"'))).is_absolute() or has_path:
+            yield from (str(within / name) for name in names)
 
 
-# The signals that ask a program to stop.
+_BATCH = frozenset({".bat", ".cmd"})
+# What cmd.exe, which runs a batch file, does not take for text, whether it is quoted or not.
+_INTERPRETED = frozenset('"%!^&|<>()\r\n')
+
+
+def fault_for_batch_file(program: str, arguments: Sequence[str]) -> str:
+    """Return why a program of Windows cannot get its arguments as they are; empty if it can."""
+    if PureWindowsPath(program).suffix.lower() not in _BATCH:
+        return ""
+    for number, argument in enumerate(arguments, 1):
+        if found := sorted(_INTERPRETED & set(argument)):
+            return f"it is a batch file, and Windows interprets {found[0]!r} in argument {number}"
+    return ""
+
+
+# What differs by system without a subject of its own.
 
 
 if sys.platform == "win32":
@@ -486,9 +486,6 @@ if sys.platform == "win32":
     STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGBREAK)
 else:
     STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-# The error for what runs on Linux and macOS only.
 
 
 def require_posix(what: str, *, reason: str, hint: str) -> None:

@@ -52,7 +52,13 @@ def has_terminal() -> bool:
     return True
 
 
-# The name of the user who runs this process.
+def user_name() -> str:
+    """Return it; where the system knows none, the user's number, or a question mark."""
+    try:
+        return getpass.getuser()
+    # A container's user without a name; and Windows without USERNAME has no database to look in.
+    except (ImportError, KeyError, OSError):
+        return _number()
 
 
 if sys.platform == "win32":
@@ -64,12 +70,3 @@ else:
 
     def _number() -> str:
         return str(os.getuid())
-
-
-def user_name() -> str:
-    """Return it; where the system knows none, the user's number, or a question mark."""
-    try:
-        return getpass.getuser()
-    # A container's user without a name; and Windows without USERNAME has no database to look in.
-    except (ImportError, KeyError, OSError):
-        return _number()
