@@ -1,4 +1,8 @@
-"""As whom the controller speaks to the API server, and what it reads and writes of a Bundle."""
+"""As whom the controller speaks to the API server, and what it reads and writes of a Bundle.
+
+It applies each Bundle as a ServiceAccount of its own namespace, which it impersonates: so it can do
+no more for a tenant than the tenant may.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +38,112 @@ if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
 
 
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """The controller's own client, and the clients that impersonate ServiceAccounts.
+
+    They share connections: who is impersonated stands in each request.
+    """
+
+    own: RememberingClient
+
+    def connect(self, namespace: str, account: str) -> ServiceAccountClient:
+        """Return a client for a ServiceAccount without checking that it exists; sends nothing.
+
+        If no group is given, the API server adds the groups of ServiceAccounts itself, so the
+        right to impersonate groups is not needed.
+        """
+        # To read the CRDs and APIServices is a right of the controller's own.
+        return ServiceAccountClient(self.own.as_user(account_user(namespace, account)))
+
+    @contextmanager
+    def as_account(
+        self, namespace: str, account: str, *, must_exist: bool
+    ) -> Iterator[ServiceAccountClient]:
+        """Yield a client for a ServiceAccount; raises AccountMissing if it does not exist.
+
+        Impersonating an account that does not exist succeeds, with all rights bound to its name.
+        """
+        if must_exist:  # guard: account-exists
+            self.look_up(namespace, account)
+        yield self.connect(namespace, account)
+
+    def forget(self) -> None:
+        """Forget what is remembered of the server's kinds: something has failed."""
+        self.own.memory.forget_kinds()
+
+    def look_up(self, namespace: str, account: str) -> None:
+        """Raise AccountMissing unless the ServiceAccount exists."""
+        ref = Ref(SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.kind, namespace, account)
+        try:
+            self.own.get(SERVICE_ACCOUNTS, ref)
+        except NotFound:
+            raise AccountMissing(
+                f"the ServiceAccount {account} does not exist",
+                reason=f"the Bundle is applied as {account} of namespace {namespace}",
+            ) from None
+
+    def is_allowed(self, namespace: str, account: str) -> bool:
+        """Return whether the controller may act as a ServiceAccount; false if nobody can know."""
+        access = Access("impersonate", "", SERVICE_ACCOUNTS.plural, namespace, account)
+        try:
+            return self.own.access.is_allowed(access)
+        except ApplypruneError:
+            return False
+
+    def is_terminating(self, namespace: str) -> bool:
+        """Return whether a namespace is being deleted or is gone."""
+        try:
+            return self.own.get(NAMESPACES, namespace_ref(namespace)).terminating
+        except NotFound:
+            return True
+
+    def crd_deleted_at(self) -> datetime | None:
+        """Return when the Bundle CRD was deleted; None when it was not."""
+        ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
+        return deleted_at(self.own.get(DEFINITIONS, ref))
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccountClient:
+    """A client that acts for one Bundle: as a ServiceAccount, or as the user of a kubeconfig."""
+
+    cluster: KubernetesClient
+
+    def only_looking(self) -> ServiceAccountClient:
+        """Return the same client; every write ends with MustReadAgain."""
+        return ServiceAccountClient(self.cluster.under_lease(OnlyLooks()))
+
+    def store(self, target: ApplySetIdentity) -> ConfigMapStore:
+        """Return the store of one set's inventory."""
+        return ConfigMapStore(self.cluster, target)
+
+
+class AccountMissing(ApplypruneError):
+    """The ServiceAccount of a Bundle does not exist."""
+
+    kind = ProblemKind.ACCOUNT_MISSING
+
+
+def account_user(namespace: str, account: str) -> str:
+    """Return the name of a ServiceAccount as a user."""
+    return f"system:serviceaccount:{namespace}:{account}"
+
+
+def refuse_impersonated(access: ClusterAccess) -> None:
+    """Refuse credentials that already impersonate someone: impersonation cannot be nested."""
+    if access.impersonation:
+        raise AccessError(
+            f"the kubeconfig's user {access.user!r} impersonates another user",
+            reason="the controller impersonates the ServiceAccounts of Bundles itself",
+            hint="Use the controller's own credentials.",
+        )
+
+
+# Bundles in the API.
+
+
 _TRIES = 5
-
-
-def bundle_ref(key: Key) -> Ref:
-    """Return the ref of a Bundle."""
-    return Ref(BUNDLES.group, BUNDLES.kind, *key)
-
-
-def status_of(live: LiveObject) -> Mapping[str, Any]:
-    """Return a Bundle's status as it is stored."""
-    return (live.body or {}).get("status") or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,30 +226,20 @@ class BundleObjects:
         return self.client.merge_patch(BUNDLES, live.ref, {"metadata": metadata})
 
 
+def bundle_ref(key: Key) -> Ref:
+    """Return the ref of a Bundle."""
+    return Ref(BUNDLES.group, BUNDLES.kind, *key)
+
+
+def status_of(live: LiveObject) -> Mapping[str, Any]:
+    """Return a Bundle's status as it is stored."""
+    return (live.body or {}).get("status") or {}
+
+
 # A Bundle as a reconcile has left it: the next one need not read it if nothing has changed since.
 #
 # That nothing has changed is what a watch says, and a watch may be late. So a reconcile of such a
 # Bundle only looks: its first write ends it, and it begins again with everything read.
-
-
-_LARGEST = 16 * 1024
-_UNUSED = frozenset({"managedFields"})
-
-
-class MustReadAgain(Exception):
-    """A reconcile that only looks has found something to do."""
-
-
-class OnlyLooks:
-    """The lease of a reconcile that must not write: it refuses every write."""
-
-    def ensure(self) -> None:
-        """Refuse to write."""
-        raise MustReadAgain
-
-    def left(self) -> float:
-        """Return that nothing may be sent."""
-        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +256,10 @@ class KnownBundle:
         return LiveObject.of(bundle_ref(key), metadata["uid"], self.version, metadata, body)
 
 
+_LARGEST = 16 * 1024
+_UNUSED = frozenset({"managedFields"})
+
+
 def known_bundle(live: LiveObject) -> KnownBundle | None:
     """Return a Bundle packed; None if it is large: then it is read each time."""
     body = live.body or {}
@@ -175,108 +268,17 @@ def known_bundle(live: LiveObject) -> KnownBundle | None:
     return KnownBundle(live.resource_version, packed) if len(packed) <= _LARGEST else None
 
 
-# Apply each Bundle as a ServiceAccount of its own namespace.
-#
-# The controller impersonates that account, so it can do no more for a tenant than the tenant may.
+class MustReadAgain(Exception):
+    """A reconcile that only looks has found something to do."""
 
 
-class AccountMissing(ApplypruneError):
-    """The ServiceAccount of a Bundle does not exist."""
+class OnlyLooks:
+    """The lease of a reconcile that must not write: it refuses every write."""
 
-    kind = ProblemKind.ACCOUNT_MISSING
+    def ensure(self) -> None:
+        """Refuse to write."""
+        raise MustReadAgain
 
-
-@dataclass(frozen=True, slots=True)
-class ServiceAccountClient:
-    """A client that acts for one Bundle: as a ServiceAccount, or as the user of a kubeconfig."""
-
-    cluster: KubernetesClient
-
-    def only_looking(self) -> ServiceAccountClient:
-        """Return the same client; every write ends with MustReadAgain."""
-        return ServiceAccountClient(self.cluster.under_lease(OnlyLooks()))
-
-    def store(self, target: ApplySetIdentity) -> ConfigMapStore:
-        """Return the store of one set's inventory."""
-        return ConfigMapStore(self.cluster, target)
-
-
-@dataclass(frozen=True, slots=True)
-class Impersonation:
-    """The controller's own client, and the clients that impersonate ServiceAccounts.
-
-    They share connections: who is impersonated stands in each request.
-    """
-
-    own: RememberingClient
-
-    def connect(self, namespace: str, account: str) -> ServiceAccountClient:
-        """Return a client for a ServiceAccount without checking that it exists; sends nothing.
-
-        If no group is given, the API server adds the groups of ServiceAccounts itself, so the
-        right to impersonate groups is not needed.
-        """
-        # To read the CRDs and APIServices is a right of the controller's own.
-        return ServiceAccountClient(self.own.as_user(account_user(namespace, account)))
-
-    @contextmanager
-    def as_account(
-        self, namespace: str, account: str, *, must_exist: bool
-    ) -> Iterator[ServiceAccountClient]:
-        """Yield a client for a ServiceAccount; raises AccountMissing if it does not exist.
-
-        Impersonating an account that does not exist succeeds, with all rights bound to its name.
-        """
-        if must_exist:  # guard: account-exists
-            self.look_up(namespace, account)
-        yield self.connect(namespace, account)
-
-    def forget(self) -> None:
-        """Forget what is remembered of the server's kinds: something has failed."""
-        self.own.memory.forget_kinds()
-
-    def look_up(self, namespace: str, account: str) -> None:
-        """Raise AccountMissing unless the ServiceAccount exists."""
-        ref = Ref(SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.kind, namespace, account)
-        try:
-            self.own.get(SERVICE_ACCOUNTS, ref)
-        except NotFound:
-            raise AccountMissing(
-                f"the ServiceAccount {account} does not exist",
-                reason=f"the Bundle is applied as {account} of namespace {namespace}",
-            ) from None
-
-    def is_allowed(self, namespace: str, account: str) -> bool:
-        """Return whether the controller may act as a ServiceAccount; false if nobody can know."""
-        access = Access("impersonate", "", SERVICE_ACCOUNTS.plural, namespace, account)
-        try:
-            return self.own.access.is_allowed(access)
-        except ApplypruneError:
-            return False
-
-    def is_terminating(self, namespace: str) -> bool:
-        """Return whether a namespace is being deleted or is gone."""
-        try:
-            return self.own.get(NAMESPACES, namespace_ref(namespace)).terminating
-        except NotFound:
-            return True
-
-    def crd_deleted_at(self) -> datetime | None:
-        """Return when the Bundle CRD was deleted; None when it was not."""
-        ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
-        return deleted_at(self.own.get(DEFINITIONS, ref))
-
-
-def account_user(namespace: str, account: str) -> str:
-    """Return the name of a ServiceAccount as a user."""
-    return f"system:serviceaccount:{namespace}:{account}"
-
-
-def refuse_impersonated(access: ClusterAccess) -> None:
-    """Refuse credentials that already impersonate someone: impersonation cannot be nested."""
-    if access.impersonation:
-        raise AccessError(
-            f"the kubeconfig's user {access.user!r} impersonates another user",
-            reason="the controller impersonates the ServiceAccounts of Bundles itself",
-            hint="Use the controller's own credentials.",
-        )
+    def left(self) -> float:
+        """Return that nothing may be sent."""
+        return 0.0

@@ -1,4 +1,8 @@
-"""The cluster that has a Bundle's objects: this one, or that of its kubeconfig."""
+"""The cluster that has a Bundle's objects: this one, or that of its kubeconfig.
+
+Another cluster is recognized by a UID, and a kubeconfig that a tenant has written may use nothing
+of the controller.
+"""
 
 from __future__ import annotations
 
@@ -48,43 +52,13 @@ from applyprune.planning.marks import ACCEPT_CLUSTER
 from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from applyprune.cluster.access import ClusterAccess
     from applyprune.controller.spec import BundleSpec
     from applyprune.controller.task import Past
     from applyprune.engine.ports import Cluster
-    from applyprune.http import AddressRules
     from applyprune.model.live import LiveObject
 
 
 _POOL = 8
-
-
-class AwaitsTurn(Exception):
-    """The reconcile goes on when the queue lets it use a worker for this cluster."""
-
-    def __init__(self, cluster: str) -> None:
-        """Keep the cluster's host and port."""
-        super().__init__("it waits for its turn")
-        self.cluster = cluster
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The cluster that has the objects of a Bundle."""
-
-    client: ServiceAccountClient
-    identity: ClusterIdentity | None = None
-    """None for this cluster."""
-    left: str = ""
-    """The UID of the cluster that had them before, if somebody has accepted that it is left."""
-
-    def needs_namespace(self, bundle: BundleSpec) -> None:
-        """Raise NamespaceMissing if another cluster lacks the namespace of the inventory."""
-        if self.identity is not None and not namespace_exists(self.client.cluster, bundle.target):
-            raise missing_namespace(bundle.namespace)
 
 
 @dataclass(slots=True)
@@ -147,56 +121,33 @@ class OtherClusters:
         )
 
 
-# Read the kubeconfig of a Bundle from its Secret, as the Bundle's ServiceAccount.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster that has the objects of a Bundle."""
+
+    client: ServiceAccountClient
+    identity: ClusterIdentity | None = None
+    """None for this cluster."""
+    left: str = ""
+    """The UID of the cluster that had them before, if somebody has accepted that it is left."""
+
+    def needs_namespace(self, bundle: BundleSpec) -> None:
+        """Raise NamespaceMissing if another cluster lacks the namespace of the inventory."""
+        if self.identity is not None and not namespace_exists(self.client.cluster, bundle.target):
+            raise missing_namespace(bundle.namespace)
 
 
-_KEYS = ("value", "value.yaml")
-"""The keys that are tried if the spec names none, as in Flux."""
+class AwaitsTurn(Exception):
+    """The reconcile goes on when the queue lets it use a worker for this cluster."""
+
+    def __init__(self, cluster: str) -> None:
+        """Keep the cluster's host and port."""
+        super().__init__("it waits for its turn")
+        self.cluster = cluster
 
 
-def kubeconfig_ref(bundle: BundleSpec) -> Ref | None:
-    """Return the Secret with a Bundle's kubeconfig; None if it is applied in this cluster."""
-    if bundle.spec.kube_config is None:
-        return None
-    name = bundle.spec.kube_config.secret_ref.name
-    return Ref(SECRETS.group, SECRETS.kind, bundle.namespace, name)
-
-
-def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]) -> bytes:
-    """Return the kubeconfig of a Bundle; empty if it is applied in this cluster.
-
-    The Secret's resourceVersion goes into ``uses``; it is empty if the Secret does not exist.
-    Raises KubeConfigMissing, InvalidKubeConfig and AccessError.
-    """
-    ref = kubeconfig_ref(bundle)
-    if ref is None or bundle.spec.kube_config is None:
-        return b""
-    try:
-        live = cluster.get(SECRETS, ref, full=True)
-    except NotFound:
-        uses[ref] = ""
-        raise KubeConfigMissing(
-            "the kubeconfig is missing", reason=f"{ref.short} does not exist"
-        ) from None
-    uses[ref] = live.resource_version
-    key = bundle.spec.kube_config.secret_ref.key
-    keys = (key,) if key else _KEYS
-    values = (live.body or {}).get("data") or {}
-    value = next((values[one] for one in keys if one in values), None)
-    if value is None:
-        told = " nor ".join(map(repr, keys))
-        raise KubeConfigMissing(
-            "the kubeconfig is missing", reason=f"{ref.short} has no key {told}"
-        )
-    try:
-        return base64.b64decode(str(value), validate=True)
-    except (binascii.Error, ValueError):
-        raise InvalidKubeConfig(f"the kubeconfig of {ref.short} is not base64") from None
-
-
-# Recognize a cluster by the UID of a Namespace: an address proves nothing.
-#
-# A cluster that was wiped and created again under its address is another cluster.
+# A cluster is recognized by the UID of a Namespace: an address proves nothing. One that was wiped
+# and created again under its address is another cluster.
 
 
 SYSTEM = "kube-system"
@@ -215,12 +166,6 @@ class ClusterIdentity:
     def status(self) -> dict[str, str]:
         """Return it as ``status.cluster``."""
         return {"uid": self.uid, "namespace": self.namespace}
-
-
-def recorded_cluster(status: Mapping[str, Any]) -> ClusterIdentity | None:
-    """Return the other cluster that has a Bundle's objects; None if none is recorded."""
-    uid = text(status, "cluster", "uid")
-    return ClusterIdentity(uid, text(status, "cluster", "namespace")) if uid else None
 
 
 def identify(cluster: Cluster, namespace: str, known: ClusterIdentity | None) -> ClusterIdentity:
@@ -263,6 +208,12 @@ def home_uid(cluster: Cluster) -> str:
     return cluster.get(NAMESPACES, namespace_ref(SYSTEM)).uid
 
 
+def recorded_cluster(status: Mapping[str, Any]) -> ClusterIdentity | None:
+    """Return the other cluster that has a Bundle's objects; None if none is recorded."""
+    uid = text(status, "cluster", "uid")
+    return ClusterIdentity(uid, text(status, "cluster", "namespace")) if uid else None
+
+
 def left_cluster(live: LiveObject, now: str, home: str) -> str:
     """Return the UID of the cluster that a Bundle leaves for ``now``; empty if it stays.
 
@@ -285,15 +236,59 @@ def left_cluster(live: LiveObject, now: str, home: str) -> str:
     return before
 
 
-# Read a kubeconfig that somebody else has written: it may use nothing of ours.
+# The Secret with the kubeconfig, read as the Bundle's ServiceAccount.
+
+
+_KEYS = ("value", "value.yaml")
+"""The keys that are tried if the spec names none, as in Flux."""
+
+
+def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]) -> bytes:
+    """Return the kubeconfig of a Bundle; empty if it is applied in this cluster.
+
+    The Secret's resourceVersion goes into ``uses``; it is empty if the Secret does not exist.
+    Raises KubeConfigMissing, InvalidKubeConfig and AccessError.
+    """
+    ref = kubeconfig_ref(bundle)
+    if ref is None or bundle.spec.kube_config is None:
+        return b""
+    try:
+        live = cluster.get(SECRETS, ref, full=True)
+    except NotFound:
+        uses[ref] = ""
+        raise KubeConfigMissing(
+            "the kubeconfig is missing", reason=f"{ref.short} does not exist"
+        ) from None
+    uses[ref] = live.resource_version
+    key = bundle.spec.kube_config.secret_ref.key
+    keys = (key,) if key else _KEYS
+    values = (live.body or {}).get("data") or {}
+    value = next((values[one] for one in keys if one in values), None)
+    if value is None:
+        told = " nor ".join(map(repr, keys))
+        raise KubeConfigMissing(
+            "the kubeconfig is missing", reason=f"{ref.short} has no key {told}"
+        )
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidKubeConfig(f"the kubeconfig of {ref.short} is not base64") from None
+
+
+def kubeconfig_ref(bundle: BundleSpec) -> Ref | None:
+    """Return the Secret with a Bundle's kubeconfig; None if it is applied in this cluster."""
+    if bundle.spec.kube_config is None:
+        return None
+    name = bundle.spec.kube_config.secret_ref.name
+    return Ref(SECRETS.group, SECRETS.kind, bundle.namespace, name)
+
+
+# A kubeconfig that somebody else has written.
 #
 # It needs no program, file, environment or proxy of the machine that uses it, and the server must
 # prove by TLS who it is. Messages name the field that is wrong, never its value.
 
 
-MOST_BYTES = 64 * 1024
-_MOST_VALUES = 5000
-_DEEPEST = 12
 _PROGRAM = "it would run a program in the controller"
 _FILE = "it would read a file of the controller"
 _IMPERSONATION = "requests are sent as the user itself"
@@ -311,17 +306,16 @@ _USER: Mapping[str, str] = {
     "password": "Kubernetes no longer accepts it",
 }
 """What the user may not have, and why."""
+
 _CLUSTER: Mapping[str, str] = {
     "certificate-authority": f"{_FILE}; give certificate-authority-data",
     "insecure-skip-tls-verify": "then anybody could be the server",
     "proxy-url": "the server is connected to directly",
 }
 """What the cluster may not have, and why."""
+
 _NO = frozenset({"", "~", "null", "Null", "NULL", "false", "False", "FALSE", "no", "off"})
 """How YAML spells nothing and false."""
-_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_NAME = pattern(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?", re.IGNORECASE)
-_PATH = pattern(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*/?")
 
 
 def self_contained(raw: bytes, where: str, addresses: AddressRules) -> ClusterAccess:
@@ -354,8 +348,7 @@ def self_contained(raw: bytes, where: str, addresses: AddressRules) -> ClusterAc
         raise InvalidKubeConfig(f"the kubeconfig of {where} cannot be used: {fault}") from None
 
 
-def _fault(text: str) -> AccessError:
-    return AccessError(text)
+MOST_BYTES = 64 * 1024
 
 
 def _parsed(raw: bytes) -> Mapping[str, Any]:
@@ -371,6 +364,10 @@ def _parsed(raw: bytes) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise _fault("it must be a mapping")
     return content
+
+
+_MOST_VALUES = 5000
+_DEEPEST = 12
 
 
 def _measure(raw: bytes) -> None:
@@ -417,28 +414,14 @@ def _refuse(entry: KubeconfigEntry, forbidden: Mapping[str, str]) -> None:
             raise _fault(f"{entry.name} has {key}, which is not allowed: {why}")
 
 
-def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:
-    server = cluster.text("server")
-    try:
-        parts = urlsplit(server)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        raise _fault("server is not a URL such as https://host:6443") from None
-    if parts.scheme != "https":  # guard: https-only
-        raise _fault("server must begin with https://")
-    place = f"[{host}]" if ":" in host else host
-    place += f":{port}" if port is not None else ""
-    # Written in one way only: another parser must not find another host in it.
-    plain = server == f"https://{parts.netloc}{parts.path}" and parts.netloc.lower() == place
-    if not (plain and port != 0 and _PATH.fullmatch(parts.path) and _is_host(host)):
-        raise _fault("server is not a URL such as https://host:6443")
-    if is_address(host) and (fault := addresses.fault(host)):
-        raise _fault(f"server is {fault}, to which the controller does not connect")
-    return server.rstrip("/")
-
-
-def _is_host(host: str) -> bool:
-    return (is_address(host) and "%" not in host) or _NAME.fullmatch(host) is not None
+def _identity(user: KubeconfigEntry) -> Identity:
+    token = checked_token(user.text("token"), "token")
+    certificate, key = user.data("client-certificate-data"), user.data("client-key-data")
+    if bool(certificate) != bool(key):
+        raise _fault("client-certificate-data and client-key-data belong together")
+    if not token and not certificate:
+        raise _fault("the user has neither token nor client-certificate-data")
+    return Identity(token, certificate, key)
 
 
 def _tenant_trust(cluster: KubeconfigEntry) -> TLSTrust:
@@ -462,11 +445,36 @@ def _check_certificates(trust: TLSTrust, identity: Identity) -> None:
         raise _fault(f"client-certificate-data and client-key-data cannot be used: {why}") from None
 
 
-def _identity(user: KubeconfigEntry) -> Identity:
-    token = checked_token(user.text("token"), "token")
-    certificate, key = user.data("client-certificate-data"), user.data("client-key-data")
-    if bool(certificate) != bool(key):
-        raise _fault("client-certificate-data and client-key-data belong together")
-    if not token and not certificate:
-        raise _fault("the user has neither token nor client-certificate-data")
-    return Identity(token, certificate, key)
+_PATH = pattern(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*/?")
+
+
+def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:
+    server = cluster.text("server")
+    try:
+        parts = urlsplit(server)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise _fault("server is not a URL such as https://host:6443") from None
+    if parts.scheme != "https":  # guard: https-only
+        raise _fault("server must begin with https://")
+    place = f"[{host}]" if ":" in host else host
+    place += f":{port}" if port is not None else ""
+    # Written in one way only: another parser must not find another host in it.
+    plain = server == f"https://{parts.netloc}{parts.path}" and parts.netloc.lower() == place
+    if not (plain and port != 0 and _PATH.fullmatch(parts.path) and _is_host(host)):
+        raise _fault("server is not a URL such as https://host:6443")
+    if is_address(host) and (fault := addresses.fault(host)):
+        raise _fault(f"server is {fault}, to which the controller does not connect")
+    return server.rstrip("/")
+
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_NAME = pattern(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?", re.IGNORECASE)
+
+
+def _is_host(host: str) -> bool:
+    return (is_address(host) and "%" not in host) or _NAME.fullmatch(host) is not None
+
+
+def _fault(text: str) -> AccessError:
+    return AccessError(text)

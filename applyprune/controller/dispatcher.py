@@ -29,15 +29,12 @@ from applyprune.errors import ApplypruneError, problems_of
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.values import dataclass, field, replace
 
-_LONGEST_PAUSE = 60.0
-"""Seconds, at most, between two tries to start a worker."""
 MOST_ALONE = 10
 """How many objects are looked at alone; for more, a look at the whole set costs less."""
+
 _SPREAD = 1.0
 """Seconds over which the Bundles are spread that this replica takes over."""
 _SOON = 1.0
-_UNREACHABLE = frozenset({Reason.CLUSTER_UNREACHABLE, Reason.UNREACHABLE})
-_SILENT = "silent"
 
 
 @dataclass(slots=True)
@@ -263,6 +260,10 @@ def _told(error: LimitExceeded) -> str:
     return f"the reconcile was ended at its limit of {error.limit}: {error.message}"
 
 
+_UNREACHABLE = frozenset({Reason.CLUSTER_UNREACHABLE, Reason.UNREACHABLE})
+_SILENT = "silent"
+
+
 def _cluster(answer: Answer) -> str:
     """Return which other cluster the next reconcile of a Bundle needs a worker for.
 
@@ -272,8 +273,8 @@ def _cluster(answer: Answer) -> str:
     return _SILENT if failed and answer.past.cluster else answer.past.cluster
 
 
-# Look at sources on other hosts in worker processes, and queue the Bundles that this concerns.
-
+_LONGEST_PAUSE = 60.0
+"""Seconds, at most, between two tries to start a worker."""
 
 _AGAIN = 10.0
 """Seconds until another try if no worker process could look."""

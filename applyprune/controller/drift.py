@@ -31,59 +31,6 @@ if TYPE_CHECKING:
 
 
 SHOWN = 10
-_FIELDS_SHOWN = 5
-_LONGEST_FIELD = 120
-_LONGEST_POINTER = 500
-"""What is around a field with a longer pointer is counted instead of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DriftReport:
-    """What a reconcile says about drift; parts that it knows nothing new about are None."""
-
-    condition: tuple[str, Reason, str] | None
-    """Status, reason and message of the condition Drifted."""
-    counts: tuple[Count, ...]
-    rewritten: tuple[dict[str, Any], ...] | None = None
-    contended: str = ""
-    """Which objects are left alone because they are contended; empty if none is."""
-    due: datetime | None = None
-    """When the first contended object may be tried again; None if none is contended."""
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """Return the fields of a Bundle's status, with an empty value for one to remove."""
-        found: dict[str, Any] = {"contention": [written_count(count) for count in self.counts]}
-        if self.rewritten is not None:
-            found["rewritten"] = list(self.rewritten)
-        return found
-
-
-def limits_of(bundle: BundleSpec) -> ContentionLimits:
-    """Return how often this Bundle reverts a field in which period."""
-    contention = bundle.spec.drift.contention
-    return ContentionLimits(contention.reverts, timedelta(seconds=contention.within))
-
-
-def begins_anew(live: LiveObject, revision: str) -> bool:
-    """Return whether the spec or the source has changed since the last reconcile, or one is asked.
-
-    What was given up before is tried again then.
-    """
-    status = status_of(live)
-    requested = live.annotations.get(RECONCILE_NOW, "")
-    return bool(
-        status.get("observedGeneration") != live.generation
-        or status.get("lastHandledReconcileAt", "") != requested
-        or (revision and status.get("lastAttemptedRevision") != revision)
-    )
-
-
-def counts_before(live: LiveObject, revision: str) -> tuple[Count, ...]:
-    """Return the counts of a Bundle at the beginning of a reconcile."""
-    if begins_anew(live, revision):
-        return ()
-    return read_counts(status_of(live))
 
 
 def drift_report(
@@ -129,11 +76,37 @@ def drift_report(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class DriftReport:
+    """What a reconcile says about drift; parts that it knows nothing new about are None."""
+
+    condition: tuple[str, Reason, str] | None
+    """Status, reason and message of the condition Drifted."""
+    counts: tuple[Count, ...]
+    rewritten: tuple[dict[str, Any], ...] | None = None
+    contended: str = ""
+    """Which objects are left alone because they are contended; empty if none is."""
+    due: datetime | None = None
+    """When the first contended object may be tried again; None if none is contended."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a Bundle's status, with an empty value for one to remove."""
+        found: dict[str, Any] = {"contention": [written_count(count) for count in self.counts]}
+        if self.rewritten is not None:
+            found["rewritten"] = list(self.rewritten)
+        return found
+
+
 def _is_rewriting(step: ApplyStep, drift: Drift, run: RunResult) -> bool:
     """Return whether a field is only as admission has rewritten it: the write changed nothing."""
     ref = step.desired.ref
     is_sent = bool(run.rewritten.get(ref))
     return is_sent and ref not in run.written and not drift.manager  # guard: rewritten-no-drift
+
+
+_LONGEST_POINTER = 500
+"""What is around a field with a longer pointer is counted instead of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +203,9 @@ def _condition(
     return "False", Reason.NO_DRIFT, "nothing has drifted"
 
 
+_FIELDS_SHOWN = 5
+
+
 def _rewritten(
     status: Mapping[str, Any],
     run: RunResult,
@@ -266,6 +242,19 @@ def _rewritten(
     return tuple(both[place] for place in sorted(both))[:SHOWN]
 
 
+def _shown_path(path: str, *, is_secret: bool) -> str:
+    if is_secret:  # guard: secret-source-keys
+        return shown_field(path)
+    return path
+
+
+_LONGEST_FIELD = 120
+
+
+def _cut(field: str) -> str:
+    return field if len(field) <= _LONGEST_FIELD else f"{field[:_LONGEST_FIELD]}…"
+
+
 def reverted_fields(run: RunResult) -> int:
     """Return how many fields, and deleted objects, a run has set back that others had changed."""
     plan = run.plan
@@ -289,27 +278,40 @@ def reverted_words(run: RunResult) -> str:
     return f"reverted {drifted_fields(reverts)}" if reverts else ""
 
 
-def _shown_path(path: str, *, is_secret: bool) -> str:
-    if is_secret:  # guard: secret-source-keys
-        return shown_field(path)
-    return path
-
-
-def _cut(field: str) -> str:
-    return field if len(field) <= _LONGEST_FIELD else f"{field[:_LONGEST_FIELD]}…"
-
-
-# Count how often a field is reverted, and name the managers to which a Bundle gives way.
+# How often a field is reverted, and to which managers a Bundle gives way.
 #
 # A field is contended if it was reverted as often as the limit allows, and the same manager has
 # changed it again. Its object is then left alone until that manager is quiet. The counts are a
 # value in the Bundle's status, so they survive the process that has counted.
 
 
-MOST = 50
-"""How many fields are counted at once."""
-_PLAUSIBLE = (datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC))
-"""No clock is before or after these: whoever may write a status may write any time."""
+def counts_before(live: LiveObject, revision: str) -> tuple[Count, ...]:
+    """Return the counts of a Bundle at the beginning of a reconcile."""
+    if begins_anew(live, revision):
+        return ()
+    return read_counts(status_of(live))
+
+
+def begins_anew(live: LiveObject, revision: str) -> bool:
+    """Return whether the spec or the source has changed since the last reconcile, or one is asked.
+
+    What was given up before is tried again then.
+    """
+    status = status_of(live)
+    requested = live.annotations.get(RECONCILE_NOW, "")
+    return bool(
+        status.get("observedGeneration") != live.generation
+        or status.get("lastHandledReconcileAt", "") != requested
+        or (revision and status.get("lastAttemptedRevision") != revision)
+    )
+
+
+def limits_of(bundle: BundleSpec) -> ContentionLimits:
+    """Return how often this Bundle reverts a field in which period."""
+    contention = bundle.spec.drift.contention
+    return ContentionLimits(contention.reverts, timedelta(seconds=contention.within))
+
+
 _GRAIN = 10
 """A later change of a contended field counts as news after this part of the period."""
 
@@ -367,6 +369,10 @@ def to_leave(
 ) -> frozenset[FieldWriter]:
     """Return the managers that win if they have changed their fields again."""
     return frozenset(count.writer for count in counts if _wins(count, limits, now))
+
+
+MOST = 50
+"""How many fields are counted at once."""
 
 
 def counted(
@@ -463,6 +469,10 @@ def _read(stored: Mapping[str, Any]) -> Count:
         str(stored.get("ours", "")),
         str(stored.get("theirs", "")),
     )
+
+
+_PLAUSIBLE = (datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC))
+"""No clock is before or after these: whoever may write a status may write any time."""
 
 
 def _plausible(text: object) -> datetime | None:

@@ -47,8 +47,6 @@ from applyprune.sources.tree import (
 )
 from applyprune.values import dataclass, field, replace
 
-_Contents: TypeAlias = dict[str, SourceContent | Problem]
-
 
 def fetch(task: FetchTask, cache: SourceCache) -> LookResult:
     """Look at a source, and put into the cache what of the task's paths is new."""
@@ -213,6 +211,9 @@ class _Files:
         return self._files.get(path)
 
 
+_Contents: TypeAlias = dict[str, SourceContent | Problem]
+
+
 def _new(
     task: FetchTask,
     cache: SourceCache,
@@ -245,16 +246,6 @@ Transport: TypeAlias = GitSource | OciSource | ArchiveSource
 
 
 @dataclass(frozen=True, slots=True)
-class SourceVerification:
-    """Whose signatures a source must have."""
-
-    mode: str
-    """``HEAD``, ``Tag`` or ``TagAndHEAD`` for Git, ``cosign`` for OCI."""
-    keys: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}), repr=False)
-    """The public keys, by their names in the Secret."""
-
-
-@dataclass(frozen=True, slots=True)
 class RemoteSource:
     """Where a source is, who reads it, and whom it must be from."""
 
@@ -280,6 +271,16 @@ class RemoteSource:
         return _name(secret, self.place(secret), _version(self.transport), mode, keys)
 
 
+@dataclass(frozen=True, slots=True)
+class SourceVerification:
+    """Whose signatures a source must have."""
+
+    mode: str
+    """``HEAD``, ``Tag`` or ``TagAndHEAD`` for Git, ``cosign`` for OCI."""
+    keys: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    """The public keys, by their names in the Secret."""
+
+
 def _version(transport: Transport) -> object:
     return transport.digest if isinstance(transport, ArchiveSource) else astuple(transport.ref)
 
@@ -288,7 +289,7 @@ def _name(secret: bytes, *parts: object) -> str:
     return hashlib.blake2b(repr(parts).encode(), key=secret, digest_size=20).hexdigest()
 
 
-# The cache of fetched sources on the disk, within a size; every process of a replica uses it.
+# The cache on the disk, within a size; every process of a replica uses it.
 
 
 _LARGEST_HEAD = 16 * 2**20

@@ -1,7 +1,8 @@
 """Which sources on other hosts the Bundles follow, and what is known of them.
 
 A reference is looked at once for all Bundles that follow it. Only those whose path has another
-content are reconciled."""
+content are reconciled.
+"""
 
 from __future__ import annotations
 
@@ -22,63 +23,6 @@ from applyprune.values import dataclass, field
 
 _FIRST_RETRY = 5.0
 """Seconds after which a look that has failed is tried again, at first."""
-_LASTING = 3
-"""How many looks in a row must fail before a Bundle with a good content says so."""
-
-
-@dataclass(slots=True)
-class _Followed:
-    """One reference of a source, and the Bundles that follow it."""
-
-    key: Key
-    """Its key in the queue: its name, and the namespace of the Bundle that named it first."""
-    users: dict[Key, SourceRequest] = field(default_factory=dict)
-    contents: dict[str, SourceContent] = field(default_factory=dict)
-    problems: dict[str, Problem] = field(default_factory=dict)
-    problem: Problem | None = None
-    tip: bytes = b""
-    looked: float | None = None
-    """When it was looked at with success, by the clock."""
-    pace: float = 1.0
-    """By what the interval until the next look is multiplied, so that not all come at once."""
-    failures: int = 0
-    asked: bool = True
-    """Whether somebody wants a look now."""
-    paused: set[Key] = field(default_factory=set)
-    """The Bundles among the users for which nobody looks now."""
-
-    @property
-    def interval(self) -> float:
-        return min(request.interval for request in self._looking)
-
-    @property
-    def is_paused(self) -> bool:
-        return not self._looking
-
-    @property
-    def timeout(self) -> float:
-        """Return the longest of the timeouts: none hurries the others."""
-        return max(request.timeout for request in self._looking)
-
-    @property
-    def _looking(self) -> list[SourceRequest]:
-        return [request for user, request in self.users.items() if user not in self.paused]
-
-    def is_due(self, now: float) -> bool:
-        return self.asked or self.problem is not None or self.due_in(now) <= 0.0
-
-    def due_in(self, now: float) -> float:
-        """Return the seconds until the next look, if nobody asks for one before."""
-        if self.looked is None:
-            return 0.0
-        return max(0.0, self.looked + self.pace * self.interval - now)
-
-    def problem_of(self, path: str) -> Problem | None:
-        problem = self.problem
-        if problem is not None and problem.kind is ProblemKind.FETCH_FAILED:
-            # It may pass, and nothing is lost: no Bundle need change its status for a moment.
-            problem = problem if path not in self.contents or self.failures >= _LASTING else None
-        return problem or self.problems.get(path)
 
 
 @dataclass(slots=True)
@@ -225,3 +169,62 @@ class FollowedSources:
 
 def _paths(found: _Followed) -> set[str]:
     return {request.path for request in found.users.values()}
+
+
+_LASTING = 3
+"""How many looks in a row must fail before a Bundle with a good content says so."""
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One reference of a source, and the Bundles that follow it."""
+
+    key: Key
+    """Its key in the queue: its name, and the namespace of the Bundle that named it first."""
+    users: dict[Key, SourceRequest] = field(default_factory=dict)
+    contents: dict[str, SourceContent] = field(default_factory=dict)
+    problems: dict[str, Problem] = field(default_factory=dict)
+    problem: Problem | None = None
+    tip: bytes = b""
+    looked: float | None = None
+    """When it was looked at with success, by the clock."""
+    pace: float = 1.0
+    """By what the interval until the next look is multiplied, so that not all come at once."""
+    failures: int = 0
+    asked: bool = True
+    """Whether somebody wants a look now."""
+    paused: set[Key] = field(default_factory=set)
+    """The Bundles among the users for which nobody looks now."""
+
+    @property
+    def interval(self) -> float:
+        return min(request.interval for request in self._looking)
+
+    @property
+    def is_paused(self) -> bool:
+        return not self._looking
+
+    @property
+    def timeout(self) -> float:
+        """Return the longest of the timeouts: none hurries the others."""
+        return max(request.timeout for request in self._looking)
+
+    @property
+    def _looking(self) -> list[SourceRequest]:
+        return [request for user, request in self.users.items() if user not in self.paused]
+
+    def is_due(self, now: float) -> bool:
+        return self.asked or self.problem is not None or self.due_in(now) <= 0.0
+
+    def due_in(self, now: float) -> float:
+        """Return the seconds until the next look, if nobody asks for one before."""
+        if self.looked is None:
+            return 0.0
+        return max(0.0, self.looked + self.pace * self.interval - now)
+
+    def problem_of(self, path: str) -> Problem | None:
+        problem = self.problem
+        if problem is not None and problem.kind is ProblemKind.FETCH_FAILED:
+            # It may pass, and nothing is lost: no Bundle need change its status for a moment.
+            problem = problem if path not in self.contents or self.failures >= _LASTING else None
+        return problem or self.problems.get(path)

@@ -2,7 +2,8 @@
 
 Each object has its own patience: the more often it was looked at in a row, the later its next hint
 is acted on, so a fight with another writer does not become a storm. Only objects that a reconcile
-has named count, so whatever else has the label of a set costs no reconcile and little memory."""
+has named count, so whatever else has the label of a set costs no reconcile and little memory.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
 
 
-GATHER = 0.2
-"""Seconds to wait for hints about other objects, so that one reconcile is about all of them."""
-_AT_ONCE = 5
-"""How many times in a row an object is looked at at once."""
-_QUIET = 60.0
-"""Seconds without a look after which an object is looked at at once again."""
-_LONGEST = 30.0
-_MOST_DOUBLINGS = 10
 _EARLY = 10.0
 """Seconds for which what was seen of an unnamed object is kept, if there are many."""
 _MOST_EARLY = 1000
@@ -37,44 +30,6 @@ READY_DELAY = 0.3
 """Seconds to wait for more changes of what is becoming ready."""
 READY_GAP = 2.0
 """Seconds between two looks at what changes all the time while it becomes ready."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A look at a Bundle, for which an object is the reason."""
-
-    key: Key
-    seconds: float
-    """In how many seconds."""
-    is_whole: bool = False
-    """Whether it is a look at the whole set, which may be ready now."""
-
-
-@dataclass(slots=True)
-class _Hint:
-    """An object that may have drifted."""
-
-    due: float = 0.0
-    """When to look at it, by the clock."""
-    looks: int = 0
-    """How often in a row it was looked at."""
-    looked: float = 0.0
-    """When it was looked at last."""
-
-
-@dataclass(slots=True)
-class _Bundle:
-    """What is known of the objects of one Bundle."""
-
-    objects: AppliedObjects
-    known: dict[Ref, SeenState]
-    """How the last reconcile has left each object."""
-    seen: dict[Ref, SeenState] = field(default_factory=dict)
-    """What a watch has shown of each object that is not as it was left."""
-    hints: dict[Ref, _Hint] = field(default_factory=dict)
-    """The hints of the objects that have given any lately."""
-    looks_at: float = 0.0
-    """When the last look at what becomes ready is due, or was."""
 
 
 @dataclass(slots=True)
@@ -193,6 +148,13 @@ class ObjectHints:
         bundle.seen[live.ref] = mark
         return _patience(bundle.hints.setdefault(live.ref, _Hint()), self.clock.now())
 
+    def _until_look(self, bundle: _Bundle) -> float:
+        """Return the seconds until the next look at what is becoming ready."""
+        now = self.clock.now()
+        if bundle.looks_at <= now:
+            bundle.looks_at = max(now + READY_DELAY, bundle.looks_at + READY_GAP)
+        return bundle.looks_at - now
+
     @property
     def remembered(self) -> int:
         """Return of how many unnamed objects anything is kept."""
@@ -206,13 +168,6 @@ class ObjectHints:
             if len(self._early) >= _MOST_EARLY:
                 self._early.clear()
         self._early[live.ref] = (now, live, gone)
-
-    def _until_look(self, bundle: _Bundle) -> float:
-        """Return the seconds until the next look at what is becoming ready."""
-        now = self.clock.now()
-        if bundle.looks_at <= now:
-            bundle.looks_at = max(now + READY_DELAY, bundle.looks_at + READY_GAP)
-        return bundle.looks_at - now
 
     def miss(self, key: Key, listed: AllSeen) -> float | None:
         """Take note of what a watch begins without; return the seconds until a look at it.
@@ -253,11 +208,52 @@ class ObjectHints:
         return max(0.0, first - self.clock.now())
 
 
-def is_in(ref: Ref, watched: Watched) -> bool:
-    """Return whether a watch covers an object."""
-    in_place = ref.namespace == watched.namespace or not watched.namespace
-    is_named = not watched.name or ref.name == watched.name
-    return ref.group_kind == watched.resource.group_kind and in_place and is_named
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at a Bundle, for which an object is the reason."""
+
+    key: Key
+    seconds: float
+    """In how many seconds."""
+    is_whole: bool = False
+    """Whether it is a look at the whole set, which may be ready now."""
+
+
+@dataclass(slots=True)
+class _Bundle:
+    """What is known of the objects of one Bundle."""
+
+    objects: AppliedObjects
+    known: dict[Ref, SeenState]
+    """How the last reconcile has left each object."""
+    seen: dict[Ref, SeenState] = field(default_factory=dict)
+    """What a watch has shown of each object that is not as it was left."""
+    hints: dict[Ref, _Hint] = field(default_factory=dict)
+    """The hints of the objects that have given any lately."""
+    looks_at: float = 0.0
+    """When the last look at what becomes ready is due, or was."""
+
+
+@dataclass(slots=True)
+class _Hint:
+    """An object that may have drifted."""
+
+    due: float = 0.0
+    """When to look at it, by the clock."""
+    looks: int = 0
+    """How often in a row it was looked at."""
+    looked: float = 0.0
+    """When it was looked at last."""
+
+
+GATHER = 0.2
+"""Seconds to wait for hints about other objects, so that one reconcile is about all of them."""
+_AT_ONCE = 5
+"""How many times in a row an object is looked at at once."""
+_QUIET = 60.0
+"""Seconds without a look after which an object is looked at at once again."""
+_LONGEST = 30.0
+_MOST_DOUBLINGS = 10
 
 
 def _patience(hint: _Hint, now: float) -> float:
@@ -267,3 +263,10 @@ def _patience(hint: _Hint, now: float) -> float:
         pause = min(2.0 ** min(again - 1, _MOST_DOUBLINGS), _LONGEST) if again > 0 else 0.0
         hint.due = max(now + GATHER, hint.looked + pause)
     return hint.due - now
+
+
+def is_in(ref: Ref, watched: Watched) -> bool:
+    """Return whether a watch covers an object."""
+    in_place = ref.namespace == watched.namespace or not watched.namespace
+    is_named = not watched.name or ref.name == watched.name
+    return ref.group_kind == watched.resource.group_kind and in_place and is_named

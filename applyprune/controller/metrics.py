@@ -36,12 +36,14 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 
-# Metrics of each Bundle, made when they are scraped: a Bundle that is gone leaves no series.
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
-
-STATES = ("applied", "failing")
 _VALUES = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
 _LABELS = ("namespace", "bundle")
+STATES = ("applied", "failing")
+
+
+# Of each Bundle, made when it is scraped: a Bundle that is gone leaves no series.
 
 
 @standard_dataclass(slots=True, eq=False)
@@ -156,9 +158,6 @@ def _gauge(name: str, told: str, values: Mapping[Key, float]) -> Metric:
     for key, value in values.items():
         family.add_metric(key, value)
     return family
-
-
-_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 @dataclass(slots=True)
@@ -278,7 +277,7 @@ class Metrics:
         self._bundles.forget(key)
 
 
-# Say whether the controller serves its Bundles, and if not, why.
+# Whether the controller serves its Bundles, and if not, why.
 
 
 PATIENCE = 60.0
@@ -337,45 +336,14 @@ class Health:
         return ""
 
 
-# Serve ``/livez``, ``/healthz``, ``/readyz`` and ``/metrics`` over plain HTTP.
+# The server of ``/livez``, ``/healthz``, ``/readyz`` and ``/metrics``, over plain HTTP.
 #
 # ``/livez`` fails where only a restart helps, ``/healthz`` wherever Bundles are not served. A probe
 # says in its text what is wrong.
 
 
-_TIMEOUT = 5.0
-
 Probes: TypeAlias = "Mapping[str, Callable[[], str]]"
 """By the path of each probe, what returns why it fails; empty if it does not."""
-
-
-def application(metrics: Metrics, probes: Probes) -> WSGIApplication:
-    """Return the WSGI application; prometheus_client's own one serves the metrics."""
-    exposition: WSGIApplication = make_wsgi_app(metrics.registry)
-
-    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        path = environ.get("PATH_INFO", "")
-        if path == "/metrics":
-            return exposition(environ, start_response)
-        status, body = "404 Not Found", b"not found\n"
-        if path in probes and environ.get("REQUEST_METHOD") != "GET":
-            status, body = "405 Method Not Allowed", b"use GET\n"
-        elif path in probes:
-            wrong = probes[path]()
-            status = "503 Service Unavailable" if wrong else "200 OK"
-            body = f"{wrong or 'ok'}\n".encode("utf-8", "replace")
-        # A new list each time: the server adds headers to it.
-        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
-        return [body]
-
-    return answer
-
-
-class _Handler(WSGIRequestHandler):
-    timeout = _TIMEOUT
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's
-        """Log nothing: a probe arrives every few seconds."""
 
 
 @contextmanager
@@ -417,3 +385,35 @@ def serving(
     finally:
         server.shutdown()
         server.server_close()
+
+
+def application(metrics: Metrics, probes: Probes) -> WSGIApplication:
+    """Return the WSGI application; prometheus_client's own one serves the metrics."""
+    exposition: WSGIApplication = make_wsgi_app(metrics.registry)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            return exposition(environ, start_response)
+        status, body = "404 Not Found", b"not found\n"
+        if path in probes and environ.get("REQUEST_METHOD") != "GET":
+            status, body = "405 Method Not Allowed", b"use GET\n"
+        elif path in probes:
+            wrong = probes[path]()
+            status = "503 Service Unavailable" if wrong else "200 OK"
+            body = f"{wrong or 'ok'}\n".encode("utf-8", "replace")
+        # A new list each time: the server adds headers to it.
+        start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [body]
+
+    return answer
+
+
+_TIMEOUT = 5.0
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = _TIMEOUT
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's
+        """Log nothing: a probe arrives every few seconds."""

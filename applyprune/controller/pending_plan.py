@@ -1,6 +1,7 @@
-"""Describe the plan of a Bundle that waits for an approval: for its status and its conditions.
+"""The plan of a Bundle that waits for an approval, for its status and its conditions.
 
-Alone, because the main process has the status and must not load pydantic."""
+Alone, because the main process has the status and must not load pydantic.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.plan import Plan
 
+
 SHOWN = 20
-_DIGITS = len("sha256:") + 12
 _DELETIONS = (Fate.PRUNE, Fate.RECREATE)
 _ORDER = (
     *_DELETIONS,
@@ -42,11 +43,46 @@ _ORDER = (
 )
 
 
-class Scope(StrEnum):
-    """What the digest of a pending plan covers."""
+def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPlan | None:
+    """Return what of a run's plan waits for an approval; None if nothing does.
 
-    DELETIONS = "Deletions"
-    PLAN = "Plan"
+    ``approved`` is the value of the Bundle's annotation.
+    """
+    plan = run.plan
+    if plan is None or not plan.needs_approval:
+        return None
+    whole = bundle.spec.approval is Approval.ALWAYS and plan.needs_approval == plan.digest
+    concerned = sorted(
+        (
+            (fate, step)
+            for fate, step in _fates(plan)
+            if fate is not Fate.LEAVE and (whole or fate in _DELETIONS)
+        ),
+        key=lambda found: (_ORDER.index(found[0]), _ref(found[1])),
+    )
+    counts = Counter(count_key(fate) for fate, _ in concerned)
+    counts["cascaded"] = sum(
+        len(step.cascade) for _, step in concerned if isinstance(step, RemoveStep)
+    )
+    counts = +counts
+    refused = run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED
+    summary = f"waiting for an approval: {_told(concerned)}"
+    parts = [
+        run.refusal_message if refused else "",
+        summary,
+        # The refusal of a guard names the digest that is approved.
+        "" if refused and is_digest(approved) else _mismatch(approved),
+        f"to approve exactly this: {command(bundle, plan.needs_approval)}",
+    ]
+    return PendingPlan(
+        plan.needs_approval,
+        Scope.PLAN if whole else Scope.DELETIONS,
+        counts,
+        tuple((fate, _ref(step)) for fate, step in concerned[:SHOWN]),
+        Reason.PRUNE_REFUSED if refused else Reason.PENDING_APPROVAL,
+        "; ".join(part for part in parts if part),
+        summary,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,68 +128,11 @@ class PendingPlan:
         }
 
 
-def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPlan | None:
-    """Return what of a run's plan waits for an approval; None if nothing does.
+class Scope(StrEnum):
+    """What the digest of a pending plan covers."""
 
-    ``approved`` is the value of the Bundle's annotation.
-    """
-    plan = run.plan
-    if plan is None or not plan.needs_approval:
-        return None
-    whole = bundle.spec.approval is Approval.ALWAYS and plan.needs_approval == plan.digest
-    concerned = sorted(
-        (
-            (fate, step)
-            for fate, step in _fates(plan)
-            if fate is not Fate.LEAVE and (whole or fate in _DELETIONS)
-        ),
-        key=lambda found: (_ORDER.index(found[0]), _ref(found[1])),
-    )
-    counts = Counter(count_key(fate) for fate, _ in concerned)
-    counts["cascaded"] = sum(
-        len(step.cascade) for _, step in concerned if isinstance(step, RemoveStep)
-    )
-    counts = +counts
-    refused = run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED
-    summary = f"waiting for an approval: {_told(concerned)}"
-    parts = [
-        run.refusal_message if refused else "",
-        summary,
-        # The refusal of a guard names the digest that is approved.
-        "" if refused and is_digest(approved) else _mismatch(approved),
-        f"to approve exactly this: {command(bundle, plan.needs_approval)}",
-    ]
-    return PendingPlan(
-        plan.needs_approval,
-        Scope.PLAN if whole else Scope.DELETIONS,
-        counts,
-        tuple((fate, _ref(step)) for fate, step in concerned[:SHOWN]),
-        Reason.PRUNE_REFUSED if refused else Reason.PENDING_APPROVAL,
-        "; ".join(part for part in parts if part),
-        summary,
-    )
-
-
-def count_key(fate: Fate) -> str:
-    """Return the name of a fate among the counts: ``removeFromInventory``."""
-    return to_camel(fate.replace("-", "_"))
-
-
-def command(bundle: BundleSpec, digest: str) -> str:
-    """Return the command that approves a digest for a Bundle."""
-    return (
-        f"kubectl annotate {BUNDLES.full_plural} {bundle.name} -n {bundle.namespace} --overwrite "
-        f"{APPROVE}={digest}"
-    )
-
-
-def _mismatch(approved: str) -> str:
-    """Return why an annotation approves nothing; empty without one."""
-    if not approved:
-        return ""
-    if not is_digest(approved):
-        return f"the annotation {APPROVE} is not a digest"
-    return f"the annotation {APPROVE}={approved[:_DIGITS]}… is about another plan"
+    DELETIONS = "Deletions"
+    PLAN = "Plan"
 
 
 def _fates(plan: Plan) -> Iterator[tuple[Fate, ApplyStep | RemoveStep]]:
@@ -162,6 +141,11 @@ def _fates(plan: Plan) -> Iterator[tuple[Fate, ApplyStep | RemoveStep]]:
         yield Fate.RECREATE if step.awaits_approval else step.fate, step
     for removal in plan.removals:
         yield Fate.PRUNE if removal.is_doomed else removal.fate, removal
+
+
+def count_key(fate: Fate) -> str:
+    """Return the name of a fate among the counts: ``removeFromInventory``."""
+    return to_camel(fate.replace("-", "_"))
 
 
 def _told(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> str:
@@ -174,3 +158,23 @@ def _told(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> str:
 
 def _ref(step: ApplyStep | RemoveStep) -> Ref:
     return step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
+
+
+_DIGITS = len("sha256:") + 12
+
+
+def _mismatch(approved: str) -> str:
+    """Return why an annotation approves nothing; empty without one."""
+    if not approved:
+        return ""
+    if not is_digest(approved):
+        return f"the annotation {APPROVE} is not a digest"
+    return f"the annotation {APPROVE}={approved[:_DIGITS]}… is about another plan"
+
+
+def command(bundle: BundleSpec, digest: str) -> str:
+    """Return the command that approves a digest for a Bundle."""
+    return (
+        f"kubectl annotate {BUNDLES.full_plural} {bundle.name} -n {bundle.namespace} --overwrite "
+        f"{APPROVE}={digest}"
+    )

@@ -42,10 +42,35 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.access import ClusterAccess
 
-_LONG = 3600.0
-_LONGEST_LOOK = 660.0
-"""Seconds for one look at a source; what the source itself may take is less."""
-_LONGEST_NODE = 200
+
+def serve(settings: Settings, cancellation: Cancellation) -> int:
+    """Run until the process is cancelled; return the exit code.
+
+    Raises AccessError without a server or without the right to its Bundles, and UsageError without
+    the CRD.
+    """
+    refuse_impersonated(settings.access)
+    metrics = Metrics()
+    identity = new_identity(platform.node())
+    with ExitStack() as ends:
+        transport = Transport(
+            settings.access,
+            pool_size=settings.workers + 4,
+            retry_budget=RETRY_BUDGET,
+            trace=metrics.traced,
+            agent=identity,
+        )
+        ends.callback(transport.close)
+        cache = ends.enter_context(cache_folder())  # without it, only time is lost
+        client = KubernetesClient(transport, settings.access.server, cache=cache)
+        _check_crd(client, settings)
+        service = _Process(settings, identity, cancellation, metrics, client, cache)
+        # Whatever ends this process: Python waits for the processes that it has started.
+        ends.callback(service.dispatcher.kill)
+        address = ends.enter_context(serving(settings.listen, metrics, service.probes))
+        listens = f"{address[0]}:{address[1]}"
+        LOG.info("controller started", extra=fields(listen=listens, replica=identity))
+        return service.run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,34 +104,7 @@ class Settings:
     """The number of worker processes that read sources on other hosts."""
 
 
-def serve(settings: Settings, cancellation: Cancellation) -> int:
-    """Run until the process is cancelled; return the exit code.
-
-    Raises AccessError without a server or without the right to its Bundles, and UsageError without
-    the CRD.
-    """
-    refuse_impersonated(settings.access)
-    metrics = Metrics()
-    identity = new_identity(platform.node())
-    with ExitStack() as ends:
-        transport = Transport(
-            settings.access,
-            pool_size=settings.workers + 4,
-            retry_budget=RETRY_BUDGET,
-            trace=metrics.traced,
-            agent=identity,
-        )
-        ends.callback(transport.close)
-        cache = ends.enter_context(cache_folder())  # without it, only time is lost
-        client = KubernetesClient(transport, settings.access.server, cache=cache)
-        _check_crd(client, settings)
-        service = _Process(settings, identity, cancellation, metrics, client, cache)
-        # Whatever ends this process: Python waits for the processes that it has started.
-        ends.callback(service.dispatcher.kill)
-        address = ends.enter_context(serving(settings.listen, metrics, service.probes))
-        listens = f"{address[0]}:{address[1]}"
-        LOG.info("controller started", extra=fields(listen=listens, replica=identity))
-        return service.run()
+_LONGEST_NODE = 200
 
 
 def new_identity(node: str) -> str:
@@ -125,6 +123,11 @@ def _check_crd(client: KubernetesClient, settings: Settings) -> None:
             reason=error.message,
             hint="Install the CRD first: kubectl apply --server-side -f deploy/crd.yaml",
         ) from error
+
+
+_LONG = 3600.0
+_LONGEST_LOOK = 660.0
+"""Seconds for one look at a source; what the source itself may take is less."""
 
 
 @dataclass(slots=True)
@@ -197,6 +200,17 @@ class _Process:
             self.settings.source_addresses,
         )
 
+    def _membership(self) -> Membership | None:
+        duration = self.settings.lease
+        if not duration:
+            return None
+        # A separate transport: a renewal must not wait for a connection that a reconcile uses.
+        access = self.settings.access
+        transport = Transport(access, pool_size=2, retry_budget=duration / 3, agent=self.identity)
+        client = KubernetesClient(transport, access.server)
+        own = OwnLease(client, self.share.replica, self.settings.lease_namespace, duration)
+        return Membership(own, self.share, self.dispatcher.divide, self.health.can_serve)
+
     @property
     def probes(self) -> Probes:
         """Return what each probe asks."""
@@ -225,17 +239,6 @@ class _Process:
             self.membership.leave()
         LOG.info("controller stopped")
         return 0
-
-    def _membership(self) -> Membership | None:
-        duration = self.settings.lease
-        if not duration:
-            return None
-        # A separate transport: a renewal must not wait for a connection that a reconcile uses.
-        access = self.settings.access
-        transport = Transport(access, pool_size=2, retry_budget=duration / 3, agent=self.identity)
-        client = KubernetesClient(transport, access.server)
-        own = OwnLease(client, self.share.replica, self.settings.lease_namespace, duration)
-        return Membership(own, self.share, self.dispatcher.divide, self.health.can_serve)
 
     def _start(self) -> None:
         self.watches.open()

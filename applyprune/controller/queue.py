@@ -1,7 +1,4 @@
-"""The queue of the Bundles that are due, and whose turn it is.
-
-It also decides when a Bundle is reconciled again. A little randomness spreads the load.
-"""
+"""The queue of the Bundles that are due, and whose turn it is; and the delay before a retry."""
 
 from __future__ import annotations
 
@@ -231,27 +228,6 @@ class WorkQueue:
         return lambda key: self._clusters.get(key) not in full  # guard: share-of-a-cluster
 
 
-_JITTER = 0.1
-_MOST_DOUBLINGS = 20
-
-
-def backoff(failures: int, *, first: float, longest: float) -> float:
-    """Return the seconds before the next try after ``failures`` failures in a row, 1 or more.
-
-    It doubles from ``first`` up to ``longest``, which is never less than ``first``.
-    """
-    doublings = min(max(failures - 1, 0), _MOST_DOUBLINGS)
-    return float(min(first * 2**doublings, max(first, longest)))
-
-
-def spread(seconds: float) -> float:
-    """Return a delay, changed at random by up to 10 %, so that Bundles do not run all at once."""
-    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 -- no secret depends on it
-
-
-# Let tenants take turns: the namespaces of Bundles that are due now, each with its own line.
-
-
 @dataclass(slots=True)
 class Turns:
     """Keys of Bundles in one line for each namespace; not thread-safe."""
@@ -284,3 +260,23 @@ class Turns:
             line.pop(key, None)
             if not line:
                 del self._lines[key[0]]
+
+
+_MOST_DOUBLINGS = 20
+
+
+def backoff(failures: int, *, first: float, longest: float) -> float:
+    """Return the seconds before the next try after ``failures`` failures in a row, 1 or more.
+
+    It doubles from ``first`` up to ``longest``, which is never less than ``first``.
+    """
+    doublings = min(max(failures - 1, 0), _MOST_DOUBLINGS)
+    return float(min(first * 2**doublings, max(first, longest)))
+
+
+_JITTER = 0.1
+
+
+def spread(seconds: float) -> float:
+    """Return a delay, changed at random by up to 10 %, so that Bundles do not run all at once."""
+    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 -- no secret depends on it

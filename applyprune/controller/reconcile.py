@@ -1,4 +1,7 @@
-"""One reconcile of a Bundle, from its spec to its status."""
+"""One reconcile of a Bundle, from its spec to its status.
+
+It reads what the Bundle is made of, applies that in one run, and reports the result.
+"""
 
 from __future__ import annotations
 
@@ -78,15 +81,73 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.pending_plan import PendingPlan
-    from applyprune.controller.result import RunResult
-    from applyprune.controller.spec import BundleSpec
-    from applyprune.controller.status import ReconcileResult
-    from applyprune.controller.task import SourceState
-    from applyprune.errors import ApplypruneError
     from applyprune.model.fieldset import FieldWriter
     from applyprune.model.inventory import HolderObservation
-    from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Reconciles Bundles, one at a time; it keeps nothing of one for the next."""
+
+    bundles: BundleObjects
+    impersonation: Impersonation
+    clusters: OtherClusters
+    sources: SourceReader
+    reporter: Reporter
+    _current: OneReconcile | None = None
+    _ended: bool = False
+
+    def reconcile(self, task: Task) -> Answer:
+        """Reconcile a Bundle once.
+
+        Raises ApplypruneError if not even the Bundle's status could be written.
+        """
+        if task.known is not None:
+            with suppress(MustReadAgain):
+                return self._reconcile(task, task.known.unpack(task.key))
+        return self._reconcile(task, None)
+
+    def _reconcile(self, task: Task, known: LiveObject | None) -> Answer:
+        self._current = current = OneReconcile(
+            self.bundles,
+            self.impersonation,
+            self.clusters,
+            self.sources,
+            self.reporter,
+            task.key,
+            task.past,
+            task.drifted,
+            known,
+            task.source,
+        )
+        if self._ended:
+            current.stop.request(0)
+        try:
+            return current.run()
+        except Interrupted:
+            # The Bundle changed in between, or the process ends.
+            return Answer(0.0, task.past)
+        except AwaitsTurn as turn:
+            past = replace(task.past, cluster=turn.cluster)
+            return replace(current.answer, delay=0.0, past=past)
+        finally:
+            self._current = None
+
+    def cut_off(self, key: Key, generation: int | None) -> None:
+        """End the reconcile of an older generation of a Bundle; None ends any; thread-safe.
+
+        What is in flight is finished and recorded.
+        """
+        current = self._current
+        if current is not None and current.key == key:
+            current.cut_off(generation)
+
+    def end(self) -> None:
+        """End the reconcile that is under way, and every later one; thread-safe."""
+        self._ended = True
+        if (current := self._current) is not None:
+            current.stop.request(0)
 
 
 _UNREAD = 600.0
@@ -190,77 +251,6 @@ class OneReconcile:
             known=known_bundle(live) if is_ready and not past.cluster else None,
         )
 
-    def _remove(self, live: LiveObject, began: float) -> Answer:
-        """Remove what a deleted Bundle has applied, and look again before its removal ends."""
-        deleted = read_deleted(live)
-        deleted = replace(deleted, bundle=self.clusters.owning(deleted.bundle))
-        if self.past.generation != live.generation:
-            # What it was waited for before its deletion, or before a change of it, does not count.
-            # guard: removal-waits-anew
-            fresh = replace(self.past, waiting_since=None, looks=0)
-            self.past = replace(fresh, generation=live.generation)
-        # Before the removal: it may end in between, and would not be looked at again.
-        left = deleted.seconds_left
-        bundles, recorder, stop = self.bundles, self.reporter.recorder, self.stop
-        removal = Finalizer(bundles, self.impersonation, self.clusters, recorder, stop, self.past)
-        result = removal.of(deleted)
-        if result.done:
-            measured = self.reporter.removed(self.key, result, CLOCK.now() - began)
-            return Answer(None, gone=True, measured=measured)
-        measured = self.reporter.report(live, result, CLOCK.now() - began, deleted.bundle)
-        if result.ready is ConditionStatus.WAITING:
-            self.past = self.past.looked(BOOT_CLOCK.now())
-        delay, past = next_reconcile(self.past, deleted.bundle, result, removes=True)
-        delay = min(delay, left + 1.0) if left > 0 else delay  # guard: late-removal
-        return replace(self.answer, delay=delay, past=past, measured=measured)
-
-    def _begin(self, live: LiveObject, plan: Plan) -> None:
-        """Mark the Bundle as progressing, if that may take a while; end the run if it has changed.
-
-        Of a short run, the result says as much.
-        """
-        status = status_of(live)
-        sent = sum(step.request is not None for step in plan.applies) + len(plan.removals)
-        if sent <= _SHORT or status.get("observedGeneration") == live.generation:
-            return
-        replica = self.reporter.replica
-        begun = progressing(status, live.generation or 0, utc_now(), replica=replica)
-        self.begun = self.bundles.write_status(live, begun)
-        if self.begun is None or self.begun.generation != live.generation:
-            self.stop.request(0)
-
-    def _settled(self, live: LiveObject, target: Target) -> LiveObject:
-        """Return the Bundle with the cluster in its status in which something is applied next.
-
-        Raises Interrupted when the Bundle has changed.
-        """
-        status = {key: value for key, value in status_of(live).items() if key != "cluster"}
-        if target.identity is not None:
-            status["cluster"] = target.identity.status
-        stored = self.bundles.write_status(live, status)
-        if stored is None or stored.generation != live.generation:
-            raise Interrupted(0)
-        if target.left:
-            self.reporter.left_cluster(stored, target.left)
-        return stored
-
-    def _hold(self, live: LiveObject, store: ConfigMapStore) -> LiveObject:
-        """Return the Bundle with the finalizer, without which no run may write anything.
-
-        A Bundle whose account may not even read the inventory gets none: it can be deleted at once.
-        Raises Interrupted when the Bundle has changed.
-        """
-        if FINALIZER in live.finalizers:
-            return live
-        store.read_ahead()
-        try:
-            held = self.bundles.add_finalizer(live)
-        except (Conflict, NotFound):
-            raise Interrupted(0) from None
-        if held.generation != live.generation:
-            raise Interrupted(0)
-        return held
-
     def _apply(self, live: LiveObject, bundle: BundleSpec) -> tuple[LiveObject, ReconcileResult]:
         """Return the Bundle as last stored, and the result of its apply."""
         spec = bundle.spec
@@ -334,44 +324,37 @@ class OneReconcile:
             self.past = replace(self.past, source=source.state)
         return source, kubeconfig
 
-    def _request(
-        self,
-        live: LiveObject,
-        bundle: BundleSpec,
-        source: LoadedSource,
-        corrects: frozenset[Ref] = frozenset(),
-    ) -> RunRequest:
-        past, now = self.past, (live.generation, self.revision)
-        if (past.generation, past.revision) != now:
-            # What an older one was waited for does not count.
-            self.past = replace(
-                past, generation=now[0], revision=now[1], waiting_since=None, looks=0
-            )
-        return run_request(live, bundle, source, self.past.observation, corrects)
+    def _settled(self, live: LiveObject, target: Target) -> LiveObject:
+        """Return the Bundle with the cluster in its status in which something is applied next.
 
-    def _waiting(self, live: LiveObject, bundle: BundleSpec) -> ReconcileResult | None:
-        """Return the result of a run that waits for objects; None if it does not, or too long.
-
-        The wait goes on in later reconciles, so it holds no worker.
+        Raises Interrupted when the Bundle has changed.
         """
-        waiting = self.run_result.waiting
-        if not waiting:
-            self.past = replace(self.past, waiting_since=None, looks=0)
-            return None
-        now = BOOT_CLOCK.now()
-        # Another replica may have waited already.
-        waited = has_waited(status_of(live), self.revision, live.generation)
-        self.past = self.past.looked(now, waited=bundle.timeout if waited else 0.0)
-        if self.past.has_waited(bundle.timeout, now):
-            return None
-        return ReconcileResult(
-            ConditionStatus.WAITING,
-            Reason.PROGRESSING,
-            self.run_result.waiting_summary,
-            revision=self.revision,
-            run_result=self.run_result,
-            retries=True,
-        )
+        status = {key: value for key, value in status_of(live).items() if key != "cluster"}
+        if target.identity is not None:
+            status["cluster"] = target.identity.status
+        stored = self.bundles.write_status(live, status)
+        if stored is None or stored.generation != live.generation:
+            raise Interrupted(0)
+        if target.left:
+            self.reporter.left_cluster(stored, target.left)
+        return stored
+
+    def _hold(self, live: LiveObject, store: ConfigMapStore) -> LiveObject:
+        """Return the Bundle with the finalizer, without which no run may write anything.
+
+        A Bundle whose account may not even read the inventory gets none: it can be deleted at once.
+        Raises Interrupted when the Bundle has changed.
+        """
+        if FINALIZER in live.finalizers:
+            return live
+        store.read_ahead()
+        try:
+            held = self.bundles.add_finalizer(live)
+        except (Conflict, NotFound):
+            raise Interrupted(0) from None
+        if held.generation != live.generation:
+            raise Interrupted(0)
+        return held
 
     def _corrects(
         self,
@@ -405,6 +388,21 @@ class OneReconcile:
             self.run_result = whole
         return self.is_part
 
+    def _request(
+        self,
+        live: LiveObject,
+        bundle: BundleSpec,
+        source: LoadedSource,
+        corrects: frozenset[Ref] = frozenset(),
+    ) -> RunRequest:
+        past, now = self.past, (live.generation, self.revision)
+        if (past.generation, past.revision) != now:
+            # What an older one was waited for does not count.
+            self.past = replace(
+                past, generation=now[0], revision=now[1], waiting_since=None, looks=0
+            )
+        return run_request(live, bundle, source, self.past.observation, corrects)
+
     def _run(
         self,
         live: LiveObject,
@@ -421,75 +419,71 @@ class OneReconcile:
 
         follow(run(request, account_client.cluster, store, self.stop), run_result, each)
 
+    def _begin(self, live: LiveObject, plan: Plan) -> None:
+        """Mark the Bundle as progressing, if that may take a while; end the run if it has changed.
 
-# Reconcile Bundles, one after the other, as far as each is let.
-
-
-@dataclass(slots=True)
-class Reconciler:
-    """Reconciles Bundles, one at a time; it keeps nothing of one for the next."""
-
-    bundles: BundleObjects
-    impersonation: Impersonation
-    clusters: OtherClusters
-    sources: SourceReader
-    reporter: Reporter
-    _current: OneReconcile | None = None
-    _ended: bool = False
-
-    def reconcile(self, task: Task) -> Answer:
-        """Reconcile a Bundle once.
-
-        Raises ApplypruneError if not even the Bundle's status could be written.
+        Of a short run, the result says as much.
         """
-        if task.known is not None:
-            with suppress(MustReadAgain):
-                return self._reconcile(task, task.known.unpack(task.key))
-        return self._reconcile(task, None)
+        status = status_of(live)
+        sent = sum(step.request is not None for step in plan.applies) + len(plan.removals)
+        if sent <= _SHORT or status.get("observedGeneration") == live.generation:
+            return
+        replica = self.reporter.replica
+        begun = progressing(status, live.generation or 0, utc_now(), replica=replica)
+        self.begun = self.bundles.write_status(live, begun)
+        if self.begun is None or self.begun.generation != live.generation:
+            self.stop.request(0)
 
-    def _reconcile(self, task: Task, known: LiveObject | None) -> Answer:
-        self._current = current = OneReconcile(
-            self.bundles,
-            self.impersonation,
-            self.clusters,
-            self.sources,
-            self.reporter,
-            task.key,
-            task.past,
-            task.drifted,
-            known,
-            task.source,
+    def _waiting(self, live: LiveObject, bundle: BundleSpec) -> ReconcileResult | None:
+        """Return the result of a run that waits for objects; None if it does not, or too long.
+
+        The wait goes on in later reconciles, so it holds no worker.
+        """
+        waiting = self.run_result.waiting
+        if not waiting:
+            self.past = replace(self.past, waiting_since=None, looks=0)
+            return None
+        now = BOOT_CLOCK.now()
+        # Another replica may have waited already.
+        waited = has_waited(status_of(live), self.revision, live.generation)
+        self.past = self.past.looked(now, waited=bundle.timeout if waited else 0.0)
+        if self.past.has_waited(bundle.timeout, now):
+            return None
+        return ReconcileResult(
+            ConditionStatus.WAITING,
+            Reason.PROGRESSING,
+            self.run_result.waiting_summary,
+            revision=self.revision,
+            run_result=self.run_result,
+            retries=True,
         )
-        if self._ended:
-            current.stop.request(0)
-        try:
-            return current.run()
-        except Interrupted:
-            # The Bundle changed in between, or the process ends.
-            return Answer(0.0, task.past)
-        except AwaitsTurn as turn:
-            past = replace(task.past, cluster=turn.cluster)
-            return replace(current.answer, delay=0.0, past=past)
-        finally:
-            self._current = None
 
-    def cut_off(self, key: Key, generation: int | None) -> None:
-        """End the reconcile of an older generation of a Bundle; None ends any; thread-safe.
-
-        What is in flight is finished and recorded.
-        """
-        current = self._current
-        if current is not None and current.key == key:
-            current.cut_off(generation)
-
-    def end(self) -> None:
-        """End the reconcile that is under way, and every later one; thread-safe."""
-        self._ended = True
-        if (current := self._current) is not None:
-            current.stop.request(0)
+    def _remove(self, live: LiveObject, began: float) -> Answer:
+        """Remove what a deleted Bundle has applied, and look again before its removal ends."""
+        deleted = read_deleted(live)
+        deleted = replace(deleted, bundle=self.clusters.owning(deleted.bundle))
+        if self.past.generation != live.generation:
+            # What it was waited for before its deletion, or before a change of it, does not count.
+            # guard: removal-waits-anew
+            fresh = replace(self.past, waiting_since=None, looks=0)
+            self.past = replace(fresh, generation=live.generation)
+        # Before the removal: it may end in between, and would not be looked at again.
+        left = deleted.seconds_left
+        bundles, recorder, stop = self.bundles, self.reporter.recorder, self.stop
+        removal = Finalizer(bundles, self.impersonation, self.clusters, recorder, stop, self.past)
+        result = removal.of(deleted)
+        if result.done:
+            measured = self.reporter.removed(self.key, result, CLOCK.now() - began)
+            return Answer(None, gone=True, measured=measured)
+        measured = self.reporter.report(live, result, CLOCK.now() - began, deleted.bundle)
+        if result.ready is ConditionStatus.WAITING:
+            self.past = self.past.looked(BOOT_CLOCK.now())
+        delay, past = next_reconcile(self.past, deleted.bundle, result, removes=True)
+        delay = min(delay, left + 1.0) if left > 0 else delay  # guard: late-removal
+        return replace(self.answer, delay=delay, past=past, measured=measured)
 
 
-# Put together the run that a reconcile asks the engine for.
+# The run that applies a Bundle, and what it tries again or leaves to others.
 
 
 def run_request(
@@ -520,10 +514,23 @@ def run_request(
     )
 
 
-# Check whether the Bundles that a Bundle depends on are ready, and find dependency cycles.
+def contended_now(live: LiveObject, bundle: BundleSpec, revision: str) -> frozenset[FieldWriter]:
+    """Return the managers that win in this reconcile if they have changed their fields again."""
+    return to_leave(counts_before(live, revision), limits_of(bundle), _now())
 
 
-_MAX_SEEN = 100
+def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool:
+    """Return whether this reconcile sends again what admission has rewritten.
+
+    Once, because whoever has changed or asked for something may have removed the webhook too.
+    """
+    spec = bundle.spec
+    # A plan that waits for an approval would not be the same in the next reconcile.
+    may_send = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is not Approval.ALWAYS
+    return may_send and bool(status_of(live).get("rewritten")) and begins_anew(live, revision)
+
+
+# The Bundles that a Bundle depends on.
 
 
 def unready_dependencies(bundle: BundleSpec, bundles: BundleObjects) -> Sequence[str]:
@@ -557,6 +564,9 @@ def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> s
     return f"the Bundle {name} is not ready"
 
 
+_MAX_SEEN = 100
+
+
 def _cycle(bundle: BundleSpec, bundles: BundleObjects) -> Sequence[str]:
     """Return the path from a Bundle back to itself; empty if none is found in 100 Bundles."""
     dependencies = bundle.spec.depends_on
@@ -579,8 +589,7 @@ def _depends_on(live: LiveObject) -> Sequence[str]:
     return [str(dependency.get("name")) for dependency in spec.get("dependsOn") or ()]
 
 
-# Decide whether a reconcile may be about single drifted objects only, while nothing else of their
-# Bundle needs a look.
+# A reconcile of single drifted objects, while nothing else of their Bundle needs a look.
 
 
 def may_correct_alone(live: LiveObject, bundle: BundleSpec, past: Past, revision: str) -> bool:
@@ -637,7 +646,7 @@ def leaves_drift(result: ReconcileResult, *, is_for_drift: bool) -> bool:
     return not drifted.isdisjoint(passing)
 
 
-# Name the objects of a Bundle, and how a reconcile has left each, to compare it with a watch.
+# The objects of a Bundle, and how a reconcile has left each, to compare it with a watch.
 
 
 MOST_WATCHED = 20_000
@@ -679,20 +688,7 @@ def _mark(step: ApplyStep, run_result: RunResult, manager: str) -> SeenState:
     return GONE if step.live is None else SeenState.of(step.live, manager)
 
 
-# Turn the end of a run into the result of its reconcile.
-
-
-def failed_result(error: ApplypruneError, run_result: RunResult, revision: str) -> ReconcileResult:
-    """Return the result of a run that ended with an error."""
-    return ReconcileResult(
-        ConditionStatus.NOT_READY,
-        reason_of(error),
-        error_message(problems_of(error), secret=run_result.secret),
-        revision=revision,
-        run_result=run_result,
-        retries=True,
-        observation=observation_in(error),
-    )
+# The result of a reconcile, from the end of its run.
 
 
 def ended_result(
@@ -722,6 +718,19 @@ def ended_result(
     return replace(ended, message=run_result.summary, details=details)
 
 
+def failed_result(error: ApplypruneError, run_result: RunResult, revision: str) -> ReconcileResult:
+    """Return the result of a run that ended with an error."""
+    return ReconcileResult(
+        ConditionStatus.NOT_READY,
+        reason_of(error),
+        error_message(problems_of(error), secret=run_result.secret),
+        revision=revision,
+        run_result=run_result,
+        retries=True,
+        observation=observation_in(error),
+    )
+
+
 def with_source_problem(result: ReconcileResult, state: SourceState | None) -> ReconcileResult:
     """Return a result that says so if the source has something new that cannot be used.
 
@@ -745,29 +754,6 @@ def with_source_problem(result: ReconcileResult, state: SourceState | None) -> R
     )
 
 
-# Leave contended fields to who wins them: before a reconcile in its options, after it in its
-# result.
-
-
-_SOONEST = 1.0
-
-
-def contended_now(live: LiveObject, bundle: BundleSpec, revision: str) -> frozenset[FieldWriter]:
-    """Return the managers that win in this reconcile if they have changed their fields again."""
-    return to_leave(counts_before(live, revision), limits_of(bundle), _now())
-
-
-def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool:
-    """Return whether this reconcile sends again what admission has rewritten.
-
-    Once, because whoever has changed or asked for something may have removed the webhook too.
-    """
-    spec = bundle.spec
-    # A plan that waits for an approval would not be the same in the next reconcile.
-    may_send = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is not Approval.ALWAYS
-    return may_send and bool(status_of(live).get("rewritten")) and begins_anew(live, revision)
-
-
 def with_drift_reported(
     result: ReconcileResult, live: LiveObject, bundle: BundleSpec, *, is_part: bool
 ) -> ReconcileResult:
@@ -785,6 +771,9 @@ def with_drift_reported(
     return replace(
         result, ready=ConditionStatus.NOT_READY, reason=Reason.CONTENDED, message=message
     )
+
+
+_SOONEST = 1.0
 
 
 def sooner(seconds: float, result: ReconcileResult) -> float:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 _NO_RIGHTS = NO_CLUSTER | {Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN}
 """Why nobody may remove the objects; what the inventory lists is safe there."""
+
 _NAMED = 3
 
 
@@ -157,127 +158,6 @@ class Finalizer:
             kubeconfig = read_kubeconfig(bundle, own.cluster, {})
             with self.clusters.target(deleted.live, bundle, own, kubeconfig, self.past) as target:
                 yield target.client
-
-    def _ends(self, deleted: DeletedBundle, reason: Reason, *, terminating: bool) -> bool:
-        """Return whether the removal ends here, although objects are left.
-
-        A namespace that is being deleted takes the inventory along whatever happens.
-        """
-        if reason is Reason.REMOVAL_INCOMPLETE:
-            return True
-        if deleted.seconds_left > 0 or terminating:
-            return deleted.seconds_left <= 0
-        bundle = deleted.bundle
-        if bundle.spec.suspend or reason not in _NO_RIGHTS:  # guard: removal-goes-on
-            return False
-        account = bundle.namespace, bundle.spec.service_account_name
-        # Else the account may have the rights, and the controller may not act as the account.
-        # guard: may-impersonate
-        return reason is not Reason.FORBIDDEN or self.impersonation.is_allowed(*account)
-
-    def _ended(
-        self, live: LiveObject, result: ReconcileResult, *, terminating: bool
-    ) -> ReconcileResult:
-        """Say what has happened, and remove the finalizer; a result that says so if that fails."""
-        if result.reason is Reason.REMOVED and not terminating:
-            run_id = result.run_result.run if result.run_result is not None else ""
-            self.recorder.event(live, EventType.NORMAL, result.reason, result.message, run_id)
-        try:
-            self.bundles.remove_finalizer(live)
-        except ApplypruneError as error:
-            return self._failed(error)
-        return result
-
-    def _failed(self, error: ApplypruneError, *, secret: bool = False) -> ReconcileResult:
-        self.stop.check()
-        message = problem_message(problems_of(error)[0], secret=secret)
-        return ReconcileResult(
-            ConditionStatus.NOT_READY,
-            reason_of(error),
-            message,
-            retries=True,
-            observation=observation_in(error),
-        )
-
-    def _is_deleted_by_crd(self, live: LiveObject) -> bool:
-        """Return whether this Bundle is being deleted only because its CRD is."""
-        crd, own = self.impersonation.crd_deleted_at(), deleted_at(live)
-        return crd is not None and own is not None and crd <= own
-
-    def _leave(
-        self,
-        deleted: DeletedBundle,
-        why: str,
-        *,
-        terminating: bool,
-        before: ReconcileResult | None = None,
-    ) -> ReconcileResult:
-        """End a removal, and leave what is left of the objects; say in an Event what that is.
-
-        ``before`` is the result of the removal so far.
-        """
-        live, bundle = deleted.live, deleted.bundle
-        run_result = before.run_result if before is not None else None
-        if terminating:
-            message = (
-                f"the Bundle {bundle.name} was deleted with its namespace {bundle.namespace}, "
-                f"before all of its objects elsewhere could be removed: {why}"
-            )
-            if not deleted.faults:
-                there = ", in the other cluster" if bundle.spec.kube_config is not None else ""
-                message += f". See{there}: {_search(bundle.target)}"
-            self.recorder.namespace_event(bundle.namespace, Reason.REMOVAL_INCOMPLETE, message)
-        else:
-            # Only finalizers of others hold the rest. A new Bundle of the same name continues.
-            is_held = before is not None and before.reason is Reason.REMOVAL_INCOMPLETE
-            left = deleted.left_unreleased(_total(run_result)) if is_held else self._left(deleted)
-            message = f"{why}; {left}"
-            run_id = run_result.run if run_result is not None else ""
-            self.recorder.event(live, EventType.WARNING, Reason.REMOVAL_INCOMPLETE, message, run_id)
-        self.stop.check()
-        result = ReconcileResult(
-            ConditionStatus.SAME,
-            Reason.REMOVAL_INCOMPLETE,
-            message,
-            run_result=run_result,
-            done=True,
-        )
-        return self._ended(live, result, terminating=terminating)
-
-    def _left(self, deleted: DeletedBundle) -> str:
-        """Release the set to the command line, and return what is left of it, and what to do.
-
-        If its inventory cannot be written now, `applyprune inventory release` can do it later.
-        """
-        if deleted.faults:
-            return deleted.left_unreleased()
-        bundle, target = deleted.bundle, deleted.bundle.target
-        try:
-            with self._target(deleted, must_exist=True) as account_client:
-                inventory = account_client.store(target).read()
-                if not inventory.exists:
-                    return f"there is no inventory. See: {_search(target)}"
-                self._release(account_client, bundle)
-        except UsageError as error:
-            return problem_message(problems_of(error)[0])
-        except ApplypruneError:
-            return deleted.left_unreleased()
-        left = f"left in the inventory {target.inventory.name}: {named(inventory.entries)}"
-        return f"{left}. To delete that: applyprune delete {deleted.at(target.name)}"
-
-    def _release(self, account_client: ServiceAccountClient, bundle: BundleSpec) -> None:
-        # There is no second try: wait for a holder that has crashed.
-        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + SETTLE)
-        done = release(
-            bundle.target,
-            options,
-            account_client.store(bundle.target),
-            self.stop,
-            run=account_client.cluster.run,
-            is_active=lambda owner: owner != bundle.owner,  # guard: release-own
-        )
-        for _ in done:
-            pass
 
     def _remove(
         self,
@@ -380,6 +260,127 @@ class Finalizer:
         )
         return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)
 
+    def _ends(self, deleted: DeletedBundle, reason: Reason, *, terminating: bool) -> bool:
+        """Return whether the removal ends here, although objects are left.
+
+        A namespace that is being deleted takes the inventory along whatever happens.
+        """
+        if reason is Reason.REMOVAL_INCOMPLETE:
+            return True
+        if deleted.seconds_left > 0 or terminating:
+            return deleted.seconds_left <= 0
+        bundle = deleted.bundle
+        if bundle.spec.suspend or reason not in _NO_RIGHTS:  # guard: removal-goes-on
+            return False
+        account = bundle.namespace, bundle.spec.service_account_name
+        # Else the account may have the rights, and the controller may not act as the account.
+        # guard: may-impersonate
+        return reason is not Reason.FORBIDDEN or self.impersonation.is_allowed(*account)
+
+    def _leave(
+        self,
+        deleted: DeletedBundle,
+        why: str,
+        *,
+        terminating: bool,
+        before: ReconcileResult | None = None,
+    ) -> ReconcileResult:
+        """End a removal, and leave what is left of the objects; say in an Event what that is.
+
+        ``before`` is the result of the removal so far.
+        """
+        live, bundle = deleted.live, deleted.bundle
+        run_result = before.run_result if before is not None else None
+        if terminating:
+            message = (
+                f"the Bundle {bundle.name} was deleted with its namespace {bundle.namespace}, "
+                f"before all of its objects elsewhere could be removed: {why}"
+            )
+            if not deleted.faults:
+                there = ", in the other cluster" if bundle.spec.kube_config is not None else ""
+                message += f". See{there}: {_search(bundle.target)}"
+            self.recorder.namespace_event(bundle.namespace, Reason.REMOVAL_INCOMPLETE, message)
+        else:
+            # Only finalizers of others hold the rest. A new Bundle of the same name continues.
+            is_held = before is not None and before.reason is Reason.REMOVAL_INCOMPLETE
+            left = deleted.left_unreleased(_total(run_result)) if is_held else self._left(deleted)
+            message = f"{why}; {left}"
+            run_id = run_result.run if run_result is not None else ""
+            self.recorder.event(live, EventType.WARNING, Reason.REMOVAL_INCOMPLETE, message, run_id)
+        self.stop.check()
+        result = ReconcileResult(
+            ConditionStatus.SAME,
+            Reason.REMOVAL_INCOMPLETE,
+            message,
+            run_result=run_result,
+            done=True,
+        )
+        return self._ended(live, result, terminating=terminating)
+
+    def _left(self, deleted: DeletedBundle) -> str:
+        """Release the set to the command line, and return what is left of it, and what to do.
+
+        If its inventory cannot be written now, `applyprune inventory release` can do it later.
+        """
+        if deleted.faults:
+            return deleted.left_unreleased()
+        bundle, target = deleted.bundle, deleted.bundle.target
+        try:
+            with self._target(deleted, must_exist=True) as account_client:
+                inventory = account_client.store(target).read()
+                if not inventory.exists:
+                    return f"there is no inventory. See: {_search(target)}"
+                self._release(account_client, bundle)
+        except UsageError as error:
+            return problem_message(problems_of(error)[0])
+        except ApplypruneError:
+            return deleted.left_unreleased()
+        left = f"left in the inventory {target.inventory.name}: {named(inventory.entries)}"
+        return f"{left}. To delete that: applyprune delete {deleted.at(target.name)}"
+
+    def _release(self, account_client: ServiceAccountClient, bundle: BundleSpec) -> None:
+        # There is no second try: wait for a holder that has crashed.
+        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + SETTLE)
+        done = release(
+            bundle.target,
+            options,
+            account_client.store(bundle.target),
+            self.stop,
+            run=account_client.cluster.run,
+            is_active=lambda owner: owner != bundle.owner,  # guard: release-own
+        )
+        for _ in done:
+            pass
+
+    def _ended(
+        self, live: LiveObject, result: ReconcileResult, *, terminating: bool
+    ) -> ReconcileResult:
+        """Say what has happened, and remove the finalizer; a result that says so if that fails."""
+        if result.reason is Reason.REMOVED and not terminating:
+            run_id = result.run_result.run if result.run_result is not None else ""
+            self.recorder.event(live, EventType.NORMAL, result.reason, result.message, run_id)
+        try:
+            self.bundles.remove_finalizer(live)
+        except ApplypruneError as error:
+            return self._failed(error)
+        return result
+
+    def _failed(self, error: ApplypruneError, *, secret: bool = False) -> ReconcileResult:
+        self.stop.check()
+        message = problem_message(problems_of(error)[0], secret=secret)
+        return ReconcileResult(
+            ConditionStatus.NOT_READY,
+            reason_of(error),
+            message,
+            retries=True,
+            observation=observation_in(error),
+        )
+
+    def _is_deleted_by_crd(self, live: LiveObject) -> bool:
+        """Return whether this Bundle is being deleted only because its CRD is."""
+        crd, own = self.impersonation.crd_deleted_at(), deleted_at(live)
+        return crd is not None and own is not None and crd <= own
+
 
 def _reason(run_result: RunResult, policy: DeletionPolicy) -> Reason:
     """Return the reason for a removal that has not removed everything."""
@@ -406,9 +407,8 @@ def _search(target: ApplySetIdentity) -> str:
     return f"kubectl get -A -l {PART_OF}={target.id}"
 
 
-# Read a Bundle that is being deleted: each field on its own.
-#
-# An invalid field must neither block the removal, nor decide that anything is deleted.
+# A Bundle that is being deleted, each field read on its own: an invalid one must neither block the
+# removal, nor decide that anything is deleted.
 
 
 _DECIDES = frozenset(
@@ -419,6 +419,30 @@ _MIRRORED = frozenset({"prune", "prune.enabled"})
 """The fields that decide it with the policy ``MirrorPrune``."""
 _NO_SOURCE = {"inline": ""}
 _SECRET_SOURCE = {"secretRefs": [{"name": "secret"}]}
+
+
+def read_deleted(live: LiveObject) -> DeletedBundle:
+    """Return what can be read of a Bundle that is being deleted; never fails."""
+    raw = (live.body or {}).get("spec")
+    if not isinstance(raw, Mapping):
+        return _read(live, {}, ("spec: must be an object",))
+    is_encrypted = raw.get("decryption") is not None
+    # guard: secret-removal
+    is_secret = is_encrypted or bool(mapping(raw.get("source")).get("secretRefs"))
+    source = _SECRET_SOURCE if is_secret else _NO_SOURCE
+    spec: dict[str, Any] = {**without_nulls(dict(raw)), "source": source}
+    faults: dict[str, str] = {}
+    try:
+        SPEC.validate_python(spec)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            faults[_drop(spec, fault)] = fault_text(fault)
+    found = _read(live, spec, ())
+    mirrors = found.bundle.spec.deletion_policy is DeletionPolicy.MIRROR
+    decides = _DECIDES | _MIRRORED if mirrors else _DECIDES
+    # guard: unreadable-decides
+    decisive = tuple(text for path, text in faults.items() if path in decides)
+    return _read(live, spec, (*decisive, *_name_fault(found.bundle)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -486,30 +510,6 @@ class DeletedBundle:
             return self.bundle.target.inventory.name
         known = text(status_of(self.live), "inventory", "name")
         return known if is_dns_subdomain(known) else ""  # guard: forged-inventory-text
-
-
-def read_deleted(live: LiveObject) -> DeletedBundle:
-    """Return what can be read of a Bundle that is being deleted; never fails."""
-    raw = (live.body or {}).get("spec")
-    if not isinstance(raw, Mapping):
-        return _read(live, {}, ("spec: must be an object",))
-    is_encrypted = raw.get("decryption") is not None
-    # guard: secret-removal
-    is_secret = is_encrypted or bool(mapping(raw.get("source")).get("secretRefs"))
-    source = _SECRET_SOURCE if is_secret else _NO_SOURCE
-    spec: dict[str, Any] = {**without_nulls(dict(raw)), "source": source}
-    faults: dict[str, str] = {}
-    try:
-        SPEC.validate_python(spec)
-    except ValidationError as error:
-        for fault in error.errors(include_url=False):
-            faults[_drop(spec, fault)] = fault_text(fault)
-    found = _read(live, spec, ())
-    mirrors = found.bundle.spec.deletion_policy is DeletionPolicy.MIRROR
-    decides = _DECIDES | _MIRRORED if mirrors else _DECIDES
-    # guard: unreadable-decides
-    decisive = tuple(text for path, text in faults.items() if path in decides)
-    return _read(live, spec, (*decisive, *_name_fault(found.bundle)))
 
 
 def _drop(spec: dict[str, Any], fault: ErrorDetails) -> str:

@@ -70,19 +70,6 @@ class Membership:
                 self._stop_if_over()
                 stop.wait(_UNTIL_READY)
 
-    def leave(self) -> None:
-        """Delete the Lease, so that the others take over at once."""
-        self.own.release(self._timeout)
-
-    def idle(self, patience: float = 0.0) -> str:
-        """Return why it has served no Bundle for so many seconds; empty if that is not so."""
-        seconds = self.clock.now() - self._idle_since
-        if self.share.replicas or seconds < patience:
-            return ""
-        if not self._error:
-            return "it has not divided the Bundles with the other replicas yet"
-        return f"its Lease could not be renewed for {seconds:.0f} s: {self._error}"
-
     def look(self) -> None:
         """See who lives, renew the Lease, and divide the Bundles."""
         self._stop_if_over()
@@ -144,6 +131,19 @@ class Membership:
                 return
             LOG.info("Lease of an ended replica deleted", extra=fields(name=live.ref.name))
 
+    def leave(self) -> None:
+        """Delete the Lease, so that the others take over at once."""
+        self.own.release(self._timeout)
+
+    def idle(self, patience: float = 0.0) -> str:
+        """Return why it has served no Bundle for so many seconds; empty if that is not so."""
+        seconds = self.clock.now() - self._idle_since
+        if self.share.replicas or seconds < patience:
+            return ""
+        if not self._error:
+            return "it has not divided the Bundles with the other replicas yet"
+        return f"its Lease could not be renewed for {seconds:.0f} s: {self._error}"
+
     @property
     def _timeout(self) -> float:
         """Return how many seconds a request may take: a late renewal is worth nothing."""
@@ -160,6 +160,69 @@ class Membership:
         return max(_SHORTEST_PAUSE, pause if ends is None else min(pause, ends - now))
 
 
+# The share of this replica: the Bundles that it serves.
+#
+# By rendezvous hashing, each replica gets a weight for each Bundle, and the highest weight wins. So
+# a replica that comes takes only what it wins, and what a replica that goes has served is spread
+# over all others. Replicas that see the same others decide the same, without a word between them.
+
+
+@dataclass(slots=True)
+class Share:
+    """Which Bundles this replica serves; thread-safe, because one thread replaces whole values.
+
+    That two replicas serve one Bundle is a waste, and not a danger: the lock on its inventory lets
+    one of them write.
+    """
+
+    replica: Replica
+    replicas: tuple[Replica, ...] = ()
+    """The live replicas, with this one; empty while it serves nothing."""
+    ends: float = math.inf
+    """When it must have renewed its Lease to go on, by the clock."""
+    clock: Clock = BOOT_CLOCK
+
+    def serves(self, key: Key) -> bool:
+        """Return whether this replica serves a Bundle."""
+        return server_of(key, self.replicas) == self.replica.name
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether it may begin to work: another one may have taken over since."""
+        return self.clock.now() < self.ends
+
+    def divide(self, replicas: Collection[Replica]) -> bool:
+        """Divide the Bundles between these replicas; return whether that is a change."""
+        ordered = tuple(sorted(replicas))
+        changed, self.replicas = ordered != self.replicas, ordered
+        return changed
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Replica:
+    """A replica of the controller."""
+
+    name: str
+    """Its name, which is the name of its Lease."""
+    namespaces: tuple[str, ...] = ()
+    """The namespaces whose Bundles it handles; empty for all namespaces."""
+
+    def handles(self, namespace: str) -> bool:
+        """Return whether it handles the Bundles of a namespace."""
+        return not self.namespaces or namespace in self.namespaces
+
+
+def server_of(key: Key, replicas: Iterable[Replica]) -> str:
+    """Return the name of the replica that serves a Bundle; empty if none of them may."""
+    able = (replica.name for replica in replicas if replica.handles(key[0]))
+    return max(able, key=lambda name: (_weight(name, key), name), default="")
+
+
+def _weight(name: str, key: Key) -> bytes:
+    # A change of this moves almost every Bundle. None of these names can contain a slash.
+    return blake2b(f"{name}/{key[0]}/{key[1]}".encode("utf-8", "replace"), digest_size=8).digest()
+
+
 # The Lease of this replica: it says to the others that this one lives.
 
 
@@ -167,13 +230,9 @@ IDENTITY = "applyprune.dev/identity"
 """The label of the Leases of replicas."""
 CONTROLLER = "controller"
 """Its value; as kube-apiserver labels the Leases that are the identities of its own replicas."""
+WATCHES_NAMESPACES = "applyprune.dev/watch-namespaces"
+"""On a Lease of a replica: the namespaces whose Bundles it handles; without it, all."""
 _TRIES = 3
-
-
-def list_leases(client: KubernetesClient, namespace: str, timeout: float) -> Sequence[LiveObject]:
-    """Return the Leases of all replicas, of which only the metadata is read."""
-    selector = f"{IDENTITY}={CONTROLLER}"
-    return client.list(LEASES, namespace=namespace, selector=selector, timeout=timeout)
 
 
 @dataclass(slots=True)
@@ -257,19 +316,18 @@ class OwnLease:
         }
 
 
+def list_leases(client: KubernetesClient, namespace: str, timeout: float) -> Sequence[LiveObject]:
+    """Return the Leases of all replicas, of which only the metadata is read."""
+    selector = f"{IDENTITY}={CONTROLLER}"
+    return client.list(LEASES, namespace=namespace, selector=selector, timeout=timeout)
+
+
 # What one replica has seen of the Leases of the others, by its own clock only.
 #
 # A Lease that has not changed between two looks, this replica's lease duration apart, belongs to a
 # replica that has ended. What the Lease says about times and durations is not read: clocks of two
 # machines are never compared, and a Lease from the future, or with an absurd duration, is one that
 # changes or does not.
-
-
-WATCHES_NAMESPACES = "applyprune.dev/watch-namespaces"
-"""On a Lease of a replica: the namespaces whose Bundles it handles; without it, all."""
-MOST_REPLICAS = 64
-"""With this many others, a replica believes none of them, and serves all Bundles."""
-_TERMINATES = "deletionTimestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +344,8 @@ class LeaseSighting:
 Sightings: TypeAlias = Mapping[str, LeaseSighting]
 """By the name of the Lease."""
 
+_TERMINATES = "deletionTimestamp"
+
 
 def seen(earlier: Sightings, leases: Iterable[LiveObject], answered: float) -> Sightings:
     """Return what is known after a look at all Leases, whose reply came at ``answered``."""
@@ -301,9 +361,22 @@ def seen(earlier: Sightings, leases: Iterable[LiveObject], answered: float) -> S
     return found
 
 
+def _state(live: LiveObject) -> tuple[str, str]:
+    return live.uid, live.resource_version
+
+
+def _namespaces(live: LiveObject) -> tuple[str, ...]:
+    text = live.annotations.get(WATCHES_NAMESPACES)
+    return tuple(sorted(text.split(","))) if isinstance(text, str) and text else ()
+
+
 def alive(sightings: Sightings, asked: float, duration: float) -> frozenset[Replica]:
     """Return the replicas that live by a look that was asked for at ``asked``."""
     return frozenset(one.replica for one in sightings.values() if asked - one.since < duration)
+
+
+MOST_REPLICAS = 64
+"""With this many others, a replica believes none of them, and serves all Bundles."""
 
 
 def believed(others: frozenset[Replica]) -> frozenset[Replica]:
@@ -322,78 +395,3 @@ def next_end(sightings: Sightings, asked: float, duration: float) -> float | Non
     """Return when the next live replica will have ended, if its Lease stays the same."""
     ends = (one.since + duration for one in sightings.values() if asked - one.since < duration)
     return min(ends, default=None)
-
-
-def _state(live: LiveObject) -> tuple[str, str]:
-    return live.uid, live.resource_version
-
-
-def _namespaces(live: LiveObject) -> tuple[str, ...]:
-    text = live.annotations.get(WATCHES_NAMESPACES)
-    return tuple(sorted(text.split(","))) if isinstance(text, str) and text else ()
-
-
-# The share of this replica: the Bundles that it serves.
-
-
-@dataclass(slots=True)
-class Share:
-    """Which Bundles this replica serves; thread-safe, because one thread replaces whole values.
-
-    That two replicas serve one Bundle is a waste, and not a danger: the lock on its inventory lets
-    one of them write.
-    """
-
-    replica: Replica
-    replicas: tuple[Replica, ...] = ()
-    """The live replicas, with this one; empty while it serves nothing."""
-    ends: float = math.inf
-    """When it must have renewed its Lease to go on, by the clock."""
-    clock: Clock = BOOT_CLOCK
-
-    def serves(self, key: Key) -> bool:
-        """Return whether this replica serves a Bundle."""
-        return server_of(key, self.replicas) == self.replica.name
-
-    @property
-    def is_current(self) -> bool:
-        """Return whether it may begin to work: another one may have taken over since."""
-        return self.clock.now() < self.ends
-
-    def divide(self, replicas: Collection[Replica]) -> bool:
-        """Divide the Bundles between these replicas; return whether that is a change."""
-        ordered = tuple(sorted(replicas))
-        changed, self.replicas = ordered != self.replicas, ordered
-        return changed
-
-
-# Rendezvous hashing: decide which of the live replicas serves a Bundle.
-#
-# Each replica gets a weight for each Bundle, and the highest weight wins. So a replica that comes
-# takes only what it wins, and what a replica that goes has served is spread over all others.
-# Replicas that see the same others decide the same, without a word between them.
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Replica:
-    """A replica of the controller."""
-
-    name: str
-    """Its name, which is the name of its Lease."""
-    namespaces: tuple[str, ...] = ()
-    """The namespaces whose Bundles it handles; empty for all namespaces."""
-
-    def handles(self, namespace: str) -> bool:
-        """Return whether it handles the Bundles of a namespace."""
-        return not self.namespaces or namespace in self.namespaces
-
-
-def server_of(key: Key, replicas: Iterable[Replica]) -> str:
-    """Return the name of the replica that serves a Bundle; empty if none of them may."""
-    able = (replica.name for replica in replicas if replica.handles(key[0]))
-    return max(able, key=lambda name: (_weight(name, key), name), default="")
-
-
-def _weight(name: str, key: Key) -> bytes:
-    # A change of this moves almost every Bundle. None of these names can contain a slash.
-    return blake2b(f"{name}/{key[0]}/{key[1]}".encode("utf-8", "replace"), digest_size=8).digest()

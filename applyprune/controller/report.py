@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from applyprune.engine.plan_stage import RunRequest
 
 
-_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
-
-
 @dataclass(frozen=True, slots=True)
 class Reporter:
     """Reports results of reconciles."""
@@ -110,19 +107,6 @@ class Reporter:
             for warning in run_result.server_warnings:
                 self.recorder.event(live, EventType.WARNING, Reason.SERVER_WARNING, warning, run)
 
-    def left_cluster(self, live: LiveObject, uid: str) -> None:
-        """Report that a Bundle goes on elsewhere, and leaves its objects in a cluster."""
-        message = (
-            f"it goes on in another cluster; what it has applied in the cluster {uid} is kept "
-            "there, and listed in its inventory there"
-        )
-        self.recorder.event(live, EventType.WARNING, Reason.CLUSTER_CHANGED, message)
-
-    def removed(self, key: Key, result: ReconcileResult, seconds: float) -> Measured:
-        """Report that a Bundle is gone: it has no status any more."""
-        self._log(key, result, seconds)
-        return measured(result, seconds, {})
-
     def _log(self, key: Key, result: ReconcileResult, seconds: float) -> None:
         run_result = result.run_result
         counts = (
@@ -154,6 +138,19 @@ class Reporter:
             ),
         )
 
+    def removed(self, key: Key, result: ReconcileResult, seconds: float) -> Measured:
+        """Report that a Bundle is gone: it has no status any more."""
+        self._log(key, result, seconds)
+        return measured(result, seconds, {})
+
+    def left_cluster(self, live: LiveObject, uid: str) -> None:
+        """Report that a Bundle goes on elsewhere, and leaves its objects in a cluster."""
+        message = (
+            f"it goes on in another cluster; what it has applied in the cluster {uid} is kept "
+            "there, and listed in its inventory there"
+        )
+        self.recorder.event(live, EventType.WARNING, Reason.CLUSTER_CHANGED, message)
+
 
 def _moved(before: Mapping[str, Any], result: ReconcileResult, bundle: BundleSpec | None) -> str:
     """Return from which revision a source on another host has gone to which; empty if it has not.
@@ -176,31 +173,6 @@ def _summary(result: ReconcileResult) -> str:
     if run_result is None or not run_result.changed:
         return result.message
     return "; ".join(filter(None, (run_result.counts, reverted_words(run_result))))
-
-
-def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
-    """Log what a run has done to one object, and its warnings."""
-    target = f"{request.applyset.namespace}/{request.applyset.name}"
-    problem = event.problem if isinstance(event, ObjectDone | WarningRaised) else None
-    told = problem_message(problem, secret=run_result.secret) if problem is not None else ""
-    if isinstance(event, WarningRaised):
-        LOG.warning("warning of a run", extra=fields(run=run_result.run, set=target, warning=told))
-    if not isinstance(event, ObjectDone) or event.outcome in {
-        Outcome.UNCHANGED,
-        Outcome.NOT_PRUNED,
-    }:
-        return
-    LOG.info(
-        "object processed",
-        extra=fields(
-            run=run_result.run,
-            set=target,
-            object=event.ref.short,
-            object_namespace=event.ref.namespace,
-            outcome=str(event.outcome),
-            error=told,
-        ),
-    )
 
 
 def measured(result: ReconcileResult, seconds: float, status: Mapping[str, Any]) -> Measured:
@@ -233,28 +205,44 @@ def _revision(status: Mapping[str, Any]) -> str:
     return revision if is_revision(revision) else ""  # guard: forged-revision
 
 
+_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
+
+
 def is_revision(text: str) -> bool:
     """Return whether a text is a revision of a source, as this program writes them."""
     return is_digest(text) or _REVISION.fullmatch(text) is not None
 
 
-# Write Kubernetes Events about Bundles; one that comes again is counted.
+def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
+    """Log what a run has done to one object, and its warnings."""
+    target = f"{request.applyset.namespace}/{request.applyset.name}"
+    problem = event.problem if isinstance(event, ObjectDone | WarningRaised) else None
+    told = problem_message(problem, secret=run_result.secret) if problem is not None else ""
+    if isinstance(event, WarningRaised):
+        LOG.warning("warning of a run", extra=fields(run=run_result.run, set=target, warning=told))
+    if not isinstance(event, ObjectDone) or event.outcome in {
+        Outcome.UNCHANGED,
+        Outcome.NOT_PRUNED,
+    }:
+        return
+    LOG.info(
+        "object processed",
+        extra=fields(
+            run=run_result.run,
+            set=target,
+            object=event.ref.short,
+            object_namespace=event.ref.namespace,
+            outcome=str(event.outcome),
+            error=told,
+        ),
+    )
+
+
+# Kubernetes Events about Bundles; one that comes again is counted.
 
 
 _MESSAGE = 1000
 _NAME = 230
-
-
-class EventType(StrEnum):
-    """The two types of an Event."""
-
-    NORMAL = "Normal"
-    WARNING = "Warning"
-
-
-def utc_now() -> str:
-    """Return the current time in the API's format: RFC 3339, UTC, whole seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +332,13 @@ class EventRecorder:
             return
 
 
+class EventType(StrEnum):
+    """The two types of an Event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
 def _annotated(run: str) -> dict[str, Any]:
     """Return the annotation that names the run; in the message, each Event would be a new one."""
     return {"annotations": {RUN: run}} if run else {}
@@ -354,3 +349,8 @@ def _log_unwritten(namespace: str, name: str, error: ApplypruneError) -> None:
         "event could not be written",
         extra=fields(namespace=namespace, name=name, error=error.message),
     )
+
+
+def utc_now() -> str:
+    """Return the current time in the API's format: RFC 3339, UTC, whole seconds."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

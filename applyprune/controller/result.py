@@ -42,43 +42,13 @@ from applyprune.planning.names import UnknownKind
 from applyprune.planning.server_errors import dotted
 from applyprune.values import dataclass, field, pattern
 
+_EXIT_NOT_READY = 5
+_NAMED = 3
+
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
 )
 CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
-_PASSING = frozenset(
-    {
-        ProblemKind.API_ERROR,
-        ProblemKind.CONFLICT,
-        ProblemKind.EXPIRED,
-        ProblemKind.UNAVAILABLE,
-        ProblemKind.UNREACHABLE,
-    }
-)
-_MAX_MESSAGE = 400
-_EXIT_NOT_READY = 5
-_MAX_WARNINGS = 10
-_MAX_ERRORS = 900
-_NAMED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class FailedObject:
-    """One object that failed, and why."""
-
-    ref: Ref
-    message: str
-    kind: ProblemKind
-    skipped: bool = False
-    hopeless: bool = False
-    """Whether more waiting cannot help."""
-    passing: bool = False
-    """Whether it may end without anybody: the server was busy, or somebody wrote in between."""
-
-    @property
-    def waits(self) -> bool:
-        """Return whether it is only not ready, or not gone, yet."""
-        return self.kind is ProblemKind.NOT_READY and not self.hopeless
 
 
 @dataclass(slots=True)
@@ -169,6 +139,28 @@ class RunResult:
         return ", ".join(f"{count} {text}" for count, text in counts if count)
 
 
+@dataclass(frozen=True, slots=True)
+class FailedObject:
+    """One object that failed, and why."""
+
+    ref: Ref
+    message: str
+    kind: ProblemKind
+    skipped: bool = False
+    hopeless: bool = False
+    """Whether more waiting cannot help."""
+    passing: bool = False
+    """Whether it may end without anybody: the server was busy, or somebody wrote in between."""
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it is only not ready, or not gone, yet."""
+        return self.kind is ProblemKind.NOT_READY and not self.hopeless
+
+
+_MAX_WARNINGS = 10
+
+
 def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], None]) -> RunResult:
     """Collect the events of a run into ``result``; ``each`` is called with every event.
 
@@ -200,6 +192,17 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
     return result
 
 
+_PASSING = frozenset(
+    {
+        ProblemKind.API_ERROR,
+        ProblemKind.CONFLICT,
+        ProblemKind.EXPIRED,
+        ProblemKind.UNAVAILABLE,
+        ProblemKind.UNREACHABLE,
+    }
+)
+
+
 def _take(done: ObjectDone, result: RunResult) -> None:
     """Add what was done with one object."""
     ref, outcome = done.ref, done.outcome
@@ -222,6 +225,9 @@ def _take(done: ObjectDone, result: RunResult) -> None:
         )
 
 
+_MAX_MESSAGE = 400
+
+
 def problem_message(problem: Problem, *, secret: bool = False) -> str:
     """Return a problem in one line for a status: the same line as long as the facts are the same.
 
@@ -239,12 +245,18 @@ def problem_message(problem: Problem, *, secret: bool = False) -> str:
     return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE - 1]}…"
 
 
+_MAX_ERRORS = 900
+
+
 def error_message(problems: Sequence[Problem], *, secret: bool = False) -> str:
     """Return the problems of an error in one line: the first ones, and how many more there are."""
     first, *others = (problem_message(problem, secret=secret) for problem in problems)
     while others and len(first) + len(others[0]) < _MAX_ERRORS:
         first = f"{first}; {others.pop(0)}"
     return f"{first} (and {len(others)} more)" if others else first
+
+
+# The reason of a condition, for the end of a run.
 
 
 _EXITS = {
@@ -314,18 +326,13 @@ def observation_in(error: ApplypruneError) -> HolderObservation | None:
     return error.observation if isinstance(error, InventoryLocked) else None
 
 
-# Word a problem of a run whose source is a Secret: whatever came from there may be confidential.
+# A problem of a run whose source is a Secret: whatever came from there may be confidential.
 #
 # The rule is that of a Secret among the manifests, for every object of such a set. Kinds, names and
 # fields of the schema are shown, and texts that are known to hold no value. All others may quote
 # one: those of the API server, of webhooks and of other controllers, in whole or in part.
 
 
-_NOT_SHOWN = "details are not shown, because the source is a Secret"
-_SHOWN = 3
-# The keys of these maps are content, as the keys of associative lists are.
-_FREE = ("annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "stringData")
-_FIELDS = pattern(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
 # Problems of ours that are not about the content of an object.
 _WHOLE = frozenset(
     {
@@ -373,13 +380,13 @@ _SERVER = frozenset(
         ProblemKind.UNAVAILABLE,
     }
 )
-
-
 _WORDS = {
     **{kind: f"it failed ({kind})" for kind in ProblemKind if kind not in _SERVER},
     ProblemKind.INPUT_ERROR: "the manifest is invalid",
     ProblemKind.SERVER_WARNING: "the API server warns about it",
 }
+_NOT_SHOWN = "details are not shown, because the source is a Secret"
+_SHOWN = 3
 
 
 def shown_parts(problem: Problem) -> tuple[str, ...]:
@@ -401,17 +408,6 @@ def shown_parts(problem: Problem) -> tuple[str, ...]:
     return where, f"{what}{_at(problem)}; {_NOT_SHOWN}"
 
 
-def shown_field(path: str) -> str:
-    """Return a field, ``.a.b`` or ``/a/b``, as far as its path has names of fields of the schema.
-
-    The keys of maps and of list items are content. Nothing is left of a path without such a name
-    but its first sign.
-    """
-    sign = path[:1]
-    shown = _shown([path.partition("[")[0].replace(sign, ".")]) if path else ()
-    return shown[0].replace(".", sign) if shown else sign
-
-
 def _conflict(problem: Problem) -> str:
     """Return the fields in conflict by their managers, without any value."""
     owners = []
@@ -428,6 +424,22 @@ def _at(problem: Problem) -> str:
     paths = [mark.field for mark in problem.marks] or [problem.field]
     shown = _shown([dotted(path) for path in paths])
     return f" at {and_more(shown, _SHOWN)}" if shown else ""
+
+
+def shown_field(path: str) -> str:
+    """Return a field, ``.a.b`` or ``/a/b``, as far as its path has names of fields of the schema.
+
+    The keys of maps and of list items are content. Nothing is left of a path without such a name
+    but its first sign.
+    """
+    sign = path[:1]
+    shown = _shown([path.partition("[")[0].replace(sign, ".")]) if path else ()
+    return shown[0].replace(".", sign) if shown else sign
+
+
+# The keys of these maps are content, as the keys of associative lists are.
+_FREE = ("annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "stringData")
+_FIELDS = pattern(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
 
 
 def _shown(paths: Sequence[str]) -> Sequence[str]:

@@ -67,160 +67,6 @@ if TYPE_CHECKING:
     from applyprune.http import AddressRules
 
 
-MOST_MEMORY = 64 * 2**20
-"""Bytes for all values of one source: other Bundles are reconciled in the same process."""
-MOST_ERRORS = 100
-Uses = dict[Ref, str]
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedSource:
-    """The content of a source: its manifests and their revision."""
-
-    manifests: tuple[Manifest, ...]
-    revision: str
-    version: str = ""
-    """A digest that changes with every write of the source; empty if no manifest is a Secret.
-
-    The revision does not show that a value of a Secret has changed.
-    """
-    state: SourceState | None = None
-    """What it was read of, if its source is on another host."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedTexts:
-    """The texts of a source on another host."""
-
-    texts: Sequence[Text]
-    revision: str
-    content: str
-    """What changes with the content."""
-
-
-def used_refs(bundle: BundleSpec) -> tuple[tuple[Resource, Ref], ...]:
-    """Return the ConfigMaps and Secrets that a Bundle's source is read from."""
-    source = bundle.spec.source
-    kinds = ((CONFIG_MAPS, source.config_map_refs), (SECRETS, source.secret_refs))
-    return tuple(
-        (resource, Ref(resource.group, resource.kind, bundle.namespace, ref.name))
-        for resource, refs in kinds
-        for ref in refs
-    )
-
-
-def watched_refs(bundle: BundleSpec) -> tuple[tuple[Resource, Ref], ...]:
-    """Return what a Bundle is read from in its own cluster: its source, Secrets and kubeconfig."""
-    kubeconfig = kubeconfig_ref(bundle)
-    secrets = (*secret_refs(bundle), *(() if kubeconfig is None else (kubeconfig,)))
-    return (*used_refs(bundle), *((SECRETS, ref) for ref in secrets))
-
-
-def load_source(
-    bundle: BundleSpec, cluster: Cluster, uses: Uses, fetched: FetchedTexts | None
-) -> LoadedSource:
-    """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
-
-    It is empty for an object that does not exist. ``fetched`` is what was read from another host;
-    None if the manifests are in the cluster. Raises SourceMissing, InputError for an invalid
-    manifest, and AccessError.
-    """
-    source = bundle.spec.source
-    if fetched is not None:
-        texts = fetched.texts
-    elif source.inline is not None:
-        texts = [Text("spec.source.inline", source.inline.encode("utf-8", "replace"))]
-    else:
-        lives = _lives(bundle, cluster, uses)
-        refs = (*source.config_map_refs, *source.secret_refs)
-        texts = [text for ref, live in zip(refs, lives, strict=True) for text in _texts(ref, live)]
-    manifests = _manifests(texts, bundle.ignore_rules)
-    if fetched is not None:
-        version = digest([bundle.generation, fetched.content])
-        is_secret = any(one.gvk.group_kind == SECRETS.group_kind for one in manifests)
-        return LoadedSource(manifests, fetched.revision, version if is_secret else "")
-    if bundle.has_secret_source:  # guard: secret-revision
-        content: object = sorted((ref.name, version) for ref, version in uses.items())
-    else:
-        content = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
-    revision = f"sha256:{digest(content)}"
-    version = ""
-    if any(manifest.gvk.group_kind == SECRETS.group_kind for manifest in manifests):
-        read = sorted((ref.kind, ref.name, version) for ref, version in uses.items())
-        version = digest([bundle.generation, read])
-    return LoadedSource(manifests, revision, version)
-
-
-def _lives(bundle: BundleSpec, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]:
-    found = []
-    missing = []
-    for resource, ref in used_refs(bundle):
-        try:
-            live = cluster.get(resource, ref, full=True)
-        except NotFound:
-            uses[ref] = ""
-            missing.append(f"{ref.short} does not exist")
-            continue
-        uses[ref] = live.resource_version
-        found.append(live)
-    if missing:
-        raise SourceMissing("the source is incomplete", reason="; ".join(missing))
-    return found
-
-
-def _texts(ref: SourceRef, live: LiveObject) -> Iterator[Text]:
-    """Yield the value of each selected key, in order."""
-    body = live.body or {}
-    values = {**(body.get("data") or {}), **(body.get("binaryData") or {})}
-    encoded = values if live.ref.kind == SECRETS.kind else body.get("binaryData") or {}
-    for key in ref.keys or sorted(values):
-        if key not in values:
-            raise SourceMissing(
-                "the source is incomplete", reason=f"{live.ref.short} has no key {key!r}"
-            )
-        yield Text(
-            f"{live.ref.short}[{key}]", _bytes(values[key], encoded=key in encoded, where=live.ref)
-        )
-
-
-def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
-    if not encoded:
-        return str(value).encode("utf-8", "replace")
-    try:
-        return base64.b64decode(str(value), validate=True)
-    except (binascii.Error, ValueError):
-        raise InputError(f"{where.short} has a value that is not base64") from None
-
-
-def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreRule]) -> tuple[Manifest, ...]:
-    manifests: list[Manifest] = []
-    errors: list[InputError] = []
-    allowance = Allowance(MOST_MEMORY, MOST_ERRORS)
-    for text in texts:
-        for found in read_source(text, text_of(text), allowance):
-            if isinstance(found, Manifest):
-                manifests.append(_ignoring(found, rules))
-            else:
-                errors.append(found)
-    raise_all(errors)
-    return tuple(manifests)
-
-
-def _ignoring(manifest: Manifest, rules: Sequence[IgnoreRule]) -> Manifest:
-    """Return a manifest with the annotation that lists the fields left to other managers.
-
-    So anyone who reads the object sees why the set does not own a field.
-    """
-    kind, name = manifest.gvk.group_kind, manifest.name
-    pointers = [rule.pointer for rule in rules if rule.matches(kind, name)]
-    if not pointers:
-        return manifest
-    return replace(manifest, packed=packed(with_ignored_fields(manifest.body, pointers)))
-
-
-# Read all that a Bundle is made of: its manifests, wherever they are, and its kubeconfig.
-
-
 @dataclass(frozen=True, slots=True)
 class SourceReader:
     """Reads the sources of Bundles, as their ServiceAccounts."""
@@ -326,30 +172,166 @@ class _Fetched:
         LOG.warning("warning of a source", extra=fields(**place, warning=told))
 
 
-# Read what a Bundle needs of another host: its spec, and its Secrets as its ServiceAccount.
-#
-# The names of the keys in the Secrets are those of Flux.
+# The manifests, and their revision.
+
+
+MOST_MEMORY = 64 * 2**20
+"""Bytes for all values of one source: other Bundles are reconciled in the same process."""
+MOST_ERRORS = 100
+Uses = dict[Ref, str]
+
+
+def load_source(
+    bundle: BundleSpec, cluster: Cluster, uses: Uses, fetched: FetchedTexts | None
+) -> LoadedSource:
+    """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
+
+    It is empty for an object that does not exist. ``fetched`` is what was read from another host;
+    None if the manifests are in the cluster. Raises SourceMissing, InputError for an invalid
+    manifest, and AccessError.
+    """
+    source = bundle.spec.source
+    if fetched is not None:
+        texts = fetched.texts
+    elif source.inline is not None:
+        texts = [Text("spec.source.inline", source.inline.encode("utf-8", "replace"))]
+    else:
+        lives = _lives(bundle, cluster, uses)
+        refs = (*source.config_map_refs, *source.secret_refs)
+        texts = [text for ref, live in zip(refs, lives, strict=True) for text in _texts(ref, live)]
+    manifests = _manifests(texts, bundle.ignore_rules)
+    if fetched is not None:
+        version = digest([bundle.generation, fetched.content])
+        is_secret = any(one.gvk.group_kind == SECRETS.group_kind for one in manifests)
+        return LoadedSource(manifests, fetched.revision, version if is_secret else "")
+    if bundle.has_secret_source:  # guard: secret-revision
+        content: object = sorted((ref.name, version) for ref, version in uses.items())
+    else:
+        content = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
+    revision = f"sha256:{digest(content)}"
+    version = ""
+    if any(manifest.gvk.group_kind == SECRETS.group_kind for manifest in manifests):
+        read = sorted((ref.kind, ref.name, version) for ref, version in uses.items())
+        version = digest([bundle.generation, read])
+    return LoadedSource(manifests, revision, version)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSource:
+    """The content of a source: its manifests and their revision."""
+
+    manifests: tuple[Manifest, ...]
+    revision: str
+    version: str = ""
+    """A digest that changes with every write of the source; empty if no manifest is a Secret.
+
+    The revision does not show that a value of a Secret has changed.
+    """
+    state: SourceState | None = None
+    """What it was read of, if its source is on another host."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedTexts:
+    """The texts of a source on another host."""
+
+    texts: Sequence[Text]
+    revision: str
+    content: str
+    """What changes with the content."""
+
+
+def used_refs(bundle: BundleSpec) -> tuple[tuple[Resource, Ref], ...]:
+    """Return the ConfigMaps and Secrets that a Bundle's source is read from."""
+    source = bundle.spec.source
+    kinds = ((CONFIG_MAPS, source.config_map_refs), (SECRETS, source.secret_refs))
+    return tuple(
+        (resource, Ref(resource.group, resource.kind, bundle.namespace, ref.name))
+        for resource, refs in kinds
+        for ref in refs
+    )
+
+
+def watched_refs(bundle: BundleSpec) -> tuple[tuple[Resource, Ref], ...]:
+    """Return what a Bundle is read from in its own cluster: its source, Secrets and kubeconfig."""
+    kubeconfig = kubeconfig_ref(bundle)
+    secrets = (*secret_refs(bundle), *(() if kubeconfig is None else (kubeconfig,)))
+    return (*used_refs(bundle), *((SECRETS, ref) for ref in secrets))
+
+
+def _lives(bundle: BundleSpec, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]:
+    found = []
+    missing = []
+    for resource, ref in used_refs(bundle):
+        try:
+            live = cluster.get(resource, ref, full=True)
+        except NotFound:
+            uses[ref] = ""
+            missing.append(f"{ref.short} does not exist")
+            continue
+        uses[ref] = live.resource_version
+        found.append(live)
+    if missing:
+        raise SourceMissing("the source is incomplete", reason="; ".join(missing))
+    return found
+
+
+def _texts(ref: SourceRef, live: LiveObject) -> Iterator[Text]:
+    """Yield the value of each selected key, in order."""
+    body = live.body or {}
+    values = {**(body.get("data") or {}), **(body.get("binaryData") or {})}
+    encoded = values if live.ref.kind == SECRETS.kind else body.get("binaryData") or {}
+    for key in ref.keys or sorted(values):
+        if key not in values:
+            raise SourceMissing(
+                "the source is incomplete", reason=f"{live.ref.short} has no key {key!r}"
+            )
+        yield Text(
+            f"{live.ref.short}[{key}]", _bytes(values[key], encoded=key in encoded, where=live.ref)
+        )
+
+
+def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
+    if not encoded:
+        return str(value).encode("utf-8", "replace")
+    try:
+        return base64.b64decode(str(value), validate=True)
+    except (binascii.Error, ValueError):
+        raise InputError(f"{where.short} has a value that is not base64") from None
+
+
+def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreRule]) -> tuple[Manifest, ...]:
+    manifests: list[Manifest] = []
+    errors: list[InputError] = []
+    allowance = Allowance(MOST_MEMORY, MOST_ERRORS)
+    for text in texts:
+        for found in read_source(text, text_of(text), allowance):
+            if isinstance(found, Manifest):
+                manifests.append(_ignoring(found, rules))
+            else:
+                errors.append(found)
+    raise_all(errors)
+    return tuple(manifests)
+
+
+def _ignoring(manifest: Manifest, rules: Sequence[IgnoreRule]) -> Manifest:
+    """Return a manifest with the annotation that lists the fields left to other managers.
+
+    So anyone who reads the object sees why the set does not own a field.
+    """
+    kind, name = manifest.gvk.group_kind, manifest.name
+    pointers = [rule.pointer for rule in rules if rule.matches(kind, name)]
+    if not pointers:
+        return manifest
+    return replace(manifest, packed=packed(with_ignored_fields(manifest.body, pointers)))
+
+
+# What is needed of another host, with the Secrets for it; the keys in these are named as in Flux.
 
 
 _LIMITS = TreeLimits(files=20_000, size=64 * 2**20)
 _LONGEST = 600.0
 """Seconds, at most, for one look at a source."""
-_CERTIFICATES = frozenset({"ca.crt", "tls.crt", "tls.key"})
-_GIT_KEYS = (".asc", ".sshpub")
-_COSIGN_KEYS = (".pub",)
-_SOPS_KEYS = (".agekey", ".asc")
-
-
-class SourceMissing(ApplypruneError):
-    """A ConfigMap or Secret that the source names does not exist, or lacks a key."""
-
-    kind = ProblemKind.SOURCE_MISSING
-
-
-def secret_refs(bundle: BundleSpec) -> tuple[Ref, ...]:
-    """Return the Secrets that a Bundle names for its source on another host, and to decrypt it."""
-    names = {ref.name: None for ref in _named(bundle)}
-    return tuple(_ref(bundle, name) for name in names)
 
 
 def source_request(
@@ -382,6 +364,67 @@ def source_request(
     )
 
 
+_CERTIFICATES = frozenset({"ca.crt", "tls.crt", "tls.key"})
+
+
+def _transport(
+    spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets, addresses: AddressRules
+) -> Transport:
+    values = dict(secrets.values(spec.secret_ref)) if spec.secret_ref is not None else {}
+    if isinstance(spec, OciSpec | ArchiveSpec) and spec.cert_secret_ref is not None:
+        found = secrets.values(spec.cert_secret_ref)
+        values.update({key: found[key] for key in _CERTIFICATES & found.keys()})
+    credentials = _credentials(values)
+    if isinstance(spec, GitSpec):
+        ref = spec.ref
+        git_ref = GitRef(ref.branch, ref.tag, ref.semver, ref.name, ref.commit)
+        return GitSource(spec.url, git_ref, credentials, addresses=addresses, limits=_LIMITS)
+    if isinstance(spec, OciSpec):
+        oci_ref = OciRef(spec.ref.tag, spec.ref.semver, spec.ref.digest)
+        return OciSource(spec.url, oci_ref, credentials, addresses=addresses, limits=_LIMITS)
+    return ArchiveSource(spec.url, spec.digest, credentials, addresses=addresses, limits=_LIMITS)
+
+
+def _credentials(values: Mapping[str, bytes]) -> SourceCredentials:
+    """Return the credentials in a Secret; keys that are not known are left out."""
+
+    def text(key: str) -> str:
+        return values.get(key, b"").decode("utf-8", "replace").rstrip("\r\n")
+
+    if not values:
+        return ANONYMOUS
+    return SourceCredentials(
+        username=text("username"),
+        password=text("password"),
+        bearer_token=text("bearerToken"),
+        identity=values.get("identity", b""),
+        known_hosts=values.get("known_hosts", b""),
+        ca=values.get("ca.crt", b""),
+        certificate=values.get("tls.crt", b""),
+        key=values.get("tls.key", b""),
+        docker_config=values.get(".dockerconfigjson", b""),
+    )
+
+
+_GIT_KEYS = (".asc", ".sshpub")
+_COSIGN_KEYS = (".pub",)
+
+
+def _verification(
+    spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets
+) -> SourceVerification | None:
+    if isinstance(spec, GitSpec) and spec.verify is not None:
+        keys = secrets.keys(spec.verify.secret_ref, _GIT_KEYS)
+        return SourceVerification(str(GitVerifyMode(spec.verify.mode)), keys)
+    if isinstance(spec, OciSpec) and spec.verify is not None:
+        keys = secrets.keys(spec.verify.secret_ref, _COSIGN_KEYS)
+        return SourceVerification(spec.verify.provider, keys)
+    return None
+
+
+_SOPS_KEYS = (".agekey", ".asc")
+
+
 def decryption_keys(
     bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]
 ) -> Mapping[str, bytes] | None:
@@ -389,22 +432,6 @@ def decryption_keys(
     if bundle.spec.decryption is None:
         return None
     return _Secrets(bundle, cluster, uses).keys(bundle.spec.decryption.secret_ref, _SOPS_KEYS)
-
-
-def _named(bundle: BundleSpec) -> Iterator[SecretRef]:
-    spec = bundle.spec.source.remote
-    if spec is not None and spec.secret_ref is not None:
-        yield spec.secret_ref
-    if isinstance(spec, OciSpec | ArchiveSpec) and spec.cert_secret_ref is not None:
-        yield spec.cert_secret_ref
-    if isinstance(spec, GitSpec | OciSpec) and spec.verify is not None:
-        yield spec.verify.secret_ref
-    if bundle.spec.decryption is not None:
-        yield bundle.spec.decryption.secret_ref
-
-
-def _ref(bundle: BundleSpec, name: str) -> Ref:
-    return Ref(SECRETS.group, SECRETS.kind, bundle.namespace, name)
 
 
 class _Secrets:
@@ -449,71 +476,35 @@ class _Secrets:
             raise InputError(f"{ref.short} has a value that is not base64") from None
 
 
-def _transport(
-    spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets, addresses: AddressRules
-) -> Transport:
-    values = dict(secrets.values(spec.secret_ref)) if spec.secret_ref is not None else {}
+def secret_refs(bundle: BundleSpec) -> tuple[Ref, ...]:
+    """Return the Secrets that a Bundle names for its source on another host, and to decrypt it."""
+    names = {ref.name: None for ref in _named(bundle)}
+    return tuple(_ref(bundle, name) for name in names)
+
+
+def _named(bundle: BundleSpec) -> Iterator[SecretRef]:
+    spec = bundle.spec.source.remote
+    if spec is not None and spec.secret_ref is not None:
+        yield spec.secret_ref
     if isinstance(spec, OciSpec | ArchiveSpec) and spec.cert_secret_ref is not None:
-        found = secrets.values(spec.cert_secret_ref)
-        values.update({key: found[key] for key in _CERTIFICATES & found.keys()})
-    credentials = _credentials(values)
-    if isinstance(spec, GitSpec):
-        ref = spec.ref
-        git_ref = GitRef(ref.branch, ref.tag, ref.semver, ref.name, ref.commit)
-        return GitSource(spec.url, git_ref, credentials, addresses=addresses, limits=_LIMITS)
-    if isinstance(spec, OciSpec):
-        oci_ref = OciRef(spec.ref.tag, spec.ref.semver, spec.ref.digest)
-        return OciSource(spec.url, oci_ref, credentials, addresses=addresses, limits=_LIMITS)
-    return ArchiveSource(spec.url, spec.digest, credentials, addresses=addresses, limits=_LIMITS)
+        yield spec.cert_secret_ref
+    if isinstance(spec, GitSpec | OciSpec) and spec.verify is not None:
+        yield spec.verify.secret_ref
+    if bundle.spec.decryption is not None:
+        yield bundle.spec.decryption.secret_ref
 
 
-def _verification(
-    spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets
-) -> SourceVerification | None:
-    if isinstance(spec, GitSpec) and spec.verify is not None:
-        keys = secrets.keys(spec.verify.secret_ref, _GIT_KEYS)
-        return SourceVerification(str(GitVerifyMode(spec.verify.mode)), keys)
-    if isinstance(spec, OciSpec) and spec.verify is not None:
-        keys = secrets.keys(spec.verify.secret_ref, _COSIGN_KEYS)
-        return SourceVerification(spec.verify.provider, keys)
-    return None
+def _ref(bundle: BundleSpec, name: str) -> Ref:
+    return Ref(SECRETS.group, SECRETS.kind, bundle.namespace, name)
 
 
-def _credentials(values: Mapping[str, bytes]) -> SourceCredentials:
-    """Return the credentials in a Secret; keys that are not known are left out."""
+class SourceMissing(ApplypruneError):
+    """A ConfigMap or Secret that the source names does not exist, or lacks a key."""
 
-    def text(key: str) -> str:
-        return values.get(key, b"").decode("utf-8", "replace").rstrip("\r\n")
-
-    if not values:
-        return ANONYMOUS
-    return SourceCredentials(
-        username=text("username"),
-        password=text("password"),
-        bearer_token=text("bearerToken"),
-        identity=values.get("identity", b""),
-        known_hosts=values.get("known_hosts", b""),
-        ca=values.get("ca.crt", b""),
-        certificate=values.get("tls.crt", b""),
-        key=values.get("tls.key", b""),
-        docker_config=values.get(".dockerconfigjson", b""),
-    )
+    kind = ProblemKind.SOURCE_MISSING
 
 
-# Turn the fetched content of a Bundle's source into texts of manifests: decrypted, and built.
-
-
-_LARGEST = 64 * 2**20
-"""Bytes for all texts of one source."""
-
-
-class SourceAwaited(Exception):
-    """The content of the source is not there yet; the reconcile goes on when it is."""
-
-    def __init__(self, lost: str = "") -> None:
-        """Keep the name of the artifact that was there before; empty for none."""
-        super().__init__("the source is being fetched")
-        self.lost = lost
+# The content that was fetched, as texts of manifests: decrypted, and built.
 
 
 def content_of(request: SourceRequest, state: SourceState | None) -> SourceContent:
@@ -529,6 +520,10 @@ def content_of(request: SourceRequest, state: SourceState | None) -> SourceConte
             raise SourceAwaited
         raise error_of(state.problem)
     return state.content
+
+
+_LARGEST = 64 * 2**20
+"""Bytes for all texts of one source."""
 
 
 def remote_texts(
@@ -585,3 +580,12 @@ def _decrypted(
 def is_below(name: str, path: str) -> bool:
     """Return whether a file is at a path, or in the folder that is there."""
     return path in {"", name} or name.startswith(f"{path}/")
+
+
+class SourceAwaited(Exception):
+    """The content of the source is not there yet; the reconcile goes on when it is."""
+
+    def __init__(self, lost: str = "") -> None:
+        """Keep the name of the artifact that was there before; empty for none."""
+        super().__init__("the source is being fetched")
+        self.lost = lost

@@ -1,8 +1,6 @@
 """The spec of a Bundle, parsed and validated, with all that its CRD cannot check.
 
-Pydantic reads it, so an unknown field or a wrong type is an error with its path.
-
-pydantic checks the types. It reports all faults at once, each with the path of its field. It also
+pydantic checks the types. It reports all faults at once, each with the path of its field, and
 generates the schema that a test compares with the CRD (``deploy/crd.yaml``) in both directions.
 """
 
@@ -63,12 +61,210 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
 
 
-# The types of the fields of a Bundle's spec, with the checks that its CRD cannot make.
+__all__ = ["ON_DRIFT", "DriftPolicy", "DriftSpec"]
 
 
-_LONGEST = 30 * 24 * 3600.0
+def read_bundle(live: LiveObject) -> BundleSpec:
+    """Return the Bundle in an object that was read in full.
+
+    Raises InvalidSpec with all faults, not only the first one.
+    """
+    raw = (live.body or {}).get("spec")
+    faults: list[str] = []
+    try:
+        spec = SPEC.validate_python(without_nulls({} if raw is None else raw))
+    except ValidationError as error:
+        faults += map(fault_text, error.errors(include_url=False))
+    else:
+        place = (live.ref.namespace, live.ref.name)
+        bundle = BundleSpec(*place, spec, spec.timeout, live.generation or 0)
+        faults += _faults(bundle)
+    if faults:
+        raise InvalidSpec("the spec is invalid", reason="; ".join(faults))
+    return bundle
+
+
+class InvalidSpec(UsageError):
+    """An invalid spec; ``reason`` lists every fault."""
+
+    kind = ProblemKind.INVALID_SPEC
+
+
+def without_nulls(value: Any) -> Any:
+    """Return a value without its null fields, so that they get their defaults."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+_MESSAGES = {
+    "bool_type": "must be true or false",
+    "dataclass_type": "must be an object",
+    "int_type": "must be a whole number",
+    "missing": "is required",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+}
+"""Our message for each of pydantic's error types."""
+
+
+def fault_text(error: ErrorDetails) -> str:
+    """Return ``spec.dependsOn[0].name: is required``, without a value that may be confidential."""
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
+    message = _MESSAGES.get(error["type"], error["msg"])
+    if error["type"] == "value_error":
+        message = str(error["ctx"]["error"])
+    elif error["type"] == "enum":
+        message = f"must be {error['ctx']['expected']}, not {error['input']!r}"
+    return f"spec{path}: {message}"
+
+
+def _faults(bundle: BundleSpec) -> list[str]:
+    """Return the faults that concern more than the type of a field."""
+    faults = []
+    try:
+        _ = bundle.target
+    except UsageError as error:
+        faults.append(f"{error.message}: {error.reason}")
+    if any(dependency.name == bundle.name for dependency in bundle.spec.depends_on):
+        faults.append("spec.dependsOn: a Bundle cannot depend on itself")
+    return faults
+
+
+ON_DRIFT = {
+    DriftPolicy.CORRECT: OnDrift.REVERT,
+    DriftPolicy.REPORT: OnDrift.KEEP,
+    DriftPolicy.IGNORE: OnDrift.KEEP,
+}
+"""What a run does: Report and Ignore differ only in what the Bundle says."""
+
+_CONCURRENCY = 8
+_TURN = 1.0
+"""Seconds that a reconcile may wait; then its worker serves another Bundle."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleSpec:
+    """One Bundle as it was read."""
+
+    namespace: str
+    name: str
+    spec: Spec
+    timeout: float
+    """How many seconds each wait of this reconcile may take."""
+    generation: int = 0
+    """The number of changes of its spec."""
+    home: str = ""
+    """The UID of its cluster, if its objects are in another one."""
+
+    @property
+    def owner(self) -> str:
+        """Return the Bundle's name as the owner in an inventory."""
+        return owner_name(self.namespace, self.name) + (self.home and f"{OF_CLUSTER}{self.home}")
+
+    @property
+    def deletion_policy(self) -> DeletionPolicy:
+        """Return the policy for its removal; never ``MIRROR``."""
+        policy, prunes = self.spec.deletion_policy, self.spec.prune.enabled
+        if policy is not DeletionPolicy.MIRROR:
+            return policy
+        return DeletionPolicy.DELETE if prunes else DeletionPolicy.ORPHAN  # guard: mirror-prune
+
+    @property
+    def has_secret_source(self) -> bool:
+        """Return whether the manifests are confidential: no message may show a value of them.
+
+        They come from a Secret, or are decrypted.
+        """
+        return bool(self.spec.source.secret_refs) or self.spec.decryption is not None
+
+    @property
+    def target(self) -> ApplySetIdentity:
+        """Return the set that it applies; raise UsageError if its name is invalid."""
+        return applyset_identity(self.spec.inventory_name or self.name, self.namespace)
+
+    @property
+    def ignore_rules(self) -> tuple[IgnoreRule, ...]:
+        """Return the rules of ``spec.ignoreFields``, one for each pointer."""
+        return tuple(
+            IgnoreRule(pointer, fields.kind)
+            for fields in self.spec.ignore_fields
+            for pointer in fields.fields
+        )
+
+    def options(
+        self,
+        mode: Mode,
+        *,
+        approved: str = "",
+        source: str = "",
+        contended: frozenset[FieldWriter] = frozenset(),
+        corrects: frozenset[Ref] = frozenset(),
+        tries_rewritten: bool = False,
+    ) -> Options:
+        """Return the options of a run.
+
+        ``approved`` is the value of the annotation, and ``source`` the version of the source.
+        ``contended`` are the managers that win if they have changed their fields again. With
+        ``corrects``, the run is about the drift of these objects only. With ``tries_rewritten``,
+        it sends again what admission has rewritten.
+        """
+        spec = self.spec
+        approved = approved if is_digest(approved) else ""
+        # To delete or orphan the whole set is a decision of its own.
+        removes = mode is not Mode.APPLY
+        approval = Approval.AUTOMATIC if removes else spec.approval
+        return Options(
+            mode=mode,
+            # One look: no worker waits for another run. What was seen counts at the next look.
+            lock_timeout=0.0,
+            concurrency=_CONCURRENCY,
+            # Only the server knows which objects must be recreated, and which would not change.
+            check=approval is not Approval.AUTOMATIC,
+            approval=approval,
+            approved_plan=approved,
+            source=source,
+            contended=contended if spec.drift.policy is DriftPolicy.CORRECT else frozenset(),
+            corrects=corrects,
+            tries_rewritten=tries_rewritten,
+            apply=ApplyOptions(
+                adopt=spec.adopt,
+                on_drift=ON_DRIFT[spec.drift.policy],
+                adopt_as=spec.adopt_as,
+                force_conflicts=spec.force_conflicts,
+                recreate=spec.recreate,
+                helm_hooks=spec.helm_hooks,
+                no_default_ignore=frozenset(spec.no_default_ignore),
+            ),
+            prune=PruneOptions(
+                enabled=spec.prune.enabled or removes,
+                allow_empty=spec.prune.allow_empty,
+                max_prune=spec.prune.max_prune,
+                apply_anyway=spec.approval is not Approval.ALWAYS,
+                approved=approved,
+            ),
+            wait=WaitOptions(
+                WaitMode.ALL if spec.wait else WaitMode.AUTO,
+                timeout=self.timeout,
+                turn=_TURN,
+                fail_fast=spec.fail_fast,
+                # A removal waits for nothing to be ready, and their kinds may be gone.
+                ready_when=() if removes else tuple(map(rule_of_kind, spec.ready_when)),
+            ),
+        )
+
+
+def owner_name(namespace: str, name: str) -> str:
+    """Return the name of a Bundle as the owner in an inventory."""
+    return f"{BUNDLES.kind} {namespace}/{name}"
+
+
+# The types of fields, each with the checks that its CRD cannot make.
+
+
 CAMEL = ConfigDict(alias_generator=to_camel, hide_input_in_errors=True)
 """The configuration of each part of a spec."""
+_LONGEST = 30 * 24 * 3600.0
 
 
 def _seconds(value: object) -> float:
@@ -360,17 +556,7 @@ class Decryption:
     provider: Annotated[Literal["sops"], _one_word("sops")] = "sops"
 
 
-# The part of a Bundle's spec that is about drift.
-
-
-__all__ = ["ON_DRIFT", "DriftPolicy", "DriftSpec"]
-
-ON_DRIFT = {
-    DriftPolicy.CORRECT: OnDrift.REVERT,
-    DriftPolicy.REPORT: OnDrift.KEEP,
-    DriftPolicy.IGNORE: OnDrift.KEEP,
-}
-"""What a run does: Report and Ignore differ only in what the Bundle says."""
+# The other fields; pydantic needs each type before its use.
 
 
 @checked(config=CAMEL, frozen=True, slots=True)
@@ -387,26 +573,6 @@ class DriftSpec:
 
     policy: DriftPolicy = DriftPolicy.CORRECT
     contention: Contention = Contention()
-
-
-_CONCURRENCY = 8
-_TURN = 1.0
-"""Seconds that a reconcile may wait; then its worker serves another Bundle."""
-_MESSAGES = {
-    "bool_type": "must be true or false",
-    "dataclass_type": "must be an object",
-    "int_type": "must be a whole number",
-    "missing": "is required",
-    "string_type": "must be text",
-    "tuple_type": "must be a list",
-}
-"""Our message for each of pydantic's error types."""
-
-
-class InvalidSpec(UsageError):
-    """An invalid spec; ``reason`` lists every fault."""
-
-    kind = ProblemKind.INVALID_SPEC
 
 
 class DeletionPolicy(StrEnum):
@@ -497,169 +663,3 @@ class Spec:
 
 SPEC: TypeAdapter[Spec] = TypeAdapter(Spec)
 """Parses a spec and generates its schema."""
-
-
-@dataclass(frozen=True, slots=True)
-class BundleSpec:
-    """One Bundle as it was read."""
-
-    namespace: str
-    name: str
-    spec: Spec
-    timeout: float
-    """How many seconds each wait of this reconcile may take."""
-    generation: int = 0
-    """The number of changes of its spec."""
-    home: str = ""
-    """The UID of its cluster, if its objects are in another one."""
-
-    @property
-    def owner(self) -> str:
-        """Return the Bundle's name as the owner in an inventory."""
-        return owner_name(self.namespace, self.name) + (self.home and f"{OF_CLUSTER}{self.home}")
-
-    @property
-    def deletion_policy(self) -> DeletionPolicy:
-        """Return the policy for its removal; never ``MIRROR``."""
-        policy, prunes = self.spec.deletion_policy, self.spec.prune.enabled
-        if policy is not DeletionPolicy.MIRROR:
-            return policy
-        return DeletionPolicy.DELETE if prunes else DeletionPolicy.ORPHAN  # guard: mirror-prune
-
-    @property
-    def has_secret_source(self) -> bool:
-        """Return whether the manifests are confidential: no message may show a value of them.
-
-        They come from a Secret, or are decrypted.
-        """
-        return bool(self.spec.source.secret_refs) or self.spec.decryption is not None
-
-    @property
-    def target(self) -> ApplySetIdentity:
-        """Return the set that it applies; raise UsageError if its name is invalid."""
-        return applyset_identity(self.spec.inventory_name or self.name, self.namespace)
-
-    @property
-    def ignore_rules(self) -> tuple[IgnoreRule, ...]:
-        """Return the rules of ``spec.ignoreFields``, one for each pointer."""
-        return tuple(
-            IgnoreRule(pointer, fields.kind)
-            for fields in self.spec.ignore_fields
-            for pointer in fields.fields
-        )
-
-    def options(
-        self,
-        mode: Mode,
-        *,
-        approved: str = "",
-        source: str = "",
-        contended: frozenset[FieldWriter] = frozenset(),
-        corrects: frozenset[Ref] = frozenset(),
-        tries_rewritten: bool = False,
-    ) -> Options:
-        """Return the options of a run.
-
-        ``approved`` is the value of the annotation, and ``source`` the version of the source.
-        ``contended`` are the managers that win if they have changed their fields again. With
-        ``corrects``, the run is about the drift of these objects only. With ``tries_rewritten``,
-        it sends again what admission has rewritten.
-        """
-        spec = self.spec
-        approved = approved if is_digest(approved) else ""
-        # To delete or orphan the whole set is a decision of its own.
-        removes = mode is not Mode.APPLY
-        approval = Approval.AUTOMATIC if removes else spec.approval
-        return Options(
-            mode=mode,
-            # One look: no worker waits for another run. What was seen counts at the next look.
-            lock_timeout=0.0,
-            concurrency=_CONCURRENCY,
-            # Only the server knows which objects must be recreated, and which would not change.
-            check=approval is not Approval.AUTOMATIC,
-            approval=approval,
-            approved_plan=approved,
-            source=source,
-            contended=contended if spec.drift.policy is DriftPolicy.CORRECT else frozenset(),
-            corrects=corrects,
-            tries_rewritten=tries_rewritten,
-            apply=ApplyOptions(
-                adopt=spec.adopt,
-                on_drift=ON_DRIFT[spec.drift.policy],
-                adopt_as=spec.adopt_as,
-                force_conflicts=spec.force_conflicts,
-                recreate=spec.recreate,
-                helm_hooks=spec.helm_hooks,
-                no_default_ignore=frozenset(spec.no_default_ignore),
-            ),
-            prune=PruneOptions(
-                enabled=spec.prune.enabled or removes,
-                allow_empty=spec.prune.allow_empty,
-                max_prune=spec.prune.max_prune,
-                apply_anyway=spec.approval is not Approval.ALWAYS,
-                approved=approved,
-            ),
-            wait=WaitOptions(
-                WaitMode.ALL if spec.wait else WaitMode.AUTO,
-                timeout=self.timeout,
-                turn=_TURN,
-                fail_fast=spec.fail_fast,
-                # A removal waits for nothing to be ready, and their kinds may be gone.
-                ready_when=() if removes else tuple(map(rule_of_kind, spec.ready_when)),
-            ),
-        )
-
-
-def owner_name(namespace: str, name: str) -> str:
-    """Return the name of a Bundle as the owner in an inventory."""
-    return f"{BUNDLES.kind} {namespace}/{name}"
-
-
-def read_bundle(live: LiveObject) -> BundleSpec:
-    """Return the Bundle in an object that was read in full.
-
-    Raises InvalidSpec with all faults, not only the first one.
-    """
-    raw = (live.body or {}).get("spec")
-    faults: list[str] = []
-    try:
-        spec = SPEC.validate_python(without_nulls({} if raw is None else raw))
-    except ValidationError as error:
-        faults += map(fault_text, error.errors(include_url=False))
-    else:
-        place = (live.ref.namespace, live.ref.name)
-        bundle = BundleSpec(*place, spec, spec.timeout, live.generation or 0)
-        faults += _faults(bundle)
-    if faults:
-        raise InvalidSpec("the spec is invalid", reason="; ".join(faults))
-    return bundle
-
-
-def without_nulls(value: Any) -> Any:
-    """Return a value without its null fields, so that they get their defaults."""
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
-
-
-def fault_text(error: ErrorDetails) -> str:
-    """Return ``spec.dependsOn[0].name: is required``, without a value that may be confidential."""
-    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error["loc"])
-    message = _MESSAGES.get(error["type"], error["msg"])
-    if error["type"] == "value_error":
-        message = str(error["ctx"]["error"])
-    elif error["type"] == "enum":
-        message = f"must be {error['ctx']['expected']}, not {error['input']!r}"
-    return f"spec{path}: {message}"
-
-
-def _faults(bundle: BundleSpec) -> list[str]:
-    """Return the faults that concern more than the type of a field."""
-    faults = []
-    try:
-        _ = bundle.target
-    except UsageError as error:
-        faults.append(f"{error.message}: {error.reason}")
-    if any(dependency.name == bundle.name for dependency in bundle.spec.depends_on):
-        faults.append("spec.dependsOn: a Bundle cannot depend on itself")
-    return faults

@@ -36,15 +36,6 @@ _NOT_STALLED = "it is not stalled"
 _MESSAGE = 1024
 
 
-class ConditionStatus(StrEnum):
-    """The new status of the Ready condition; ``SAME`` keeps the old one, if suspended."""
-
-    READY = "True"
-    NOT_READY = "False"
-    WAITING = "Unknown"
-    SAME = ""
-
-
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
     """The result of one reconcile of a Bundle."""
@@ -71,25 +62,13 @@ class ReconcileResult:
     """What an Event and the log say beyond the message."""
 
 
-def progressing(
-    before: Mapping[str, Any], generation: int, now: str, *, replica: str = ""
-) -> Status:
-    """Return the status while a new generation is being applied."""
-    # observedGeneration does not change: the new generation has not been applied yet.
-    status = {"observedGeneration": UNOBSERVED, **before}
-    _put(status, "replica", replica)
-    applies = f"generation {generation} is being applied"
-    status["conditions"] = _conditions(
-        before,
-        {
-            ConditionType.READY: ("Unknown", Reason.PROGRESSING, applies),
-            ConditionType.RECONCILING: ("True", Reason.PROGRESSING, "a run is under way"),
-            ConditionType.STALLED: ("False", Reason.PROGRESSING, _NOT_STALLED),
-        },
-        generation,
-        now,
-    )
-    return status
+class ConditionStatus(StrEnum):
+    """The new status of the Ready condition; ``SAME`` keeps the old one, if suspended."""
+
+    READY = "True"
+    NOT_READY = "False"
+    WAITING = "Unknown"
+    SAME = ""
 
 
 def after(
@@ -134,6 +113,27 @@ def after(
     for key, value in (result.drift.fields if result.drift is not None else {}).items():
         _put(status, key, value)
     status["conditions"] = _conditions(before, _wanted(result), generation, now)
+    return status
+
+
+def progressing(
+    before: Mapping[str, Any], generation: int, now: str, *, replica: str = ""
+) -> Status:
+    """Return the status while a new generation is being applied."""
+    # observedGeneration does not change: the new generation has not been applied yet.
+    status = {"observedGeneration": UNOBSERVED, **before}
+    _put(status, "replica", replica)
+    applies = f"generation {generation} is being applied"
+    status["conditions"] = _conditions(
+        before,
+        {
+            ConditionType.READY: ("Unknown", Reason.PROGRESSING, applies),
+            ConditionType.RECONCILING: ("True", Reason.PROGRESSING, "a run is under way"),
+            ConditionType.STALLED: ("False", Reason.PROGRESSING, _NOT_STALLED),
+        },
+        generation,
+        now,
+    )
     return status
 
 
@@ -205,36 +205,8 @@ def _conditions(
     return conditions
 
 
-def is_tried(status: Mapping[str, Any], generation: int | None) -> bool:
-    """Return whether a status is about this generation: one before it says nothing of it."""
-    return status.get("observedGeneration") == generation  # guard: tried-generation
-
-
-def is_ready(status: Mapping[str, Any], generation: int | None) -> bool:
-    """Return whether a Bundle is ready in its current generation."""
-    ready = condition_of(status, ConditionType.READY)
-    own = ready.get("observedGeneration", generation) == generation
-    return is_tried(status, generation) and own and ready.get("status") == "True"
-
-
-def condition_of(status: Mapping[str, Any], kind: ConditionType) -> Mapping[str, Any]:
-    """Return a condition of a status; empty if it has none of this type."""
-    conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
-    return next((condition for condition in conditions if condition.get("type") == kind), {})
-
-
-def state_of(status: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return what of a status an Event is about: a retry changes none of it."""
-    ready = condition_of(status, ConditionType.READY)
-    failing = [(one["object"], one.get("namespace")) for one in status.get("failing") or ()]
-    return (
-        ready.get("status"),
-        ready.get("reason"),
-        status.get("lastAttemptedRevision"),
-        (status.get("objects") or {}).get("failing"),
-        tuple(failing),
-        (status.get("pendingPlan") or {}).get("digest"),
-    )
+def _cut(message: str) -> str:
+    return message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
 
 
 def _failing(run: RunResult) -> list[dict[str, str]]:
@@ -275,8 +247,19 @@ def _put(status: Status, key: str, value: object) -> None:
         status.pop(key, None)
 
 
-def _cut(message: str) -> str:
-    return message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
+# What a status says.
+
+
+def is_ready(status: Mapping[str, Any], generation: int | None) -> bool:
+    """Return whether a Bundle is ready in its current generation."""
+    ready = condition_of(status, ConditionType.READY)
+    own = ready.get("observedGeneration", generation) == generation
+    return is_tried(status, generation) and own and ready.get("status") == "True"
+
+
+def is_tried(status: Mapping[str, Any], generation: int | None) -> bool:
+    """Return whether a status is about this generation: one before it says nothing of it."""
+    return status.get("observedGeneration") == generation  # guard: tried-generation
 
 
 def has_waited(status: Mapping[str, Any], revision: str, generation: int | None) -> bool:
@@ -289,18 +272,33 @@ def has_waited(status: Mapping[str, Any], revision: str, generation: int | None)
     )
 
 
-# Decide when a Bundle is reconciled again, by its result and what came before.
+def condition_of(status: Mapping[str, Any], kind: ConditionType) -> Mapping[str, Any]:
+    """Return a condition of a status; empty if it has none of this type."""
+    conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
-_LONGEST_PAUSE = 15.0
-"""Seconds, at most, between two looks at what is not ready."""
+def state_of(status: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what of a status an Event is about: a retry changes none of it."""
+    ready = condition_of(status, ConditionType.READY)
+    failing = [(one["object"], one.get("namespace")) for one in status.get("failing") or ()]
+    return (
+        ready.get("status"),
+        ready.get("reason"),
+        status.get("lastAttemptedRevision"),
+        (status.get("objects") or {}).get("failing"),
+        tuple(failing),
+        (status.get("pendingPlan") or {}).get("digest"),
+    )
+
+
+# When a Bundle is reconciled again, by its result and what came before.
+
+
 _LOOK_AGAIN = 120.0
 """Seconds, at most, between two looks for what is missing."""
 _SOON = 1.0
 """Seconds, at least, before another look at what may have changed soon."""
-_LONGEST_UNWRITTEN = 60.0
-_AFTER_LIMIT = 5.0
-_LONGEST_AFTER_LIMIT = 600.0
 
 
 def next_reconcile(
@@ -340,18 +338,8 @@ def next_reconcile(
     return spread(delay), past
 
 
-def unwritten(past: Past) -> Answer:
-    """Return the answer for a reconcile that could not even write a status."""
-    failures = past.failures + 1
-    delay = spread(backoff(failures, first=_SOON, longest=_LONGEST_UNWRITTEN))
-    return Answer(delay, replace(past, failures=failures))
-
-
-def ended_at_limit(past: Past) -> Answer:
-    """Return the answer for a reconcile that has used up all that it may: the next will too."""
-    failures = past.failures + 1
-    delay = spread(backoff(failures, first=_AFTER_LIMIT, longest=_LONGEST_AFTER_LIMIT))
-    return Answer(delay, replace(past, failures=failures))
+_LONGEST_PAUSE = 15.0
+"""Seconds, at most, between two looks at what is not ready."""
 
 
 def _next_look(past: Past, timeout: float, now: float) -> float:
@@ -360,3 +348,24 @@ def _next_look(past: Past, timeout: float, now: float) -> float:
     if past.waiting_since is None:
         return pause
     return min(pause, max(timeout - (now - past.waiting_since), 0.0))
+
+
+_LONGEST_UNWRITTEN = 60.0
+
+
+def unwritten(past: Past) -> Answer:
+    """Return the answer for a reconcile that could not even write a status."""
+    failures = past.failures + 1
+    delay = spread(backoff(failures, first=_SOON, longest=_LONGEST_UNWRITTEN))
+    return Answer(delay, replace(past, failures=failures))
+
+
+_AFTER_LIMIT = 5.0
+_LONGEST_AFTER_LIMIT = 600.0
+
+
+def ended_at_limit(past: Past) -> Answer:
+    """Return the answer for a reconcile that has used up all that it may: the next will too."""
+    failures = past.failures + 1
+    delay = spread(backoff(failures, first=_AFTER_LIMIT, longest=_LONGEST_AFTER_LIMIT))
+    return Answer(delay, replace(past, failures=failures))

@@ -1,4 +1,7 @@
-"""What passes between the main process and its workers: values, because each is a process."""
+"""What passes between the main process and its workers: values, because each is a process.
+
+The main process keeps them and looks at none of a source: so it imports nothing that reads one.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,6 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from applyprune.model.inventory import ApplyFingerprint
     from applyprune.model.live import LiveObject
-
-
-READY = ("True", "False", "Unknown")
-"""The statuses of the condition Ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,28 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of one reconcile, for the process that decides when the next one is due."""
+
+    delay: float | None
+    """Seconds until the next reconcile; None to wait for a change."""
+    past: Past = Past()
+    gone: bool = False
+    """Whether the Bundle no longer exists."""
+    source: SourceObjects | None = None
+    """None if the source was not read: what is watched does not change."""
+    objects: AppliedObjects | None = None
+    """None if nothing was planned: what is watched does not change."""
+    lacks_kinds: bool = False
+    """Whether it waits for kinds that are not served."""
+    waits_for: frozenset[str] | None = None
+    """The Bundles of the namespace that it waits for; None if that was not looked at."""
+    measured: Measured | None = None
+    known: KnownBundle | None = None
+    """The Bundle as read; None if it is not ready, or large."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceObjects:
     """The objects of a Bundle's source in the cluster, and what it needs of another host."""
 
@@ -112,164 +133,7 @@ class AppliedObjects:
     """Whether the Bundle waits for them to become ready."""
 
 
-@dataclass(frozen=True, slots=True)
-class BundleSample:
-    """What the metrics say about one Bundle."""
-
-    conditions: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """The status of each condition."""
-    suspended: bool = False
-    revision: str = ""
-    """The revision that was applied last; empty before the first."""
-    applied: int = 0
-    failing: int = 0
-    pending: bool = False
-    seconds: float = 0.0
-    """How long the last reconcile took."""
-    reverted: int = 0
-    """How many fields were set back that others had changed."""
-
-    @property
-    def ready(self) -> str:
-        """Return the status of the condition Ready."""
-        found = self.conditions.get(ConditionType.READY, "")
-        return found if found in READY else "Unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What the metrics say of one reconcile."""
-
-    reason: Reason
-    sample: BundleSample
-    """What they say of the Bundle after it."""
-    pruned: int = 0
-    refused: bool = False
-    """Whether a guard has refused the prune."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of one reconcile, for the process that decides when the next one is due."""
-
-    delay: float | None
-    """Seconds until the next reconcile; None to wait for a change."""
-    past: Past = Past()
-    gone: bool = False
-    """Whether the Bundle no longer exists."""
-    source: SourceObjects | None = None
-    """None if the source was not read: what is watched does not change."""
-    objects: AppliedObjects | None = None
-    """None if nothing was planned: what is watched does not change."""
-    lacks_kinds: bool = False
-    """Whether it waits for kinds that are not served."""
-    waits_for: frozenset[str] | None = None
-    """The Bundles of the namespace that it waits for; None if that was not looked at."""
-    measured: Measured | None = None
-    known: KnownBundle | None = None
-    """The Bundle as read; None if it is not ready, or large."""
-
-
-# What a fetch gets and returns: values, because it runs in a process of its own.
-#
-# The main process keeps them and looks at none of a source: so it imports nothing that reads one.
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRequest:
-    """What a Bundle needs of a source on another host."""
-
-    remote: bytes = field(repr=False)
-    """A RemoteSource, pickled."""
-    check: str
-    """The name of the look at its reference."""
-    place: str
-    """The name of what is kept of its host."""
-    path: str
-    """The folder or file in it; empty for the root."""
-    interval: float
-    """Seconds between two looks at its reference."""
-    timeout: float
-    """Seconds for one look, with its download."""
-    asked: str = ""
-    """The value of the annotation reconcile-now: a new one asks for a look now."""
-    lost: str = ""
-    """The artifact that is no longer in the cache; empty for none."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceContent:
-    """The content of one path of a source."""
-
-    content: str
-    """What changes with the content, and with nothing else."""
-    artifact: str
-    """Its name in the cache."""
-    revision: str
-    """The version in which this content was first seen, as in ``status.lastAppliedRevision``."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceState:
-    """What is known of a Bundle's source at the beginning of a reconcile."""
-
-    check: str
-    path: str
-    content: SourceContent | None
-    """The last content that was completely read and verified; None if none was yet."""
-    problem: Problem | None = None
-    """Why the last look, or what it has found, cannot be used."""
-    unusable: tuple[Problem, ...] = ()
-    """What is wrong with a newer content, instead of which this one was read."""
-
-
-@dataclass(frozen=True, slots=True)
-class FetchTask:
-    """One look at a source, and the fetch of what is new in it."""
-
-    remote: bytes = field(repr=False)
-    """A RemoteSource, pickled."""
-    place: str
-    timeout: float
-    """Seconds for all of it."""
-    paths: Mapping[str, SourceContent | None]
-    """The paths that Bundles need, each with the content that is known of it."""
-    tip: bytes = b""
-    """What the last look has found, pickled; empty before the first."""
-    looks: bool = True
-    """Whether to look at the reference; else the last look is recent, and only paths are new."""
-
-
-@dataclass(frozen=True, slots=True)
-class LookResult:
-    """The result of one look."""
-
-    tip: bytes
-    """What the reference means now, pickled; that of the task if that has not changed."""
-    paths: Mapping[str, SourceContent | Problem] = field(default_factory=dict)
-    """The new content of each path, or why there is none; a path without news is left out."""
-    problem: Problem | None = None
-    """Why the look has failed, for every path."""
-
-
-# How sources on other hosts are read.
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """How sources on other hosts are read, and where they are kept."""
-
-    folder: Path
-    """The folder of the cache."""
-    limit: int
-    """Bytes on the disk for the cache."""
-    secret: bytes = field(repr=False)
-    """What the names in the cache are made with."""
-    addresses: AddressRules = field(default_factory=AddressRules)
-    """Which addresses their hosts may have."""
-
-
-# Tell from an object's metadata whether somebody else may have changed what a set has applied.
+# Whether somebody else may have changed what a set has applied, by the metadata of the object.
 #
 # It is a hint: the reconcile that follows reads the object and decides. A write of the status alone
 # is none where the kind counts generations, and neither is a write of the set itself.
@@ -329,7 +193,141 @@ def _is_older(version: str, than: str) -> bool:
     return both and int(version) < int(than)
 
 
-# Count requests to the API server by method and kind of status code.
+# Sources on other hosts.
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTask:
+    """One look at a source, and the fetch of what is new in it."""
+
+    remote: bytes = field(repr=False)
+    """A RemoteSource, pickled."""
+    place: str
+    timeout: float
+    """Seconds for all of it."""
+    paths: Mapping[str, SourceContent | None]
+    """The paths that Bundles need, each with the content that is known of it."""
+    tip: bytes = b""
+    """What the last look has found, pickled; empty before the first."""
+    looks: bool = True
+    """Whether to look at the reference; else the last look is recent, and only paths are new."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookResult:
+    """The result of one look."""
+
+    tip: bytes
+    """What the reference means now, pickled; that of the task if that has not changed."""
+    paths: Mapping[str, SourceContent | Problem] = field(default_factory=dict)
+    """The new content of each path, or why there is none; a path without news is left out."""
+    problem: Problem | None = None
+    """Why the look has failed, for every path."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """What a Bundle needs of a source on another host."""
+
+    remote: bytes = field(repr=False)
+    """A RemoteSource, pickled."""
+    check: str
+    """The name of the look at its reference."""
+    place: str
+    """The name of what is kept of its host."""
+    path: str
+    """The folder or file in it; empty for the root."""
+    interval: float
+    """Seconds between two looks at its reference."""
+    timeout: float
+    """Seconds for one look, with its download."""
+    asked: str = ""
+    """The value of the annotation reconcile-now: a new one asks for a look now."""
+    lost: str = ""
+    """The artifact that is no longer in the cache; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContent:
+    """The content of one path of a source."""
+
+    content: str
+    """What changes with the content, and with nothing else."""
+    artifact: str
+    """Its name in the cache."""
+    revision: str
+    """The version in which this content was first seen, as in ``status.lastAppliedRevision``."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What is known of a Bundle's source at the beginning of a reconcile."""
+
+    check: str
+    path: str
+    content: SourceContent | None
+    """The last content that was completely read and verified; None if none was yet."""
+    problem: Problem | None = None
+    """Why the last look, or what it has found, cannot be used."""
+    unusable: tuple[Problem, ...] = ()
+    """What is wrong with a newer content, instead of which this one was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """How sources on other hosts are read, and where they are kept."""
+
+    folder: Path
+    """The folder of the cache."""
+    limit: int
+    """Bytes on the disk for the cache."""
+    secret: bytes = field(repr=False)
+    """What the names in the cache are made with."""
+    addresses: AddressRules = field(default_factory=AddressRules)
+    """Which addresses their hosts may have."""
+
+
+# What the metrics count.
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the metrics say of one reconcile."""
+
+    reason: Reason
+    sample: BundleSample
+    """What they say of the Bundle after it."""
+    pruned: int = 0
+    refused: bool = False
+    """Whether a guard has refused the prune."""
+
+
+READY = ("True", "False", "Unknown")
+"""The statuses of the condition Ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleSample:
+    """What the metrics say about one Bundle."""
+
+    conditions: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The status of each condition."""
+    suspended: bool = False
+    revision: str = ""
+    """The revision that was applied last; empty before the first."""
+    applied: int = 0
+    failing: int = 0
+    pending: bool = False
+    seconds: float = 0.0
+    """How long the last reconcile took."""
+    reverted: int = 0
+    """How many fields were set back that others had changed."""
+
+    @property
+    def ready(self) -> str:
+        """Return the status of the condition Ready."""
+        found = self.conditions.get(ConditionType.READY, "")
+        return found if found in READY else "Unknown"
 
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -337,14 +335,6 @@ CODES = ("2xx", "3xx", "4xx", "5xx", "none")
 
 Counts = Mapping[tuple[str, str], int]
 """How many tries there were, by method and kind of code."""
-
-
-def labels_of(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the method and the kind of code of a transport's trace line, if it has them."""
-    method, _, rest = line.partition(" ")
-    code = f"{rest.partition(' ')[2][:1]}xx"
-    if method in METHODS:
-        yield method, code if code in CODES else "none"
 
 
 @dataclass(slots=True)
@@ -365,3 +355,11 @@ class SentRequests:
         with self._lock:
             counts, self._counts = self._counts, Counter()
         return counts
+
+
+def labels_of(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the method and the kind of code of a transport's trace line, if it has them."""
+    method, _, rest = line.partition(" ")
+    code = f"{rest.partition(' ')[2][:1]}xx"
+    if method in METHODS:
+        yield method, code if code in CODES else "none"

@@ -32,166 +32,6 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
 
 
-# Share watches between Bundles: one for each identity, kind and scope, up to a limit.
-
-
-MOST_WATCHES = 500
-"""How many watches a replica keeps open; beyond that, only the interval triggers."""
-MOST_OF_A_NAMESPACE = 100
-"""How many of them the Bundles of one namespace may open, so that no tenant has all."""
-_REFUSED = frozenset({401, 403, 404, 405})
-_MOST_RECENT = 4096
-
-_Place: TypeAlias = "tuple[str, Ref]"
-"""A user, and an object that it has seen."""
-
-
-@dataclass(slots=True)
-class SharedWatches:
-    """Watches, each for the Bundles that want it; thread-safe.
-
-    ``seen`` is called with the Bundles that want a watch, an object that it has seen, and whether
-    that object is gone. ``lost`` is called with the Bundles of a watch that is refused, and
-    ``listed`` with those of a watch that has shown all objects that exist.
-    """
-
-    seen: Callable[[Container[Key], LiveObject, bool], None]
-    lost: Callable[[Iterable[Key], Watched], None]
-    listed: Callable[[Iterable[Key], AllSeen], None]
-    hub: ManyWatches | None = None
-    most: int = MOST_WATCHES
-    most_of_a_namespace: int = MOST_OF_A_NAMESPACE
-    _wanted: dict[Key, frozenset[Watched]] = field(default_factory=dict)
-    _users: dict[Watched, set[Key]] = field(default_factory=dict)
-    _openers: dict[Watched, str] = field(default_factory=dict)
-    _opened: Counter[str] = field(default_factory=Counter)
-    _blind: dict[Watched, int] = field(default_factory=dict)
-    _recent: OrderedDict[_Place, str] = field(default_factory=OrderedDict)
-    _full: set[str] = field(default_factory=set)
-    """The namespaces for which it was said that they have no more watches."""
-    _lock: Lock = field(default_factory=Lock)
-
-    @property
-    def count(self) -> int:
-        """Return how many watches are open."""
-        return len(self._users)
-
-    def want(self, key: Key, wanted: Iterable[Watched]) -> bool:
-        """Watch this for a Bundle from now on, and nothing else.
-
-        Return whether it has joined a watch that was open: what that has seen is not seen again.
-        """
-        with self._lock:
-            new, old = frozenset(wanted), self._wanted.get(key, frozenset())
-            if new == old:
-                return False
-            for one in old - new:
-                self._leave(key, one)
-            joins = any(one in self._users for one in new - old)
-            kept = frozenset(one for one in new if one in old or self._join(key, one))
-            if kept:
-                self._wanted[key] = kept
-            else:
-                self._wanted.pop(key, None)
-            first = len(kept) < len(new) and key[0] not in self._full
-            if first:
-                self._full.add(key[0])
-        if first:
-            limits = fields(
-                namespace=key[0], limit=self.most, of_namespace=self.most_of_a_namespace
-            )
-            LOG.warning("too many watches", extra=limits)
-        return joins
-
-    def recent(self, user: str, ref: Ref) -> str | None:
-        """Return the resourceVersion at which a user has seen an object lately, "" if it was gone.
-
-        None means that it was not seen. A Bundle that joins a watch asks for what came before.
-        """
-        with self._lock:
-            return self._recent.get((user, ref))
-
-    def on_news(self, news: News) -> None:
-        """Pass on what a watch has seen."""
-        with self._lock:
-            users = [*self._users.get(news.watched, ())]
-            if isinstance(news, Seen):
-                self._blind.pop(news.watched, None)
-                if not news.watched.selector:
-                    self._note(news)
-        if isinstance(news, Blind):
-            self._on_blind(news)
-        elif isinstance(news, AllSeen):
-            self.listed(users, news)
-        elif users:
-            self.seen(users, news.live, news.gone)
-
-    def _note(self, news: Seen) -> None:
-        place = (news.watched.user, news.live.ref)
-        self._recent[place] = "" if news.gone else news.live.resource_version
-        self._recent.move_to_end(place)
-        if len(self._recent) > _MOST_RECENT:
-            self._recent.popitem(last=False)
-
-    def _on_blind(self, news: Blind) -> None:
-        """Say it once for each reason: a server that is away fails all watches at a time."""
-        watched = news.watched
-        with self._lock:
-            users = [*self._users.get(watched, ())]
-            known = self._blind.get(watched)
-            if users:
-                self._blind[watched] = news.code
-        if known == news.code or not users:
-            return
-        is_refused = news.code in _REFUSED
-        LOG.log(
-            logging.WARNING if is_refused else logging.DEBUG,
-            "watch failed",
-            extra=fields(
-                resource=watched.resource.full_plural,
-                namespace=watched.namespace,
-                name=watched.name,
-                user=watched.user,
-                error=news.reason,
-            ),
-        )
-        if is_refused:
-            self.lost(users, watched)
-
-    def _join(self, key: Key, watched: Watched) -> bool:
-        if watched not in self._users:
-            opened = self._opened[key[0]]
-            # guard: watches-of-a-namespace
-            if len(self._users) >= self.most or opened >= self.most_of_a_namespace:
-                return False
-            self._openers[watched] = key[0]
-            self._opened[key[0]] += 1
-            if self.hub is not None:
-                self.hub.watch(watched)
-        self._users.setdefault(watched, set()).add(key)
-        return True
-
-    def _leave(self, key: Key, watched: Watched) -> None:
-        users = self._users.get(watched)
-        if users is None:
-            return
-        users.discard(key)
-        if users:
-            return
-        del self._users[watched]
-        opener = self._openers.pop(watched)
-        self._opened[opener] -= 1
-        if not self._opened[opener]:
-            del self._opened[opener]
-        self._full.discard(opener)
-        self._blind.pop(watched, None)
-        if self.hub is not None:
-            self.hub.end(watched)
-
-
-# Remember which Bundles wait for which others.
-
-
 @dataclass(slots=True)
 class WaitingBundles:
     """Which Bundles wait for which others; not thread-safe."""
@@ -221,14 +61,10 @@ class WaitingBundles:
 _TICK = 0.5
 _SOON = 1.0
 """Seconds from a change of a CRD until its kind is served, or until another look."""
-_WAKING = (ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW)
-"""The annotations of a Bundle whose change needs a reconcile."""
-_KEPT_METADATA = ("name", "namespace", "generation", "deletionTimestamp")
 _NARROW = 3600.0
 """Seconds until a whole namespace is tried again that may not be watched."""
+
 _GONE = ("gone",)
-_LONGEST_KEPT = 256
-"""Characters of an annotation's value; of a longer one, its digest is enough."""
 
 
 @dataclass(slots=True)
@@ -321,6 +157,83 @@ class Watches:
             for news in feeds.changes(_TICK):
                 self.on_news(news)
 
+    def on_news(self, news: Change) -> None:
+        """Act on what a watch of Bundles or CRDs has shown."""
+        if isinstance(news, WatchFailed):
+            self._on_failure(news)
+            return
+        self._failures.pop(news.source, None)
+        if news.source.resource == DEFINITIONS:
+            self._on_definitions(news)
+        else:
+            self._on_bundles(news)
+
+    def _on_bundles(self, news: Listed | Upserted) -> None:
+        if isinstance(news, Upserted):
+            self._on_bundle((news.ref.namespace, news.ref.name), news.live)
+            return
+        for ref, live in news.objects.items():
+            self._on_bundle((ref.namespace, ref.name), live, listed=True)
+        existing = {(ref.namespace, ref.name) for ref in news.objects}
+        with self._lock:
+            namespace = news.source.namespace
+            gone = [key for key in self._marks if key not in existing and namespace in {"", key[0]}]
+            self._listed.add(namespace)
+        for key in gone:
+            self._on_bundle(key, None)
+
+    def _on_bundle(self, key: Key, live: LiveObject | None, *, listed: bool = False) -> None:
+        """Queue the Bundles that wait for it, and itself if more than its status has changed."""
+        mark = _mark(live) if live is not None else _GONE
+        with self._lock:
+            serves = self.serves(key)
+            # Its mark may be known from before it came into the share.
+            moved = serves and (self._marks.get(key) != mark or key not in self._served)
+            self._marks[key] = mark
+            self._versions[key] = live.resource_version if live is not None else ""
+            if serves:
+                self._served.add(key)
+            elif live is None:
+                del self._marks[key], self._versions[key]
+            waiting = self._waiting.waiting_for(key)
+        if moved:
+            if live is not None:
+                # First of all, or it would end the reconcile that the change itself starts.
+                # What somebody has orphaned is not worked on any longer.
+                is_orphaned = live.terminating and ORPHAN in live.annotations
+                self.moved(key, None if is_orphaned else live.generation)
+            self.queue.add(key, news=not listed)
+        for other in waiting:
+            self.queue.add(other, news=True)
+
+    def _on_definitions(self, news: Listed | Upserted) -> None:
+        """Queue the Bundles that wait for kinds, if a CRD has changed since it was last seen."""
+        live = news.objects if isinstance(news, Listed) else {news.ref: news.live}
+        seen = {ref: one.resource_version for ref, one in live.items() if one is not None}
+        known = self._definitions
+        self._definitions = seen if isinstance(news, Listed) else {**known, **seen}
+        if self._definitions == known:
+            return
+        with self._lock:
+            waiting = list(self._lack_kinds)
+        for key in waiting:
+            self.queue.add(key, _SOON)
+
+    def _on_failure(self, news: WatchFailed) -> None:
+        source = news.source
+        before, since = self._failures.get(source, ("", self.queue.clock.now()))
+        self._failures[source] = (news.error.message, since)
+        if before != news.error.message:
+            LOG.warning(
+                "watch failed",
+                extra=fields(
+                    resource=source.resource.full_plural,
+                    namespace=source.namespace,
+                    name=source.name,
+                    error=news.error.message,
+                ),
+            )
+
     def divide(self) -> tuple[set[Key], set[Key]]:
         """Return which Bundles this replica serves from now on, and which it no longer serves."""
         with self._lock:
@@ -412,6 +325,14 @@ class Watches:
             self._waiting.wait(key, frozenset())
         self.shared.want(key, ())
 
+    def _leave_source(self, key: Key) -> None:
+        old = self._sources.pop(key, None)
+        for ref in old.resources if old is not None else ():
+            users = self._users.get(ref, set())
+            users.discard(key)
+            if not users:
+                self._users.pop(ref, None)
+
     def _wanted(self, key: Key) -> Iterator[Watched]:
         """Yield the watches of a Bundle; whole namespaces, which Bundles can share, if allowed."""
         source = self._sources.get(key)
@@ -475,90 +396,12 @@ class Watches:
             if seconds is not None:
                 self.queue.add(key, seconds, news=True, is_part=True)
 
-    def _leave_source(self, key: Key) -> None:
-        old = self._sources.pop(key, None)
-        for ref in old.resources if old is not None else ():
-            users = self._users.get(ref, set())
-            users.discard(key)
-            if not users:
-                self._users.pop(ref, None)
 
-    def on_news(self, news: Change) -> None:
-        """Act on what a watch of Bundles or CRDs has shown."""
-        if isinstance(news, WatchFailed):
-            self._on_failure(news)
-            return
-        self._failures.pop(news.source, None)
-        if news.source.resource == DEFINITIONS:
-            self._on_definitions(news)
-        else:
-            self._on_bundles(news)
-
-    def _on_bundles(self, news: Listed | Upserted) -> None:
-        if isinstance(news, Upserted):
-            self._on_bundle((news.ref.namespace, news.ref.name), news.live)
-            return
-        for ref, live in news.objects.items():
-            self._on_bundle((ref.namespace, ref.name), live, listed=True)
-        existing = {(ref.namespace, ref.name) for ref in news.objects}
-        with self._lock:
-            namespace = news.source.namespace
-            gone = [key for key in self._marks if key not in existing and namespace in {"", key[0]}]
-            self._listed.add(namespace)
-        for key in gone:
-            self._on_bundle(key, None)
-
-    def _on_bundle(self, key: Key, live: LiveObject | None, *, listed: bool = False) -> None:
-        """Queue the Bundles that wait for it, and itself if more than its status has changed."""
-        mark = _mark(live) if live is not None else _GONE
-        with self._lock:
-            serves = self.serves(key)
-            # Its mark may be known from before it came into the share.
-            moved = serves and (self._marks.get(key) != mark or key not in self._served)
-            self._marks[key] = mark
-            self._versions[key] = live.resource_version if live is not None else ""
-            if serves:
-                self._served.add(key)
-            elif live is None:
-                del self._marks[key], self._versions[key]
-            waiting = self._waiting.waiting_for(key)
-        if moved:
-            if live is not None:
-                # First of all, or it would end the reconcile that the change itself starts.
-                # What somebody has orphaned is not worked on any longer.
-                is_orphaned = live.terminating and ORPHAN in live.annotations
-                self.moved(key, None if is_orphaned else live.generation)
-            self.queue.add(key, news=not listed)
-        for other in waiting:
-            self.queue.add(other, news=True)
-
-    def _on_definitions(self, news: Listed | Upserted) -> None:
-        """Queue the Bundles that wait for kinds, if a CRD has changed since it was last seen."""
-        live = news.objects if isinstance(news, Listed) else {news.ref: news.live}
-        seen = {ref: one.resource_version for ref, one in live.items() if one is not None}
-        known = self._definitions
-        self._definitions = seen if isinstance(news, Listed) else {**known, **seen}
-        if self._definitions == known:
-            return
-        with self._lock:
-            waiting = list(self._lack_kinds)
-        for key in waiting:
-            self.queue.add(key, _SOON)
-
-    def _on_failure(self, news: WatchFailed) -> None:
-        source = news.source
-        before, since = self._failures.get(source, ("", self.queue.clock.now()))
-        self._failures[source] = (news.error.message, since)
-        if before != news.error.message:
-            LOG.warning(
-                "watch failed",
-                extra=fields(
-                    resource=source.resource.full_plural,
-                    namespace=source.namespace,
-                    name=source.name,
-                    error=news.error.message,
-                ),
-            )
+_WAKING = (ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW)
+"""The annotations of a Bundle whose change needs a reconcile."""
+_KEPT_METADATA = ("name", "namespace", "generation", "deletionTimestamp")
+_LONGEST_KEPT = 256
+"""Characters of an annotation's value; of a longer one, its digest is enough."""
 
 
 def _slim(live: LiveObject) -> LiveObject:
@@ -582,3 +425,160 @@ def _mark(live: LiveObject) -> tuple[object, ...]:
     """Return the parts of a Bundle whose change needs a reconcile."""
     requests = (live.annotations.get(key) for key in _WAKING)
     return (live.uid, live.generation, live.terminating, *requests)
+
+
+# Watches that Bundles share: one for each identity, kind and scope, up to a limit.
+
+
+MOST_WATCHES = 500
+"""How many watches a replica keeps open; beyond that, only the interval triggers."""
+MOST_OF_A_NAMESPACE = 100
+"""How many of them the Bundles of one namespace may open, so that no tenant has all."""
+_REFUSED = frozenset({401, 403, 404, 405})
+_MOST_RECENT = 4096
+
+_Place: TypeAlias = "tuple[str, Ref]"
+"""A user, and an object that it has seen."""
+
+
+@dataclass(slots=True)
+class SharedWatches:
+    """Watches, each for the Bundles that want it; thread-safe.
+
+    ``seen`` is called with the Bundles that want a watch, an object that it has seen, and whether
+    that object is gone. ``lost`` is called with the Bundles of a watch that is refused, and
+    ``listed`` with those of a watch that has shown all objects that exist.
+    """
+
+    seen: Callable[[Container[Key], LiveObject, bool], None]
+    lost: Callable[[Iterable[Key], Watched], None]
+    listed: Callable[[Iterable[Key], AllSeen], None]
+    hub: ManyWatches | None = None
+    most: int = MOST_WATCHES
+    most_of_a_namespace: int = MOST_OF_A_NAMESPACE
+    _wanted: dict[Key, frozenset[Watched]] = field(default_factory=dict)
+    _users: dict[Watched, set[Key]] = field(default_factory=dict)
+    _openers: dict[Watched, str] = field(default_factory=dict)
+    _opened: Counter[str] = field(default_factory=Counter)
+    _blind: dict[Watched, int] = field(default_factory=dict)
+    _recent: OrderedDict[_Place, str] = field(default_factory=OrderedDict)
+    _full: set[str] = field(default_factory=set)
+    """The namespaces for which it was said that they have no more watches."""
+    _lock: Lock = field(default_factory=Lock)
+
+    @property
+    def count(self) -> int:
+        """Return how many watches are open."""
+        return len(self._users)
+
+    def want(self, key: Key, wanted: Iterable[Watched]) -> bool:
+        """Watch this for a Bundle from now on, and nothing else.
+
+        Return whether it has joined a watch that was open: what that has seen is not seen again.
+        """
+        with self._lock:
+            new, old = frozenset(wanted), self._wanted.get(key, frozenset())
+            if new == old:
+                return False
+            for one in old - new:
+                self._leave(key, one)
+            joins = any(one in self._users for one in new - old)
+            kept = frozenset(one for one in new if one in old or self._join(key, one))
+            if kept:
+                self._wanted[key] = kept
+            else:
+                self._wanted.pop(key, None)
+            first = len(kept) < len(new) and key[0] not in self._full
+            if first:
+                self._full.add(key[0])
+        if first:
+            limits = fields(
+                namespace=key[0], limit=self.most, of_namespace=self.most_of_a_namespace
+            )
+            LOG.warning("too many watches", extra=limits)
+        return joins
+
+    def _join(self, key: Key, watched: Watched) -> bool:
+        if watched not in self._users:
+            opened = self._opened[key[0]]
+            # guard: watches-of-a-namespace
+            if len(self._users) >= self.most or opened >= self.most_of_a_namespace:
+                return False
+            self._openers[watched] = key[0]
+            self._opened[key[0]] += 1
+            if self.hub is not None:
+                self.hub.watch(watched)
+        self._users.setdefault(watched, set()).add(key)
+        return True
+
+    def _leave(self, key: Key, watched: Watched) -> None:
+        users = self._users.get(watched)
+        if users is None:
+            return
+        users.discard(key)
+        if users:
+            return
+        del self._users[watched]
+        opener = self._openers.pop(watched)
+        self._opened[opener] -= 1
+        if not self._opened[opener]:
+            del self._opened[opener]
+        self._full.discard(opener)
+        self._blind.pop(watched, None)
+        if self.hub is not None:
+            self.hub.end(watched)
+
+    def recent(self, user: str, ref: Ref) -> str | None:
+        """Return the resourceVersion at which a user has seen an object lately, "" if it was gone.
+
+        None means that it was not seen. A Bundle that joins a watch asks for what came before.
+        """
+        with self._lock:
+            return self._recent.get((user, ref))
+
+    def on_news(self, news: News) -> None:
+        """Pass on what a watch has seen."""
+        with self._lock:
+            users = [*self._users.get(news.watched, ())]
+            if isinstance(news, Seen):
+                self._blind.pop(news.watched, None)
+                if not news.watched.selector:
+                    self._note(news)
+        if isinstance(news, Blind):
+            self._on_blind(news)
+        elif isinstance(news, AllSeen):
+            self.listed(users, news)
+        elif users:
+            self.seen(users, news.live, news.gone)
+
+    def _note(self, news: Seen) -> None:
+        place = (news.watched.user, news.live.ref)
+        self._recent[place] = "" if news.gone else news.live.resource_version
+        self._recent.move_to_end(place)
+        if len(self._recent) > _MOST_RECENT:
+            self._recent.popitem(last=False)
+
+    def _on_blind(self, news: Blind) -> None:
+        """Say it once for each reason: a server that is away fails all watches at a time."""
+        watched = news.watched
+        with self._lock:
+            users = [*self._users.get(watched, ())]
+            known = self._blind.get(watched)
+            if users:
+                self._blind[watched] = news.code
+        if known == news.code or not users:
+            return
+        is_refused = news.code in _REFUSED
+        LOG.log(
+            logging.WARNING if is_refused else logging.DEBUG,
+            "watch failed",
+            extra=fields(
+                resource=watched.resource.full_plural,
+                namespace=watched.namespace,
+                name=watched.name,
+                user=watched.user,
+                error=news.reason,
+            ),
+        )
+        if is_refused:
+            self.lost(users, watched)

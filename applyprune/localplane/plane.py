@@ -78,7 +78,60 @@ def plane_in(folder: Path, state: State) -> Plane:
     )
 
 
-# The paths of the files in a plane's folder.
+# The state file: the phase of a plane, for processes that did not start it.
+
+
+class PlanePhase(StrEnum):
+    """The phase of a plane; STARTING and READY are valid only while the supervisor lives."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The state of a plane, as its supervisor has written it."""
+
+    name: str
+    phase: PlanePhase
+    pid: int
+    """The process id of the supervisor."""
+    started: float
+    """The start time, in seconds since the epoch."""
+    program: str
+    """The control plane that the plane was started with."""
+    kubectl: str
+    """The kubectl that the plane was started with."""
+    nodes: int
+    """The number of nodes."""
+    server: str = ""
+    """The URL of the API server; empty until it is known."""
+    reason: str = ""
+    """Why the plane failed; empty otherwise."""
+    audit: bool = False
+    """Whether the API server writes an audit log."""
+
+
+def read_state(path: Path) -> State | None:
+    """Return the state, or None if the file is missing or has another version."""
+    try:
+        facts = json.loads(path.read_text())
+        return State(**facts | {"phase": PlanePhase(facts["phase"])})
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_state(path: Path, state: State) -> None:
+    """Replace the file atomically, so that no reader sees an incomplete file."""
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(asdict(state), indent=1))
+    new.replace(path)
+
+
+# The files in a plane's folder.
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,23 +213,6 @@ ETCD_SOCKET = "etcd-clients:0"
 ETCD_CLIENTS = f"unix://{ETCD_SOCKET}"
 ETCD_PEERS = "unix://etcd-peers:0"
 
-# What a node offers: every resource that published manifests request. The first three are those
-# that kwok would choose. kwok keeps what a Node has, so no new program is needed for these.
-NODE_RESOURCES = {
-    "cpu": "1k",
-    "memory": "1Ti",
-    "pods": "1M",
-    "ephemeral-storage": "1Ti",
-    "hugepages-1Gi": "1Ti",
-    "hugepages-2Mi": "1Ti",
-    "amd.com/gpu": "1k",
-    "gpu.intel.com/i915": "1k",
-    "nvidia.com/gpu": "1k",
-}
-
-# The clients of a plane are tests and waiting users: there is no need to limit the load.
-QUICK = ("--kube-api-qps=500", "--kube-api-burst=1000")
-
 
 @dataclass(frozen=True, slots=True)
 class Component:
@@ -250,6 +286,10 @@ def api_server(layout: Layout, port: int, *, audit: bool) -> Component:
             "--audit-log-maxsize=100000",
         ]
     return Component("kube-apiserver", tuple(arguments))
+
+
+# The clients of a plane are tests and waiting users: there is no need to limit the load.
+QUICK = ("--kube-api-qps=500", "--kube-api-burst=1000")
 
 
 def controllers(layout: Layout, spec: PlaneSpec) -> tuple[Component, ...]:
@@ -338,6 +378,21 @@ def audit_policy() -> str:
     return json.dumps(policy, indent=1)
 
 
+# What a node offers: every resource that published manifests request. The first three are those
+# that kwok would choose. kwok keeps what a Node has, so no new program is needed for these.
+NODE_RESOURCES = {
+    "cpu": "1k",
+    "memory": "1Ti",
+    "pods": "1M",
+    "ephemeral-storage": "1Ti",
+    "hugepages-1Gi": "1Ti",
+    "hugepages-2Mi": "1Ti",
+    "amd.com/gpu": "1k",
+    "gpu.intel.com/i915": "1k",
+    "nvidia.com/gpu": "1k",
+}
+
+
 def node(number: int) -> dict[str, object]:
     """Return the Node that kwok simulates; ``number`` counts from 0."""
     name = f"node-{number}"
@@ -356,60 +411,7 @@ def node(number: int) -> dict[str, object]:
     }
 
 
-# The state file: the phase of a plane, for processes that did not start it.
-
-
-class PlanePhase(StrEnum):
-    """The phase of a plane; STARTING and READY are valid only while the supervisor lives."""
-
-    STARTING = "starting"
-    READY = "ready"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """The state of a plane, as its supervisor has written it."""
-
-    name: str
-    phase: PlanePhase
-    pid: int
-    """The process id of the supervisor."""
-    started: float
-    """The start time, in seconds since the epoch."""
-    program: str
-    """The control plane that the plane was started with."""
-    kubectl: str
-    """The kubectl that the plane was started with."""
-    nodes: int
-    """The number of nodes."""
-    server: str = ""
-    """The URL of the API server; empty until it is known."""
-    reason: str = ""
-    """Why the plane failed; empty otherwise."""
-    audit: bool = False
-    """Whether the API server writes an audit log."""
-
-
-def write_state(path: Path, state: State) -> None:
-    """Replace the file atomically, so that no reader sees an incomplete file."""
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(asdict(state), indent=1))
-    new.replace(path)
-
-
-def read_state(path: Path) -> State | None:
-    """Return the state, or None if the file is missing or has another version."""
-    try:
-        facts = json.loads(path.read_text())
-        return State(**facts | {"phase": PlanePhase(facts["phase"])})
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-# Write kubeconfig files that contain all credentials, so that they can be copied and merged.
+# Kubeconfig files that contain all credentials, so that they can be copied and merged.
 
 
 def kubeconfig(
@@ -443,9 +445,6 @@ def certificate_user(layout: Layout, identity: str) -> dict[str, str]:
 
 def _data(content: bytes) -> str:
     return base64.b64encode(content).decode("ascii")
-
-
-# Where the embedded control plane runs.
 
 
 def require_supported_system() -> None:

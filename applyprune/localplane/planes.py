@@ -1,4 +1,7 @@
-"""The planes of a machine: start one, find those that run, stop them."""
+"""The planes of a machine: start one, find those that run, stop them.
+
+A plane is a supervisor process in a session of its own, and a channel to it.
+"""
 
 from __future__ import annotations
 
@@ -38,20 +41,6 @@ if TYPE_CHECKING:
     from applyprune.localplane.cache import Progress
     from applyprune.localplane.plane import PlaneSpec
     from applyprune.localplane.wheel import PlaneOrigin
-
-
-@dataclass(frozen=True, slots=True)
-class PlaneStatus:
-    """The status of a named plane."""
-
-    name: str
-    phase: PlanePhase
-    folder: Path
-    """The folder of the plane; it need not exist."""
-    plane: Plane | None = None
-    """How to reach the plane; None unless it is ready."""
-    reason: str = ""
-    """Why the plane failed; empty in any phase but FAILED."""
 
 
 def bring_up(
@@ -111,6 +100,29 @@ def plane_status(name: str) -> PlaneStatus:
     return PlaneStatus(name, state.phase, folder, plane, state.reason)
 
 
+@dataclass(frozen=True, slots=True)
+class PlaneStatus:
+    """The status of a named plane."""
+
+    name: str
+    phase: PlanePhase
+    folder: Path
+    """The folder of the plane; it need not exist."""
+    plane: Plane | None = None
+    """How to reach the plane; None unless it is ready."""
+    reason: str = ""
+    """Why the plane failed; empty in any phase but FAILED."""
+
+
+def _ended(name: str, folder: Path, state: State | None) -> PlaneStatus:
+    if state is None:
+        return PlaneStatus(name, PlanePhase.STOPPED, folder)
+    if state.phase not in {PlanePhase.STOPPED, PlanePhase.FAILED}:
+        # A killed supervisor cannot record the reason.
+        return PlaneStatus(name, PlanePhase.FAILED, folder, reason="its supervisor was killed")
+    return PlaneStatus(name, state.phase, folder, reason=state.reason)
+
+
 def running_plane(name: str) -> Plane:
     """Return the ready plane with this name; raises AccessError if it is not ready."""
     status = plane_status(name)
@@ -124,15 +136,6 @@ def running_plane(name: str) -> Plane:
     return status.plane
 
 
-def _ended(name: str, folder: Path, state: State | None) -> PlaneStatus:
-    if state is None:
-        return PlaneStatus(name, PlanePhase.STOPPED, folder)
-    if state.phase not in {PlanePhase.STOPPED, PlanePhase.FAILED}:
-        # A killed supervisor cannot record the reason.
-        return PlaneStatus(name, PlanePhase.FAILED, folder, reason="its supervisor was killed")
-    return PlaneStatus(name, state.phase, folder, reason=state.reason)
-
-
 def _folder(name: str) -> Path:
     # The name becomes the name of a folder and of kubeconfig contexts.
     if not is_dns_label(name):
@@ -144,51 +147,7 @@ def _folder(name: str) -> Path:
     return planes_folder() / name
 
 
-# Start a plane: a supervisor process in its own session, and a channel to it.
-
-
-# Seconds: three stages of stopping take 1 s each; the rest is for a busy machine.
-STOP_TIMEOUT = 30.0
-
-
-class PlaneRuns(AccessError):
-    """A plane is running in the folder, or is being started."""
-
-
-class StartedPlane:
-    """A ready plane that stops with this process, unless it is detached; a context manager."""
-
-    def __init__(
-        self, plane: Plane, process: subprocess.Popen[bytes], channel: socket.socket
-    ) -> None:
-        """Own the process and the channel that ``start`` has opened."""
-        self.plane = plane
-        self._process = process
-        self._channel = channel
-
-    def __enter__(self) -> Plane:
-        """Return the plane."""
-        return self.plane
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop the plane and remove its folder."""
-        self.stop()
-
-    def stop(self) -> None:
-        """Stop the plane, wait for all of its processes, and remove its folder."""
-        self._channel.close()
-        _wait_or_kill(self._process)
-        remove_folder(self.plane.folder)
-
-    def detach(self) -> None:
-        """Keep the plane running when this process ends."""
-        self._channel.sendall(b"detach\n")
-        self._channel.close()
+# One plane, in any folder.
 
 
 def start(
@@ -254,6 +213,50 @@ def start(
         raise
     finally:
         progress.clear()
+
+
+class PlaneRuns(AccessError):
+    """A plane is running in the folder, or is being started."""
+
+
+class StartedPlane:
+    """A ready plane that stops with this process, unless it is detached; a context manager."""
+
+    def __init__(
+        self, plane: Plane, process: subprocess.Popen[bytes], channel: socket.socket
+    ) -> None:
+        """Own the process and the channel that ``start`` has opened."""
+        self.plane = plane
+        self._process = process
+        self._channel = channel
+
+    def __enter__(self) -> Plane:
+        """Return the plane."""
+        return self.plane
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop the plane and remove its folder."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop the plane, wait for all of its processes, and remove its folder."""
+        self._channel.close()
+        _wait_or_kill(self._process)
+        remove_folder(self.plane.folder)
+
+    def detach(self) -> None:
+        """Keep the plane running when this process ends."""
+        self._channel.sendall(b"detach\n")
+        self._channel.close()
+
+
+# Seconds: three stages of stopping take 1 s each; the rest is for a busy machine.
+STOP_TIMEOUT = 30.0
 
 
 def stop_plane(folder: Path) -> None:

@@ -48,86 +48,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-class ServerProbe:
-    """Send requests to one API server as admin; no response counts as not ready."""
-
-    def __init__(self, server: str, ca_file: Path, token: str) -> None:
-        """Take the server's URL, its CA and the admin's token."""
-        self._server = server
-        self._pool = urllib3.PoolManager(
-            ca_certs=str(ca_file),
-            cert_reqs="CERT_REQUIRED",
-            headers={
-                "Authorization": f"Bearer {token}",
-                "Content-Type": "application/json",
-                # Tests read audit logs and filter out these requests.
-                "User-Agent": "applyprune-localplane",
-            },
-            retries=False,
-            # Short: no signal is handled during a request.
-            timeout=urllib3.Timeout(connect=1.0, read=3.0),
-        )
-
-    def is_ready(self) -> bool:
-        """Return whether the API server reports that it is ready."""
-        return self._get("/readyz") is not None
-
-    def has_default_namespace(self) -> bool:
-        """Return whether the API server has created the objects that every cluster has."""
-        return self._get("/api/v1/namespaces/default") is not None
-
-    def has_default_account(self) -> bool:
-        """Return whether the controller manager works: it creates this account first."""
-        return self._get("/api/v1/namespaces/default/serviceaccounts/default") is not None
-
-    def ready_nodes(self, *, untainted: bool) -> int:
-        """Return how many nodes are Ready; with ``untainted`` only those that accept pods.
-
-        The controller manager removes the taint of a new node; without it, the taint stays.
-        """
-        nodes = (self._get("/api/v1/nodes") or {}).get("items", [])
-        return sum(
-            any(
-                condition["type"] == "Ready" and condition["status"] == "True"
-                for condition in node["status"].get("conditions", ())
-            )
-            and not (untainted and node["spec"].get("taints"))
-            for node in nodes
-        )
-
-    def create(self, path: str, body: Mapping[str, object]) -> bool:
-        """POST an object; return whether it exists now. Safe to repeat."""
-        return self._request("POST", path, json.dumps(body).encode(), fine=409) is not None
-
-    def _get(self, path: str) -> dict[str, Any] | None:
-        return self._request("GET", path, None)
-
-    def _request(
-        self, method: str, path: str, body: bytes | None, fine: int = 200
-    ) -> dict[str, Any] | None:
-        try:
-            reply = self._pool.request(method, f"{self._server}{path}", body=body)
-            if not (200 <= reply.status < 300 or reply.status == fine):
-                return None
-            content = reply.json() if "json" in reply.headers.get("Content-Type", "") else {}
-        except (urllib3.exceptions.HTTPError, ValueError):
-            return None
-        return content if isinstance(content, dict) else {}
-
-
-# Run the process that owns a plane: ``python -m …localplane.supervisor FOLDER CHANNEL LOCK``.
-#
-# CHANNEL and LOCK are inherited descriptors; CHANNEL is a socket. First the starter sends the
-# configuration as a JSON line. The supervisor replies with lines of progress, and then with
-# ``ready`` or ``failed``. Until the starter sends ``detach``, the channel is a lifeline: when it
-# ends, the plane stops.
-
-
-LIFELINE = "APPLYPRUNE_LIFELINE_FD"
-# Seconds. A start takes 3 to 5 seconds on an idle machine; this limit is for a busy machine.
-START_TIMEOUT = 180.0
-# Seconds between SIGTERM and SIGKILL. The data that SIGKILL loses is disposable.
-GRACE = 1.0
+def main(arguments: list[str]) -> int:
+    """Run the plane that the channel configures; return the exit code."""
+    os.umask(0o077)
+    layout = Layout(Path(arguments[0]))
+    channel = socket.socket(fileno=int(arguments[1]))
+    lock = int(arguments[2])
+    for descriptor in (channel.fileno(), lock):
+        # Components get the lock explicitly; other processes that this process starts get neither.
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function has no other form
+    with channel.makefile("r") as commands:
+        line = commands.readline()
+    if not line:
+        # The starter died before it sent the configuration.
+        shutil.rmtree(layout.folder, ignore_errors=True)
+        return 1
+    layout.pki.mkdir()
+    # Components, and so the plane's lock, outlive a killed supervisor by a moment. Only the
+    # supervisor holds this second lock, which proves that its pid in the state file is valid.
+    try_lock(layout.supervisor_lock)
+    supervisor = Supervisor(layout, Config.from_json(line), channel, lock)
+    supervisor.listen()
+    return supervisor.run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +90,11 @@ class Config:
         return cls(**facts | {"spec": PlaneSpec(**facts["spec"])})
 
 
-class _End(Exception):
-    """The plane must stop; ``reason`` is empty if this was requested."""
-
-    def __init__(self, reason: str = "", *, log: Path | None = None, remove: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.log = log
-        self.remove = remove
+LIFELINE = "APPLYPRUNE_LIFELINE_FD"
+# Seconds. A start takes 3 to 5 seconds on an idle machine; this limit is for a busy machine.
+START_TIMEOUT = 180.0
+# Seconds between SIGTERM and SIGKILL. The data that SIGKILL loses is disposable.
+GRACE = 1.0
 
 
 class Supervisor:
@@ -383,28 +322,81 @@ class Supervisor:
             self._channel.sendall(f"{json.dumps(message)}\n".encode())
 
 
-def main(arguments: list[str]) -> int:
-    """Run the plane that the channel configures; return the exit code."""
-    os.umask(0o077)
-    layout = Layout(Path(arguments[0]))
-    channel = socket.socket(fileno=int(arguments[1]))
-    lock = int(arguments[2])
-    for descriptor in (channel.fileno(), lock):
-        # Components get the lock explicitly; other processes that this process starts get neither.
-        os.set_inheritable(descriptor, False)  # noqa: FBT003 - the function has no other form
-    with channel.makefile("r") as commands:
-        line = commands.readline()
-    if not line:
-        # The starter died before it sent the configuration.
-        shutil.rmtree(layout.folder, ignore_errors=True)
-        return 1
-    layout.pki.mkdir()
-    # Components, and so the plane's lock, outlive a killed supervisor by a moment. Only the
-    # supervisor holds this second lock, which proves that its pid in the state file is valid.
-    try_lock(layout.supervisor_lock)
-    supervisor = Supervisor(layout, Config.from_json(line), channel, lock)
-    supervisor.listen()
-    return supervisor.run()
+class _End(Exception):
+    """The plane must stop; ``reason`` is empty if this was requested."""
+
+    def __init__(self, reason: str = "", *, log: Path | None = None, remove: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.log = log
+        self.remove = remove
+
+
+class ServerProbe:
+    """Send requests to one API server as admin; no response counts as not ready."""
+
+    def __init__(self, server: str, ca_file: Path, token: str) -> None:
+        """Take the server's URL, its CA and the admin's token."""
+        self._server = server
+        self._pool = urllib3.PoolManager(
+            ca_certs=str(ca_file),
+            cert_reqs="CERT_REQUIRED",
+            headers={
+                "Authorization": f"Bearer {token}",
+                "Content-Type": "application/json",
+                # Tests read audit logs and filter out these requests.
+                "User-Agent": "applyprune-localplane",
+            },
+            retries=False,
+            # Short: no signal is handled during a request.
+            timeout=urllib3.Timeout(connect=1.0, read=3.0),
+        )
+
+    def is_ready(self) -> bool:
+        """Return whether the API server reports that it is ready."""
+        return self._get("/readyz") is not None
+
+    def has_default_namespace(self) -> bool:
+        """Return whether the API server has created the objects that every cluster has."""
+        return self._get("/api/v1/namespaces/default") is not None
+
+    def has_default_account(self) -> bool:
+        """Return whether the controller manager works: it creates this account first."""
+        return self._get("/api/v1/namespaces/default/serviceaccounts/default") is not None
+
+    def ready_nodes(self, *, untainted: bool) -> int:
+        """Return how many nodes are Ready; with ``untainted`` only those that accept pods.
+
+        The controller manager removes the taint of a new node; without it, the taint stays.
+        """
+        nodes = (self._get("/api/v1/nodes") or {}).get("items", [])
+        return sum(
+            any(
+                condition["type"] == "Ready" and condition["status"] == "True"
+                for condition in node["status"].get("conditions", ())
+            )
+            and not (untainted and node["spec"].get("taints"))
+            for node in nodes
+        )
+
+    def create(self, path: str, body: Mapping[str, object]) -> bool:
+        """POST an object; return whether it exists now. Safe to repeat."""
+        return self._request("POST", path, json.dumps(body).encode(), fine=409) is not None
+
+    def _get(self, path: str) -> dict[str, Any] | None:
+        return self._request("GET", path, None)
+
+    def _request(
+        self, method: str, path: str, body: bytes | None, fine: int = 200
+    ) -> dict[str, Any] | None:
+        try:
+            reply = self._pool.request(method, f"{self._server}{path}", body=body)
+            if not (200 <= reply.status < 300 or reply.status == fine):
+                return None
+            content = reply.json() if "json" in reply.headers.get("Content-Type", "") else {}
+        except (urllib3.exceptions.HTTPError, ValueError):
+            return None
+        return content if isinstance(content, dict) else {}
 
 
 if __name__ == "__main__":

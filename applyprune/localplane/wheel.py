@@ -1,4 +1,7 @@
-"""Programs that were built elsewhere: the wheel ``applyprune-plane``, and mirrors."""
+"""Programs that were built elsewhere: the wheel ``applyprune-plane``, and mirrors.
+
+Programs that are others than this applyprune would build, or incomplete, are never started.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
     from applyprune.localplane.cache import Progress
+
+
+DISTRIBUTION = "applyprune-plane"
+PACKAGE = "applyprune_plane"
 
 
 def installed(module: str, progress: Progress) -> Path | None:
@@ -71,31 +78,19 @@ def _facts(folder: Path) -> bytes:
         raise Unfit(f"its {FACTS} cannot be read: {error.strerror}") from None
 
 
-# What the wheel ``applyprune-plane`` holds: the programs, and the facts by which they are checked.
+# What the wheel holds: the programs, and the facts by which they are checked.
 #
 # ``tests/packaging/plane_wheel`` writes it. The facts name the Go module and the platform that the
-# programs were built from and for, and the digest of each program, so that programs that are
-# others, or incomplete, are never started.
+# programs were built from and for, and the digest of each program.
 
 
-DISTRIBUTION = "applyprune-plane"
-PACKAGE = "applyprune_plane"
 FACTS = "plane.json"
 """The file of the facts, in the package beside the programs."""
-INDEX = "applyprune-plane.json"
-"""The file of a mirror that names its wheels and their digests."""
 CONTROL_PLANE = "controlplane"
 KUBECTL = "kubectl"
 PROGRAMS = (CONTROL_PLANE, KUBECTL)
 REVISION = 2
 """To be raised for every wheel that is built from another Go module for the same Kubernetes."""
-
-_SHA256 = pattern(r"[0-9a-f]{64}")
-_LONGEST = 200
-
-
-class Unfit(Exception):
-    """The programs are not those that this applyprune would build; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +118,11 @@ class WheelFacts:
         return f"{json.dumps(facts, indent=2)}\n".encode()
 
 
-def this_platform() -> str:
-    """Return the platform of this machine, as it enters the digest of a Go module."""
-    return f"{platform.system()}/{platform.machine()}"
+class Unfit(Exception):
+    """The programs are not those that this applyprune would build; the text says why."""
 
 
-def wheel_version(kubernetes: str) -> str:
-    """Return the version of the wheel for a version of Kubernetes."""
-    return f"{kubernetes.removeprefix('v')}.{REVISION}"
+_SHA256 = pattern(r"[0-9a-f]{64}")
 
 
 def fitting_facts(content: bytes, module: str) -> WheelFacts:
@@ -159,6 +151,16 @@ def fitting_facts(content: bytes, module: str) -> WheelFacts:
     return facts
 
 
+_LONGEST = 200
+
+
+def _text(value: object) -> str:
+    # They are printed: from a wheel that somebody else has made.
+    if not isinstance(value, str) or not value.isprintable() or len(value) > _LONGEST:
+        raise ValueError(value)
+    return value
+
+
 def check_programs(folder: Path, facts: WheelFacts) -> None:
     """Raise Unfit unless each program in the folder is whole, the right one, and executable."""
     for name in PROGRAMS:
@@ -179,82 +181,25 @@ def is_sha256(text: str) -> bool:
     return _SHA256.fullmatch(text) is not None
 
 
-def _text(value: object) -> str:
-    # They are printed: from a wheel that somebody else has made.
-    if not isinstance(value, str) or not value.isprintable() or len(value) > _LONGEST:
-        raise ValueError(value)
-    return value
+def this_platform() -> str:
+    """Return the platform of this machine, as it enters the digest of a Go module."""
+    return f"{platform.system()}/{platform.machine()}"
 
 
-# Fetch the control plane from a mirror: a folder, or an HTTPS address and a digest.
+def wheel_version(kubernetes: str) -> str:
+    """Return the version of the wheel for a version of Kubernetes."""
+    return f"{kubernetes.removeprefix('v')}.{REVISION}"
+
+
+# A mirror: a folder, or an HTTPS address and a digest, with wheels and an index of their digests.
 #
-# A mirror holds wheels and an index, which names the digest of each wheel. The programs run with
-# the user's rights, so the server of a mirror must not choose them: the user's address pins the
-# index, the index the wheel, and the wheel its programs. A folder is the user's own and needs no
-# pin.
+# The programs run with the user's rights, so the server of a mirror must not choose them: the
+# user's address pins the index, the index the wheel, and the wheel its programs. A folder is the
+# user's own and needs no pin.
 
 
-_WHEEL = pattern(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}\.whl")
-_PIN = "#sha256="
-_LARGEST_INDEX = 2**20
-_LARGEST_WHEEL = 2**30
-_LARGEST_FACTS = 2**16
-_CHUNK = 2**20
-
-
-class Download(Protocol):
-    """How the content of an HTTPS address is read."""
-
-    def __call__(self, url: str, file: IO[bytes], limit: int) -> None:
-        """Write the whole content, at most ``limit`` bytes, to a file, or raise AccessError."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlaneOrigin:
-    """The mirror that a user has named: ``--plane-from``, ``APPLYPRUNE_PLANE``."""
-
-    named: str
-    """A folder, or an HTTPS address with ``#sha256=`` and the digest of its index."""
-    download: Download
-
-
-@dataclass(frozen=True, slots=True)
-class _Mirror:
-    """An opened mirror."""
-
-    shown: str
-    """Where it is, without credentials."""
-    pin: str
-    """The SHA-256 of its index."""
-    read: Callable[[str, IO[bytes], int], None]
-    """Write the file of this name, at most so many bytes, or raise AccessError."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Wheel:
-    """A line of the index."""
-
-    name: str
-    digest: str
-    size: int
-
-
-class _ShownDownload(io.BufferedWriter):
-    """A file that shows how much of it is written: a line may be slow."""
-
-    def __init__(self, path: Path, size: int, progress: Progress) -> None:
-        """Write to the path; ``size`` is that of the whole."""
-        super().__init__(io.FileIO(path, "wb"))
-        self._size = size
-        self._progress = progress
-
-    def write(self, buffer: ReadableBuffer, /) -> int:
-        """Write the bytes, and show how many there are."""
-        written = super().write(buffer)
-        self._progress.tick(
-            f"fetching the control plane: {self.tell() / 1e6:.0f} of {self._size / 1e6:.0f} MB"
-        )
-        return written
+INDEX = "applyprune-plane.json"
+"""The file of a mirror that names its wheels and their digests."""
 
 
 def fetched(origin: PlaneOrigin, module: str, progress: Progress) -> Path:
@@ -278,9 +223,49 @@ def fetched(origin: PlaneOrigin, module: str, progress: Progress) -> Path:
     return folder
 
 
+@dataclass(frozen=True, slots=True)
+class PlaneOrigin:
+    """The mirror that a user has named: ``--plane-from``, ``APPLYPRUNE_PLANE``."""
+
+    named: str
+    """A folder, or an HTTPS address with ``#sha256=`` and the digest of its index."""
+    download: Download
+
+
+class Download(Protocol):
+    """How the content of an HTTPS address is read."""
+
+    def __call__(self, url: str, file: IO[bytes], limit: int) -> None:
+        """Write the whole content, at most ``limit`` bytes, to a file, or raise AccessError."""
+
+
 def fetched_folder(module: str) -> Path:
     """Return the folder of the cache with a folder for each mirror that this module is from."""
     return cache_folder() / "fetched-planes" / module
+
+
+@dataclass(frozen=True, slots=True)
+class _Mirror:
+    """An opened mirror."""
+
+    shown: str
+    """Where it is, without credentials."""
+    pin: str
+    """The SHA-256 of its index."""
+    read: Callable[[str, IO[bytes], int], None]
+    """Write the file of this name, at most so many bytes, or raise AccessError."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Wheel:
+    """A line of the index."""
+
+    name: str
+    digest: str
+    size: int
+
+
+_PIN = "#sha256="
 
 
 def _opened(origin: PlaneOrigin) -> _Mirror:
@@ -306,6 +291,10 @@ def _opened(origin: PlaneOrigin) -> _Mirror:
         origin.download(f"{base}/{name}", file, limit)
 
     return _Mirror(shown, pin, read)
+
+
+_CHUNK = 2**20
+_LARGEST_INDEX = 2**20
 
 
 def _folder(folder: Path) -> _Mirror:
@@ -350,6 +339,28 @@ def _fetch(mirror: _Mirror, module: str, making: Path, progress: Progress) -> No
     progress.step(f"fetched the control plane in {clock(time.monotonic() - start)}")
 
 
+class _ShownDownload(io.BufferedWriter):
+    """A file that shows how much of it is written: a line may be slow."""
+
+    def __init__(self, path: Path, size: int, progress: Progress) -> None:
+        """Write to the path; ``size`` is that of the whole."""
+        super().__init__(io.FileIO(path, "wb"))
+        self._size = size
+        self._progress = progress
+
+    def write(self, buffer: ReadableBuffer, /) -> int:
+        """Write the bytes, and show how many there are."""
+        written = super().write(buffer)
+        self._progress.tick(
+            f"fetching the control plane: {self.tell() / 1e6:.0f} of {self._size / 1e6:.0f} MB"
+        )
+        return written
+
+
+_WHEEL = pattern(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}\.whl")
+_LARGEST_WHEEL = 2**30
+
+
 def _wheel(mirror: _Mirror, module: str) -> _Wheel:
     """Return the wheel of this module; the index is read only when it is the trusted one."""
     content = io.BytesIO()
@@ -390,6 +401,9 @@ def _check(path: Path, wheel: _Wheel) -> None:
     size = path.stat().st_size
     part = f": it has {size} of {wheel.size} bytes" if size != wheel.size else ""
     raise Unfit(f"{wheel.name} has another digest than in the index{part}")
+
+
+_LARGEST_FACTS = 2**16
 
 
 def _unpack(wheel: Path, folder: Path, module: str) -> None:
