@@ -213,7 +213,7 @@ def controller(
         )
     from applyprune.cli.session import cancel_on_signals
     from applyprune.cluster.access import connect
-    from applyprune.controller.process import Settings, serve
+    from applyprune.controller.process import ControllerSettings, serve
     from applyprune.controller.reasons import log_to_stderr
     from applyprune.controller.worker import WorkerLimits
     from applyprune.http import AddressRules
@@ -222,7 +222,7 @@ def controller(
     access = connect(
         kubeconfig=cluster_target.kubeconfig, context=cluster_target.context, environ=os.environ
     )
-    settings = Settings(
+    settings = ControllerSettings(
         access=access,
         listen=_address(listen),
         lease_namespace=cluster_target.namespace or access.namespace,

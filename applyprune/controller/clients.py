@@ -65,14 +65,14 @@ class Impersonation:
         Impersonating an account that does not exist succeeds, with all rights bound to its name.
         """
         if must_exist:  # guard: account-exists
-            self.look_up(namespace, account)
+            self.require_account(namespace, account)
         yield self.connect(namespace, account)
 
     def forget(self) -> None:
         """Forget what is remembered of the server's kinds: something has failed."""
         self.own.memory.forget_kinds()
 
-    def look_up(self, namespace: str, account: str) -> None:
+    def require_account(self, namespace: str, account: str) -> None:
         """Raise AccountMissing unless the ServiceAccount exists."""
         ref = Ref(SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.kind, namespace, account)
         try:

@@ -53,7 +53,7 @@ from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
-    from applyprune.controller.task import Past
+    from applyprune.controller.task import ReconcileHistory
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import LiveObject
 
@@ -86,7 +86,7 @@ class OtherClusters:
         bundle: BundleSpec,
         account_client: ServiceAccountClient,
         kubeconfig: bytes,
-        past: Past,
+        history: ReconcileHistory,
     ) -> Iterator[Target]:
         """Yield the cluster that has the objects of a Bundle, and close the connections to it.
 
@@ -101,7 +101,7 @@ class OtherClusters:
             return
         access = self_contained(kubeconfig, ref.short, self.addresses)
         place = urlsplit(access.server).netloc
-        if past.cluster != place:  # guard: turn-of-a-cluster
+        if history.cluster != place:  # guard: turn-of-a-cluster
             raise AwaitsTurn(place)
         with closing(self._connect(access)) as transport:
             # No cache of discovery: whoever has written the kubeconfig could write into it.
@@ -150,7 +150,7 @@ class AwaitsTurn(Exception):
 # and created again under its address is another cluster.
 
 
-SYSTEM = "kube-system"
+SYSTEM_NAMESPACE = "kube-system"
 _UID = pattern(r"[0-9A-Za-z][-0-9A-Za-z]{0,62}")
 
 
@@ -174,9 +174,11 @@ def identify(cluster: Cluster, namespace: str, known: ClusterIdentity | None) ->
     The Namespace of a ``known`` cluster is asked first: another one has another UID. Raises
     NamespaceMissing, ClusterUnreached, and Forbidden if the account may read none of the two.
     """
-    first = known.namespace if known is not None else SYSTEM
+    first = known.namespace if known is not None else SYSTEM_NAMESPACE
     failure: ApplypruneError = ClusterUnreached("the other cluster cannot be recognized")
-    for name in sorted({SYSTEM, namespace}, key=lambda one: (one != first, one != SYSTEM)):
+    for name in sorted(
+        {SYSTEM_NAMESPACE, namespace}, key=lambda one: (one != first, one != SYSTEM_NAMESPACE)
+    ):
         try:
             live = cluster.get(NAMESPACES, namespace_ref(name))
         except Forbidden as error:
@@ -205,7 +207,7 @@ def missing_namespace(name: str) -> NamespaceMissing:
 
 def home_uid(cluster: Cluster) -> str:
     """Return the UID of the cluster that the controller runs for."""
-    return cluster.get(NAMESPACES, namespace_ref(SYSTEM)).uid
+    return cluster.get(NAMESPACES, namespace_ref(SYSTEM_NAMESPACE)).uid
 
 
 def recorded_cluster(status: Mapping[str, Any]) -> ClusterIdentity | None:
@@ -265,9 +267,9 @@ def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]) 
     values = (live.body or {}).get("data") or {}
     value = next((values[one] for one in keys if one in values), None)
     if value is None:
-        told = " nor ".join(map(repr, keys))
+        names = " nor ".join(map(repr, keys))
         raise KubeConfigMissing(
-            "the kubeconfig is missing", reason=f"{ref.short} has no key {told}"
+            "the kubeconfig is missing", reason=f"{ref.short} has no key {names}"
         )
     try:
         return base64.b64decode(str(value), validate=True)

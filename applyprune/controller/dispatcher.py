@@ -8,17 +8,22 @@ import threading
 from applyprune.controller.clients import BundleObjects, KnownBundle
 from applyprune.controller.followed_sources import FollowedSources
 from applyprune.controller.metrics import Metrics
-from applyprune.controller.queue import WorkQueue, backoff
+from applyprune.controller.queue import WorkQueue, retry_delay
 from applyprune.controller.reasons import LOG, Key, Limit, Reason, fields
 from applyprune.controller.replicas import Share
 from applyprune.controller.report import Reporter
 from applyprune.controller.result import error_message
-from applyprune.controller.status import ConditionStatus, ReconcileResult, ended_at_limit, unwritten
+from applyprune.controller.status import (
+    ConditionStatus,
+    ReconcileResult,
+    ended_at_limit,
+    unwritten_answer,
+)
 from applyprune.controller.task import (
     Answer,
+    FetchResult,
     FetchTask,
-    LookResult,
-    Past,
+    ReconcileHistory,
     SourceRequest,
     SourceState,
     Task,
@@ -49,7 +54,7 @@ class Dispatcher:
     handles: tuple[WorkerHandle, ...]
     share: Share
     fetches: FetchDispatcher
-    _past: dict[Key, Past] = field(default_factory=dict)
+    _histories: dict[Key, ReconcileHistory] = field(default_factory=dict)
     _known: dict[Key, KnownBundle] = field(default_factory=dict)
     _serving: dict[Key, WorkerHandle] = field(default_factory=dict)
     busy_since: dict[str, float] = field(default_factory=dict)
@@ -115,7 +120,7 @@ class Dispatcher:
             except Exception:  # noqa: BLE001
                 # A bug that one Bundle triggers must not stop the work on all others.
                 LOG.exception("reconcile crashed", extra=fields(namespace=key[0], bundle=key[1]))
-                delay = unwritten(self._past.get(key, Past())).delay
+                delay = unwritten_answer(self._histories.get(key, ReconcileHistory())).delay
             finally:
                 del self._serving[key], self.busy_since[thread]
                 self.queue.done(key)
@@ -139,7 +144,7 @@ class Dispatcher:
                 if not self._ended.is_set():
                     LOG.error("no worker", extra=fields(error=error_message(problems_of(error))))
                 failures += 1
-                pause = backoff(failures, first=1.0, longest=_LONGEST_PAUSE)
+                pause = retry_delay(failures, first=1.0, longest=_LONGEST_PAUSE)
                 self.queue.clock.wait(self._ended, pause)
             else:
                 return True
@@ -172,18 +177,24 @@ class Dispatcher:
         known = self.watches.unless_changed(key, self._known.pop(key, None))
         alone = frozenset() if is_whole or len(drifted) > MOST_ALONE else drifted
         source = self.fetches.state(key)
-        return Task(key, self._past.get(key, Past()), alone, None if drifted else known, source)
+        return Task(
+            key,
+            self._histories.get(key, ReconcileHistory()),
+            alone,
+            None if drifted else known,
+            source,
+        )
 
     def _reconcile(self, handle: WorkerHandle, task: Task) -> Answer:
-        key, past = task.key, task.past
+        key, history = task.key, task.history
         clock = self.queue.clock
         began = clock.now()
         try:
             done = handle.reconcile(task)
         except LimitExceeded as error:
-            return self._exceeded(key, past, error, clock.now() - began)
+            return self._exceeded(key, history, error, clock.now() - began)
         except WorkerUnavailable:
-            return unwritten(past)
+            return unwritten_answer(history)
         for (method, code), tries in done.requests.items():
             self.metrics.sent(method, code, tries)
         return done.answer
@@ -192,14 +203,14 @@ class Dispatcher:
         """Watch what the reconcile has asked for, and count it."""
         if answer.measured is not None:
             self.metrics.passed(key, answer.measured)
-        self.queue.place(key, _cluster(answer))
+        self.queue.set_cluster(key, _cluster(answer))
         if answer.gone:
-            self._past.pop(key, None)
+            self._histories.pop(key, None)
             self.fetches.leave(key)
             self.watches.forget(key)
             self.metrics.forget(key)
             return
-        self._past[key] = answer.past
+        self._histories[key] = answer.history
         if answer.known is not None:
             self._known[key] = answer.known
         self.watches.wait_for_kinds(key, waits=answer.lacks_kinds)
@@ -221,21 +232,23 @@ class Dispatcher:
 
         It may be this one's again already, so it stays in the queue.
         """
-        self.queue.place(key, "")
-        self._past.pop(key, None)
+        self.queue.set_cluster(key, "")
+        self._histories.pop(key, None)
         self._known.pop(key, None)
         self.fetches.leave(key)
         self.watches.leave(key)
         self.metrics.forget(key)
 
-    def _exceeded(self, key: Key, past: Past, error: LimitExceeded, seconds: float) -> Answer:
+    def _exceeded(
+        self, key: Key, history: ReconcileHistory, error: LimitExceeded, seconds: float
+    ) -> Answer:
         """Say on the Bundle that its reconcile was ended."""
         self.metrics.exceeded(error.limit)
-        later = ended_at_limit(past)
+        later = ended_at_limit(history)
         result = ReconcileResult(
             ConditionStatus.NOT_READY,
             Reason.RECONCILE_LIMIT_EXCEEDED,
-            _told(error),
+            _limit_message(error),
             retries=True,
         )
         try:
@@ -253,7 +266,7 @@ class Dispatcher:
             return later
 
 
-def _told(error: LimitExceeded) -> str:
+def _limit_message(error: LimitExceeded) -> str:
     """Return the condition's message."""
     if error.limit is Limit.CRASH:
         return f"the reconcile was ended by a crash: {error.message}"
@@ -270,7 +283,7 @@ def _cluster(answer: Answer) -> str:
     Those that do not answer share the workers of one.
     """
     failed = answer.measured is not None and answer.measured.reason in _UNREACHABLE
-    return _SILENT if failed and answer.past.cluster else answer.past.cluster
+    return _SILENT if failed and answer.history.cluster else answer.history.cluster
 
 
 _LONGEST_PAUSE = 60.0
@@ -337,7 +350,7 @@ class FetchDispatcher:
         while (key := self.queue.get()) is not None:
             delay: float | None = _AGAIN
             try:
-                delay = self._look(handle, key)
+                delay = self._fetch(handle, key)
             except Exception:  # noqa: BLE001
                 # A bug that one source triggers must not stop the work on all others.
                 LOG.exception("fetch crashed", extra=fields(namespace=key[0]))
@@ -346,7 +359,7 @@ class FetchDispatcher:
             if delay is not None:
                 self.queue.add(key, delay)
 
-    def _look(self, handle: WorkerHandle, key: Key) -> float | None:
+    def _fetch(self, handle: WorkerHandle, key: Key) -> float | None:
         task = self.sources.task(key)
         if task is None:
             return None
@@ -371,13 +384,13 @@ class FetchDispatcher:
         return delay
 
 
-def _exceeded(task: FetchTask, error: LimitExceeded) -> LookResult:
+def _exceeded(task: FetchTask, error: LimitExceeded) -> FetchResult:
     is_size = error.limit is Limit.MEMORY
     kind = ProblemKind.SOURCE_TOO_LARGE if is_size else ProblemKind.FETCH_FAILED
     reason = problems_of(error)[0].message
-    return LookResult(task.tip, problem=Problem(kind, "the source cannot be read", reason=reason))
+    return FetchResult(task.tip, problem=Problem(kind, "the source cannot be read", reason=reason))
 
 
-def _problems(fetched: LookResult) -> list[Problem]:
+def _problems(fetched: FetchResult) -> list[Problem]:
     found = [one for one in fetched.paths.values() if isinstance(one, Problem)]
     return [*([fetched.problem] if fetched.problem is not None else []), *found]

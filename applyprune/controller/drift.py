@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from applyprune.model.plan import ApplyStep
 
 
-SHOWN = 10
+DRIFT_SHOWN = 10
 
 
 def drift_report(
     bundle: BundleSpec,
-    counts: Sequence[Count],
+    counts: Sequence[RevertCount],
     status: Mapping[str, Any],
     run: RunResult | None,
     now: datetime,
@@ -53,7 +53,7 @@ def drift_report(
     seen = {(ref.short, ref.namespace) for ref in refs}
     is_secret = run.secret or bundle.has_secret_source
     found = [
-        _Found(bundle, step, drift, step.desired.ref in run.written, is_secret)
+        _DriftedField(bundle, step, drift, step.desired.ref in run.written, is_secret)
         for step in run.plan.applies
         for drift in step.drift
         if not _is_rewriting(step, drift, run)
@@ -61,9 +61,9 @@ def drift_report(
     left = [one for one in found if one.is_contended]
     remaining = [one for one in found if not (one.is_reverted or one.is_conflict)]
     sightings = [one.sighting for one in found if one.is_contended or one.is_reverted]
-    after = counted(counts, sightings, seen, limits, now)
+    after = updated_counts(counts, sightings, seen, limits, now)
     rewritten = _rewritten(status, run, None if is_part else seen, is_secret=is_secret)
-    contended = and_more(sorted({one.object for one in left}), SHOWN)
+    contended = and_more(sorted({one.object for one in left}), DRIFT_SHOWN)
     quiet = [at for count in after if (at := count.quiet_at(limits)) is not None]
     condition = _condition(bundle, left, remaining, rewritten, limits)
     fresh = any(run.rewritten.values())
@@ -82,7 +82,7 @@ class DriftReport:
 
     condition: tuple[str, Reason, str] | None
     """Status, reason and message of the condition Drifted."""
-    counts: tuple[Count, ...]
+    counts: tuple[RevertCount, ...]
     rewritten: tuple[dict[str, Any], ...] | None = None
     contended: str = ""
     """Which objects are left alone because they are contended; empty if none is."""
@@ -92,7 +92,7 @@ class DriftReport:
     @property
     def fields(self) -> dict[str, Any]:
         """Return the fields of a Bundle's status, with an empty value for one to remove."""
-        found: dict[str, Any] = {"contention": [written_count(count) for count in self.counts]}
+        found: dict[str, Any] = {"contention": [count_status(count) for count in self.counts]}
         if self.rewritten is not None:
             found["rewritten"] = list(self.rewritten)
         return found
@@ -110,7 +110,7 @@ _LONGEST_POINTER = 500
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _DriftedField:
     """One drifted field of a run."""
 
     bundle: BundleSpec
@@ -183,8 +183,8 @@ class _Found:
 
 def _condition(
     bundle: BundleSpec,
-    left: Sequence[_Found],
-    drifted: Sequence[_Found],
+    left: Sequence[_DriftedField],
+    drifted: Sequence[_DriftedField],
     rewritten: Sequence[Mapping[str, Any]],
     limits: ContentionLimits,
 ) -> tuple[str, Reason, str]:
@@ -195,10 +195,12 @@ def _condition(
         return "True", Reason.CONTENDED, left[0].fight(limits) + more
     if drifted:
         texts = [one.text for one in drifted]
-        return "True", Reason.DRIFT_DETECTED, and_more(texts, SHOWN, "; ")
+        return "True", Reason.DRIFT_DETECTED, and_more(texts, DRIFT_SHOWN, "; ")
     if rewritten:
         objects = [f"{one['object']} {', '.join(one['fields'])}" for one in rewritten]
-        message = f"the server stores other values than were sent: {and_more(objects, SHOWN, '; ')}"
+        message = (
+            f"the server stores other values than were sent: {and_more(objects, DRIFT_SHOWN, '; ')}"
+        )
         return "True", Reason.CHANGED_BY_ADMISSION, message
     return "False", Reason.NO_DRIFT, "nothing has drifted"
 
@@ -239,7 +241,7 @@ def _rewritten(
         if place not in sent and (listed is None or place in listed)
     }
     both = {**kept, **fresh}
-    return tuple(both[place] for place in sorted(both))[:SHOWN]
+    return tuple(both[place] for place in sorted(both))[:DRIFT_SHOWN]
 
 
 def _shown_path(path: str, *, is_secret: bool) -> str:
@@ -285,14 +287,14 @@ def reverted_words(run: RunResult) -> str:
 # value in the Bundle's status, so they survive the process that has counted.
 
 
-def counts_before(live: LiveObject, revision: str) -> tuple[Count, ...]:
+def counts_before(live: LiveObject, revision: str) -> tuple[RevertCount, ...]:
     """Return the counts of a Bundle at the beginning of a reconcile."""
-    if begins_anew(live, revision):
+    if is_new_attempt(live, revision):
         return ()
     return read_counts(status_of(live))
 
 
-def begins_anew(live: LiveObject, revision: str) -> bool:
+def is_new_attempt(live: LiveObject, revision: str) -> bool:
     """Return whether the spec or the source has changed since the last reconcile, or one is asked.
 
     What was given up before is tried again then.
@@ -343,7 +345,7 @@ class WriteSighting:
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class RevertCount:
     """How often a field was reverted after the same manager had changed it."""
 
     writer: FieldWriter
@@ -364,24 +366,24 @@ class Count:
         return None if self.changed is None else self.changed + limits.within + limits.grain
 
 
-def to_leave(
-    counts: Iterable[Count], limits: ContentionLimits, now: datetime
+def winning_writers(
+    counts: Iterable[RevertCount], limits: ContentionLimits, now: datetime
 ) -> frozenset[FieldWriter]:
     """Return the managers that win if they have changed their fields again."""
     return frozenset(count.writer for count in counts if _wins(count, limits, now))
 
 
-MOST = 50
+MOST_COUNTS = 50
 """How many fields are counted at once."""
 
 
-def counted(
-    counts: Sequence[Count],
+def updated_counts(
+    counts: Sequence[RevertCount],
     sightings: Iterable[WriteSighting],
     seen: Collection[tuple[str, str]],
     limits: ContentionLimits,
     now: datetime,
-) -> tuple[Count, ...]:
+) -> tuple[RevertCount, ...]:
     """Return the counts after a run, the contended ones first.
 
     ``seen`` are the objects that it was about, by name and namespace; others keep their counts.
@@ -390,7 +392,7 @@ def counted(
     found: defaultdict[tuple[str, str, str], list[WriteSighting]] = defaultdict(list)
     for one in sightings:
         found[one.writer.object, one.writer.namespace, one.writer.manager].append(one)
-    after: list[Count] = []
+    after: list[RevertCount] = []
     known: set[tuple[str, str, str]] = set()
     for count in counts:
         if (count.writer.object, count.writer.namespace) not in seen:
@@ -403,27 +405,27 @@ def counted(
         after.append(_after(count, mine[0] if mine else None, limits, now))
     for several in (found[place] for place in sorted(found.keys() - known)):
         first = min(several, key=lambda one: one.writer)
-        after.append(_after(Count(first.writer), first, limits, now))
+        after.append(_after(RevertCount(first.writer), first, limits, now))
     kept = [count for count in after if count.reverted or count.is_contended]
     # A stable sort: where nothing has changed, neither does the order.
     kept.sort(key=_rank)
-    return tuple(kept[:MOST])
+    return tuple(kept[:MOST_COUNTS])
 
 
-def _rank(count: Count) -> tuple[bool, float]:
+def _rank(count: RevertCount) -> tuple[bool, float]:
     last = count.reverted[-1].timestamp() if count.reverted else 0.0
     return not count.is_contended, -last
 
 
-def _wins(count: Count, limits: ContentionLimits, now: datetime) -> bool:
+def _wins(count: RevertCount, limits: ContentionLimits, now: datetime) -> bool:
     if (quiet_at := count.quiet_at(limits)) is not None:
         return now < quiet_at  # guard: contended-until-quiet
     return len(_recent(count, limits, now)) >= limits.reverts
 
 
 def _after(
-    count: Count, seen: WriteSighting | None, limits: ContentionLimits, now: datetime
-) -> Count:
+    count: RevertCount, seen: WriteSighting | None, limits: ContentionLimits, now: datetime
+) -> RevertCount:
     recent = _recent(count, limits, now)
     if seen is None:
         # Only a status that says something else is written.
@@ -431,14 +433,14 @@ def _after(
         return replace(count, reverted=reverted, changed=None, ours="", theirs="")
     if seen.is_reverted:
         recent = (*recent, now)[-limits.reverts :]
-        return Count(count.writer, recent)
-    return Count(
+        return RevertCount(count.writer, recent)
+    return RevertCount(
         count.writer, count.reverted, _changed(count, seen, limits, now), seen.ours, seen.theirs
     )
 
 
 def _changed(
-    count: Count, seen: WriteSighting, limits: ContentionLimits, now: datetime
+    count: RevertCount, seen: WriteSighting, limits: ContentionLimits, now: datetime
 ) -> datetime:
     """Return when the manager of a contended field has changed it last."""
     if count.changed is None:
@@ -450,19 +452,19 @@ def _changed(
     return latest if latest - count.changed >= limits.grain else count.changed
 
 
-def _recent(count: Count, limits: ContentionLimits, now: datetime) -> tuple[datetime, ...]:
+def _recent(count: RevertCount, limits: ContentionLimits, now: datetime) -> tuple[datetime, ...]:
     return tuple(time for time in count.reverted if now - time < limits.within)
 
 
-def read_counts(status: Mapping[str, Any]) -> tuple[Count, ...]:
+def read_counts(status: Mapping[str, Any]) -> tuple[RevertCount, ...]:
     """Return the counts in a Bundle's status."""
     return tuple(map(_read, status.get("contention") or ()))
 
 
-def _read(stored: Mapping[str, Any]) -> Count:
+def _read(stored: Mapping[str, Any]) -> RevertCount:
     names = ("object", "namespace", "field", "manager")
     times = (_plausible(text) for text in stored.get("reverted") or ())
-    return Count(
+    return RevertCount(
         FieldWriter(*(str(stored.get(name, "")) for name in names)),
         tuple(time for time in times if time is not None),
         _plausible(stored.get("changed")),
@@ -482,7 +484,7 @@ def _plausible(text: object) -> datetime | None:
     return time if time is not None and first < time < last else None
 
 
-def written_count(count: Count) -> dict[str, Any]:
+def count_status(count: RevertCount) -> dict[str, Any]:
     """Return a count as a Bundle's status has it."""
     writer = count.writer
     stored = {

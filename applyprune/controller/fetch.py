@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import TypeAlias
 
-from applyprune.controller.task import FetchTask, LookResult, SourceContent
+from applyprune.controller.task import FetchResult, FetchTask, SourceContent
 from applyprune.errors import InputError, UsageError, as_problem
 from applyprune.model.problem import Problem
 from applyprune.planning.normalize import digest
@@ -48,10 +48,10 @@ from applyprune.sources.tree import (
 from applyprune.values import dataclass, field, replace
 
 
-def fetch(task: FetchTask, cache: SourceCache) -> LookResult:
+def fetch_source(task: FetchTask, cache: SourceCache) -> FetchResult:
     """Look at a source, and put into the cache what of the task's paths is new."""
-    if not task.looks and all(task.paths.values()):
-        return LookResult(task.tip)
+    if not task.checks_ref and all(task.paths.values()):
+        return FetchResult(task.tip)
     # Both come from a worker of this controller.
     remote: RemoteSource = pickle.loads(task.remote)  # noqa: S301
     transport = replace(remote.transport, timeout=task.timeout)
@@ -68,7 +68,7 @@ def fetch(task: FetchTask, cache: SourceCache) -> LookResult:
                     fetched = _archive(archive, known, task, cache)
             cache.trim(cache.stores / task.place)
     except (InputError, UsageError) as error:
-        return LookResult(task.tip, problem=as_problem(error))
+        return FetchResult(task.tip, problem=as_problem(error))
     return fetched
 
 
@@ -78,11 +78,11 @@ def _git(
     known: FoundRef | None,
     task: FetchTask,
     cache: SourceCache,
-) -> LookResult:
+) -> FetchResult:
     deadline = Deadline(source.timeout)
-    found = find_ref(source, deadline) if task.looks or known is None else known
+    found = find_ref(source, deadline) if task.checks_ref or known is None else known
     if found == known and all(task.paths.values()):
-        return LookResult(task.tip)
+        return FetchResult(task.tip)
     store = GitStore(cache.store(task.place))
     shown = source.parts.shown
     problems = _fetched(store, source, found, task, deadline)
@@ -102,7 +102,7 @@ def _git(
         for path, one in consists.items()
     }
     new = _new(task, cache, contents, found.revision, read)
-    return LookResult(_tip(found, known, task), {**new, **problems})
+    return FetchResult(_tip(found, known, task), {**new, **problems})
 
 
 def _fetched(
@@ -137,29 +137,29 @@ def _oci(
     known: FoundArtifact | None,
     task: FetchTask,
     cache: SourceCache,
-) -> LookResult:
-    found = find_artifact(source) if task.looks or known is None else known
+) -> FetchResult:
+    found = find_artifact(source) if task.checks_ref or known is None else known
     if found == known and all(task.paths.values()):
-        return LookResult(task.tip)
+        return FetchResult(task.tip)
     # guard: verified-artifact
     verify_it = None if verified_by is None else verification(verified_by.keys)
     tree = fetch_artifact(source, found, verify=verify_it)
-    return LookResult(_tip(found, known, task), _of_tree(task, cache, tree))
+    return FetchResult(_tip(found, known, task), _of_tree(task, cache, tree))
 
 
 def _archive(
     source: ArchiveSource, known: ArchiveVersion | None, task: FetchTask, cache: SourceCache
-) -> LookResult:
+) -> FetchResult:
     is_complete = all(task.paths.values())
     version = check_archive(source, known if is_complete else None)
     if isinstance(version, Unchanged):
-        return LookResult(task.tip)
+        return FetchResult(task.tip)
     contents = _of_tree(task, cache, fetch_archive(source))
     # The server has only the present archive. One that is read for a new path alone may be newer
     # than what the other paths have: then the next look must still find that it has changed.
     # guard: tip-of-all-paths
-    tip = _tip(version, known, task) if task.looks else task.tip
-    return LookResult(tip, contents)
+    tip = _tip(version, known, task) if task.checks_ref else task.tip
+    return FetchResult(tip, contents)
 
 
 def _tip(found: object, known: object, task: FetchTask) -> bytes:
@@ -242,14 +242,14 @@ def _new(
 # A source on another host, as a Bundle names it and its ServiceAccount may read it.
 
 
-Transport: TypeAlias = GitSource | OciSource | ArchiveSource
+SourceTransport: TypeAlias = GitSource | OciSource | ArchiveSource
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSource:
     """Where a source is, who reads it, and whom it must be from."""
 
-    transport: Transport
+    transport: SourceTransport
     verification: SourceVerification | None = None
     """None if no signature is needed."""
 
@@ -281,7 +281,7 @@ class SourceVerification:
     """The public keys, by their names in the Secret."""
 
 
-def _version(transport: Transport) -> object:
+def _version(transport: SourceTransport) -> object:
     return transport.digest if isinstance(transport, ArchiveSource) else astuple(transport.ref)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from threading import Lock
 
 from applyprune.clock import CLOCK, Clock
-from applyprune.controller.queue import backoff, spread
+from applyprune.controller.queue import retry_delay, with_jitter
 from applyprune.controller.reasons import Key
 from applyprune.controller.task import (
+    FetchResult,
     FetchTask,
-    LookResult,
     SourceContent,
     SourceRequest,
     SourceState,
@@ -89,18 +89,20 @@ class FollowedSources:
             found = self._followed.get(key[1])
             if found is None or found.is_paused:
                 return None
-            looks, found.asked = found.is_due(self.clock.now()), False
+            checks_ref, found.asked = found.is_due(self.clock.now()), False
             # Each has the same source; the paths are their own.
             first = next(iter(found.users.values()))
             paths = {one.path: found.contents.get(one.path) for one in found.users.values()}
             # What may pass is tried again, though the reference has not moved.
             passing = any(one.kind is ProblemKind.FETCH_FAILED for one in found.problems.values())
-            if not looks:
+            if not checks_ref:
                 paths = {path: known for path, known in paths.items() if known is None}
-            tip = b"" if passing and looks else found.tip
-            return FetchTask(first.remote, first.place, found.timeout, paths, tip, looks)
+            tip = b"" if passing and checks_ref else found.tip
+            return FetchTask(first.remote, first.place, found.timeout, paths, tip, checks_ref)
 
-    def done(self, key: Key, task: FetchTask, fetched: LookResult) -> tuple[set[Key], float | None]:
+    def done(
+        self, key: Key, task: FetchTask, fetched: FetchResult
+    ) -> tuple[set[Key], float | None]:
         """Keep the result of a look; return the Bundles that it concerns, and when to look again.
 
         The time is in seconds; None if no Bundle follows it any longer.
@@ -113,8 +115,8 @@ class FollowedSources:
             found.problem = fetched.problem
             if fetched.problem is None:
                 found.tip, found.failures = fetched.tip, 0
-                if task.looks:
-                    found.looked, found.pace = self.clock.now(), spread(1.0)
+                if task.checks_ref:
+                    found.checked, found.pace = self.clock.now(), with_jitter(1.0)
                 self._keep(found, task, fetched)
             else:
                 found.failures += 1
@@ -125,7 +127,7 @@ class FollowedSources:
             }
             return woken, self._next(found)
 
-    def _keep(self, found: _Followed, task: FetchTask, fetched: LookResult) -> None:
+    def _keep(self, found: _Followed, task: FetchTask, fetched: FetchResult) -> None:
         if fetched.tip != task.tip:
             # What was wrong with these paths was so in what the reference meant before.
             for path in task.paths:
@@ -148,7 +150,7 @@ class FollowedSources:
         )
         if found.problem is not None:
             first = min(_FIRST_RETRY, found.interval)
-            return spread(backoff(found.failures, first=first, longest=found.interval))
+            return with_jitter(retry_delay(found.failures, first=first, longest=found.interval))
         return 0.0 if unknown or found.asked else found.due_in(self.clock.now())
 
     def _seen(self, found: _Followed, path: str) -> tuple[object, ...]:
@@ -186,7 +188,7 @@ class _Followed:
     problems: dict[str, Problem] = field(default_factory=dict)
     problem: Problem | None = None
     tip: bytes = b""
-    looked: float | None = None
+    checked: float | None = None
     """When it was looked at with success, by the clock."""
     pace: float = 1.0
     """By what the interval until the next look is multiplied, so that not all come at once."""
@@ -218,9 +220,9 @@ class _Followed:
 
     def due_in(self, now: float) -> float:
         """Return the seconds until the next look, if nobody asks for one before."""
-        if self.looked is None:
+        if self.checked is None:
             return 0.0
-        return max(0.0, self.looked + self.pace * self.interval - now)
+        return max(0.0, self.checked + self.pace * self.interval - now)
 
     def problem_of(self, path: str) -> Problem | None:
         problem = self.problem

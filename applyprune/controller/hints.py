@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from applyprune.clock import CLOCK, Clock
 from applyprune.controller.reasons import Key
-from applyprune.controller.task import GONE, AppliedObjects, SeenState, may_have_drifted
+from applyprune.controller.task import ABSENT, AppliedObjects, SeenState, shows_change
 from applyprune.model.identity import Ref
 from applyprune.planning.applyset import PART_OF
 from applyprune.values import dataclass, field, replace
@@ -49,7 +49,7 @@ class ObjectHints:
         self._follow(key, objects)
         for ref in objects.marks.keys() & self._early.keys():
             _, live, gone = self._early.pop(ref)
-            self.take_note(live, gone=gone, users=(key,))
+            self.observe(live, gone=gone, users=(key,))
 
     def _follow(self, key: Key, objects: AppliedObjects) -> None:
         if objects.kinds:
@@ -72,7 +72,7 @@ class ObjectHints:
             ref: mark
             for ref, mark in old.seen.items()
             if ref in old.known
-            and may_have_drifted(old.known[ref], mark)
+            and shows_change(old.known[ref], mark)
             # The reconcile has found what a watch does not show.
             and (mark.version or ref not in objects.marks)
         }
@@ -98,12 +98,12 @@ class ObjectHints:
             known = self._listing.get(ref)
             self._listing[ref] = alone if known is None else known | alone
 
-    def of(self, key: Key) -> AppliedObjects | None:
+    def objects_of(self, key: Key) -> AppliedObjects | None:
         """Return where the objects of a Bundle are; None if that is not known."""
         found = self._bundles.get(key)
         return found.objects if found is not None else None
 
-    def take_note(self, live: LiveObject, *, gone: bool, users: Container[Key]) -> list[Look]:
+    def observe(self, live: LiveObject, *, gone: bool, users: Container[Key]) -> list[Requeue]:
         """Take note of an object as a watch shows it; return what to do about it.
 
         ``users`` are the Bundles whose account has seen it: a label proves nothing.
@@ -114,7 +114,7 @@ class ObjectHints:
 
     def _owners(
         self, owner: Key | None, live: LiveObject, *, gone: bool, users: Container[Key]
-    ) -> list[Look]:
+    ) -> list[Requeue]:
         """Return what to do for the Bundle whose label an object has, if that lists it."""
         if owner is None or live.ref not in self._bundles[owner].known:
             self._remember(live, gone=gone)
@@ -122,38 +122,40 @@ class ObjectHints:
         if owner not in users:  # guard: seen-by-its-account
             return []
         bundle = self._bundles[owner]
-        seconds = self._until_seen(bundle, live, gone=gone)
+        seconds = self._until_drift_check(bundle, live, gone=gone)
         if seconds is not None:
-            return [Look(owner, seconds)]
+            return [Requeue(owner, seconds)]
         if bundle.objects.waits:
-            return [Look(owner, self._until_look(bundle), is_whole=True)]
+            return [Requeue(owner, self._until_ready_check(bundle), is_whole=True)]
         return []
 
     def _losers(
         self, owner: Key | None, live: LiveObject, *, gone: bool, users: Container[Key]
-    ) -> list[Look]:
+    ) -> list[Requeue]:
         """Return what to do for the other Bundles that list an object: its owner has taken it."""
         losers = [key for key in self._listing.get(live.ref, ()) if key != owner and key in users]
-        found = [(key, self._until_seen(self._bundles[key], live, gone=gone)) for key in losers]
-        return [Look(key, seconds) for key, seconds in found if seconds is not None]
+        found = [
+            (key, self._until_drift_check(self._bundles[key], live, gone=gone)) for key in losers
+        ]
+        return [Requeue(key, seconds) for key, seconds in found if seconds is not None]
 
-    def _until_seen(self, bundle: _Bundle, live: LiveObject, *, gone: bool) -> float | None:
+    def _until_drift_check(self, bundle: _Bundle, live: LiveObject, *, gone: bool) -> float | None:
         """Return the seconds until a look at what may have drifted; None if it has not."""
         mark = SeenState.of(live, bundle.objects.manager)
         if gone:
             mark = SeenState(live.resource_version, exists=False)
-        if not may_have_drifted(bundle.known[live.ref], mark):
+        if not shows_change(bundle.known[live.ref], mark):
             bundle.seen.pop(live.ref, None)
             return None
         bundle.seen[live.ref] = mark
-        return _patience(bundle.hints.setdefault(live.ref, _Hint()), self.clock.now())
+        return _delay(bundle.hints.setdefault(live.ref, _Hint()), self.clock.now())
 
-    def _until_look(self, bundle: _Bundle) -> float:
+    def _until_ready_check(self, bundle: _Bundle) -> float:
         """Return the seconds until the next look at what is becoming ready."""
         now = self.clock.now()
-        if bundle.looks_at <= now:
-            bundle.looks_at = max(now + READY_DELAY, bundle.looks_at + READY_GAP)
-        return bundle.looks_at - now
+        if bundle.next_check <= now:
+            bundle.next_check = max(now + READY_DELAY, bundle.next_check + READY_GAP)
+        return bundle.next_check - now
 
     @property
     def remembered(self) -> int:
@@ -169,7 +171,7 @@ class ObjectHints:
                 self._early.clear()
         self._early[live.ref] = (now, live, gone)
 
-    def miss(self, key: Key, listed: AllSeen) -> float | None:
+    def observe_absence(self, key: Key, listed: AllSeen) -> float | None:
         """Take note of what a watch begins without; return the seconds until a look at it.
 
         None if nothing of the Bundle is missing.
@@ -183,8 +185,8 @@ class ObjectHints:
             if mark.exists and ref not in listed.refs and is_in(ref, listed.watched)
         ]
         for ref in missing:
-            bundle.seen[ref] = GONE
-            _patience(bundle.hints.setdefault(ref, _Hint()), self.clock.now())
+            bundle.seen[ref] = ABSENT
+            _delay(bundle.hints.setdefault(ref, _Hint()), self.clock.now())
         return self.next_due(key) if missing else None
 
     def drifted(self, key: Key) -> frozenset[Ref]:
@@ -195,8 +197,8 @@ class ObjectHints:
         due = [ref for ref in bundle.seen if bundle.hints[ref].due <= now]
         for ref in due:
             hint = bundle.hints[ref]
-            hint.looks = 1 if now - hint.looked > _QUIET else hint.looks + 1
-            hint.looked = now
+            hint.checks = 1 if now - hint.checked > _QUIET else hint.checks + 1
+            hint.checked = now
         return frozenset(due)
 
     def next_due(self, key: Key) -> float | None:
@@ -209,14 +211,14 @@ class ObjectHints:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """A look at a Bundle, for which an object is the reason."""
+class Requeue:
+    """A reconcile of a Bundle, for which an object is the reason."""
 
     key: Key
     seconds: float
     """In how many seconds."""
     is_whole: bool = False
-    """Whether it is a look at the whole set, which may be ready now."""
+    """Whether it is about the whole set, which may be ready now."""
 
 
 @dataclass(slots=True)
@@ -230,7 +232,7 @@ class _Bundle:
     """What a watch has shown of each object that is not as it was left."""
     hints: dict[Ref, _Hint] = field(default_factory=dict)
     """The hints of the objects that have given any lately."""
-    looks_at: float = 0.0
+    next_check: float = 0.0
     """When the last look at what becomes ready is due, or was."""
 
 
@@ -240,9 +242,9 @@ class _Hint:
 
     due: float = 0.0
     """When to look at it, by the clock."""
-    looks: int = 0
+    checks: int = 0
     """How often in a row it was looked at."""
-    looked: float = 0.0
+    checked: float = 0.0
     """When it was looked at last."""
 
 
@@ -256,12 +258,12 @@ _LONGEST = 30.0
 _MOST_DOUBLINGS = 10
 
 
-def _patience(hint: _Hint, now: float) -> float:
+def _delay(hint: _Hint, now: float) -> float:
     """Return the seconds after which to look at an object that has given a hint now."""
     if hint.due <= now:
-        again = 0 if now - hint.looked > _QUIET else hint.looks - _AT_ONCE + 1
+        again = 0 if now - hint.checked > _QUIET else hint.checks - _AT_ONCE + 1
         pause = min(2.0 ** min(again - 1, _MOST_DOUBLINGS), _LONGEST) if again > 0 else 0.0
-        hint.due = max(now + GATHER, hint.looked + pause)
+        hint.due = max(now + GATHER, hint.checked + pause)
     return hint.due - now
 
 

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import ConditionType, Key, Limit, Reason
-from applyprune.controller.task import CODES, METHODS, READY, BundleSample, Measured, labels_of
+from applyprune.controller.task import CODES, METHODS, READY, BundleSample, Measured, request_labels
 from applyprune.controller.watches import Watches
 from applyprune.errors import UsageError
 from applyprune.values import dataclass, field
@@ -153,8 +153,8 @@ def _objects(samples: Mapping[Key, BundleSample]) -> Metric:
     return family
 
 
-def _gauge(name: str, told: str, values: Mapping[Key, float]) -> Metric:
-    family = GaugeMetricFamily(f"applyprune_bundle_{name}", told, labels=_LABELS)
+def _gauge(name: str, documentation: str, values: Mapping[Key, float]) -> Metric:
+    family = GaugeMetricFamily(f"applyprune_bundle_{name}", documentation, labels=_LABELS)
     for key, value in values.items():
         family.add_metric(key, value)
     return family
@@ -252,7 +252,7 @@ class Metrics:
 
     def traced(self, line: str) -> None:
         """Count one try of a request of this process, from the transport's trace line."""
-        for method, code in labels_of(line):
+        for method, code in request_labels(line):
             self.sent(method, code, 1)
 
     def sent(self, method: str, code: str, tries: int) -> None:
@@ -280,7 +280,7 @@ class Metrics:
 # Whether the controller serves its Bundles, and if not, why.
 
 
-PATIENCE = 60.0
+UNHEALTHY_AFTER = 60.0
 """Seconds without service after which the controller is not healthy."""
 _STUCK = 3600.0
 _LONGEST = 300
@@ -292,7 +292,7 @@ class Health:
 
     queue: WorkQueue
     watches: Watches
-    patience: float = PATIENCE
+    patience: float = UNHEALTHY_AFTER
     threads: Sequence[Thread] = ()
     """The threads that must live as long as the process; empty before they are started."""
     busy_since: dict[str, float] = field(default_factory=dict)

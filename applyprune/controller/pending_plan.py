@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from applyprune.model.plan import Plan
 
 
-SHOWN = 20
+OBJECTS_SHOWN = 20
 _DELETIONS = (Fate.PRUNE, Fate.RECREATE)
 _ORDER = (
     *_DELETIONS,
@@ -66,7 +66,7 @@ def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPl
     )
     counts = +counts
     refused = run.refusal is not None and run.refusal.kind is ProblemKind.PRUNE_REFUSED
-    summary = f"waiting for an approval: {_told(concerned)}"
+    summary = f"waiting for an approval: {_counts_text(concerned)}"
     parts = [
         run.refusal_message if refused else "",
         summary,
@@ -78,7 +78,7 @@ def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPl
         plan.needs_approval,
         Scope.PLAN if whole else Scope.DELETIONS,
         counts,
-        tuple((fate, _ref(step)) for fate, step in concerned[:SHOWN]),
+        tuple((fate, _ref(step)) for fate, step in concerned[:OBJECTS_SHOWN]),
         Reason.PRUNE_REFUSED if refused else Reason.PENDING_APPROVAL,
         "; ".join(part for part in parts if part),
         summary,
@@ -148,7 +148,7 @@ def count_key(fate: Fate) -> str:
     return to_camel(fate.replace("-", "_"))
 
 
-def _told(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> str:
+def _counts_text(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> str:
     """Return ``2 to prune, 1 to create``."""
     counts = Counter(fate for fate, _ in concerned)
     return ", ".join(

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
 
 
-def serve(settings: Settings, cancellation: Cancellation) -> int:
+def serve(settings: ControllerSettings, cancellation: Cancellation) -> int:
     """Run until the process is cancelled; return the exit code.
 
     Raises AccessError without a server or without the right to its Bundles, and UsageError without
@@ -61,7 +61,7 @@ def serve(settings: Settings, cancellation: Cancellation) -> int:
             agent=identity,
         )
         ends.callback(transport.close)
-        cache = ends.enter_context(cache_folder())  # without it, only time is lost
+        cache = ends.enter_context(own_cache_folder())  # without it, only time is lost
         client = KubernetesClient(transport, settings.access.server, cache=cache)
         _check_crd(client, settings)
         service = _Process(settings, identity, cancellation, metrics, client, cache)
@@ -74,7 +74,7 @@ def serve(settings: Settings, cancellation: Cancellation) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerSettings:
     """The settings of one controller; times are in seconds."""
 
     access: ClusterAccess
@@ -113,7 +113,7 @@ def new_identity(node: str) -> str:
     return f"{words or 'replica'}-{uuid.uuid4().hex[:8]}"
 
 
-def _check_crd(client: KubernetesClient, settings: Settings) -> None:
+def _check_crd(client: KubernetesClient, settings: ControllerSettings) -> None:
     try:
         # No Bundle has this name: it is enough that the server can look for it.
         client.list_at(BUNDLES, namespace=(settings.namespaces or ("",))[0], name="-")
@@ -132,7 +132,7 @@ _LONGEST_LOOK = 660.0
 
 @dataclass(slots=True)
 class _Process:
-    settings: Settings
+    settings: ControllerSettings
     identity: str
     cancellation: Cancellation
     metrics: Metrics
@@ -242,14 +242,14 @@ class _Process:
 
     def _start(self) -> None:
         self.watches.open()
-        attend = threading.Thread(
-            target=self.watches.attend,
+        events = threading.Thread(
+            target=self.watches.process_events,
             args=(lambda: self.cancellation.requested,),
             name="applyprune-news",
             daemon=True,
         )
         self.threads = self.health.threads = [
-            attend,
+            events,
             *self.dispatcher.threads(),
             *self.dispatcher.fetches.threads(),
         ]
@@ -282,7 +282,7 @@ _LOCK = "lock"
 
 
 @contextmanager
-def cache_folder() -> Iterator[Path | None]:
+def own_cache_folder() -> Iterator[Path | None]:
     """Yield a new folder that only this user can read; None if none can be written."""
     _remove_left()
     try:

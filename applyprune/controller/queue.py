@@ -43,9 +43,11 @@ class WorkQueue:
     _heap: list[tuple[float, int, Key]] = field(default_factory=list)
     _ready: dict[Key, bool] = field(default_factory=dict)
     _ready_since: dict[Key, float] = field(default_factory=dict)
-    _lines: dict[bool, Turns] = field(default_factory=lambda: {True: Turns(), False: Turns()})
+    _lines: dict[bool, NamespaceQueues] = field(
+        default_factory=lambda: {True: NamespaceQueues(), False: NamespaceQueues()}
+    )
     _busy: dict[str, int] = field(default_factory=Counter)
-    _held: dict[Key, bool] = field(default_factory=dict)
+    _processing: dict[Key, bool] = field(default_factory=dict)
     _clusters: dict[Key, str] = field(default_factory=dict)
     _used: dict[Key, str] = field(default_factory=dict)
     _rests: dict[Key, float] = field(default_factory=dict)
@@ -101,12 +103,12 @@ class WorkQueue:
     def takes_whole(self, key: Key) -> bool:
         """Return whether all of a Bundle was due when the worker that holds it got its key."""
         with self._changed:
-            return self._held[key]
+            return self._processing[key]
 
     def done(self, key: Key) -> None:
         """Release a key after its work is done."""
         with self._changed:
-            self._held.pop(key, None)
+            self._processing.pop(key, None)
             self._used.pop(key, None)
             self._busy[key[0]] -= 1
             if not self._busy[key[0]]:
@@ -135,7 +137,7 @@ class WorkQueue:
                 self._lines[self._ready.pop(key)].remove(key)
                 del self._ready_since[key]
 
-    def place(self, key: Key, cluster: str) -> None:
+    def set_cluster(self, key: Key, cluster: str) -> None:
         """Say which other cluster a Bundle needs a worker for; empty for none."""
         with self._changed:
             if cluster:
@@ -161,7 +163,7 @@ class WorkQueue:
         """Return for how many seconds the first key that a worker may hold has been due."""
         with self._changed:
             fits = self._fitting()
-            since = {key: due for key, (due, _) in self._due.items() if key not in self._held}
+            since = {key: due for key, (due, _) in self._due.items() if key not in self._processing}
             since |= self._ready_since
             served = (due for key, due in since.items() if fits(key))
             first = min(served, default=math.inf)
@@ -175,7 +177,7 @@ class WorkQueue:
     @property
     def busy(self) -> int:
         """Return how many keys workers hold now."""
-        return len(self._held)
+        return len(self._processing)
 
     def _settle(self) -> float | None:
         """Move what is due into the lines; return the seconds until the next key is due."""
@@ -183,7 +185,7 @@ class WorkQueue:
         while self._heap:
             due, _, key = self._heap[0]
             # A key that a worker holds is added again by `done`.
-            outdated = self._due.get(key, (None,))[0] != due or key in self._held
+            outdated = self._due.get(key, (None,))[0] != due or key in self._processing
             if not outdated and due > now:
                 return due - now
             heapq.heappop(self._heap)
@@ -205,8 +207,8 @@ class WorkQueue:
             if key is not None:
                 self._turn += 1
                 del self._ready[key], self._ready_since[key]
-                self._held[key] = self._whole.get(key, math.inf) <= self.clock.now()
-                if self._held[key]:
+                self._processing[key] = self._whole.get(key, math.inf) <= self.clock.now()
+                if self._processing[key]:
                     del self._whole[key]
                 if cluster := self._clusters.get(key):
                     self._used[key] = cluster
@@ -217,7 +219,7 @@ class WorkQueue:
     def _may_have(self, namespace: str) -> bool:
         """Return whether a namespace may have another worker."""
         # guard: kept-worker
-        return self.workers - len(self._held) > 1 or namespace not in self._busy
+        return self.workers - len(self._processing) > 1 or namespace not in self._busy
 
     def _fitting(self) -> Callable[[Key], bool]:
         """Return what says whether the other cluster of a Bundle may have another worker."""
@@ -229,7 +231,7 @@ class WorkQueue:
 
 
 @dataclass(slots=True)
-class Turns:
+class NamespaceQueues:
     """Keys of Bundles in one line for each namespace; not thread-safe."""
 
     _lines: OrderedDict[str, OrderedDict[Key, None]] = field(default_factory=OrderedDict)
@@ -265,7 +267,7 @@ class Turns:
 _MOST_DOUBLINGS = 20
 
 
-def backoff(failures: int, *, first: float, longest: float) -> float:
+def retry_delay(failures: int, *, first: float, longest: float) -> float:
     """Return the seconds before the next try after ``failures`` failures in a row, 1 or more.
 
     It doubles from ``first`` up to ``longest``, which is never less than ``first``.
@@ -277,6 +279,6 @@ def backoff(failures: int, *, first: float, longest: float) -> float:
 _JITTER = 0.1
 
 
-def spread(seconds: float) -> float:
+def with_jitter(seconds: float) -> float:
     """Return a delay, changed at random by up to 10 %, so that Bundles do not run all at once."""
     return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 -- no secret depends on it

@@ -96,7 +96,7 @@ class Limit(StrEnum):
     """No limit of the controller: its process has ended, and nobody knows why."""
 
 
-STALLING = frozenset(
+STALLED_REASONS = frozenset(
     {
         Reason.INVALID_SPEC,
         Reason.INVALID_SOURCE,
@@ -109,7 +109,7 @@ STALLING = frozenset(
     }
 )
 """The reasons for which a retry cannot help until someone changes something."""
-MISSING = frozenset(
+MISSING_REASONS = frozenset(
     {
         Reason.SOURCE_NOT_FOUND,
         Reason.SERVICE_ACCOUNT_NOT_FOUND,

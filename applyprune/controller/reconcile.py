@@ -23,21 +23,21 @@ from applyprune.controller.clients import (
 )
 from applyprune.controller.clusters import AwaitsTurn, OtherClusters, Target
 from applyprune.controller.drift import (
-    begins_anew,
     counts_before,
     drift_report,
+    is_new_attempt,
     limits_of,
-    to_leave,
+    winning_writers,
 )
 from applyprune.controller.pending_plan import pending_plan
-from applyprune.controller.queue import spread
+from applyprune.controller.queue import with_jitter
 from applyprune.controller.reasons import FINALIZER, Key, Reason
 from applyprune.controller.removal import Finalizer, read_deleted
 from applyprune.controller.report import Reporter, log_event, utc_now
 from applyprune.controller.result import (
     RunResult,
+    collect,
     error_message,
-    follow,
     observation_in,
     problem_message,
     reason_of,
@@ -49,17 +49,17 @@ from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
     has_waited,
-    is_ready,
-    is_tried,
+    is_bundle_ready,
+    is_observed,
     next_reconcile,
-    progressing,
-    unwritten,
+    progressing_status,
+    unwritten_answer,
 )
 from applyprune.controller.task import (
-    GONE,
+    ABSENT,
     Answer,
     AppliedObjects,
-    Past,
+    ReconcileHistory,
     SeenState,
     SourceObjects,
     SourceState,
@@ -116,7 +116,7 @@ class Reconciler:
             self.sources,
             self.reporter,
             task.key,
-            task.past,
+            task.history,
             task.drifted,
             known,
             task.source,
@@ -127,10 +127,10 @@ class Reconciler:
             return current.run()
         except Interrupted:
             # The Bundle changed in between, or the process ends.
-            return Answer(0.0, task.past)
+            return Answer(0.0, task.history)
         except AwaitsTurn as turn:
-            past = replace(task.past, cluster=turn.cluster)
-            return replace(current.answer, delay=0.0, past=past)
+            history = replace(task.history, cluster=turn.cluster)
+            return replace(current.answer, delay=0.0, history=history)
         finally:
             self._current = None
 
@@ -150,9 +150,9 @@ class Reconciler:
             current.stop.request(0)
 
 
-_UNREAD = 600.0
+_INVALID_SPEC_DELAY = 600.0
 """Seconds until the next look at a Bundle with an invalid spec."""
-_SHORT = 20
+_SHORT_RUN = 20
 """How many objects a run sends or removes within a moment."""
 _UNTIL_CHANGE = frozenset({Reason.SUSPENDED, Reason.FETCHING})
 """The reasons that only a change ends, of the Bundle or of its source."""
@@ -172,7 +172,7 @@ class OneReconcile:
     sources: SourceReader
     reporter: Reporter
     key: Key
-    past: Past
+    history: ReconcileHistory
     drifted: frozenset[Ref]
     """The objects that may have drifted; empty for the whole set."""
     known: LiveObject | None
@@ -215,22 +215,22 @@ class OneReconcile:
         try:
             bundle = self.clusters.owning(read_bundle(live))
         except InvalidSpec as error:
-            told = problem_message(problems_of(error)[0])
-            result = ReconcileResult(ConditionStatus.NOT_READY, Reason.INVALID_SPEC, told)
+            message = problem_message(problems_of(error)[0])
+            result = ReconcileResult(ConditionStatus.NOT_READY, Reason.INVALID_SPEC, message)
             measured = self.reporter.report(live, result, CLOCK.now() - began)
-            return Answer(spread(_UNREAD), self.past, measured=measured)
+            return Answer(with_jitter(_INVALID_SPEC_DELAY), self.history, measured=measured)
         except ApplypruneError as error:
             # The controller may not read the UID of its own cluster.
             result = failed_result(error, self.run_result, self.revision)
             measured = self.reporter.report(live, result, CLOCK.now() - began)
-            return replace(unwritten(self.past), measured=measured)
+            return replace(unwritten_answer(self.history), measured=measured)
         self.run_result.secret = bundle.has_secret_source
         if bundle.spec.kube_config is None:
-            self.past = replace(self.past, cluster="")
+            self.history = replace(self.history, cluster="")
         live, result = self._apply(live, bundle)
-        if result.reason is Reason.FETCHING and is_tried(status_of(live), live.generation):
+        if result.reason is Reason.FETCHING and is_observed(status_of(live), live.generation):
             # After a restart, say: what the status says still holds, and others may wait for it.
-            return replace(self.answer, delay=None, past=self.past)
+            return replace(self.answer, delay=None, history=self.history)
         live = self.begun or live
         result = with_drift_reported(result, live, bundle, is_part=self.is_part)
         if self.known is not None and result.ready is not ConditionStatus.READY:
@@ -239,16 +239,16 @@ class OneReconcile:
             self.impersonation.forget()
         measured = self.reporter.report(live, result, CLOCK.now() - began, bundle)
         is_ready = result.ready is ConditionStatus.READY
-        left = leaves_drift(result, is_for_drift=bool(self.drifted or self.past.unreverted))
-        seconds, past = next_reconcile(self.past, bundle, result, leaves_drift=left)
-        delay = None if result.reason in _UNTIL_CHANGE else sooner(seconds, result)
+        left = leaves_drift(result, is_for_drift=bool(self.drifted or self.history.unreverted))
+        seconds, history = next_reconcile(self.history, bundle, result, leaves_drift=left)
+        delay = None if result.reason in _UNTIL_CHANGE else delay_with_contention(seconds, result)
         return replace(
             self.answer,
             delay=delay_after(delay, result) if self.is_part else delay,
-            past=past,
-            lacks_kinds=result.reason is Reason.KIND_NOT_FOUND and not past.cluster,
+            history=history,
+            lacks_kinds=result.reason is Reason.KIND_NOT_FOUND and not history.cluster,
             measured=measured,
-            known=known_bundle(live) if is_ready and not past.cluster else None,
+            known=known_bundle(live) if is_ready and not history.cluster else None,
         )
 
     def _apply(self, live: LiveObject, bundle: BundleSpec) -> tuple[LiveObject, ReconcileResult]:
@@ -276,7 +276,7 @@ class OneReconcile:
                 looks = self.known is not None
                 own = writing.only_looking() if looks else writing  # guard: only-looks
                 source, kubeconfig = self._source(own, live, bundle)
-                with self.clusters.target(live, bundle, own, kubeconfig, self.past) as target:
+                with self.clusters.target(live, bundle, own, kubeconfig, self.history) as target:
                     target.needs_namespace(bundle)
                     live = self._settled(live, target)  # guard: recorded-cluster
                     store = target.client.store(bundle.target)
@@ -286,8 +286,8 @@ class OneReconcile:
         except Interrupted:
             raise
         except SourceAwaited:
-            told = "its source is being fetched"
-            return live, ReconcileResult(ConditionStatus.WAITING, Reason.FETCHING, told)
+            message = "its source is being fetched"
+            return live, ReconcileResult(ConditionStatus.WAITING, Reason.FETCHING, message)
         except (AccountMissing, SourceMissing) as error:
             return live, ReconcileResult(
                 ConditionStatus.NOT_READY,
@@ -317,11 +317,11 @@ class OneReconcile:
             self.answer = replace(self.answer, source=read)
 
         cluster, asked = account_client.cluster, live.annotations.get(RECONCILE_NOW, "")
-        states = self.source_state, self.past.source
+        states = self.source_state, self.history.source
         source, kubeconfig = self.sources.read(bundle, cluster, states, asked, keep)
         self.revision, self.source_state = source.revision, source.state
         if source.state is None or not source.state.unusable:
-            self.past = replace(self.past, source=source.state)
+            self.history = replace(self.history, source=source.state)
         return source, kubeconfig
 
     def _settled(self, live: LiveObject, target: Target) -> LiveObject:
@@ -368,7 +368,7 @@ class OneReconcile:
         If nothing was written, and something is wrong, a run of the whole set tells what.
         """
         # guard: correction-of-settled
-        if not (self.drifted and may_correct_alone(live, bundle, self.past, self.revision)):
+        if not (self.drifted and may_correct_alone(live, bundle, self.history, self.revision)):
             return False
         whole = self.run_result
         self.run_result = result_of_part(live, secret=whole.secret)
@@ -395,13 +395,13 @@ class OneReconcile:
         source: LoadedSource,
         corrects: frozenset[Ref] = frozenset(),
     ) -> RunRequest:
-        past, now = self.past, (live.generation, self.revision)
-        if (past.generation, past.revision) != now:
+        history, now = self.history, (live.generation, self.revision)
+        if (history.generation, history.revision) != now:
             # What an older one was waited for does not count.
-            self.past = replace(
-                past, generation=now[0], revision=now[1], waiting_since=None, looks=0
+            self.history = replace(
+                history, generation=now[0], revision=now[1], waiting_since=None, ready_checks=0
             )
-        return run_request(live, bundle, source, self.past.observation, corrects)
+        return run_request(live, bundle, source, self.history.observation, corrects)
 
     def _run(
         self,
@@ -417,7 +417,7 @@ class OneReconcile:
             if isinstance(event, Planned):
                 self._begin(live, event.plan)
 
-        follow(run(request, account_client.cluster, store, self.stop), run_result, each)
+        collect(run(request, account_client.cluster, store, self.stop), run_result, each)
 
     def _begin(self, live: LiveObject, plan: Plan) -> None:
         """Mark the Bundle as progressing, if that may take a while; end the run if it has changed.
@@ -426,10 +426,10 @@ class OneReconcile:
         """
         status = status_of(live)
         sent = sum(step.request is not None for step in plan.applies) + len(plan.removals)
-        if sent <= _SHORT or status.get("observedGeneration") == live.generation:
+        if sent <= _SHORT_RUN or status.get("observedGeneration") == live.generation:
             return
         replica = self.reporter.replica
-        begun = progressing(status, live.generation or 0, utc_now(), replica=replica)
+        begun = progressing_status(status, live.generation or 0, utc_now(), replica=replica)
         self.begun = self.bundles.write_status(live, begun)
         if self.begun is None or self.begun.generation != live.generation:
             self.stop.request(0)
@@ -441,13 +441,13 @@ class OneReconcile:
         """
         waiting = self.run_result.waiting
         if not waiting:
-            self.past = replace(self.past, waiting_since=None, looks=0)
+            self.history = replace(self.history, waiting_since=None, ready_checks=0)
             return None
         now = BOOT_CLOCK.now()
         # Another replica may have waited already.
         waited = has_waited(status_of(live), self.revision, live.generation)
-        self.past = self.past.looked(now, waited=bundle.timeout if waited else 0.0)
-        if self.past.has_waited(bundle.timeout, now):
+        self.history = self.history.after_ready_check(now, waited=bundle.timeout if waited else 0.0)
+        if self.history.has_waited(bundle.timeout, now):
             return None
         return ReconcileResult(
             ConditionStatus.WAITING,
@@ -462,25 +462,27 @@ class OneReconcile:
         """Remove what a deleted Bundle has applied, and look again before its removal ends."""
         deleted = read_deleted(live)
         deleted = replace(deleted, bundle=self.clusters.owning(deleted.bundle))
-        if self.past.generation != live.generation:
+        if self.history.generation != live.generation:
             # What it was waited for before its deletion, or before a change of it, does not count.
             # guard: removal-waits-anew
-            fresh = replace(self.past, waiting_since=None, looks=0)
-            self.past = replace(fresh, generation=live.generation)
+            fresh = replace(self.history, waiting_since=None, ready_checks=0)
+            self.history = replace(fresh, generation=live.generation)
         # Before the removal: it may end in between, and would not be looked at again.
         left = deleted.seconds_left
         bundles, recorder, stop = self.bundles, self.reporter.recorder, self.stop
-        removal = Finalizer(bundles, self.impersonation, self.clusters, recorder, stop, self.past)
-        result = removal.of(deleted)
+        removal = Finalizer(
+            bundles, self.impersonation, self.clusters, recorder, stop, self.history
+        )
+        result = removal.finalize(deleted)
         if result.done:
             measured = self.reporter.removed(self.key, result, CLOCK.now() - began)
             return Answer(None, gone=True, measured=measured)
         measured = self.reporter.report(live, result, CLOCK.now() - began, deleted.bundle)
         if result.ready is ConditionStatus.WAITING:
-            self.past = self.past.looked(BOOT_CLOCK.now())
-        delay, past = next_reconcile(self.past, deleted.bundle, result, removes=True)
+            self.history = self.history.after_ready_check(BOOT_CLOCK.now())
+        delay, history = next_reconcile(self.history, deleted.bundle, result, removes=True)
         delay = min(delay, left + 1.0) if left > 0 else delay  # guard: late-removal
-        return replace(self.answer, delay=delay, past=past, measured=measured)
+        return replace(self.answer, delay=delay, history=history, measured=measured)
 
 
 # The run that applies a Bundle, and what it tries again or leaves to others.
@@ -516,7 +518,7 @@ def run_request(
 
 def contended_now(live: LiveObject, bundle: BundleSpec, revision: str) -> frozenset[FieldWriter]:
     """Return the managers that win in this reconcile if they have changed their fields again."""
-    return to_leave(counts_before(live, revision), limits_of(bundle), _now())
+    return winning_writers(counts_before(live, revision), limits_of(bundle), _now())
 
 
 def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool:
@@ -527,7 +529,7 @@ def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool
     spec = bundle.spec
     # A plan that waits for an approval would not be the same in the next reconcile.
     may_send = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is not Approval.ALWAYS
-    return may_send and bool(status_of(live).get("rewritten")) and begins_anew(live, revision)
+    return may_send and bool(status_of(live).get("rewritten")) and is_new_attempt(live, revision)
 
 
 # The Bundles that a Bundle depends on.
@@ -553,11 +555,11 @@ def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> s
         return f"the Bundle {name} does not exist"
     if live.terminating:
         return f"the Bundle {name} is being deleted"
-    if dependency.ready_when and is_tried(status_of(live), live.generation):
+    if dependency.ready_when and is_observed(status_of(live), live.generation):
         judged = compile_rule(dependency.ready_when, where="spec.dependsOn").judge(live.body or {})
         ready = judged.status is Status.CURRENT
         return "" if ready else f"the Bundle {name}: {judged.message}"
-    if not dependency.ready_when and is_ready(status_of(live), live.generation):
+    if not dependency.ready_when and is_bundle_ready(status_of(live), live.generation):
         return ""
     if (live.body or {}).get("spec", {}).get("suspend") is True:
         return f"the Bundle {name} is suspended, and its last change has not been applied"
@@ -592,7 +594,9 @@ def _depends_on(live: LiveObject) -> Sequence[str]:
 # A reconcile of single drifted objects, while nothing else of their Bundle needs a look.
 
 
-def may_correct_alone(live: LiveObject, bundle: BundleSpec, past: Past, revision: str) -> bool:
+def may_correct_alone(
+    live: LiveObject, bundle: BundleSpec, history: ReconcileHistory, revision: str
+) -> bool:
     """Return whether drift is all that may have changed since the last reconcile.
 
     ``revision`` is that of the source now. Whatever else there is to decide or to report needs the
@@ -600,13 +604,13 @@ def may_correct_alone(live: LiveObject, bundle: BundleSpec, past: Past, revision
     """
     status, spec = status_of(live), bundle.spec
     sets_back = spec.drift.policy is DriftPolicy.CORRECT and spec.approval is Approval.AUTOMATIC
-    is_settled = is_ready(status, live.generation) and "pendingPlan" not in status
+    is_settled = is_bundle_ready(status, live.generation) and "pendingPlan" not in status
     requested = live.annotations.get(RECONCILE_NOW, "")
     return (
         sets_back
         and is_settled
         and FINALIZER in live.finalizers
-        and not past.failures
+        and not history.failures
         and status.get("lastAppliedRevision") == revision
         and status.get("lastAttemptedRevision") == revision
         and status.get("lastHandledReconcileAt", "") == requested
@@ -672,20 +676,20 @@ def applied_objects(
         target.id,
         target.manager,
         frozenset((step.desired.resource, step.desired.ref.namespace) for step in steps),
-        {step.desired.ref: _mark(step, run_result, target.manager) for step in steps},
+        {step.desired.ref: _seen_state(step, run_result, target.manager) for step in steps},
         is_part,
         waits,
     )
 
 
-def _mark(step: ApplyStep, run_result: RunResult, manager: str) -> SeenState:
+def _seen_state(step: ApplyStep, run_result: RunResult, manager: str) -> SeenState:
     """Return how a run has left an object; an unknown mark if it was sent without a clear reply."""
     ref = step.desired.ref
     if (fingerprint := run_result.stored.get(ref)) is not None:
         return SeenState.applied(fingerprint)
     if ref in run_result.written:
         return SeenState()
-    return GONE if step.live is None else SeenState.of(step.live, manager)
+    return ABSENT if step.live is None else SeenState.of(step.live, manager)
 
 
 # The result of a reconcile, from the end of its run.
@@ -711,8 +715,8 @@ def ended_result(
         # It waits for somebody: another try before the interval would change nothing.
         # What would be deleted, why and how is in PruneBlocked, if anything would be.
         short = pending.summary if pending.deletes else pending.message
-        told = pending.message if pending.deletes else ""
-        return replace(ended, reason=pending.reason, message=short, details=told, retries=False)
+        message = pending.message if pending.deletes else ""
+        return replace(ended, reason=pending.reason, message=short, details=message, retries=False)
     failed = run_result.failed
     details = failed[0].message if failed else run_result.refusal_message
     return replace(ended, message=run_result.summary, details=details)
@@ -741,14 +745,14 @@ def with_source_problem(result: ReconcileResult, state: SourceState | None) -> R
     problems = state.unusable or ((state.problem,) if state.problem is not None else ())
     if not problems:
         return result
-    told = error_message(
+    message = error_message(
         problems, secret=result.run_result is not None and result.run_result.secret
     )
     return replace(
         result,
         ready=ConditionStatus.NOT_READY,
         reason=reason_of(error_of(problems[0])),
-        message=f"{told}; {result.revision} stays applied",
+        message=f"{message}; {result.revision} stays applied",
         # Nobody else tries again to use what was fetched.
         retries=result.retries or bool(state.unusable),
     )
@@ -776,7 +780,7 @@ def with_drift_reported(
 _SOONEST = 1.0
 
 
-def sooner(seconds: float, result: ReconcileResult) -> float:
+def delay_with_contention(seconds: float, result: ReconcileResult) -> float:
     """Return the seconds until the next reconcile: at the latest when a contended field is quiet.
 
     ``seconds`` is without contention.

@@ -28,15 +28,21 @@ from applyprune.controller.reasons import FINALIZER, NO_CLUSTER, Reason
 from applyprune.controller.report import EventRecorder, EventType, log_event
 from applyprune.controller.result import (
     RunResult,
-    follow,
+    collect,
     observation_in,
     problem_message,
     reason_of,
     reason_of_exit,
 )
-from applyprune.controller.spec import SPEC, BundleSpec, DeletionPolicy, fault_text, without_nulls
+from applyprune.controller.spec import (
+    SPEC,
+    BundleSpec,
+    DeletionPolicy,
+    fault_text,
+    without_null_fields,
+)
 from applyprune.controller.status import ConditionStatus, ReconcileResult
-from applyprune.controller.task import Past
+from applyprune.controller.task import ReconcileHistory
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.inventory import release
 from applyprune.engine.plan_stage import RunRequest
@@ -73,9 +79,9 @@ class Finalizer:
     clusters: OtherClusters
     recorder: EventRecorder
     stop: Cancellation
-    past: Past = field(default_factory=Past)
+    history: ReconcileHistory = field(default_factory=ReconcileHistory)
 
-    def of(self, deleted: DeletedBundle) -> ReconcileResult:
+    def finalize(self, deleted: DeletedBundle) -> ReconcileResult:
         """Remove the objects, then the finalizer; ``done`` in the result says whether both are.
 
         Raises Interrupted.
@@ -99,7 +105,7 @@ class Finalizer:
             return self._failed(error)
         result = result or self._removed(deleted, terminating=terminating)
         # It may have begun long after the deletion: the Bundle was suspended, or nobody served it.
-        waited = self.past.has_waited(bundle.timeout, BOOT_CLOCK.now())
+        waited = self.history.has_waited(bundle.timeout, BOOT_CLOCK.now())
         may_wait = deleted.seconds_left > 0 if terminating else not waited
         if may_wait and result.run_result and result.run_result.waiting:
             # What is deleted, and not gone yet, is looked at again: a wait holds no worker.
@@ -130,7 +136,7 @@ class Finalizer:
             # have rights, by a ClusterRoleBinding: try with those.
             return None
         try:
-            self.impersonation.look_up(bundle.namespace, bundle.spec.service_account_name)
+            self.impersonation.require_account(bundle.namespace, bundle.spec.service_account_name)
         except AccountMissing as error:
             message = problem_message(problems_of(error)[0])
             return ReconcileResult(
@@ -156,7 +162,9 @@ class Finalizer:
             bundle.namespace, bundle.spec.service_account_name, must_exist=must_exist
         ) as own:
             kubeconfig = read_kubeconfig(bundle, own.cluster, {})
-            with self.clusters.target(deleted.live, bundle, own, kubeconfig, self.past) as target:
+            with self.clusters.target(
+                deleted.live, bundle, own, kubeconfig, self.history
+            ) as target:
                 yield target.client
 
     def _remove(
@@ -191,13 +199,13 @@ class Finalizer:
             options,
             who=bundle.owner,
             owner=bundle.owner,
-            observation=self.past.observation,
+            observation=self.history.observation,
         )
         run_result = RunResult(secret=bundle.has_secret_source)
         events = run(
             request, account_client.cluster, account_client.store(bundle.target), self.stop
         )
-        follow(events, run_result, lambda event: log_event(request, run_result, event))
+        collect(events, run_result, lambda event: log_event(request, run_result, event))
         self.stop.check()
         pending = pending_plan(run_result, bundle, live.annotations.get(APPROVE, ""))
         return self._result(bundle, run_result, pending)
@@ -335,7 +343,7 @@ class Finalizer:
             return problem_message(problems_of(error)[0])
         except ApplypruneError:
             return deleted.left_unreleased()
-        left = f"left in the inventory {target.inventory.name}: {named(inventory.entries)}"
+        left = f"left in the inventory {target.inventory.name}: {objects_named(inventory.entries)}"
         return f"{left}. To delete that: applyprune delete {deleted.at(target.name)}"
 
     def _release(self, account_client: ServiceAccountClient, bundle: BundleSpec) -> None:
@@ -430,7 +438,7 @@ def read_deleted(live: LiveObject) -> DeletedBundle:
     # guard: secret-removal
     is_secret = is_encrypted or bool(mapping(raw.get("source")).get("secretRefs"))
     source = _SECRET_SOURCE if is_secret else _NO_SOURCE
-    spec: dict[str, Any] = {**without_nulls(dict(raw)), "source": source}
+    spec: dict[str, Any] = {**without_null_fields(dict(raw)), "source": source}
     faults: dict[str, str] = {}
     try:
         SPEC.validate_python(spec)
@@ -480,7 +488,8 @@ class DeletedBundle:
             return "nothing is known to have been applied"
         if total is None:
             total = whole_number(status_of(self.live), "objects", "total")
-        return f"left in the inventory {name}: {'its objects' if total is None else counted(total)}"
+        objects = "its objects" if total is None else objects_text(total)
+        return f"left in the inventory {name}: {objects}"
 
     def left_unreleased(self, total: int | None = None) -> str:
         """Return the same, and how to delete it while the set belongs to this Bundle."""
@@ -541,14 +550,14 @@ def _name_fault(bundle: BundleSpec) -> tuple[str, ...]:
     return ()
 
 
-def named(refs: Collection[Ref]) -> str:
+def objects_named(refs: Collection[Ref]) -> str:
     """Return ``2 objects (configmap/a, service/web)``, with the first three."""
-    objects = counted(len(refs))
+    objects = objects_text(len(refs))
     shown = ", ".join(ref.short for ref in sorted(refs)[:_NAMED])
     more = ", …" if len(refs) > _NAMED else ""
     return f"{objects} ({shown}{more})" if shown else objects
 
 
-def counted(count: int) -> str:
+def objects_text(count: int) -> str:
     """Return ``1 object`` or ``2 objects``."""
     return f"{count} object{'' if count == 1 else 's'}"

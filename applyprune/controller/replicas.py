@@ -64,13 +64,13 @@ class Membership:
         """Look and renew again and again, until ``stop`` is requested."""
         while not stop.requested:
             if self.is_ready():
-                self.look()
+                self.sync()
                 stop.wait(self._pause)
             else:
                 self._stop_if_over()
                 stop.wait(_UNTIL_READY)
 
-    def look(self) -> None:
+    def sync(self) -> None:
         """See who lives, renew the Lease, and divide the Bundles."""
         self._stop_if_over()
         asked = self.share.clock.now()
@@ -87,7 +87,7 @@ class Membership:
         # The renewal was sent after the answer, so the others see it as younger than that.
         self.share.ends = answered + self.own.duration * _OF_LEASE
         others = [one for one in leases if one.ref.name != self.own.replica.name]
-        self._sightings = seen(self._sightings, others, answered)
+        self._sightings = updated_sightings(self._sightings, others, answered)
         self._divide(alive(self._sightings, asked, self.own.duration))
         self._clean(asked)
 
@@ -116,7 +116,9 @@ class Membership:
 
     def _clean(self, asked: float) -> None:
         """Delete Leases of replicas that ended long ago, exactly as they were seen."""
-        for live in silent(self._sightings, asked, self.own.duration * _KEPT)[:_DELETED_PER_LOOK]:
+        for live in expired_leases(self._sightings, asked, self.own.duration * _KEPT)[
+            :_DELETED_PER_LOOK
+        ]:
             if self.share.clock.now() - asked > _LONGEST_CLEANING:
                 return
             try:
@@ -226,7 +228,7 @@ def _weight(name: str, key: Key) -> bytes:
 # The Lease of this replica: it says to the others that this one lives.
 
 
-IDENTITY = "applyprune.dev/identity"
+IDENTITY_LABEL = "applyprune.dev/identity"
 """The label of the Leases of replicas."""
 CONTROLLER = "controller"
 """Its value; as kube-apiserver labels the Leases that are the identities of its own replicas."""
@@ -301,7 +303,7 @@ class OwnLease:
             "metadata": {
                 "name": self._ref.name,
                 "namespace": self._ref.namespace,
-                "labels": {IDENTITY: CONTROLLER},
+                "labels": {IDENTITY_LABEL: CONTROLLER},
                 **({"annotations": {WATCHES_NAMESPACES: namespaces}} if namespaces else {}),
                 **was,
             },
@@ -318,7 +320,7 @@ class OwnLease:
 
 def list_leases(client: KubernetesClient, namespace: str, timeout: float) -> Sequence[LiveObject]:
     """Return the Leases of all replicas, of which only the metadata is read."""
-    selector = f"{IDENTITY}={CONTROLLER}"
+    selector = f"{IDENTITY_LABEL}={CONTROLLER}"
     return client.list(LEASES, namespace=namespace, selector=selector, timeout=timeout)
 
 
@@ -347,7 +349,9 @@ Sightings: TypeAlias = Mapping[str, LeaseSighting]
 _TERMINATES = "deletionTimestamp"
 
 
-def seen(earlier: Sightings, leases: Iterable[LiveObject], answered: float) -> Sightings:
+def updated_sightings(
+    earlier: Sightings, leases: Iterable[LiveObject], answered: float
+) -> Sightings:
     """Return what is known after a look at all Leases, whose reply came at ``answered``."""
     found = {}
     for live in leases:
@@ -384,7 +388,7 @@ def believed(others: frozenset[Replica]) -> frozenset[Replica]:
     return others if len(others) < MOST_REPLICAS else frozenset()  # guard: too-many-replicas
 
 
-def silent(sightings: Sightings, asked: float, seconds: float) -> list[LiveObject]:
+def expired_leases(sightings: Sightings, asked: float, seconds: float) -> list[LiveObject]:
     """Return the Leases to delete: they have not changed for so long; the longest silence first."""
     found = [one for one in sightings.values() if asked - one.since >= seconds]
     ordered = sorted(found, key=lambda one: (one.since, one.live.ref.name))

@@ -19,9 +19,9 @@ from applyprune.controller.result import RunResult, problem_message
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
-    after,
     condition_of,
-    state_of,
+    event_state,
+    status_after,
 )
 from applyprune.controller.task import BundleSample, Measured
 from applyprune.errors import AlreadyExists, ApplypruneError
@@ -63,7 +63,7 @@ class Reporter:
         inventory = None
         if bundle is not None and result.run_result is not None:
             inventory = (bundle.target.inventory.name, bundle.target.id)
-        status = after(
+        status = status_after(
             before,
             result,
             generation=live.generation or 0,
@@ -75,7 +75,7 @@ class Reporter:
         stored = self.bundles.write_status(live, status)
         self._log((live.ref.namespace, live.ref.name), result, seconds)
         moved = _moved(before, result, bundle)
-        is_news = state_of(before) != state_of(status)
+        is_news = event_state(before) != event_state(status)
         self._events(stored or live, result, before, moved, is_news=is_news)
         return measured(result, seconds, status)
 
@@ -97,8 +97,8 @@ class Reporter:
         if result.ready is ConditionStatus.READY:
             was_ready = condition_of(before, ConditionType.READY).get("status") == "True"
             if run_result.changed or moved or not was_ready:
-                told = "; ".join(filter(None, (moved, _summary(result))))
-                self.recorder.event(live, EventType.NORMAL, result.reason, told, run)
+                message = "; ".join(filter(None, (moved, _summary(result))))
+                self.recorder.event(live, EventType.NORMAL, result.reason, message, run)
         elif result.ready is ConditionStatus.NOT_READY and is_news:
             waits = result.reason is Reason.PENDING_APPROVAL
             kind = EventType.NORMAL if waits else EventType.WARNING
@@ -217,9 +217,11 @@ def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
     """Log what a run has done to one object, and its warnings."""
     target = f"{request.applyset.namespace}/{request.applyset.name}"
     problem = event.problem if isinstance(event, ObjectDone | WarningRaised) else None
-    told = problem_message(problem, secret=run_result.secret) if problem is not None else ""
+    message = problem_message(problem, secret=run_result.secret) if problem is not None else ""
     if isinstance(event, WarningRaised):
-        LOG.warning("warning of a run", extra=fields(run=run_result.run, set=target, warning=told))
+        LOG.warning(
+            "warning of a run", extra=fields(run=run_result.run, set=target, warning=message)
+        )
     if not isinstance(event, ObjectDone) or event.outcome in {
         Outcome.UNCHANGED,
         Outcome.NOT_PRUNED,
@@ -233,7 +235,7 @@ def log_event(request: RunRequest, run_result: RunResult, event: Event) -> None:
             object=event.ref.short,
             object_namespace=event.ref.namespace,
             outcome=str(event.outcome),
-            error=told,
+            error=message,
         ),
     )
 

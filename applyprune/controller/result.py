@@ -161,7 +161,7 @@ class FailedObject:
 _MAX_WARNINGS = 10
 
 
-def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], None]) -> RunResult:
+def collect(events: Iterable[Event], result: RunResult, each: Callable[[Event], None]) -> RunResult:
     """Collect the events of a run into ``result``; ``each`` is called with every event.
 
     After an exception, ``result`` holds the events up to it.
@@ -174,7 +174,7 @@ def follow(events: Iterable[Event], result: RunResult, each: Callable[[Event], N
             case Planned(plan=plan):
                 result.plan = plan
             case ObjectDone():
-                _take(event, result)
+                _collect_object(event, result)
             case ReadinessReported(ref=ref, readiness=state, problem=problem) if problem:
                 message = problem_message(problem, secret=result.secret)
                 hopeless = state.status is Status.FAILED
@@ -203,7 +203,7 @@ _PASSING = frozenset(
 )
 
 
-def _take(done: ObjectDone, result: RunResult) -> None:
+def _collect_object(done: ObjectDone, result: RunResult) -> None:
     """Add what was done with one object."""
     ref, outcome = done.ref, done.outcome
     result.outcomes[outcome] += 1

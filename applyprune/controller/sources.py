@@ -14,7 +14,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from applyprune.controller.clusters import kubeconfig_ref, read_kubeconfig
-from applyprune.controller.fetch import RemoteSource, SourceCache, SourceVerification, Transport
+from applyprune.controller.fetch import (
+    RemoteSource,
+    SourceCache,
+    SourceTransport,
+    SourceVerification,
+)
 from applyprune.controller.reasons import LOG, fields
 from applyprune.controller.result import problem_message
 from applyprune.controller.spec import (
@@ -88,7 +93,7 @@ class SourceReader:
         ``asked`` is the value of reconcile-now. ``keep`` gets what the source consists of, so that
         this is watched even if it is unreadable. Raises SourceAwaited and ApplypruneError.
         """
-        uses: Uses = {}
+        uses: ReadVersions = {}
         resources = {ref: resource for resource, ref in watched_refs(bundle)}
         read = SourceObjects(bundle.spec.service_account_name, resources, uses)
         try:
@@ -114,7 +119,7 @@ class SourceReader:
         return source, kubeconfig
 
     def _request(
-        self, bundle: BundleSpec, cluster: Cluster, uses: Uses, asked: str
+        self, bundle: BundleSpec, cluster: Cluster, uses: ReadVersions, asked: str
     ) -> SourceRequest | None:
         if bundle.spec.source.remote is None:
             return None
@@ -167,22 +172,22 @@ class _Fetched:
         return replace(load_source(self.bundle, self.cluster, {}, fetched), state=state)
 
     def _warn(self, problem: Problem) -> None:
-        told = problem_message(problem, secret=self.bundle.has_secret_source)
+        message = problem_message(problem, secret=self.bundle.has_secret_source)
         place = {"namespace": self.bundle.namespace, "bundle": self.bundle.name}
-        LOG.warning("warning of a source", extra=fields(**place, warning=told))
+        LOG.warning("warning of a source", extra=fields(**place, warning=message))
 
 
 # The manifests, and their revision.
 
 
-MOST_MEMORY = 64 * 2**20
+_MOST_MEMORY = 64 * 2**20
 """Bytes for all values of one source: other Bundles are reconciled in the same process."""
-MOST_ERRORS = 100
-Uses = dict[Ref, str]
+_MOST_ERRORS = 100
+ReadVersions = dict[Ref, str]
 
 
 def load_source(
-    bundle: BundleSpec, cluster: Cluster, uses: Uses, fetched: FetchedTexts | None
+    bundle: BundleSpec, cluster: Cluster, uses: ReadVersions, fetched: FetchedTexts | None
 ) -> LoadedSource:
     """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
 
@@ -259,7 +264,7 @@ def watched_refs(bundle: BundleSpec) -> tuple[tuple[Resource, Ref], ...]:
     return (*used_refs(bundle), *((SECRETS, ref) for ref in secrets))
 
 
-def _lives(bundle: BundleSpec, cluster: Cluster, uses: Uses) -> Sequence[LiveObject]:
+def _lives(bundle: BundleSpec, cluster: Cluster, uses: ReadVersions) -> Sequence[LiveObject]:
     found = []
     missing = []
     for resource, ref in used_refs(bundle):
@@ -303,7 +308,7 @@ def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
 def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreRule]) -> tuple[Manifest, ...]:
     manifests: list[Manifest] = []
     errors: list[InputError] = []
-    allowance = Allowance(MOST_MEMORY, MOST_ERRORS)
+    allowance = Allowance(_MOST_MEMORY, _MOST_ERRORS)
     for text in texts:
         for found in read_source(text, text_of(text), allowance):
             if isinstance(found, Manifest):
@@ -369,7 +374,7 @@ _CERTIFICATES = frozenset({"ca.crt", "tls.crt", "tls.key"})
 
 def _transport(
     spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets, addresses: AddressRules
-) -> Transport:
+) -> SourceTransport:
     values = dict(secrets.values(spec.secret_ref)) if spec.secret_ref is not None else {}
     if isinstance(spec, OciSpec | ArchiveSpec) and spec.cert_secret_ref is not None:
         found = secrets.values(spec.cert_secret_ref)

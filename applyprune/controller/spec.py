@@ -72,7 +72,7 @@ def read_bundle(live: LiveObject) -> BundleSpec:
     raw = (live.body or {}).get("spec")
     faults: list[str] = []
     try:
-        spec = SPEC.validate_python(without_nulls({} if raw is None else raw))
+        spec = SPEC.validate_python(without_null_fields({} if raw is None else raw))
     except ValidationError as error:
         faults += map(fault_text, error.errors(include_url=False))
     else:
@@ -90,11 +90,11 @@ class InvalidSpec(UsageError):
     kind = ProblemKind.INVALID_SPEC
 
 
-def without_nulls(value: Any) -> Any:
+def without_null_fields(value: Any) -> Any:
     """Return a value without its null fields, so that they get their defaults."""
     if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+        return {key: without_null_fields(item) for key, item in value.items() if item is not None}
+    return [without_null_fields(item) for item in value] if isinstance(value, list) else value
 
 
 _MESSAGES = {
@@ -334,7 +334,7 @@ MaxPrune = Annotated[
     WithJsonSchema({"x-kubernetes-int-or-string": True}),
 ]
 Label = Annotated[str, AfterValidator(_label)]
-Name = Annotated[str, AfterValidator(_name)]
+ObjectName = Annotated[str, AfterValidator(_name)]
 Pointer = Annotated[str, AfterValidator(_pointer)]
 Expression = Annotated[str, AfterValidator(_expression)]
 """A CEL expression that returns a bool, or nothing."""
@@ -408,7 +408,7 @@ def _path(text: str) -> str:
 
 
 RefName = Annotated[str, AfterValidator(_ref)]
-Path = Annotated[str, AfterValidator(_path)]
+SourcePath = Annotated[str, AfterValidator(_path)]
 Digest = Annotated[str, _matching(_DIGEST, "sha256: and 64 hexadecimal digits")]
 
 
@@ -416,7 +416,7 @@ Digest = Annotated[str, _matching(_DIGEST, "sha256: and 64 hexadecimal digits")]
 class SourceRef:
     """A ConfigMap or Secret whose values are manifests; without ``keys``, all values."""
 
-    name: Name
+    name: ObjectName
     keys: tuple[str, ...] = ()
 
 
@@ -424,7 +424,7 @@ class SourceRef:
 class SecretRef:
     """A Secret of the Bundle's namespace."""
 
-    name: Name
+    name: ObjectName
 
 
 class GitVerifyMode(StrEnum):
@@ -463,7 +463,7 @@ class GitSpec:
 
     url: Annotated[str, AfterValidator(_git_url)]
     ref: GitRefSpec = GitRefSpec()
-    path: Path = ""
+    path: SourcePath = ""
     interval: Seconds = 60.0
     timeout: Seconds = 60.0
     secret_ref: SecretRef | None = None
@@ -494,7 +494,7 @@ class OciSpec:
 
     url: Annotated[str, AfterValidator(_oci_url)]
     ref: OciRefSpec = OciRefSpec()
-    path: Path = ""
+    path: SourcePath = ""
     interval: Seconds = 60.0
     timeout: Seconds = 60.0
     secret_ref: SecretRef | None = None
@@ -508,7 +508,7 @@ class ArchiveSpec:
 
     url: Annotated[str, AfterValidator(_archive_url)]
     digest: Digest = ""
-    path: Path = ""
+    path: SourcePath = ""
     interval: Seconds = 60.0
     timeout: Seconds = 60.0
     secret_ref: SecretRef | None = None
@@ -589,7 +589,7 @@ class DeletionPolicy(StrEnum):
 class SecretKeyRef:
     """A Secret of the Bundle's namespace, and a key of it."""
 
-    name: Name
+    name: ObjectName
     key: str = ""
     """Empty for ``value`` or, if that is missing, ``value.yaml``."""
 
@@ -614,7 +614,7 @@ class Prune:
 class Dependency:
     """A Bundle of the same namespace that must be ready first."""
 
-    name: Name
+    name: ObjectName
     ready_when: Expression = ""
     """A CEL expression; if it is empty, the condition Ready must be true."""
 
@@ -653,7 +653,7 @@ class Spec:
     target_namespace: Label = ""
     kube_config: KubeConfig | None = None
     """The cluster of the objects; None for that of the Bundle."""
-    service_account_name: Name = "default"
+    service_account_name: ObjectName = "default"
     depends_on: tuple[Dependency, ...] = ()
     deletion_policy: DeletionPolicy = DeletionPolicy.MIRROR
     inventory_name: str = ""

@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from applyprune.clock import BOOT_CLOCK, Clock
-from applyprune.controller.queue import backoff, spread
-from applyprune.controller.reasons import MISSING, STALLING, ConditionType, Reason
+from applyprune.controller.queue import retry_delay, with_jitter
+from applyprune.controller.reasons import MISSING_REASONS, STALLED_REASONS, ConditionType, Reason
 from applyprune.controller.result import (
     RunResult,
 )
-from applyprune.controller.task import Answer, Past
+from applyprune.controller.task import Answer, ReconcileHistory
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import HolderObservation
 from applyprune.model.problem import ProblemKind
@@ -71,7 +71,7 @@ class ConditionStatus(StrEnum):
     SAME = ""
 
 
-def after(
+def status_after(
     before: Mapping[str, Any],
     result: ReconcileResult,
     *,
@@ -116,7 +116,7 @@ def after(
     return status
 
 
-def progressing(
+def progressing_status(
     before: Mapping[str, Any], generation: int, now: str, *, replica: str = ""
 ) -> Status:
     """Return the status while a new generation is being applied."""
@@ -140,7 +140,7 @@ def progressing(
 def _wanted(result: ReconcileResult) -> dict[ConditionType, tuple[str, Reason, str]]:
     """Return the new conditions; only Ready, or PruneBlocked, says what is wrong."""
     reason = result.reason
-    stalled = reason in STALLING
+    stalled = reason in STALLED_REASONS
     retries = result.retries and not stalled
     suspended = result.ready is ConditionStatus.SAME
     waits = result.ready is ConditionStatus.WAITING
@@ -250,14 +250,14 @@ def _put(status: Status, key: str, value: object) -> None:
 # What a status says.
 
 
-def is_ready(status: Mapping[str, Any], generation: int | None) -> bool:
+def is_bundle_ready(status: Mapping[str, Any], generation: int | None) -> bool:
     """Return whether a Bundle is ready in its current generation."""
     ready = condition_of(status, ConditionType.READY)
     own = ready.get("observedGeneration", generation) == generation
-    return is_tried(status, generation) and own and ready.get("status") == "True"
+    return is_observed(status, generation) and own and ready.get("status") == "True"
 
 
-def is_tried(status: Mapping[str, Any], generation: int | None) -> bool:
+def is_observed(status: Mapping[str, Any], generation: int | None) -> bool:
     """Return whether a status is about this generation: one before it says nothing of it."""
     return status.get("observedGeneration") == generation  # guard: tried-generation
 
@@ -278,7 +278,7 @@ def condition_of(status: Mapping[str, Any], kind: ConditionType) -> Mapping[str,
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 
 
-def state_of(status: Mapping[str, Any]) -> tuple[object, ...]:
+def event_state(status: Mapping[str, Any]) -> tuple[object, ...]:
     """Return what of a status an Event is about: a retry changes none of it."""
     ready = condition_of(status, ConditionType.READY)
     failing = [(one["object"], one.get("namespace")) for one in status.get("failing") or ()]
@@ -302,70 +302,70 @@ _SOON = 1.0
 
 
 def next_reconcile(
-    past: Past,
+    history: ReconcileHistory,
     bundle: BundleSpec,
     result: ReconcileResult,
     *,
     removes: bool = False,
     leaves_drift: bool = False,
     clock: Clock = BOOT_CLOCK,
-) -> tuple[float, Past]:
+) -> tuple[float, ReconcileHistory]:
     """Return the seconds until the next reconcile, and what it will know of this one.
 
     ``removes`` says that the Bundle is being deleted, and ``leaves_drift`` that this reconcile has
     failed to set back drift, for a reason that may pass.
     """
     spec, reason, observation = bundle.spec, result.reason, result.observation
-    unreverted = past.unreverted + 1 if leaves_drift else 0
-    past = replace(past, observation=observation, unreverted=unreverted)
+    unreverted = history.unreverted + 1 if leaves_drift else 0
+    history = replace(history, observation=observation, unreverted=unreverted)
     if observation is not None:
         # Then it has renewed its lock, or has crashed. Neither is a failure of this Bundle.
-        return max(_SOON, observation.over_at - clock.now()), past
+        return max(_SOON, observation.over_at - clock.now()), history
     if result.ready is ConditionStatus.WAITING:
-        return _next_look(past, bundle.timeout, clock.now()), past
+        return _next_ready_check(history, bundle.timeout, clock.now()), history
     # Of a deleted Bundle, it may get complete without anybody: a kind is served again.
     may_end = removes and reason is Reason.INVENTORY_UNREADABLE
-    if not result.retries or (reason in STALLING and not may_end):
-        return spread(spec.interval), replace(past, failures=0)
-    looks = removes or reason in MISSING
-    longest = min(spec.interval, _LOOK_AGAIN) if looks else spec.interval
-    past = replace(past, failures=past.failures + 1)
+    if not result.retries or (reason in STALLED_REASONS and not may_end):
+        return with_jitter(spec.interval), replace(history, failures=0)
+    rechecks = removes or reason in MISSING_REASONS
+    longest = min(spec.interval, _LOOK_AGAIN) if rechecks else spec.interval
+    history = replace(history, failures=history.failures + 1)
     # A run that was overtaken by another one may soon see what that one has left.
     first = _SOON if reason is Reason.INVENTORY_LOCKED else spec.retry_interval
-    delay = backoff(past.failures, first=first, longest=longest)
+    delay = retry_delay(history.failures, first=first, longest=longest)
     if leaves_drift:  # guard: reverts-again-soon
-        delay = min(delay, backoff(past.unreverted, first=_SOON, longest=longest))
-    return spread(delay), past
+        delay = min(delay, retry_delay(history.unreverted, first=_SOON, longest=longest))
+    return with_jitter(delay), history
 
 
 _LONGEST_PAUSE = 15.0
 """Seconds, at most, between two looks at what is not ready."""
 
 
-def _next_look(past: Past, timeout: float, now: float) -> float:
+def _next_ready_check(history: ReconcileHistory, timeout: float, now: float) -> float:
     """Return the seconds until the next look at what is not ready; changes wake it earlier."""
-    pause = spread(backoff(past.looks, first=_SOON, longest=_LONGEST_PAUSE))
-    if past.waiting_since is None:
+    pause = with_jitter(retry_delay(history.ready_checks, first=_SOON, longest=_LONGEST_PAUSE))
+    if history.waiting_since is None:
         return pause
-    return min(pause, max(timeout - (now - past.waiting_since), 0.0))
+    return min(pause, max(timeout - (now - history.waiting_since), 0.0))
 
 
 _LONGEST_UNWRITTEN = 60.0
 
 
-def unwritten(past: Past) -> Answer:
+def unwritten_answer(history: ReconcileHistory) -> Answer:
     """Return the answer for a reconcile that could not even write a status."""
-    failures = past.failures + 1
-    delay = spread(backoff(failures, first=_SOON, longest=_LONGEST_UNWRITTEN))
-    return Answer(delay, replace(past, failures=failures))
+    failures = history.failures + 1
+    delay = with_jitter(retry_delay(failures, first=_SOON, longest=_LONGEST_UNWRITTEN))
+    return Answer(delay, replace(history, failures=failures))
 
 
 _AFTER_LIMIT = 5.0
 _LONGEST_AFTER_LIMIT = 600.0
 
 
-def ended_at_limit(past: Past) -> Answer:
+def ended_at_limit(history: ReconcileHistory) -> Answer:
     """Return the answer for a reconcile that has used up all that it may: the next will too."""
-    failures = past.failures + 1
-    delay = spread(backoff(failures, first=_AFTER_LIMIT, longest=_LONGEST_AFTER_LIMIT))
-    return Answer(delay, replace(past, failures=failures))
+    failures = history.failures + 1
+    delay = with_jitter(retry_delay(failures, first=_AFTER_LIMIT, longest=_LONGEST_AFTER_LIMIT))
+    return Answer(delay, replace(history, failures=failures))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class ReconcileHistory:
     """What is known of the earlier reconciles of one Bundle."""
 
     failures: int = 0
@@ -40,7 +40,7 @@ class Past:
     """The revision of the source that was tried last."""
     waiting_since: float | None = None
     """The time since boot at which it began to wait for its objects; None if it does not."""
-    looks: int = 0
+    ready_checks: int = 0
     """How many reconciles in a row have looked whether its objects are ready."""
     observation: HolderObservation | None = None
     """What was seen of another run that holds the inventory; one reconcile is too short for it."""
@@ -53,13 +53,13 @@ class Past:
         """Return whether it began to wait for its objects so many seconds ago."""
         return self.waiting_since is not None and now - self.waiting_since >= timeout
 
-    def looked(self, now: float, *, waited: float = 0.0) -> Past:
+    def after_ready_check(self, now: float, *, waited: float = 0.0) -> ReconcileHistory:
         """Return what is known after a look at what is not ready.
 
         If it is the first one, others have ``waited`` for so many seconds before.
         """
         since = now - waited if self.waiting_since is None else self.waiting_since
-        return replace(self, waiting_since=since, looks=self.looks + 1)
+        return replace(self, waiting_since=since, ready_checks=self.ready_checks + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Task:
     """One reconcile to do."""
 
     key: Key
-    past: Past = Past()
+    history: ReconcileHistory = ReconcileHistory()
     drifted: frozenset[Ref] = frozenset()
     """The objects that may have drifted since the last reconcile; empty for the whole set."""
     known: KnownBundle | None = None
@@ -82,7 +82,7 @@ class Answer:
 
     delay: float | None
     """Seconds until the next reconcile; None to wait for a change."""
-    past: Past = Past()
+    history: ReconcileHistory = ReconcileHistory()
     gone: bool = False
     """Whether the Bundle no longer exists."""
     source: SourceObjects | None = None
@@ -169,10 +169,10 @@ class SeenState:
         return cls(fingerprint.resource_version, fingerprint.generation, own)
 
 
-GONE = SeenState(exists=False)
+ABSENT = SeenState(exists=False)
 
 
-def may_have_drifted(known: SeenState, seen: SeenState) -> bool:
+def shows_change(known: SeenState, seen: SeenState) -> bool:
     """Return whether somebody else may have changed an object.
 
     ``known`` is how the last reconcile has left it, and ``seen`` what a watch shows, which may be
@@ -209,12 +209,12 @@ class FetchTask:
     """The paths that Bundles need, each with the content that is known of it."""
     tip: bytes = b""
     """What the last look has found, pickled; empty before the first."""
-    looks: bool = True
+    checks_ref: bool = True
     """Whether to look at the reference; else the last look is recent, and only paths are new."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookResult:
+class FetchResult:
     """The result of one look."""
 
     tip: bytes
@@ -346,7 +346,7 @@ class SentRequests:
 
     def traced(self, line: str) -> None:
         """Count one try, from the transport's trace line."""
-        for label in labels_of(line):
+        for label in request_labels(line):
             with self._lock:
                 self._counts[label] += 1
 
@@ -357,7 +357,7 @@ class SentRequests:
         return counts
 
 
-def labels_of(line: str) -> Iterator[tuple[str, str]]:
+def request_labels(line: str) -> Iterator[tuple[str, str]]:
     """Yield the method and the kind of code of a transport's trace line, if it has them."""
     method, _, rest = line.partition(" ")
     code = f"{rest.partition(' ')[2][:1]}xx"

@@ -150,7 +150,7 @@ class Watches:
             self._bundles.close(0)
         self._hub.close()
 
-    def attend(self, is_over: Callable[[], bool]) -> None:
+    def process_events(self, is_over: Callable[[], bool]) -> None:
         """Turn events of Bundles into keys of the queue until ``is_over``."""
         feeds = Informer(self.cluster, self._news)
         while not is_over():
@@ -343,7 +343,7 @@ class Watches:
                 alone = Watched(user, resource, ref.namespace, name=ref.name)
                 is_refused = self.queue.clock.now() - self._narrow.get(whole, -_NARROW) < _NARROW
                 yield alone if is_refused else whole
-        objects = self._hints.of(key)
+        objects = self._hints.objects_of(key)
         if objects is not None:
             user = account_user(key[0], objects.account)
             for resource, namespace in objects.kinds:
@@ -357,12 +357,12 @@ class Watches:
                 for key in self._users.get(live.ref, ())
                 if key in users and self._sources[key].versions.get(live.ref) != version
             ]
-            looks = self._hints.take_note(live, gone=gone, users=users)
-            self._hinted.update(woken, (look.key for look in looks))
+            requeues = self._hints.observe(live, gone=gone, users=users)
+            self._hinted.update(woken, (one.key for one in requeues))
         for key in woken:
             self.queue.add(key, news=True)
-        for look in looks:
-            self.queue.add(look.key, look.seconds, news=True, is_part=not look.is_whole)
+        for requeue in requeues:
+            self.queue.add(requeue.key, requeue.seconds, news=True, is_part=not requeue.is_whole)
 
     def _on_lost(self, users: Iterable[Key], watched: Watched) -> None:
         """Watch single objects where the whole namespace may not be watched."""
@@ -388,7 +388,7 @@ class Watches:
                     for ref in source.resources.keys() - listed.refs
                 )
             ]
-            hints = [(key, self._hints.miss(key, listed)) for key in users]
+            hints = [(key, self._hints.observe_absence(key, listed)) for key in users]
             self._hinted.update(lost, (key for key, seconds in hints if seconds is not None))
         for key in lost:
             self.queue.add(key, news=True)

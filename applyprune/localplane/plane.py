@@ -60,7 +60,7 @@ class Plane:
     supervisor_pid: int
 
 
-def plane_in(folder: Path, state: State) -> Plane:
+def plane_in(folder: Path, state: PlaneState) -> Plane:
     """Return the ready plane of a folder."""
     layout = Layout(folder)
     return Plane(
@@ -92,7 +92,7 @@ class PlanePhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PlaneState:
     """The state of a plane, as its supervisor has written it."""
 
     name: str
@@ -115,16 +115,16 @@ class State:
     """Whether the API server writes an audit log."""
 
 
-def read_state(path: Path) -> State | None:
+def read_state(path: Path) -> PlaneState | None:
     """Return the state, or None if the file is missing or has another version."""
     try:
         facts = json.loads(path.read_text())
-        return State(**facts | {"phase": PlanePhase(facts["phase"])})
+        return PlaneState(**facts | {"phase": PlanePhase(facts["phase"])})
     except (OSError, ValueError, TypeError, KeyError):
         return None
 
 
-def write_state(path: Path, state: State) -> None:
+def write_state(path: Path, state: PlaneState) -> None:
     """Replace the file atomically, so that no reader sees an incomplete file."""
     new = path.with_suffix(".new")
     new.write_text(json.dumps(asdict(state), indent=1))

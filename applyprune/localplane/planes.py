@@ -24,7 +24,7 @@ from applyprune.localplane.plane import (
     Layout,
     Plane,
     PlanePhase,
-    State,
+    PlaneState,
     plane_in,
     read_state,
     require_supported_system,
@@ -114,7 +114,7 @@ class PlaneStatus:
     """Why the plane failed; empty in any phase but FAILED."""
 
 
-def _ended(name: str, folder: Path, state: State | None) -> PlaneStatus:
+def _ended(name: str, folder: Path, state: PlaneState | None) -> PlaneStatus:
     if state is None:
         return PlaneStatus(name, PlanePhase.STOPPED, folder)
     if state.phase not in {PlanePhase.STOPPED, PlanePhase.FAILED}:

@@ -32,7 +32,7 @@ from applyprune.localplane.plane import (
     Layout,
     PlanePhase,
     PlaneSpec,
-    State,
+    PlaneState,
     api_server,
     audit_policy,
     certificate_user,
@@ -94,7 +94,7 @@ LIFELINE = "APPLYPRUNE_LIFELINE_FD"
 # Seconds. A start takes 3 to 5 seconds on an idle machine; this limit is for a busy machine.
 START_TIMEOUT = 180.0
 # Seconds between SIGTERM and SIGKILL. The data that SIGKILL loses is disposable.
-GRACE = 1.0
+GRACE_PERIOD = 1.0
 
 
 class Supervisor:
@@ -111,7 +111,7 @@ class Supervisor:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         # Only this process has the write end: when it dies, all processes that it started die.
         self._lifeline, self._lifeline_held = os.pipe()
-        self._state = State(
+        self._state = PlaneState(
             name=config.name,
             phase=PlanePhase.STARTING,
             pid=os.getpid(),
@@ -140,7 +140,7 @@ class Supervisor:
         finally:
             self._record(PlanePhase.STOPPING)
             # Data that will be removed needs no clean shutdown.
-            self._stop_processes(0.0 if end.remove else GRACE)
+            self._stop_processes(0.0 if end.remove else GRACE_PERIOD)
             self._record(PlanePhase.FAILED if end.reason else PlanePhase.STOPPED, reason=end.reason)
             if end.reason:
                 self._send(failed=end.reason, log=str(end.log or ""))

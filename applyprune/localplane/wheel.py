@@ -20,7 +20,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from applyprune.errors import AccessError, UsageError
-from applyprune.localplane.cache import cache_folder, clock, make_once, not_written
+from applyprune.localplane.cache import (
+    make_once,
+    minutes_and_seconds,
+    not_written,
+    user_cache_folder,
+)
 from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
@@ -198,7 +203,7 @@ def wheel_version(kubernetes: str) -> str:
 # user's own and needs no pin.
 
 
-INDEX = "applyprune-plane.json"
+MIRROR_INDEX = "applyprune-plane.json"
 """The file of a mirror that names its wheels and their digests."""
 
 
@@ -241,7 +246,7 @@ class Download(Protocol):
 
 def fetched_folder(module: str) -> Path:
     """Return the folder of the cache with a folder for each mirror that this module is from."""
-    return cache_folder() / "fetched-planes" / module
+    return user_cache_folder() / "fetched-planes" / module
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +288,8 @@ def _opened(origin: PlaneOrigin) -> _Mirror:
         raise UsageError(
             f"the address {shown} does not say which control plane is trusted",
             reason="its server would choose programs that run with your rights",
-            hint=f"Append {_PIN} and the SHA-256 of its {INDEX}, which `make plane-wheel` prints.",
+            hint=f"Append {_PIN} and the SHA-256 of its {MIRROR_INDEX}, which `make plane-wheel`"
+            " prints.",
         )
     base = address.rstrip("/")
 
@@ -315,7 +321,7 @@ def _folder(folder: Path) -> _Mirror:
                 left -= len(chunk)
 
     index = io.BytesIO()
-    read(INDEX, index, _LARGEST_INDEX)
+    read(MIRROR_INDEX, index, _LARGEST_INDEX)
     return _Mirror(str(folder), hashlib.sha256(index.getvalue()).hexdigest(), read)
 
 
@@ -336,7 +342,7 @@ def _fetch(mirror: _Mirror, module: str, making: Path, progress: Progress) -> No
         raise _failure(mirror, str(unfit)) from None
     except OSError as error:
         raise not_written(making.parent, error) from None
-    progress.step(f"fetched the control plane in {clock(time.monotonic() - start)}")
+    progress.step(f"fetched the control plane in {minutes_and_seconds(time.monotonic() - start)}")
 
 
 class _ShownDownload(io.BufferedWriter):
@@ -364,11 +370,13 @@ _LARGEST_WHEEL = 2**30
 def _wheel(mirror: _Mirror, module: str) -> _Wheel:
     """Return the wheel of this module; the index is read only when it is the trusted one."""
     content = io.BytesIO()
-    mirror.read(INDEX, content, _LARGEST_INDEX)
+    mirror.read(MIRROR_INDEX, content, _LARGEST_INDEX)
     digest = hashlib.sha256(content.getvalue()).hexdigest()
     if digest != mirror.pin:  # guard: index-of-a-mirror
         page = "is a web page: it " if content.getvalue().lstrip()[:1] == b"<" else ""
-        raise _failure(mirror, f"its {INDEX} {page}has the digest {digest}, and not {mirror.pin}")
+        raise _failure(
+            mirror, f"its {MIRROR_INDEX} {page}has the digest {digest}, and not {mirror.pin}"
+        )
     try:
         said: Any = json.loads(content.getvalue())
         line = said["planes"].get(module)
@@ -388,7 +396,7 @@ def _wheel(mirror: _Mirror, module: str) -> _Wheel:
     except (ValueError, LookupError, TypeError, AttributeError):
         is_valid = False
     if not is_valid:
-        raise _failure(mirror, f"its {INDEX} is invalid")
+        raise _failure(mirror, f"its {MIRROR_INDEX} is invalid")
     return found
 
 

@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.controller.pending_plan import PendingPlan, Scope
-from applyprune.controller.reasons import STALLING, Reason
+from applyprune.controller.reasons import STALLED_REASONS, Reason
 from applyprune.controller.result import FailedObject, RunResult
-from applyprune.controller.status import ConditionStatus, ReconcileResult, after, progressing
+from applyprune.controller.status import (
+    ConditionStatus,
+    ReconcileResult,
+    progressing_status,
+    status_after,
+)
 from applyprune.model.events import Status
 from applyprune.model.identity import Ref
 from applyprune.model.plan import Fate, Plan
@@ -41,7 +46,7 @@ def ended(
 ) -> dict[str, Any]:
     """Return the status after a reconcile."""
     result = ReconcileResult(ready, reason, "m", **more)
-    return after(before, result, generation=generation, now=NOW)
+    return status_after(before, result, generation=generation, now=NOW)
 
 
 def failed(reason: Reason, generation: int = 1, **more: Any) -> dict[str, Any]:
@@ -53,12 +58,12 @@ APPLIED = ended(NEW, ConditionStatus.READY, Reason.APPLIED, 1)
 SUSPENDED = ended(APPLIED, ConditionStatus.SAME, Reason.SUSPENDED, 2)
 CASES: dict[str, tuple[dict[str, Any], int, Status]] = {
     "no controller runs": (NEW, 1, Status.IN_PROGRESS),
-    "it is being applied": (progressing(NEW, 1, NOW), 1, Status.IN_PROGRESS),
+    "it is being applied": (progressing_status(NEW, 1, NOW), 1, Status.IN_PROGRESS),
     "it is applied": (APPLIED, 1, Status.CURRENT),
     "its spec has changed": (APPLIED, 2, Status.IN_PROGRESS),
-    "the change is being applied": (progressing(APPLIED, 2, NOW), 2, Status.IN_PROGRESS),
+    "the change is being applied": (progressing_status(APPLIED, 2, NOW), 2, Status.IN_PROGRESS),
     "the change of a stalled one is being applied": (
-        progressing(failed(Reason.INVALID_SOURCE), 2, NOW),
+        progressing_status(failed(Reason.INVALID_SOURCE), 2, NOW),
         2,
         Status.IN_PROGRESS,
     ),
@@ -101,7 +106,11 @@ CASES: dict[str, tuple[dict[str, Any], int, Status]] = {
     ),
     "it is changed and suspended in one edit": (SUSPENDED, 2, Status.IN_PROGRESS),
     "it is resumed": (SUSPENDED, 3, Status.IN_PROGRESS),
-    "it is resumed and being applied": (progressing(SUSPENDED, 3, NOW), 3, Status.IN_PROGRESS),
+    "it is resumed and being applied": (
+        progressing_status(SUSPENDED, 3, NOW),
+        3,
+        Status.IN_PROGRESS,
+    ),
     "it is resumed and applied": (
         ended(SUSPENDED, ConditionStatus.READY, Reason.APPLIED, 3),
         3,
@@ -111,7 +120,7 @@ CASES: dict[str, tuple[dict[str, Any], int, Status]] = {
         f"a failure: {reason}": (
             failed(reason),
             1,
-            Status.FAILED if reason in STALLING else Status.IN_PROGRESS,
+            Status.FAILED if reason in STALLED_REASONS else Status.IN_PROGRESS,
         )
         for reason in Reason
     },

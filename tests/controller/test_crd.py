@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.controller.clusters import ClusterIdentity
-from applyprune.controller.drift import MOST, Count, DriftReport
-from applyprune.controller.drift import SHOWN as SHOWN_REWRITTEN
-from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, count_key
+from applyprune.controller.drift import DRIFT_SHOWN as SHOWN_REWRITTEN
+from applyprune.controller.drift import MOST_COUNTS, DriftReport, RevertCount
+from applyprune.controller.pending_plan import OBJECTS_SHOWN, PendingPlan, Scope, count_key
 from applyprune.controller.reasons import ConditionType, Reason
 from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.spec import SPEC
-from applyprune.controller.status import FAILING_SHOWN, ConditionStatus, ReconcileResult, after
+from applyprune.controller.status import (
+    FAILING_SHOWN,
+    ConditionStatus,
+    ReconcileResult,
+    status_after,
+)
 from applyprune.model.events import Outcome
 from applyprune.model.fieldset import FieldWriter
 from applyprune.model.identity import Ref
@@ -156,11 +161,11 @@ def test_status_fields_are_all_in_the_schema() -> None:
     writer = FieldWriter("configmap/a", "shop", "/data/key", "kubectl-edit")
     drift = DriftReport(
         ("True", Reason.CONTENDED, "m"),
-        (Count(writer, (now,), now, "1", "2"),),
+        (RevertCount(writer, (now,), now, "1", "2"),),
         ({"object": "configmap/b", "namespace": "shop", "fields": [".data.key"]},),
     )
     # It is recorded before the run.
-    status = after(
+    status = status_after(
         {"cluster": ClusterIdentity("uid", "kube-system").status},
         ReconcileResult(
             ConditionStatus.READY,
@@ -198,9 +203,9 @@ def test_status_fields_are_all_in_the_schema() -> None:
 
 def test_bounds_of_the_status_are_in_the_schema() -> None:
     """The server would refuse a longer list, and with it the whole status."""
-    assert schema("status", "pendingPlan", "objects")["maxItems"] == SHOWN
+    assert schema("status", "pendingPlan", "objects")["maxItems"] == OBJECTS_SHOWN
     assert schema("status", "failing")["maxItems"] == FAILING_SHOWN
-    assert schema("status", "contention")["maxItems"] == MOST
+    assert schema("status", "contention")["maxItems"] == MOST_COUNTS
     most = schema("spec", "drift", "contention", "reverts")["maximum"]
     assert schema("status", "contention", "[]", "reverted")["maxItems"] == most
     assert schema("status", "rewritten")["maxItems"] == SHOWN_REWRITTEN

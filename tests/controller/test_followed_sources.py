@@ -11,7 +11,7 @@ from applyprune.controller.dispatcher import FetchDispatcher
 from applyprune.controller.fetch import RemoteSource, SourceVerification
 from applyprune.controller.followed_sources import FollowedSources
 from applyprune.controller.queue import WorkQueue
-from applyprune.controller.task import LookResult, SourceContent, SourceRequest
+from applyprune.controller.task import FetchResult, SourceContent, SourceRequest
 from applyprune.http import AddressRules
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.address import GitRef, GitSource
@@ -52,7 +52,7 @@ def sources() -> FollowedSources:
 
 
 def look(
-    sources: FollowedSources, key: tuple[str, str], fetched: LookResult
+    sources: FollowedSources, key: tuple[str, str], fetched: FetchResult
 ) -> set[tuple[str, str]]:
     """End a look with a result; return the Bundles that it concerns."""
     task = sources.task(key)
@@ -65,14 +65,14 @@ def key_of(source: RemoteSource) -> tuple[str, str]:
     return ("shop", source.check(SECRET))
 
 
-FIRST = LookResult(b"tip 1", {"web": content(1), "api": content(2)})
+FIRST = FetchResult(b"tip 1", {"web": content(1), "api": content(2)})
 
 
 def test_one_look_serves_all_that_follow_a_reference(sources: FollowedSources) -> None:
     """It names each path, and each Bundle gets the content of its own."""
     task = sources.task(key_of(remote()))
     assert task is not None
-    assert task.looks
+    assert task.checks_ref
     assert task.paths == {"web": None, "api": None}
     assert look(sources, key_of(remote()), FIRST) == {WEB, API}
     state = sources.state(WEB)
@@ -84,8 +84,8 @@ def test_only_bundles_whose_path_has_changed_are_concerned(sources: FollowedSour
     """A commit that touches the folder of one Bundle is no news for the other."""
     key = key_of(remote())
     look(sources, key, FIRST)
-    assert look(sources, key, LookResult(b"tip 2", {"web": content(3)})) == {WEB}
-    assert look(sources, key, LookResult(b"tip 3", {})) == set()
+    assert look(sources, key, FetchResult(b"tip 2", {"web": content(3)})) == {WEB}
+    assert look(sources, key, FetchResult(b"tip 3", {})) == set()
     state = sources.state(API)
     assert state is not None
     assert state.content == content(2)
@@ -119,7 +119,7 @@ def test_failed_look_keeps_the_last_good_content(sources: FollowedSources) -> No
     """One that may pass is told when it has lasted; no Bundle is reconciled for a moment of it."""
     key = key_of(remote())
     look(sources, key, FIRST)
-    failed = LookResult(b"tip 1", problem=BROKEN)
+    failed = FetchResult(b"tip 1", problem=BROKEN)
     assert look(sources, key, failed) == set()
     assert look(sources, key, failed) == set()
     assert look(sources, key, failed) == {WEB, API}
@@ -127,7 +127,7 @@ def test_failed_look_keeps_the_last_good_content(sources: FollowedSources) -> No
     state = sources.state(WEB)
     assert state is not None
     assert (state.content, state.problem) == (content(1), BROKEN)
-    assert look(sources, key, LookResult(b"tip 1")) == {WEB, API}
+    assert look(sources, key, FetchResult(b"tip 1")) == {WEB, API}
 
 
 def test_refused_revision_is_reported_at_once(sources: FollowedSources) -> None:
@@ -135,26 +135,26 @@ def test_refused_revision_is_reported_at_once(sources: FollowedSources) -> None:
     key = key_of(remote())
     look(sources, key, FIRST)
     wrong = Problem(ProblemKind.VERIFICATION_FAILED, "it has no signature")
-    assert look(sources, key, LookResult(b"tip 1", problem=wrong)) == {WEB, API}
+    assert look(sources, key, FetchResult(b"tip 1", problem=wrong)) == {WEB, API}
 
 
 def test_first_failure_is_reported_where_nothing_is_known(sources: FollowedSources) -> None:
     """Otherwise a Bundle with a wrong URL would say nothing."""
-    assert look(sources, key_of(remote()), LookResult(b"", problem=BROKEN)) == {WEB, API}
+    assert look(sources, key_of(remote()), FetchResult(b"", problem=BROKEN)) == {WEB, API}
 
 
 def test_missing_path_concerns_its_bundle_only(sources: FollowedSources) -> None:
     """Its last good content stays."""
     key = key_of(remote())
     look(sources, key, FIRST)
-    assert look(sources, key, LookResult(b"tip 2", {"web": MISSING})) == {WEB}
+    assert look(sources, key, FetchResult(b"tip 2", {"web": MISSING})) == {WEB}
     state = sources.state(WEB)
     assert state is not None
     assert (state.content, state.problem) == (content(1), MISSING)
-    assert look(sources, key, LookResult(b"tip 2")) == set()
+    assert look(sources, key, FetchResult(b"tip 2")) == set()
     assert sources.state(WEB) == state
     # Back again with the same content.
-    assert look(sources, key, LookResult(b"tip 3", {"web": content(1)})) == {WEB}
+    assert look(sources, key, FetchResult(b"tip 3", {"web": content(1)})) == {WEB}
 
 
 def test_new_path_of_a_known_reference_needs_no_look_at_it() -> None:
@@ -165,7 +165,7 @@ def test_new_path_of_a_known_reference_needs_no_look_at_it() -> None:
     assert sources.follow(("shop", "db"), request("db", interval=60.0)) == key
     task = sources.task(key)
     assert task is not None
-    assert (task.looks, task.tip, task.paths) == (False, b"tip 1", {"db": None})
+    assert (task.checks_ref, task.tip, task.paths) == (False, b"tip 1", {"db": None})
 
 
 def test_reconcile_now_asks_for_a_look() -> None:
@@ -178,7 +178,7 @@ def test_reconcile_now_asks_for_a_look() -> None:
     assert sources.follow(WEB, asked) == key
     task = sources.task(key)
     assert task is not None
-    assert task.looks
+    assert task.checks_ref
     assert sources.follow(WEB, asked) is None
 
 
@@ -194,7 +194,7 @@ def test_lost_artifact_is_fetched_again(sources: FollowedSources) -> None:
     task = sources.task(key)
     assert task is not None
     assert task.paths == {"web": None}
-    assert look(sources, key, LookResult(b"tip 1", {"web": content(1)})) == {WEB}
+    assert look(sources, key, FetchResult(b"tip 1", {"web": content(1)})) == {WEB}
 
 
 def test_nothing_is_looked_at_for_nobody(sources: FollowedSources) -> None:
@@ -228,7 +228,7 @@ def test_failed_looks_come_less_and_less_often() -> None:
     for _ in range(8):
         task = sources.task(key)
         assert task is not None
-        delays.append(sources.done(key, task, LookResult(b"", problem=BROKEN))[1])
+        delays.append(sources.done(key, task, FetchResult(b"", problem=BROKEN))[1])
     assert delays == pytest.approx([5, 10, 20, 40, 60, 60, 60, 60], rel=0.1)
 
 
@@ -236,12 +236,12 @@ def test_failed_look_that_was_asked_for_is_tried_again() -> None:
     """Though the last good one is recent: the failure is no news of the source."""
     sources, key = FollowedSources(ManualClock()), key_of(remote())
     sources.follow(WEB, request("web", interval=60.0))
-    look(sources, key, LookResult(b"tip 1", {"web": content(1)}))
+    look(sources, key, FetchResult(b"tip 1", {"web": content(1)}))
     assert sources.follow(WEB, replace(request("web", interval=60.0), asked="now")) == key
-    look(sources, key, LookResult(b"tip 1", problem=BROKEN))
+    look(sources, key, FetchResult(b"tip 1", problem=BROKEN))
     task = sources.task(key)
     assert task is not None
-    assert task.looks
+    assert task.checks_ref
 
 
 def test_look_at_the_end_of_the_interval_is_due() -> None:
@@ -253,12 +253,12 @@ def test_look_at_the_end_of_the_interval_is_due() -> None:
     def looks() -> bool:
         task = sources.task(key)
         assert task is not None
-        return task.looks
+        return task.checks_ref
 
     for _ in range(20):
         task = sources.task(key)
         assert task is not None
-        _, delay = sources.done(key, task, LookResult(b"tip 1", {"web": content(1)}))
+        _, delay = sources.done(key, task, FetchResult(b"tip 1", {"web": content(1)}))
         assert delay is not None
         assert delay == pytest.approx(60, rel=0.1)
         clock.advance(delay - 1)
@@ -273,26 +273,26 @@ def test_looks_are_due_by_the_clock_of_the_bundles() -> None:
     looks, key = FetchDispatcher(WorkQueue(clock=clock), ()), key_of(remote())
     looks.follow(WEB, request("web", interval=60.0))
     assert looks.queue.get() == key
-    look(looks.sources, key, LookResult(b"tip 1", {"web": content(1)}))
+    look(looks.sources, key, FetchResult(b"tip 1", {"web": content(1)}))
     looks.queue.done(key)
     looks.queue.add(key, 66.0)
     clock.advance(66.0)
     assert looks.queue.waiting == 1
     task = looks.sources.task(key)
     assert task is not None
-    assert task.looks
+    assert task.checks_ref
 
 
 def test_bundle_with_a_shorter_interval_is_looked_for_sooner() -> None:
     """It does not wait for the end of the interval of those that came before."""
     sources, key = FollowedSources(ManualClock()), key_of(remote())
     sources.follow(WEB, request("web", interval=3600.0))
-    look(sources, key, LookResult(b"tip 1", {"web": content(1)}))
+    look(sources, key, FetchResult(b"tip 1", {"web": content(1)}))
     assert sources.follow(API, request("web", interval=10.0)) == key
     task = sources.task(key)
     assert task is not None
-    assert not task.looks
-    assert sources.done(key, task, LookResult(b"tip 1"))[1] == pytest.approx(10, rel=0.1)
+    assert not task.checks_ref
+    assert sources.done(key, task, FetchResult(b"tip 1"))[1] == pytest.approx(10, rel=0.1)
     assert sources.follow(API, request("web", interval=10.0)) is None
 
 
@@ -309,11 +309,11 @@ def test_problem_of_a_path_that_may_pass_is_looked_at_again(sources: FollowedSou
     """A disk that was full: the reference has not moved, and the content is still missing."""
     key = key_of(remote())
     look(sources, key, FIRST)
-    assert look(sources, key, LookResult(b"tip 2", {"web": BROKEN})) == {WEB}
+    assert look(sources, key, FetchResult(b"tip 2", {"web": BROKEN})) == {WEB}
     task = sources.task(key)
     assert task is not None
     assert task.tip == b""
-    assert sources.done(key, task, LookResult(b"tip 2", {"web": content(2)}))[0] == {WEB}
+    assert sources.done(key, task, FetchResult(b"tip 2", {"web": content(2)}))[0] == {WEB}
     state = sources.state(WEB)
     assert state is not None
     assert (state.content, state.problem) == (content(2), None)
@@ -328,7 +328,7 @@ def test_nothing_is_looked_at_for_a_suspended_bundle(sources: FollowedSources) -
     assert task is not None
     sources.pause(API)
     assert sources.task(key) is None
-    assert sources.done(key, task, LookResult(b"tip 1"))[1] is None
+    assert sources.done(key, task, FetchResult(b"tip 1"))[1] is None
     state = sources.state(WEB)
     assert state is not None
     assert state.content == content(1)

@@ -63,10 +63,10 @@ def due(found: ObjectHints) -> set[str]:
 def test_change_is_a_hint_about_that_object_alone() -> None:
     """Those that come within a moment are looked at together."""
     found = hints()
-    assert found.take_note(live(A), gone=False, users=USERS) == []
+    assert found.observe(live(A), gone=False, users=USERS) == []
     assert found.next_due(KEY) is None
     for one, gone in ((changed(), False), (live(B, version="7"), True)):
-        (look,) = found.take_note(one, gone=gone, users=USERS)
+        (look,) = found.observe(one, gone=gone, users=USERS)
         assert (look.key, look.is_whole) == (KEY, False)
         assert look.seconds == pytest.approx(GATHER)
     assert due(found) == {"a", "b"}
@@ -90,14 +90,14 @@ def test_own_write_is_no_hint_whichever_comes_first() -> None:
     """The reply or its watch event."""
     found = hints()
     ours = replace(OBJECTS, marks={A: SeenState.of(changed(), TARGET.manager)}, is_part=True)
-    assert found.take_note(changed(), gone=False, users=USERS) != []
+    assert found.observe(changed(), gone=False, users=USERS) != []
     found.follow(KEY, ours)
     assert found.next_due(KEY) is None
-    assert found.take_note(changed(), gone=False, users=USERS) == []
+    assert found.observe(changed(), gone=False, users=USERS) == []
     # A watch that is behind shows nothing new.
-    assert found.take_note(live(A), gone=False, users=USERS) == []
+    assert found.observe(live(A), gone=False, users=USERS) == []
     # A change after it is one.
-    assert found.take_note(changed("8"), gone=False, users=USERS) != []
+    assert found.observe(changed("8"), gone=False, users=USERS) != []
     found.follow(KEY, ours)
     assert found.next_due(KEY) is not None
 
@@ -106,11 +106,11 @@ def test_strangers_and_other_accounts_are_no_hint() -> None:
     """Whatever label they have."""
     found = hints()
     stranger = desired(body(name="stranger")).ref
-    assert found.take_note(live(stranger), gone=False, users=USERS) == []
-    assert found.take_note(changed(), gone=False, users=frozenset()) == []
+    assert found.observe(live(stranger), gone=False, users=USERS) == []
+    assert found.observe(changed(), gone=False, users=frozenset()) == []
     found.forget(KEY)
-    assert found.take_note(changed(), gone=False, users=USERS) == []
-    assert (found.of(KEY), found.next_due(KEY)) == (None, None)
+    assert found.observe(changed(), gone=False, users=USERS) == []
+    assert (found.objects_of(KEY), found.next_due(KEY)) == (None, None)
 
 
 def test_object_that_another_set_has_taken_is_a_hint_for_who_lists_it() -> None:
@@ -119,15 +119,15 @@ def test_object_that_another_set_has_taken_is_a_hint_for_who_lists_it() -> None:
     taken = replace(
         changed(), packed_metadata=packed({**changed().metadata, "labels": {PART_OF: "other"}})
     )
-    assert found.take_note(taken, gone=False, users=frozenset()) == []
-    (look,) = found.take_note(taken, gone=False, users=USERS)
+    assert found.observe(taken, gone=False, users=frozenset()) == []
+    (look,) = found.observe(taken, gone=False, users=USERS)
     assert (look.key, look.is_whole) == (KEY, False)
     assert look.seconds == pytest.approx(GATHER)
     assert due(found) == {"a"}
     found.follow(KEY, replace(OBJECTS, marks={B: OBJECTS.marks[B]}))
-    assert found.take_note(taken, gone=False, users=USERS) == []
+    assert found.observe(taken, gone=False, users=USERS) == []
     found.forget(KEY)
-    assert found.take_note(taken, gone=False, users=USERS) == []
+    assert found.observe(taken, gone=False, users=USERS) == []
 
 
 def test_strangers_are_kept_for_a_moment_only() -> None:
@@ -135,15 +135,15 @@ def test_strangers_are_kept_for_a_moment_only() -> None:
     found = hints()
     for number in range(5000):
         one = live(desired(body(name=f"stranger-{number}")).ref)
-        assert found.take_note(one, gone=False, users=USERS) == []
+        assert found.observe(one, gone=False, users=USERS) == []
     assert found.remembered <= 1000
 
 
 def test_change_before_the_first_reconcile_has_ended_counts() -> None:
     """A watch that others have opened shows it earlier."""
     found = ObjectHints(ManualClock())
-    assert found.take_note(changed(), gone=False, users=frozenset()) == []
-    assert found.take_note(live(B), gone=False, users=frozenset()) == []
+    assert found.observe(changed(), gone=False, users=frozenset()) == []
+    assert found.observe(live(B), gone=False, users=frozenset()) == []
     found.follow(KEY, OBJECTS)
     assert due(found) == {"a"}
     assert found.remembered == 0
@@ -153,10 +153,13 @@ def test_object_that_a_watch_begins_without_is_looked_for_once() -> None:
     """It may be there, and the watch not show it."""
     found = hints()
     watched = Watched("user", CONFIG_MAPS, "home", PART)
-    assert found.miss(KEY, AllSeen(watched, frozenset({A, B}))) is None
-    assert found.miss(KEY, AllSeen(replace(watched, namespace="other"), frozenset())) is None
-    assert found.miss(KEY, AllSeen(replace(watched, selector=""), frozenset())) is None
-    assert found.miss(KEY, AllSeen(watched, frozenset({A}))) is not None
+    assert found.observe_absence(KEY, AllSeen(watched, frozenset({A, B}))) is None
+    assert (
+        found.observe_absence(KEY, AllSeen(replace(watched, namespace="other"), frozenset()))
+        is None
+    )
+    assert found.observe_absence(KEY, AllSeen(replace(watched, selector=""), frozenset())) is None
+    assert found.observe_absence(KEY, AllSeen(watched, frozenset({A}))) is not None
     assert due(found) == {"b"}
     found.follow(KEY, replace(OBJECTS, marks={B: OBJECTS.marks[B]}, is_part=True))
     assert found.next_due(KEY) is None
@@ -173,7 +176,7 @@ def test_bundle_that_waits_is_looked_at_as_a_whole() -> None:
     delays = []
     for _ in range(3):
         for _ in range(100):
-            (look,) = found.take_note(live(A), gone=False, users=USERS)
+            (look,) = found.observe(live(A), gone=False, users=USERS)
             assert (look.key, look.is_whole) == (KEY, True)
         delays.append(round(look.seconds, 1))
         clock.advance(look.seconds)
@@ -184,12 +187,12 @@ def test_bundle_that_waits_is_looked_at_as_a_whole() -> None:
 def test_object_that_leaves_the_set_is_forgotten() -> None:
     """With its hint; another set under the same Bundle begins again."""
     found = hints()
-    found.take_note(changed(), gone=False, users=USERS)
+    found.observe(changed(), gone=False, users=USERS)
     found.follow(KEY, replace(OBJECTS, marks={B: OBJECTS.marks[B]}))
     assert found.next_due(KEY) is None
-    assert found.take_note(changed(), gone=False, users=USERS) == []
+    assert found.observe(changed(), gone=False, users=USERS) == []
     found = hints()
-    assert found.take_note(changed(), gone=False, users=USERS) != []
+    assert found.observe(changed(), gone=False, users=USERS) != []
     found.follow(KEY, replace(OBJECTS, applyset="other"))
     assert found.next_due(KEY) is None
 
@@ -200,7 +203,7 @@ def test_fight_is_looked_at_less_and_less_often() -> None:
     found = ObjectHints(clock)
     found.follow(KEY, OBJECTS)
     for number in range(14):
-        found.take_note(changed(str(6 + number)), gone=False, users=USERS)
+        found.observe(changed(str(6 + number)), gone=False, users=USERS)
         seconds = found.next_due(KEY)
         assert seconds is not None
         clock.advance(seconds)
@@ -211,7 +214,7 @@ def test_fight_is_looked_at_less_and_less_often() -> None:
     assert pauses[:8] == [0.2, 0.2, 0.2, 0.2, 0.2, 1.0, 2.0, 4.0]
     assert pauses[-1] == 30.0
     clock.advance(61)
-    found.take_note(changed("99"), gone=False, users=USERS)
+    found.observe(changed("99"), gone=False, users=USERS)
     assert found.next_due(KEY) == pytest.approx(0.2)
 
 
@@ -221,6 +224,6 @@ def test_bundle_in_another_cluster_takes_no_hints_of_a_set_of_the_same_name() ->
     other = ("home", "web-eu")
     for _ in range(2):
         found.follow(other, replace(OBJECTS, kinds=frozenset(), marks={}))
-        assert found.take_note(changed(), gone=False, users=USERS) != []
+        assert found.observe(changed(), gone=False, users=USERS) != []
     found.forget(other)
-    assert found.take_note(changed("7"), gone=False, users=USERS) != []
+    assert found.observe(changed("7"), gone=False, users=USERS) != []

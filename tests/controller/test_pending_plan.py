@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from applyprune.controller.pending_plan import SHOWN, PendingPlan, Scope, pending_plan
+from applyprune.controller.pending_plan import OBJECTS_SHOWN, PendingPlan, Scope, pending_plan
 from applyprune.controller.reasons import Reason
 from applyprune.controller.result import RunResult
 from applyprune.controller.spec import BundleSource, BundleSpec, Spec
@@ -148,7 +148,7 @@ def test_list_of_waiting_objects_is_bounded() -> None:
     plan = Plan((), many, deletions=DELETIONS, needs_approval=DELETIONS)
     pending = pending_plan(RunResult(plan=plan), bundle(Approval.PRUNE), "")
     assert pending is not None
-    assert (len(pending.objects), pending.counts["prune"]) == (SHOWN, 100)
+    assert (len(pending.objects), pending.counts["prune"]) == (OBJECTS_SHOWN, 100)
 
 
 def test_time_stays_with_its_digest() -> None:

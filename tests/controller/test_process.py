@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.controller.process import cache_folder
+from applyprune.controller.process import own_cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PROGRAM = """
 import sys
-from applyprune.controller.process import cache_folder
-with cache_folder() as folder:
+from applyprune.controller.process import own_cache_folder
+with own_cache_folder() as folder:
     (folder / "artifact").write_bytes(bytes(1000))
     print(folder, flush=True)
     sys.stdin.read()
@@ -66,5 +66,5 @@ def test_folder_that_cannot_be_written_is_left_out(
     """Then nothing is kept, and nothing fails."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with cache_folder() as folder:
+    with own_cache_folder() as folder:
         assert folder is None

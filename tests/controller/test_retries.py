@@ -13,14 +13,14 @@ from applyprune.controller.status import (
     ReconcileResult,
     ended_at_limit,
     next_reconcile,
-    unwritten,
+    unwritten_answer,
 )
-from applyprune.controller.task import Past
+from applyprune.controller.task import ReconcileHistory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Next = Callable[[Past], tuple[float | None, Past]]
+    Next = Callable[[ReconcileHistory], tuple[float | None, ReconcileHistory]]
 
 SPREAD = 0.101
 """Each is spread by a tenth."""
@@ -31,19 +31,19 @@ def failing(reason: Reason, *, removes: bool = False, **spec: Any) -> Next:
     parsed = SPEC.validate_python({"source": {"inline": ""}, **spec})
     bundle = BundleSpec("shop", "web", parsed, parsed.timeout, 1)
     result = ReconcileResult(ConditionStatus.NOT_READY, reason, "m", retries=True)
-    return lambda past: next_reconcile(past, bundle, result, removes=removes)
+    return lambda history: next_reconcile(history, bundle, result, removes=removes)
 
 
-def unanswered(past: Past) -> tuple[float | None, Past]:
+def unanswered(history: ReconcileHistory) -> tuple[float | None, ReconcileHistory]:
     """Decide after a reconcile that could not even write a status."""
-    answer = unwritten(past)
-    return answer.delay, answer.past
+    answer = unwritten_answer(history)
+    return answer.delay, answer.history
 
 
-def exceeding(past: Past) -> tuple[float | None, Past]:
+def exceeding(history: ReconcileHistory) -> tuple[float | None, ReconcileHistory]:
     """Decide after a reconcile that was ended at a limit."""
-    answer = ended_at_limit(past)
-    return answer.delay, answer.past
+    answer = ended_at_limit(history)
+    return answer.delay, answer.history
 
 
 PAUSES: dict[str, tuple[Next, list[float]]] = {
@@ -69,8 +69,8 @@ PAUSES: dict[str, tuple[Next, list[float]]] = {
 def test_pause_grows_after_each_failure(after: str) -> None:
     """The first is ``retryInterval``, and the longest is ``interval`` or a bound of its own."""
     decide, expected = PAUSES[after]
-    past, pauses = Past(), []
+    history, pauses = ReconcileHistory(), []
     for _ in expected:
-        pause, past = decide(past)
+        pause, history = decide(history)
         pauses.append(pause)
     assert pauses == pytest.approx(expected, rel=SPREAD)

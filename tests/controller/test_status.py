@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from applyprune.controller.pending_plan import PendingPlan, Scope
-from applyprune.controller.reasons import STALLING, ConditionType, Reason
+from applyprune.controller.reasons import STALLED_REASONS, ConditionType, Reason
 from applyprune.controller.result import (
     FailedObject,
     RunResult,
+    collect,
     error_message,
-    follow,
     problem_message,
     reason_of,
 )
@@ -22,11 +22,11 @@ from applyprune.controller.status import (
     FAILING_SHOWN,
     ConditionStatus,
     ReconcileResult,
-    after,
-    is_ready,
-    is_tried,
-    progressing,
-    state_of,
+    event_state,
+    is_bundle_ready,
+    is_observed,
+    progressing_status,
+    status_after,
 )
 from applyprune.errors import (
     Conflict,
@@ -58,7 +58,7 @@ def ref(name: str) -> Ref:
 
 def done(before: dict[str, Any], one: ReconcileResult, now: str, **more: Any) -> dict[str, Any]:
     """Return the status after a pass over generation 3."""
-    return after(before, one, generation=3, now=now, **more)
+    return status_after(before, one, generation=3, now=now, **more)
 
 
 def words(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -125,14 +125,14 @@ def test_revisions_follow_the_result() -> None:
 def test_new_generation_is_not_ready() -> None:
     """Until it is reconciled; kstatus reads it from observedGeneration."""
     status = done({}, GOOD, EARLY)
-    assert is_ready(status, 3)
-    assert not is_ready(status, 4)
-    begun = progressing(status, 4, LATE)
+    assert is_bundle_ready(status, 3)
+    assert not is_bundle_ready(status, 4)
+    begun = progressing_status(status, 4, LATE)
     assert words(begun)["Ready"] == ("Unknown", "Progressing")
     assert begun["observedGeneration"] == 3
-    assert not is_ready(begun, 3)
-    assert not is_ready({}, None)
-    assert (is_tried(status, 3), is_tried(begun, 4)) == (True, False)
+    assert not is_bundle_ready(begun, 3)
+    assert not is_bundle_ready({}, None)
+    assert (is_observed(status, 3), is_observed(begun, 4)) == (True, False)
 
 
 SUSPENDED = ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true")
@@ -141,29 +141,29 @@ SUSPENDED = ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspen
 def test_suspended_change_is_not_observed() -> None:
     """Changed and suspended in one edit: neither kubectl wait nor a dependent takes it as ready."""
     applied = done({}, GOOD, EARLY)
-    status = after(applied, SUSPENDED, generation=4, now=LATE, requested="1")
+    status = status_after(applied, SUSPENDED, generation=4, now=LATE, requested="1")
     assert status["observedGeneration"] == 3
     assert status["lastHandledReconcileAt"] == "1"
-    assert not is_ready(status, 4)
+    assert not is_bundle_ready(status, 4)
     ready, reconciling = status["conditions"][:2]
     # kubectl wait compares the generation of the condition with that of the object.
     assert (ready["status"], ready["observedGeneration"]) == ("True", 3)
     assert (reconciling["reason"], reconciling["observedGeneration"]) == ("Suspended", 4)
     assert reconciling["message"] == "spec.suspend is true"
     # A status that an earlier version has written.
-    assert not is_ready({**status, "observedGeneration": 4}, 4)
+    assert not is_bundle_ready({**status, "observedGeneration": 4}, 4)
 
 
 @pytest.mark.parametrize("before", [{}, {"observedGeneration": -1}])
 def test_bundle_that_was_never_applied_is_not_observed(before: dict[str, Any]) -> None:
     """Also where the CRD of an earlier version gives the status no default."""
     for status in (
-        after(before, SUSPENDED, generation=1, now=EARLY),
-        progressing(before, 1, EARLY),
+        status_after(before, SUSPENDED, generation=1, now=EARLY),
+        progressing_status(before, 1, EARLY),
     ):
         assert status["observedGeneration"] == -1
         assert words(status)["Ready"] == ("Unknown", "Progressing")
-        assert not is_ready(status, 1)
+        assert not is_bundle_ready(status, 1)
 
 
 def message(status: dict[str, Any], kind: str) -> str:
@@ -182,7 +182,7 @@ def test_condition_says_what_is_wrong_once(reason: Reason) -> None:
     assert message(status, "Ready") == LONG
     others = [message(status, kind) for kind in ("Reconciling", "Stalled", "PruneBlocked")]
     assert all(len(other) < 80 for other in others), others
-    stalls = reason in STALLING
+    stalls = reason in STALLED_REASONS
     assert words(status)["Reconciling"][0] == str(not stalls)
     assert words(status)["Stalled"][0] == str(stalls)
     assert f"it is retried after {reason}" == others[0] or stalls
@@ -245,8 +245,8 @@ def test_event_is_about_a_change_of_state(name: str) -> None:
     bad = replace(BAD, run_result=RunResult(failing=failing))
     before = done({}, bad, EARLY)
     retried = done(before, replace(bad, message="other words"), LATE)
-    assert state_of(before) == state_of(retried)
-    assert state_of(before) != state_of(done(before, NEWS[name], LATE))
+    assert event_state(before) == event_state(retried)
+    assert event_state(before) != event_state(done(before, NEWS[name], LATE))
 
 
 def test_lists_are_bounded() -> None:
@@ -317,7 +317,7 @@ def test_events_become_counts_and_failures() -> None:
         Finished({}, 3, 1.5),
     ]
     seen: list[object] = []
-    found = follow(events, RunResult(), seen.append)
+    found = collect(events, RunResult(), seen.append)
     assert seen == events
     assert (found.changed, found.deleted, found.exit_code, found.elapsed) == (True, 1, 3, 1.5)
     assert {one.ref.name: one.skipped for one in found.failing.values()} == {
@@ -380,4 +380,4 @@ REASONS = [
 def test_errors_have_reasons(error: Any, reason: Reason) -> None:
     """The words that alerts compare."""
     assert reason_of(error) is reason
-    assert Reason.UNREACHABLE not in STALLING
+    assert Reason.UNREACHABLE not in STALLED_REASONS

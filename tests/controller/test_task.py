@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.task import GONE, SeenState, may_have_drifted
+from applyprune.controller.task import ABSENT, SeenState, shows_change
 from tests.support.planning import TARGET, desired, live, managed, recorded
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ def test_change_of_a_field_of_the_set_may_be_drift(what: str) -> None:
     """By its metadata alone."""
     known, now, expected = CASES[what]
     marks = [SeenState.of(one, TARGET.manager) for one in (known, now)]
-    assert may_have_drifted(*marks) is expected
+    assert shows_change(*marks) is expected
 
 
 def test_deleted_object_has_drifted() -> None:
     """Unless the reconcile has left it so; then one that is back may be somebody else's."""
     known, there = SeenState.of(LEFT, TARGET.manager), SeenState.of(seen(), TARGET.manager)
-    assert may_have_drifted(known, SeenState("6", exists=False))
-    assert not may_have_drifted(known, SeenState("4", exists=False))
-    assert not may_have_drifted(GONE, SeenState("6", exists=False))
-    assert may_have_drifted(GONE, there)
+    assert shows_change(known, SeenState("6", exists=False))
+    assert not shows_change(known, SeenState("4", exists=False))
+    assert not shows_change(ABSENT, SeenState("6", exists=False))
+    assert shows_change(ABSENT, there)
 
 
 def test_reply_to_an_apply_has_the_mark_of_its_object() -> None:
@@ -61,4 +61,4 @@ def test_reply_to_an_apply_has_the_mark_of_its_object() -> None:
     fingerprint = recorded(desired(), LEFT).fingerprint
     assert fingerprint is not None
     assert SeenState.applied(fingerprint) == SeenState.of(LEFT, TARGET.manager)
-    assert may_have_drifted(SeenState(), SeenState.of(LEFT, TARGET.manager))
+    assert shows_change(SeenState(), SeenState.of(LEFT, TARGET.manager))

@@ -104,9 +104,9 @@ def ended(process: int) -> None:
 def test_worker_serves_one_task_after_the_other(make: Make) -> None:
     """Even if none can be done; its requests are counted."""
     handle = make(WorkerLimits(), listens=False)
-    first, second = handle.reconcile(TASK), handle.reconcile(replace(TASK, past=TASK.past))
+    first, second = handle.reconcile(TASK), handle.reconcile(replace(TASK, history=TASK.history))
     assert first.answer.measured is None
-    assert first.answer.past.failures == second.answer.past.failures == 1
+    assert first.answer.history.failures == second.answer.history.failures == 1
     assert sum(first.requests.values()) > 0
     assert 10 * MIB < first.resident <= memory(handle, "VmHWM") + MIB
 
@@ -145,7 +145,7 @@ def test_worker_that_is_killed_while_idle_blames_nobody(make: Make) -> None:
     before = pid_of(handle)
     os.kill(before, signal.SIGKILL)
     ended(before)
-    assert handle.reconcile(TASK).answer.past.failures == 1
+    assert handle.reconcile(TASK).answer.history.failures == 1
     assert pid_of(handle) != before
 
 
@@ -180,7 +180,7 @@ def test_workers_are_started_when_the_process_that_forks_was_killed(make: Make) 
     (server,) = (one for one in children(os.getpid()) if worker in children(one))
     os.kill(server, signal.SIGKILL)
     ended(server)
-    assert other.reconcile(TASK).answer.past.failures == 1
+    assert other.reconcile(TASK).answer.history.failures == 1
     with pytest.raises(LimitExceeded, match="longer than"):
         handle.reconcile(TASK)
     ended(worker)

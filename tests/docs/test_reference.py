@@ -10,7 +10,7 @@ import pytest
 from applyprune import errors
 from applyprune.cli.config import GUARDS, KEYS
 from applyprune.cli.crash import BUG
-from applyprune.controller.reasons import STALLING, ConditionType
+from applyprune.controller.reasons import STALLED_REASONS, ConditionType
 from applyprune.controller.spec import DeletionPolicy
 from applyprune.model.events import Outcome
 from applyprune.model.plan import ConsequenceKind
@@ -180,7 +180,7 @@ def test_conditions_and_deletion_policies_are_listed() -> None:
         f"`{one}`" for one in DeletionPolicy
     }
     (stalled,) = re.findall(r"^\| `Stalled` \| .*?: (.*) \|$", BUNDLE.text, re.MULTILINE)
-    assert set(re.findall(r"`(\w+)`", stalled)) == set(map(str, STALLING))
+    assert set(re.findall(r"`(\w+)`", stalled)) == set(map(str, STALLED_REASONS))
 
 
 def test_keys_of_the_configuration_file_are_listed() -> None:

@@ -1803,7 +1803,7 @@ MUTATIONS = (
         "the new begin of a wait at the deletion",
         ("removal-waits-anew",),
         "waiting_since=None",
-        "waiting_since=self.past.waiting_since",
+        "waiting_since=self.history.waiting_since",
         f"{_REMOVAL}test_removal_has_its_whole_time_whatever_was_before[waited]",
     ),
     Mutation(

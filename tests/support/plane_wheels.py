@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 from applyprune.localplane.build import kubernetes_version, module_digest
 from applyprune.localplane.cache import Silence
-from applyprune.localplane.wheel import FACTS, INDEX, PACKAGE, PROGRAMS, WheelFacts, this_platform
+from applyprune.localplane.wheel import (
+    FACTS,
+    MIRROR_INDEX,
+    PACKAGE,
+    PROGRAMS,
+    WheelFacts,
+    this_platform,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +40,7 @@ class FolderMirror:
     @property
     def pin(self) -> str:
         """The SHA-256 of the index."""
-        return hashlib.sha256((self.folder / INDEX).read_bytes()).hexdigest()
+        return hashlib.sha256((self.folder / MIRROR_INDEX).read_bytes()).hexdigest()
 
 
 def facts_of(
@@ -72,7 +79,7 @@ def small_mirror(
         **(line or {}),
     }
     index = {"planes": {module_digest(): described}}
-    (folder / INDEX).write_text(json.dumps(index))
+    (folder / MIRROR_INDEX).write_text(json.dumps(index))
     return mirror
 
 

@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from applyprune.controller.drift import (
-    MOST,
+    MOST_COUNTS,
     ContentionLimits,
-    Count,
+    RevertCount,
     WriteSighting,
-    counted,
+    count_status,
     read_counts,
-    to_leave,
-    written_count,
+    updated_counts,
+    winning_writers,
 )
 from applyprune.model.fieldset import FieldWriter
 
@@ -26,7 +26,7 @@ OTHER = replace(FIELD, field="/data/other")
 SCALE = FieldWriter("deployment.apps/web", "shop", "/spec/replicas", "kube-controller-manager")
 
 
-ALL = {(f"configmap/{name}", "shop") for name in ("a", *range(MOST))} | {
+ALL = {(f"configmap/{name}", "shop") for name in ("a", *range(MOST_COUNTS))} | {
     (SCALE.object, SCALE.namespace)
 }
 
@@ -47,11 +47,11 @@ def left(minutes: float | None, writer: FieldWriter = FIELD, theirs: str = "2") 
     return WriteSighting(writer, is_reverted=False, time=time, ours="1", theirs=theirs)
 
 
-def fought(*minutes: float) -> tuple[Count, ...]:
+def fought(*minutes: float) -> tuple[RevertCount, ...]:
     """Return the counts after the field was set back at these times."""
-    counts: tuple[Count, ...] = ()
+    counts: tuple[RevertCount, ...] = ()
     for minute in minutes:
-        counts = counted(counts, [reverted()], ALL, LIMITS, at(minute))
+        counts = updated_counts(counts, [reverted()], ALL, LIMITS, at(minute))
     return counts
 
 
@@ -70,75 +70,77 @@ LEFT_ALONE = {
 def test_manager_wins_after_so_many_reverts_in_the_period(name: str) -> None:
     """Then its next change of the field stays."""
     times, now, expected = LEFT_ALONE[name]
-    assert to_leave(fought(*times), LIMITS, at(now)) == ({FIELD} if expected else set())
+    assert winning_writers(fought(*times), LIMITS, at(now)) == ({FIELD} if expected else set())
 
 
 def test_contended_field_stays_left_until_its_manager_is_quiet() -> None:
     """Each of its changes begins the period again; the end of the counted reverts does not."""
-    counts = counted(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
+    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
     assert [count.is_contended for count in counts] == [True]
     assert (counts[0].ours, counts[0].theirs) == ("1", "2")
-    assert to_leave(counts, LIMITS, at(12)) == {FIELD}
-    again = counted(counts, [left(12)], ALL, LIMITS, at(12))
-    assert to_leave(again, LIMITS, at(22)) == {FIELD}
+    assert winning_writers(counts, LIMITS, at(12)) == {FIELD}
+    again = updated_counts(counts, [left(12)], ALL, LIMITS, at(12))
+    assert winning_writers(again, LIMITS, at(22)) == {FIELD}
     quiet = again[0].quiet_at(LIMITS)
     assert quiet == at(23)
-    assert to_leave(again, LIMITS, at(23)) == frozenset()
+    assert winning_writers(again, LIMITS, at(23)) == frozenset()
     # It is set back, and counted from one.
-    (fresh,) = counted(again, [reverted()], ALL, LIMITS, at(23))
+    (fresh,) = updated_counts(again, [reverted()], ALL, LIMITS, at(23))
     assert (fresh.reverted, fresh.is_contended) == ((at(23),), False)
 
 
 def test_news_of_a_fight_that_goes_on_are_few() -> None:
     """A status is written ten times in a period at most, however often the manager writes."""
-    counts = counted(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    assert counted(counts, [left(3.5)], ALL, LIMITS, at(3.5)) == counts
-    assert counted(counts, [left(4)], ALL, LIMITS, at(4)) != counts
+    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
+    assert updated_counts(counts, [left(3.5)], ALL, LIMITS, at(3.5)) == counts
+    assert updated_counts(counts, [left(4)], ALL, LIMITS, at(4)) != counts
 
 
 def test_field_without_a_time_counts_as_changed_with_its_value() -> None:
     """The server's record has none for the scale subresource."""
-    counts = (Count(SCALE, (at(0), at(1), at(2))),)
-    begun = counted(counts, [left(None, SCALE, "5")], ALL, LIMITS, at(3))
-    assert counted(begun, [left(None, SCALE, "5")], ALL, LIMITS, at(6)) == begun
-    (later,) = counted(begun, [left(None, SCALE, "6")], ALL, LIMITS, at(6))
+    counts = (RevertCount(SCALE, (at(0), at(1), at(2))),)
+    begun = updated_counts(counts, [left(None, SCALE, "5")], ALL, LIMITS, at(3))
+    assert updated_counts(begun, [left(None, SCALE, "5")], ALL, LIMITS, at(6)) == begun
+    (later,) = updated_counts(begun, [left(None, SCALE, "6")], ALL, LIMITS, at(6))
     assert later.changed == at(6)
 
 
 def test_time_of_the_future_does_not_hold_a_field_longer() -> None:
     """A managedFields entry can be edited."""
-    (one,) = counted(fought(0, 1, 2), [left(999)], ALL, LIMITS, at(3))
+    (one,) = updated_counts(fought(0, 1, 2), [left(999)], ALL, LIMITS, at(3))
     assert one.changed == at(3)
 
 
 def test_contention_ends_when_the_drift_is_gone() -> None:
     """The reverts still count for the rest of the period."""
-    counts = counted(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    (ended,) = counted(counts, [], ALL, LIMITS, at(4))
+    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
+    (ended,) = updated_counts(counts, [], ALL, LIMITS, at(4))
     assert (ended.is_contended, ended.theirs) == (False, "")
-    assert to_leave([ended], LIMITS, at(4)) == {FIELD}
-    assert counted([ended], [], ALL, LIMITS, at(12)) == ()
+    assert winning_writers([ended], LIMITS, at(4)) == {FIELD}
+    assert updated_counts([ended], [], ALL, LIMITS, at(12)) == ()
 
 
 def test_idle_run_changes_no_count() -> None:
     """Until the period is over."""
     counts = fought(0, 1)
-    assert counted(counts, [], ALL, LIMITS, at(10)) == counts
-    assert counted(counts, [], ALL, LIMITS, at(11)) == ()
+    assert updated_counts(counts, [], ALL, LIMITS, at(10)) == counts
+    assert updated_counts(counts, [], ALL, LIMITS, at(11)) == ()
 
 
 def test_each_manager_and_each_field_has_its_own_count() -> None:
     """Of what one manager changes together, one field is counted: the one that is known."""
     rival = replace(FIELD, manager="other")
-    counts = counted((), [reverted(OTHER), reverted(FIELD), reverted(rival)], ALL, LIMITS, at(0))
+    counts = updated_counts(
+        (), [reverted(OTHER), reverted(FIELD), reverted(rival)], ALL, LIMITS, at(0)
+    )
     assert {count.writer for count in counts} == {FIELD, rival}
-    counts = counted(counts, [reverted(OTHER)], ALL, LIMITS, at(1))
+    counts = updated_counts(counts, [reverted(OTHER)], ALL, LIMITS, at(1))
     assert {(one.writer, len(one.reverted)) for one in counts} == {
         (FIELD, 1),
         (rival, 1),
         (OTHER, 1),
     }
-    counts = counted(counts, [reverted(OTHER), reverted(FIELD)], ALL, LIMITS, at(2))
+    counts = updated_counts(counts, [reverted(OTHER), reverted(FIELD)], ALL, LIMITS, at(2))
     assert sum(len(one.reverted) for one in counts) == 5
 
 
@@ -150,32 +152,32 @@ def test_field_inside_a_counted_one_is_counted_with_it() -> None:
     assert whole.covers(image)
     assert not whole.covers(longer)
     assert not replace(FIELD, field="").covers(FIELD)
-    (one,) = counted((Count(whole, (at(0),)),), [reverted(image)], ALL, LIMITS, at(1))
+    (one,) = updated_counts((RevertCount(whole, (at(0),)),), [reverted(image)], ALL, LIMITS, at(1))
     assert (one.writer, len(one.reverted)) == (whole, 2)
 
 
 def test_counts_are_bounded() -> None:
     """The contended and the latest ones stay."""
-    many = [reverted(replace(FIELD, object=f"configmap/{number}")) for number in range(MOST)]
-    counts = counted(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    counts = counted(counts, [left(4), *many], ALL, LIMITS, at(4))
-    assert len(counts) == MOST
+    many = [reverted(replace(FIELD, object=f"configmap/{number}")) for number in range(MOST_COUNTS)]
+    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
+    counts = updated_counts(counts, [left(4), *many], ALL, LIMITS, at(4))
+    assert len(counts) == MOST_COUNTS
     assert counts[0].writer == FIELD
 
 
 def test_objects_outside_the_run_keep_their_counts() -> None:
     """A run may be about one object only."""
-    counts = counted(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    scaled = counted(counts, [reverted(SCALE)], {(SCALE.object, "shop")}, LIMITS, at(4))
+    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
+    scaled = updated_counts(counts, [reverted(SCALE)], {(SCALE.object, "shop")}, LIMITS, at(4))
     assert counts[0] in scaled
     assert {count.writer for count in scaled} == {FIELD, SCALE}
 
 
 def test_counts_survive_the_status() -> None:
     """In whole seconds, as every time of the API."""
-    counts = counted(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
-    gone = Count(replace(FIELD, field="", manager="", namespace=""), (at(0),))
-    stored = {"contention": [written_count(count) for count in (*counts, gone)]}
+    counts = updated_counts(fought(0, 1, 2), [left(3)], ALL, LIMITS, at(3))
+    gone = RevertCount(replace(FIELD, field="", manager="", namespace=""), (at(0),))
+    stored = {"contention": [count_status(count) for count in (*counts, gone)]}
     assert read_counts(stored) == (*counts, gone)
     assert read_counts({}) == ()
     assert stored["contention"][1] == {
@@ -187,8 +189,8 @@ def test_counts_survive_the_status() -> None:
 @pytest.mark.parametrize("time", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "x", ""])
 def test_forged_time_is_ignored(time: str) -> None:
     """Whoever may write the status may write one with which nothing can be calculated."""
-    stored = {**written_count(Count(FIELD, (at(0),))), "reverted": [time], "changed": time}
+    stored = {**count_status(RevertCount(FIELD, (at(0),))), "reverted": [time], "changed": time}
     counts = read_counts({"contention": [stored]})
-    assert counts == (Count(FIELD),)
-    assert to_leave(counts, LIMITS, at(0)) == frozenset()
-    assert counted(counts, [left(None)], ALL, LIMITS, at(0))
+    assert counts == (RevertCount(FIELD),)
+    assert winning_writers(counts, LIMITS, at(0)) == frozenset()
+    assert updated_counts(counts, [left(None)], ALL, LIMITS, at(0))

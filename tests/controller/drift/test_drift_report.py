@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.controller.drift import Count, counts_before, drift_report, reverted_words
+from applyprune.controller.drift import RevertCount, counts_before, drift_report, reverted_words
 from applyprune.controller.reconcile import tries_rewritten
 from applyprune.controller.result import RunResult
 from applyprune.controller.spec import SPEC, BundleSpec
@@ -174,7 +174,7 @@ def test_rewritten_fields_are_bounded() -> None:
 
 def test_run_without_a_plan_keeps_what_is_known() -> None:
     """Only the counts may begin again."""
-    counts = (Count(FieldWriter("configmap/a", "shop", "/data/key", "kubectl"), (NOW,)),)
+    counts = (RevertCount(FieldWriter("configmap/a", "shop", "/data/key", "kubectl"), (NOW,)),)
     report = drift_report(bundle(), counts, {}, RunResult(), NOW)
     assert (report.condition, report.counts, report.rewritten) == (None, counts, None)
 

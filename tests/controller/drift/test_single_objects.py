@@ -17,7 +17,7 @@ from applyprune.controller.reconcile import (
 from applyprune.controller.result import FailedObject, RunResult
 from applyprune.controller.spec import SPEC, BundleSpec
 from applyprune.controller.status import ConditionStatus, ReconcileResult, next_reconcile
-from applyprune.controller.task import Past
+from applyprune.controller.task import ReconcileHistory
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import ApplyStep, Fate, Plan
@@ -47,7 +47,7 @@ METADATA: dict[str, Any] = {
 def may(
     status: dict[str, Any] = STATUS,
     metadata: dict[str, Any] = METADATA,
-    past: Past | None = None,
+    history: ReconcileHistory | None = None,
     revision: str = "r",
     **spec: Any,
 ) -> bool:
@@ -55,7 +55,7 @@ def may(
     found = LiveObject.of(REF, "u", "1", metadata, {"metadata": metadata, "status": status})
     parsed = SPEC.validate_python({"source": {"inline": ""}, **spec})
     return may_correct_alone(
-        found, BundleSpec("shop", "web", parsed, 1.0, 2), past or Past(), revision
+        found, BundleSpec("shop", "web", parsed, 1.0, 2), history or ReconcileHistory(), revision
     )
 
 
@@ -69,7 +69,7 @@ CASES: dict[str, dict[str, Any]] = {
     "another generation": {"metadata": {**METADATA, "generation": 3}},
     "a request": {"metadata": {**METADATA, "annotations": {}}},
     "no finalizer": {"metadata": {**METADATA, "finalizers": []}},
-    "a failure": {"past": Past(failures=1)},
+    "a failure": {"history": ReconcileHistory(failures=1)},
     "a Bundle that is not ready": {"status": {**STATUS, "conditions": [NOT_READY]}},
     "a plan that waits": {"status": {**STATUS, "pendingPlan": {"digest": "d"}}},
     "a Bundle that was never applied": {"status": {}},
@@ -137,13 +137,13 @@ def test_drift_that_a_passing_failure_leaves_is_tried_again_soon(what: str) -> N
     assert leaves_drift(result, is_for_drift=is_for_drift) is expected
     about = BundleSpec("shop", "web", SPEC.validate_python({"source": {"inline": ""}}), 1.0, 2)
     delays = []
-    past = Past()
+    history = ReconcileHistory()
     for _ in range(3):
-        delay, past = next_reconcile(past, about, result, leaves_drift=expected)
+        delay, history = next_reconcile(history, about, result, leaves_drift=expected)
         delays.append(delay)
     # Each is spread by a tenth.
     assert delays == pytest.approx([1, 2, 4] if expected else [30, 60, 120], rel=0.101)
-    assert past.unreverted == (3 if expected else 0)
+    assert history.unreverted == (3 if expected else 0)
 
 
 def test_size_of_the_set_is_the_known_one() -> None:

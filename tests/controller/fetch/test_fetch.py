@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from applyprune.controller.fetch import RemoteSource, SourceCache, SourceVerification, fetch
-from applyprune.controller.task import FetchTask, LookResult, SourceContent
+from applyprune.controller.fetch import RemoteSource, SourceCache, SourceVerification, fetch_source
+from applyprune.controller.task import FetchResult, FetchTask, SourceContent
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.sources.archive import ArchiveSource
 from applyprune.sources.oci_artifact import OciRef, OciSource, push
@@ -50,14 +50,14 @@ def task_of(remote: RemoteSource, *paths: str, tip: bytes = b"") -> FetchTask:
     return FetchTask(pickle.dumps(remote), remote.place(SECRET), 30.0, known, tip)
 
 
-def content(fetched: LookResult, path: str) -> SourceContent:
+def content(fetched: FetchResult, path: str) -> SourceContent:
     """Return the content of a path."""
     found = fetched.paths[path]
     assert isinstance(found, SourceContent), found
     return found
 
 
-def kind(fetched: LookResult, path: str = "") -> ProblemKind:
+def kind(fetched: FetchResult, path: str = "") -> ProblemKind:
     """Return the kind of the problem of a path, or of the whole look."""
     found = fetched.paths[path] if path else fetched.problem
     assert isinstance(found, Problem)
@@ -70,14 +70,14 @@ def test_each_path_has_its_own_content(site: HttpsSite, cache: SourceCache) -> N
     first = repository.commit(FILES)
     remote = RemoteSource(site.source())
     task = task_of(remote, "web", "api")
-    fetched = fetch(task, cache)
+    fetched = fetch_source(task, cache)
     web, api = content(fetched, "web"), content(fetched, "api")
     assert web.revision == api.revision == f"main@sha1:{first}"
     assert cache.read(web.artifact) == {"web/a.yaml": b"a: 1"}
 
     second = repository.commit({"web/a.yaml": "a: 2"})
     task = replace(task, paths={"web": web, "api": api}, tip=fetched.tip)
-    moved = fetch(task, cache)
+    moved = fetch_source(task, cache)
     assert moved.paths.keys() == {"web"}
     assert content(moved, "web").revision == f"main@sha1:{second}"
     assert moved.tip != fetched.tip
@@ -85,7 +85,7 @@ def test_each_path_has_its_own_content(site: HttpsSite, cache: SourceCache) -> N
     # Nothing new: the tip is the very same, and nothing is fetched.
     site.requests.clear()
     task = replace(task, paths={"web": content(moved, "web"), "api": api}, tip=moved.tip)
-    assert fetch(task, cache) == LookResult(moved.tip)
+    assert fetch_source(task, cache) == FetchResult(moved.tip)
     service = "/web.git/info/refs?service=git-upload-pack"
     assert site.paths() == [f"GET {service}", "POST /web.git/git-upload-pack"]
 
@@ -97,10 +97,10 @@ def test_new_path_is_read_without_a_look_at_the_reference(
     repository = site.repository()
     first = repository.commit(FILES)
     remote = RemoteSource(site.source())
-    fetched = fetch(task_of(remote, "web"), cache)
+    fetched = fetch_source(task_of(remote, "web"), cache)
     repository.commit({"api/b.yaml": "b: 2"})
-    task = replace(task_of(remote, "api", tip=fetched.tip), looks=False)
-    assert content(fetch(task, cache), "api").revision == f"main@sha1:{first}"
+    task = replace(task_of(remote, "api", tip=fetched.tip), checks_ref=False)
+    assert content(fetch_source(task, cache), "api").revision == f"main@sha1:{first}"
 
 
 def test_archive_for_a_new_path_hides_no_change(cache: SourceCache, tmp_path: Path) -> None:
@@ -111,14 +111,14 @@ def test_archive_for_a_new_path_hides_no_change(cache: SourceCache, tmp_path: Pa
         credentials = SourceCredentials(ca=server.ca)
         remote = RemoteSource(ArchiveSource(f"{server.url}/x.tar.gz", credentials=credentials))
         publish(folder, FILES)
-        first = fetch(task_of(remote, "web"), cache)
+        first = fetch_source(task_of(remote, "web"), cache)
         publish(folder, {**FILES, "web/a.yaml": "a: 2"})
         known = {"web": content(first, "web")}
-        task = replace(task_of(remote, tip=first.tip), paths=known, looks=False)
-        assert fetch(task, cache) == LookResult(first.tip)
-        added = fetch(replace(task, paths={"api": None}), cache)
+        task = replace(task_of(remote, tip=first.tip), paths=known, checks_ref=False)
+        assert fetch_source(task, cache) == FetchResult(first.tip)
+        added = fetch_source(replace(task, paths={"api": None}), cache)
         known["api"] = content(added, "api")
-        moved = fetch(replace(task, tip=added.tip, paths=known, looks=True), cache)
+        moved = fetch_source(replace(task, tip=added.tip, paths=known, checks_ref=True), cache)
     assert moved.paths.keys() == {"web"}
     assert cache.read(content(moved, "web").artifact) == {"web/a.yaml": b"a: 2"}
 
@@ -135,12 +135,12 @@ def test_unsigned_commit_is_not_kept(site: HttpsSite, cache: SourceCache, tmp_pa
     trusted, other = (SshSigner(tmp_path / name) for name in ("trusted", "other"))
     commit = repository.commit(FILES)
     remote = RemoteSource(site.source(), SourceVerification("HEAD", {"a.sshpub": trusted.public()}))
-    assert kind(fetch(task_of(remote, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
+    assert kind(fetch_source(task_of(remote, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
     repository.sign(other.settings, commit)
-    assert kind(fetch(task_of(remote, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
+    assert kind(fetch_source(task_of(remote, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
     assert not cache.artifacts.exists()
     signed = repository.sign(trusted.settings, commit)
-    fetched = fetch(task_of(remote, "web"), cache)
+    fetched = fetch_source(task_of(remote, "web"), cache)
     assert content(fetched, "web").revision == f"main@sha1:{signed}"
 
 
@@ -155,9 +155,9 @@ def test_unsigned_artifact_is_not_kept(registry: Registry, cache: SourceCache) -
     digest = push(OciSource(f"{url}:1.0.0", credentials=credentials), files)
     key = Signer(ec.generate_private_key(ec.SECP256R1()))
     verified = RemoteSource(source, SourceVerification("cosign", {"a.pub": key.public}))
-    assert kind(fetch(task_of(verified, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
+    assert kind(fetch_source(task_of(verified, "web"), cache)) is ProblemKind.VERIFICATION_FAILED
     assert not cache.artifacts.exists()
-    fetched = fetch(task_of(RemoteSource(source), "web"), cache)
+    fetched = fetch_source(task_of(RemoteSource(source), "web"), cache)
     assert content(fetched, "web").revision == f"1.0.0@{digest}"
 
 
@@ -166,7 +166,7 @@ def test_path_that_is_too_large_fails_no_other(site: HttpsSite, cache: SourceCac
     big = {f"big/{number}.yaml": f"n: {number}" for number in range(30)}
     site.repository().commit({**FILES, **big})
     source = site.source(limits=TreeLimits(files=10, size=1 << 20))
-    fetched = fetch(task_of(RemoteSource(source), "web", "big", "api"), cache)
+    fetched = fetch_source(task_of(RemoteSource(source), "web", "big", "api"), cache)
     assert content(fetched, "web").artifact != content(fetched, "api").artifact
     assert kind(fetched, "big") is ProblemKind.SOURCE_TOO_LARGE
 
@@ -175,7 +175,7 @@ def test_missing_path_fails_no_other(site: HttpsSite, cache: SourceCache) -> Non
     """Nor does a path with a link."""
     repository = site.repository()
     repository.commit({**FILES, "bad/a.yaml": "/etc/passwd"}, modes={"bad/a.yaml": "120000"})
-    fetched = fetch(task_of(RemoteSource(site.source()), "web", "gone", "bad"), cache)
+    fetched = fetch_source(task_of(RemoteSource(site.source()), "web", "gone", "bad"), cache)
     assert cache.has(content(fetched, "web").artifact)
     assert kind(fetched, "gone") is ProblemKind.PATH_NOT_FOUND
     assert kind(fetched, "bad") is ProblemKind.FETCH_FAILED

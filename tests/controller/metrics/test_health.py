@@ -103,7 +103,7 @@ def test_bundles_that_cannot_be_listed_are_not_healthy(
         clock.advance(61)
         return health.unserved() if "cannot" in health.unserved() else ""
 
-    attend = threading.Thread(target=unwatched.attend, args=(over.is_set,))
+    attend = threading.Thread(target=unwatched.process_events, args=(over.is_set,))
     attend.start()
     try:
         reason = eventually(said, health.unserved)

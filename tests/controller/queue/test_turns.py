@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applyprune.controller.queue import Turns, WorkQueue
+from applyprune.controller.queue import NamespaceQueues, WorkQueue
 from applyprune.controller.reasons import Key
 
 ALL = [("big", str(number)) for number in range(4)]
@@ -16,7 +16,7 @@ def anybody(_namespace: str) -> bool:
 
 def test_namespaces_take_turns() -> None:
     """However many Bundles one of them has; in its own line, the first comes first."""
-    turns = Turns()
+    turns = NamespaceQueues()
     for key in (*ALL[:3], SMALL, ("other", "a"), ("other", "b")):
         turns.add(key)
     taken = [turns.take(anybody) for _ in range(7)]
@@ -27,7 +27,7 @@ def test_namespaces_take_turns() -> None:
 
 def test_namespace_without_a_turn_keeps_its_place() -> None:
     """Whoever may not have one now is still the first when it may."""
-    turns = Turns()
+    turns = NamespaceQueues()
     for key in (*ALL[:2], SMALL):
         turns.add(key)
     assert turns.take(lambda namespace: namespace != "big") == SMALL
@@ -37,7 +37,7 @@ def test_namespace_without_a_turn_keeps_its_place() -> None:
 
 def test_removed_key_gets_no_turn() -> None:
     """Also the last one of its namespace, and one that was never there."""
-    turns = Turns()
+    turns = NamespaceQueues()
     turns.add(ALL[0])
     turns.add(ALL[1])
     turns.remove(ALL[0])

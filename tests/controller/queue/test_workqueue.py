@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from applyprune.controller.queue import WorkQueue, backoff, spread
+from applyprune.controller.queue import WorkQueue, retry_delay, with_jitter
 from applyprune.controller.reasons import Key
 from tests.support.clocks import ManualClock
 from tests.support.waiting import HANG, eventually
@@ -21,13 +21,13 @@ A, B = ("shop", "a"), ("shop", "b")
 )
 def test_backoff_doubles_up_to_its_maximum(failures: int, seconds: float) -> None:
     """However many failures there were."""
-    assert backoff(failures, first=2, longest=10) == seconds
-    assert backoff(failures, first=20, longest=10) == 20
+    assert retry_delay(failures, first=2, longest=10) == seconds
+    assert retry_delay(failures, first=20, longest=10) == 20
 
 
 def test_delays_are_spread() -> None:
     """By a tenth at most."""
-    found = {spread(100) for _ in range(100)}
+    found = {with_jitter(100) for _ in range(100)}
     assert len(found) > 90
     assert all(90 <= one <= 110 for one in found)
 
@@ -185,12 +185,12 @@ def test_other_clusters_leave_workers(workers: int, share: int, all_shares: int)
     queue = WorkQueue(workers, min_gap=0, clock=clock)
     for number in range(20):
         key = (f"tenant-{number}", "of-one")
-        queue.place(key, "one")
+        queue.set_cluster(key, "one")
         queue.add(key)
     held = [queue.get() for _ in range(share)]
     for number in range(20):
         key = (f"tenant-{number}", "of-many")
-        queue.place(key, f"cluster-{number}")
+        queue.set_cluster(key, f"cluster-{number}")
         queue.add(key)
     held += [queue.get() for _ in range(all_shares - share)]
     assert [key for key in held if key is None] == []
@@ -211,15 +211,15 @@ def test_bundle_that_leaves_a_cluster_waits_no_longer() -> None:
     """Nor does one that is gone count."""
     queue = WorkQueue(4, min_gap=0)
     for key in (A, B):
-        queue.place(key, "one")
+        queue.set_cluster(key, "one")
         queue.add(key)
     assert queue.get() == A
-    queue.place(B, "")
+    queue.set_cluster(B, "")
     assert queue.get() == B
     queue.forget(A)
     queue.done(A)
     queue.done(B)
-    queue.place(B, "one")
+    queue.set_cluster(B, "one")
     queue.add(B)
     assert queue.get() == B
 

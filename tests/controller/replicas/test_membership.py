@@ -53,12 +53,12 @@ def test_replica_stops_before_another_one_takes_over(
     """It stops after two thirds of its lease, and the others wait for all of it."""
     clock, namespace = ManualClock(), new_tenant().namespace
     one, other = (member(client, namespace, name, clock) for name in ("one", "other"))
-    one.look()
+    one.sync()
     assert served_by(one) == ["one"]
-    other.look()
+    other.sync()
     assert (served_by(other), other.idle()) == ([], IDLE)  # one has not seen it yet
-    one.look()
-    other.look()
+    one.sync()
+    other.sync()
     assert served_by(one) == served_by(other) == ["one", "other"]
     may_begin = []
     for seconds in (399, 1):
@@ -73,13 +73,13 @@ def test_replica_stops_before_another_one_takes_over(
     assert clock.waits == [pytest.approx(2.0)]
     assert served_by(other) == ["other"]
     # The silent one sees that it was too late, and comes back as a new one does.
-    one.look()
+    one.sync()
     assert served_by(one) == []
-    other.look()
-    one.look()
+    other.sync()
+    one.sync()
     assert served_by(one) == served_by(other) == ["one", "other"]
     one.leave()
-    other.look()
+    other.sync()
     assert served_by(other) == ["other"]
 
 
@@ -89,14 +89,14 @@ def test_lease_of_a_replica_that_has_ended_is_deleted(
     """Four leases later, by whoever sees it."""
     clock, tenant = ManualClock(), new_tenant()
     for name in ("killed", "one"):
-        member(client, tenant.namespace, name, clock).look()
+        member(client, tenant.namespace, name, clock).sync()
     other = member(client, tenant.namespace, "other", clock)
-    other.look()
+    other.sync()
     clock.advance(4 * LEASE - 1)
-    other.look()
+    other.sync()
     assert leases(tenant) == {"killed", "one", "other"}
     clock.advance(1)
-    other.look()
+    other.sync()
     assert leases(tenant) == {"other"}
 
 
@@ -112,20 +112,20 @@ def test_replica_that_cannot_renew_its_lease_stops_in_time(
     """Though nobody tells it that others have taken over; its health says why after a minute."""
     clock = ManualClock()
     one = member(client, new_tenant().namespace, "one", clock)
-    one.look()
+    one.sync()
     with client_of_no_server(tmp_path) as (_, one.own.client):
         clock.advance(399)
-        one.look()
+        one.sync()
         assert served_by(one) == ["one"]
         clock.advance(1)
-        one.look()
+        one.sync()
         assert served_by(one) == []
         clock.advance(59)
         assert one.idle(60.0) == ""
         clock.advance(1)
         assert one.idle(60.0).startswith("its Lease could not be renewed for 60 s: ")
     one.own.client = client
-    one.look()
+    one.sync()
     assert (served_by(one), one.idle()) == (["one"], "")
 
 
@@ -135,7 +135,7 @@ def test_replica_that_cannot_serve_lets_its_lease_end(
     """It looks every tenth of a second whether it can, and stops to serve in time."""
     clock = ManualClock()
     one = member(client, new_tenant().namespace, "one", clock)
-    one.look()
+    one.sync()
     stop = Cancellation(clock)
     one.is_ready = lambda: False
     clock.meanwhile = lambda _: None if served_by(one) else stop.request()

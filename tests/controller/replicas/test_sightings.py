@@ -15,9 +15,9 @@ from applyprune.controller.replicas import (
     Sightings,
     alive,
     believed,
+    expired_leases,
     next_end,
-    seen,
-    silent,
+    updated_sightings,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject
@@ -62,7 +62,7 @@ def test_replica_lives_as_long_as_its_lease_changes(story: str) -> None:
     known: Sightings = {}
     for at, state in looks:
         found = [lease("a", state[1:], state[0])] if state else []
-        known = seen(known, found, at)
+        known = updated_sightings(known, found, at)
     assert names(alive(known, looks[-1][0], DURATION)) == (["a"] if lives else [])
 
 
@@ -76,14 +76,14 @@ def test_renewed_lease_is_never_dead(steps: list[tuple[float, bool]]) -> None:
         now += pause
         if renewed:
             version, changed = version + 1, now
-        known = seen(known, [lease("a", str(version))], now)
+        known = updated_sightings(known, [lease("a", str(version))], now)
         if now - changed < DURATION:
             assert names(alive(known, now, DURATION)) == ["a"]
 
 
 def test_reply_that_came_late_proves_nothing() -> None:
     """The second look counts from when it was asked for: the server may have answered early."""
-    known = seen(seen({}, [lease("a")], 0.0), [lease("a")], 20.0)
+    known = updated_sightings(updated_sightings({}, [lease("a")], 0.0), [lease("a")], 20.0)
     assert names(alive(known, 10.0, DURATION)) == ["a"]
 
 
@@ -97,9 +97,9 @@ FORGED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", FORGED)
 def test_forged_lease_is_a_replica_until_it_is_silent(case: str) -> None:
     """Whatever it says, it ends by itself."""
-    known = seen({}, [lease("a", **FORGED[case])], 0.0)
+    known = updated_sightings({}, [lease("a", **FORGED[case])], 0.0)
     assert alive(known, 1.0, DURATION) == {Replica("a")}
-    known = seen(known, [lease("a", **FORGED[case])], 16.0)
+    known = updated_sightings(known, [lease("a", **FORGED[case])], 16.0)
     assert alive(known, 16.0, DURATION) == frozenset()
 
 
@@ -125,19 +125,19 @@ def test_times_of_a_lease_count_for_nothing(first: str, second: str) -> None:
     def told(case: str, version: str) -> LiveObject:
         return replace(lease("a", version), packed_body=packed({"spec": SAID[case]}))
 
-    known = seen({}, [told(first, "1")], 0.0)
-    known = seen(known, [told(second, "2")], 10.0)
+    known = updated_sightings({}, [told(first, "1")], 0.0)
+    known = updated_sightings(known, [told(second, "2")], 10.0)
     assert names(alive(known, 24.9, DURATION)) == ["a"]
     assert next_end(known, 10.0, DURATION) == 25.0
-    known = seen(known, [told(first, "2")], 25.0)
+    known = updated_sightings(known, [told(first, "2")], 25.0)
     assert names(alive(known, 25.0, DURATION)) == []
-    known = seen(known, [told(second, "3")], 26.0)
+    known = updated_sightings(known, [told(second, "3")], 26.0)
     assert names(alive(known, 26.0, DURATION)) == ["a"]
 
 
 def test_lease_names_the_namespaces_of_its_replica() -> None:
     """In one order, so that the same scope is the same value."""
-    known = seen({}, [lease("a", annotations={SCOPE: "shop,blog"})], 0.0)
+    known = updated_sightings({}, [lease("a", annotations={SCOPE: "shop,blog"})], 0.0)
     assert alive(known, 0.0, DURATION) == {Replica("a", ("blog", "shop"))}
     assert known["a"].live.metadata == {}
 
@@ -152,15 +152,17 @@ def test_thousands_of_forged_leases_are_not_believed() -> None:
 def test_silent_leases_are_deleted_later_as_they_were_seen() -> None:
     """The longest silence first; not those that somebody deletes already."""
     old, new = lease("old", "7"), lease("new", "8")
-    known = seen({}, [old], 0.0)
-    known = seen(known, [old, new, lease("leaving", deletionTimestamp="now")], 30.0)
-    assert silent(known, 59.0, 60.0) == []
-    assert [one.ref.name for one in silent(known, 95.0, 60.0)] == ["old", "new"]
-    assert silent(known, 60.0, 60.0) == [replace(old, packed_metadata=packed({}))]
+    known = updated_sightings({}, [old], 0.0)
+    known = updated_sightings(known, [old, new, lease("leaving", deletionTimestamp="now")], 30.0)
+    assert expired_leases(known, 59.0, 60.0) == []
+    assert [one.ref.name for one in expired_leases(known, 95.0, 60.0)] == ["old", "new"]
+    assert expired_leases(known, 60.0, 60.0) == [replace(old, packed_metadata=packed({}))]
 
 
 def test_next_end_is_that_of_a_live_replica() -> None:
     """So the next look is when it would be over."""
-    known = seen(seen({}, [lease("dead")], 0.0), [lease("dead"), lease("a"), lease("b")], 20.0)
+    known = updated_sightings(
+        updated_sightings({}, [lease("dead")], 0.0), [lease("dead"), lease("a"), lease("b")], 20.0
+    )
     assert next_end(known, 21.0, DURATION) == 35.0
     assert next_end({}, 21.0, DURATION) is None

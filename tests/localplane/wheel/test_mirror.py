@@ -13,7 +13,7 @@ import pytest
 from applyprune.cli.sandbox import origin_of
 from applyprune.errors import AccessError, UsageError
 from applyprune.localplane import Binaries, ensure_built
-from applyprune.localplane.wheel import INDEX, PROGRAMS
+from applyprune.localplane.wheel import MIRROR_INDEX, PROGRAMS
 from tests.support.plane_wheels import (
     SCRIPTS,
     WHEEL,
@@ -98,7 +98,7 @@ def test_https_mirror_is_read_once(mirror: FolderMirror, web: Site) -> None:
     address, steps = f"{web.url}/mirror/#sha256={mirror.pin}", Steps()
     assert said_by(taken(address, steps)) == list(PROGRAMS)
     assert steps.ticks == ["fetching the control plane: 0 of 0 MB"]
-    assert [call.path for call in web.calls] == [f"/mirror/{INDEX}", f"/mirror/{WHEEL}"]
+    assert [call.path for call in web.calls] == [f"/mirror/{MIRROR_INDEX}", f"/mirror/{WHEEL}"]
     assert said_by(taken(address)) == list(PROGRAMS)
     assert len(web.calls) == 2
 
@@ -132,10 +132,18 @@ def test_address_that_pins_nothing_is_refused(named: str, words: str, cache: Pat
 
 
 WEB_FAULTS: dict[str, tuple[str, Callable[[bytes], Answer], str]] = {
-    "page": (INDEX, lambda _: Answer(200, PAGE, {"Content-Type": "text/html"}), "is a web page"),
-    "unmarked page": (INDEX, lambda _: Answer(200, PAGE), "is a web page: it has the digest"),
-    "other index": (INDEX, lambda data: Answer(200, data + b" "), "has the digest"),
-    "no index": (INDEX, lambda _: Answer(404, b""), "the server answered 404 Not Found"),
+    "page": (
+        MIRROR_INDEX,
+        lambda _: Answer(200, PAGE, {"Content-Type": "text/html"}),
+        "is a web page",
+    ),
+    "unmarked page": (
+        MIRROR_INDEX,
+        lambda _: Answer(200, PAGE),
+        "is a web page: it has the digest",
+    ),
+    "other index": (MIRROR_INDEX, lambda data: Answer(200, data + b" "), "has the digest"),
+    "no index": (MIRROR_INDEX, lambda _: Answer(404, b""), "the server answered 404 Not Found"),
     "page as wheel": (
         WHEEL,
         lambda _: Answer(200, PAGE, {"Content-Type": "text/html; charset=utf-8"}),
@@ -198,11 +206,11 @@ def test_wheel_with_other_facts_is_refused(fault: str, cache: Path, tmp_path: Pa
     [
         ({"sha256": 64 * "0"}, "has another digest than in the index"),
         ({"size": 10}, "has another digest than in the index"),
-        ({"size": -1}, f"its {INDEX} is invalid"),
-        ({"size": "1"}, f"its {INDEX} is invalid"),
-        ({"wheel": "../../wheel.whl"}, f"its {INDEX} is invalid"),
+        ({"size": -1}, f"its {MIRROR_INDEX} is invalid"),
+        ({"size": "1"}, f"its {MIRROR_INDEX} is invalid"),
+        ({"wheel": "../../wheel.whl"}, f"its {MIRROR_INDEX} is invalid"),
         ({"wheel": "missing.whl"}, "missing.whl: No such file"),
-        ({"sha256": None}, f"its {INDEX} is invalid"),
+        ({"sha256": None}, f"its {MIRROR_INDEX} is invalid"),
     ],
 )
 def test_wrong_line_of_the_index_is_refused(
@@ -224,7 +232,7 @@ def test_wrong_line_of_the_index_is_refused(
 def test_folder_with_another_index_is_refused(
     index: bytes, words: str, mirror: FolderMirror, cache: Path
 ) -> None:
-    (mirror.folder / INDEX).write_bytes(index)
+    (mirror.folder / MIRROR_INDEX).write_bytes(index)
     assert words in refused(str(mirror.folder), cache)
 
 
@@ -244,5 +252,5 @@ def test_file_that_is_no_zip_is_refused(mirror: FolderMirror, cache: Path, tmp_p
 
 def test_folder_that_is_no_mirror_is_refused(cache: Path, tmp_path: Path) -> None:
     said = refused(str(tmp_path / "nothing"), cache)
-    assert f"{INDEX}: No such file or directory" in said
+    assert f"{MIRROR_INDEX}: No such file or directory" in said
     assert "make plane-wheel" in said

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from applyprune.localplane import progress_on
-from applyprune.localplane.wheel import INDEX, this_platform
+from applyprune.localplane.wheel import MIRROR_INDEX, this_platform
 from tests.packaging.plane_wheel.wheel import TAGS, add_to_index, write_wheel
 from tests.support.plane import ensure_plane
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         f"install it:         pip install {wheel}\n"
         f"or name the folder: applyprune demo --plane-from {folder}\n"
         f"or serve it:        applyprune demo --plane-from https://HOST/PATH#sha256={pin}\n"
-        f"                    (the digest is that of {INDEX})\n"
+        f"                    (the digest is that of {MIRROR_INDEX})\n"
     )
     return 0
 

@@ -13,7 +13,7 @@ from applyprune.localplane.build import kubernetes_version, module_digest
 from applyprune.localplane.wheel import (
     DISTRIBUTION,
     FACTS,
-    INDEX,
+    MIRROR_INDEX,
     PACKAGE,
     PROGRAMS,
     WheelFacts,
@@ -79,7 +79,7 @@ def add_to_index(folder: Path, wheel: Path) -> str:
 
     Lines of other platforms and sources stay, so one folder serves them all.
     """
-    path = folder / INDEX
+    path = folder / MIRROR_INDEX
     known: dict[str, Any] = json.loads(path.read_bytes())["planes"] if path.exists() else {}
     content = wheel.read_bytes()
     known[module_digest()] = {
