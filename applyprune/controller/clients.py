@@ -73,7 +73,6 @@ class Impersonation:
         self.own.memory.forget_kinds()
 
     def require_account(self, namespace: str, account: str) -> None:
-        """Raise AccountMissing unless the ServiceAccount exists."""
         ref = Ref(SERVICE_ACCOUNTS.group, SERVICE_ACCOUNTS.kind, namespace, account)
         try:
             self.own.get(SERVICE_ACCOUNTS, ref)
@@ -92,14 +91,12 @@ class Impersonation:
             return False
 
     def is_terminating(self, namespace: str) -> bool:
-        """Return whether a namespace is being deleted or is gone."""
         try:
             return self.own.get(NAMESPACES, namespace_ref(namespace)).terminating
         except NotFound:
             return True
 
     def crd_deleted_at(self) -> datetime | None:
-        """Return when the Bundle CRD was deleted; None when it was not."""
         ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", BUNDLES.full_plural)
         return deleted_at(self.own.get(DEFINITIONS, ref))
 
@@ -115,7 +112,6 @@ class ServiceAccountClient:
         return ServiceAccountClient(self.cluster.under_lease(OnlyLooks()))
 
     def store(self, target: ApplySetIdentity) -> ConfigMapStore:
-        """Return the store of one set's inventory."""
         return ConfigMapStore(self.cluster, target)
 
 
@@ -126,7 +122,6 @@ class AccountMissing(ApplypruneError):
 
 
 def account_user(namespace: str, account: str) -> str:
-    """Return the name of a ServiceAccount as a user."""
     return f"system:serviceaccount:{namespace}:{account}"
 
 
@@ -156,7 +151,6 @@ class BundleObjects:
     client: KubernetesClient
 
     def get(self, key: Key) -> LiveObject | None:
-        """Return a Bundle; None when it does not exist."""
         try:
             return self.client.get(BUNDLES, bundle_ref(key), full=True)
         except NotFound:
@@ -227,12 +221,10 @@ class BundleObjects:
 
 
 def bundle_ref(key: Key) -> Ref:
-    """Return the ref of a Bundle."""
     return Ref(BUNDLES.group, BUNDLES.kind, *key)
 
 
 def status_of(live: LiveObject) -> Mapping[str, Any]:
-    """Return a Bundle's status as it is stored."""
     return (live.body or {}).get("status") or {}
 
 
@@ -250,7 +242,6 @@ class KnownBundle:
     packed: bytes = field(repr=False)
 
     def unpack(self, key: Key) -> LiveObject:
-        """Return the Bundle as it was read."""
         body = json.loads(zlib.decompress(self.packed))
         metadata = body["metadata"]
         return LiveObject.of(bundle_ref(key), metadata["uid"], self.version, metadata, body)
@@ -276,9 +267,7 @@ class OnlyLooks:
     """The lease of a reconcile that must not write: it refuses every write."""
 
     def ensure(self) -> None:
-        """Refuse to write."""
         raise MustReadAgain
 
     def left(self) -> float:
-        """Return that nothing may be sent."""
         return 0.0

@@ -141,7 +141,6 @@ class AwaitsTurn(Exception):
     """The reconcile goes on when the queue lets it use a worker for this cluster."""
 
     def __init__(self, cluster: str) -> None:
-        """Keep the cluster's host and port."""
         super().__init__("it waits for its turn")
         self.cluster = cluster
 
@@ -156,15 +155,12 @@ _UID = pattern(r"[0-9A-Za-z][-0-9A-Za-z]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
-    """Which cluster it is."""
-
     uid: str
     namespace: str
     """The Namespace whose UID it is: kube-system, or the inventory's if that may not be read."""
 
     @property
     def status(self) -> dict[str, str]:
-        """Return it as ``status.cluster``."""
         return {"uid": self.uid, "namespace": self.namespace}
 
 
@@ -198,7 +194,6 @@ def identify(cluster: Cluster, namespace: str, known: ClusterIdentity | None) ->
 
 
 def missing_namespace(name: str) -> NamespaceMissing:
-    """Return the error for a namespace that the other cluster lacks."""
     return NamespaceMissing(
         f"the namespace {name} does not exist in the other cluster",
         reason="the inventory of the set belongs there: create it",
@@ -211,7 +206,6 @@ def home_uid(cluster: Cluster) -> str:
 
 
 def recorded_cluster(status: Mapping[str, Any]) -> ClusterIdentity | None:
-    """Return the other cluster that has a Bundle's objects; None if none is recorded."""
     uid = text(status, "cluster", "uid")
     return ClusterIdentity(uid, text(status, "cluster", "namespace")) if uid else None
 

@@ -267,7 +267,6 @@ class Dispatcher:
 
 
 def _limit_message(error: LimitExceeded) -> str:
-    """Return the condition's message."""
     if error.limit is Limit.CRASH:
         return f"the reconcile was ended by a crash: {error.message}"
     return f"the reconcile was ended at its limit of {error.limit}: {error.message}"
@@ -308,13 +307,11 @@ class FetchDispatcher:
     queue: WorkQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the queue of the looks."""
         clock = self.bundles.clock
         self.sources = FollowedSources(clock)  # guard: clock-of-sources
         self.queue = WorkQueue(len(self.handles), clock=clock)  # guard: clock-of-looks
 
     def threads(self) -> list[threading.Thread]:
-        """Return one thread for each worker process; they are not started yet."""
         return [
             threading.Thread(
                 target=self._work, args=(handle,), name=f"applyprune-fetch-{number}", daemon=True

@@ -111,8 +111,6 @@ _LONGEST_POINTER = 500
 
 @dataclass(frozen=True, slots=True)
 class _DriftedField:
-    """One drifted field of a run."""
-
     bundle: BundleSpec
     step: ApplyStep
     drift: Drift
@@ -157,7 +155,6 @@ class _DriftedField:
 
     @property
     def sighting(self) -> WriteSighting:
-        """Return it as the counts need it."""
         drift = self.drift
         values = ("", "") if self.is_secret else (drift.wanted, drift.found)
         writer = FieldWriter.of(self.step.desired.ref, self.field, drift.manager)
@@ -288,7 +285,6 @@ def reverted_words(run: RunResult) -> str:
 
 
 def counts_before(live: LiveObject, revision: str) -> tuple[RevertCount, ...]:
-    """Return the counts of a Bundle at the beginning of a reconcile."""
     if is_new_attempt(live, revision):
         return ()
     return read_counts(status_of(live))
@@ -457,7 +453,6 @@ def _recent(count: RevertCount, limits: ContentionLimits, now: datetime) -> tupl
 
 
 def read_counts(status: Mapping[str, Any]) -> tuple[RevertCount, ...]:
-    """Return the counts in a Bundle's status."""
     return tuple(map(_read, status.get("contention") or ()))
 
 
@@ -485,7 +480,6 @@ def _plausible(text: object) -> datetime | None:
 
 
 def count_status(count: RevertCount) -> dict[str, Any]:
-    """Return a count as a Bundle's status has it."""
     writer = count.writer
     stored = {
         "object": writer.object,

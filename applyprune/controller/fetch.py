@@ -305,12 +305,10 @@ class SourceCache:
 
     @property
     def artifacts(self) -> Path:
-        """Return the folder of the artifacts."""
         return self.folder / "artifacts"
 
     @property
     def stores(self) -> Path:
-        """Return the folder of the Git repositories."""
         return self.folder / "git"
 
     def artifact_name(self, place: str, content: str) -> str:

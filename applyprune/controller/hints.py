@@ -78,7 +78,6 @@ class ObjectHints:
         }
 
     def forget(self, key: Key) -> None:
-        """Forget a Bundle."""
         old = self._bundles.pop(key, None)
         if old is None:
             return
@@ -99,7 +98,6 @@ class ObjectHints:
             self._listing[ref] = alone if known is None else known | alone
 
     def objects_of(self, key: Key) -> AppliedObjects | None:
-        """Return where the objects of a Bundle are; None if that is not known."""
         found = self._bundles.get(key)
         return found.objects if found is not None else None
 
@@ -223,8 +221,6 @@ class Requeue:
 
 @dataclass(slots=True)
 class _Bundle:
-    """What is known of the objects of one Bundle."""
-
     objects: AppliedObjects
     known: dict[Ref, SeenState]
     """How the last reconcile has left each object."""
@@ -268,7 +264,6 @@ def _delay(hint: _Hint, now: float) -> float:
 
 
 def is_in(ref: Ref, watched: Watched) -> bool:
-    """Return whether a watch covers an object."""
     in_place = ref.namespace == watched.namespace or not watched.namespace
     is_named = not watched.name or ref.name == watched.name
     return ref.group_kind == watched.resource.group_kind and in_place and is_named

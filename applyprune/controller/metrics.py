@@ -61,12 +61,10 @@ class BundleMetrics(Collector):
             self._samples[key] = replace(sample, reverted=before + sample.reverted)
 
     def forget(self, key: Key) -> None:
-        """Forget a Bundle that is gone."""
         with self._lock:
             self._samples.pop(key, None)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the totals, and the metrics of each Bundle."""
         with self._lock:
             samples = dict(self._samples)
         yield from _totals(samples)
@@ -179,7 +177,6 @@ class Metrics:
     _bundles: BundleMetrics = field(default_factory=BundleMetrics)
 
     def __post_init__(self) -> None:
-        """Create every metric with each of its labels."""
         # Nobody needs the creation time of a counter, and it doubles the number of series.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         registry = self.registry
@@ -256,11 +253,9 @@ class Metrics:
             self.sent(method, code, 1)
 
     def sent(self, method: str, code: str, tries: int) -> None:
-        """Count so many tries of requests."""
         self.calls.labels(method, code).inc(tries)
 
     def exceeded(self, limit: Limit) -> None:
-        """Count a reconcile that was ended at a limit."""
         self.ended.labels(str(limit)).inc()
 
     def passed(self, key: Key, measured: Measured) -> None:
@@ -273,7 +268,6 @@ class Metrics:
         self._bundles.record(key, measured.sample)
 
     def forget(self, key: Key) -> None:
-        """Forget a Bundle that is gone."""
         self._bundles.forget(key)
 
 

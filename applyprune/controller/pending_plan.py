@@ -105,7 +105,6 @@ class PendingPlan:
 
     @property
     def deletes(self) -> bool:
-        """Return whether anything would be deleted."""
         return any(fate in self.counts for fate in _DELETIONS)
 
     def status(self, before: Mapping[str, Any], *, revision: str, now: str) -> dict[str, Any]:
@@ -173,7 +172,6 @@ def _mismatch(approved: str) -> str:
 
 
 def command(bundle: BundleSpec, digest: str) -> str:
-    """Return the command that approves a digest for a Bundle."""
     return (
         f"kubectl annotate {BUNDLES.full_plural} {bundle.name} -n {bundle.namespace} --overwrite "
         f"{APPROVE}={digest}"

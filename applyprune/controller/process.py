@@ -213,7 +213,6 @@ class _Process:
 
     @property
     def probes(self) -> Probes:
-        """Return what each probe asks."""
         health = self.health
         return {"/livez": health.broken, "/healthz": health.unserved, "/readyz": self.unready}
 

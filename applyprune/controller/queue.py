@@ -58,7 +58,6 @@ class WorkQueue:
     _closed: bool = False
 
     def __post_init__(self) -> None:
-        """Begin to be quiet."""
         self._last_done = self.clock.now()
 
     def add(
@@ -106,7 +105,6 @@ class WorkQueue:
             return self._processing[key]
 
     def done(self, key: Key) -> None:
-        """Release a key after its work is done."""
         with self._changed:
             self._processing.pop(key, None)
             self._used.pop(key, None)
@@ -128,7 +126,6 @@ class WorkQueue:
             self._changed.notify_all()
 
     def forget(self, key: Key) -> None:
-        """Remove the key of a Bundle that no longer exists."""
         with self._changed:
             self._due.pop(key, None)
             self._whole.pop(key, None)
@@ -176,7 +173,6 @@ class WorkQueue:
 
     @property
     def busy(self) -> int:
-        """Return how many keys workers hold now."""
         return len(self._processing)
 
     def _settle(self) -> float | None:
@@ -217,7 +213,6 @@ class WorkQueue:
         return None
 
     def _may_have(self, namespace: str) -> bool:
-        """Return whether a namespace may have another worker."""
         # guard: kept-worker
         return self.workers - len(self._processing) > 1 or namespace not in self._busy
 
@@ -237,7 +232,6 @@ class NamespaceQueues:
     _lines: OrderedDict[str, OrderedDict[Key, None]] = field(default_factory=OrderedDict)
 
     def add(self, key: Key) -> None:
-        """Put a key at the end of its namespace's line."""
         self._lines.setdefault(key[0], OrderedDict())[key] = None
 
     def take(self, may: Callable[[str], bool], fits: Callable[[Key], bool] = bool) -> Key | None:

@@ -151,7 +151,6 @@ class JsonLines(logging.Formatter):
     """Formats a record as one JSON object: time, level, message and the fields of ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

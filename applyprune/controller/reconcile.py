@@ -723,7 +723,6 @@ def ended_result(
 
 
 def failed_result(error: ApplypruneError, run_result: RunResult, revision: str) -> ReconcileResult:
-    """Return the result of a run that ended with an error."""
     return ReconcileResult(
         ConditionStatus.NOT_READY,
         reason_of(error),

@@ -57,7 +57,6 @@ class Membership:
     """Whether there are so many Leases that none of them is believed."""
 
     def __post_init__(self) -> None:
-        """Begin to be idle."""
         self._idle_since = self.clock.now()
 
     def keep(self, stop: Cancellation) -> None:
@@ -185,7 +184,6 @@ class Share:
     clock: Clock = BOOT_CLOCK
 
     def serves(self, key: Key) -> bool:
-        """Return whether this replica serves a Bundle."""
         return server_of(key, self.replicas) == self.replica.name
 
     @property
@@ -202,15 +200,12 @@ class Share:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Replica:
-    """A replica of the controller."""
-
     name: str
     """Its name, which is the name of its Lease."""
     namespaces: tuple[str, ...] = ()
     """The namespaces whose Bundles it handles; empty for all namespaces."""
 
     def handles(self, namespace: str) -> bool:
-        """Return whether it handles the Bundles of a namespace."""
         return not self.namespaces or namespace in self.namespaces
 
 
@@ -267,7 +262,6 @@ class OwnLease:
         self._stored = self._write(timeout)
 
     def release(self, timeout: float) -> None:
-        """Delete the Lease, so that the others need not wait."""
         for _ in range(_TRIES):
             if self._stored is None:
                 return

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Reports results of reconciles."""
-
     bundles: BundleObjects
     recorder: EventRecorder
     replica: str
@@ -335,8 +333,6 @@ class EventRecorder:
 
 
 class EventType(StrEnum):
-    """The two types of an Event."""
-
     NORMAL = "Normal"
     WARNING = "Warning"
 

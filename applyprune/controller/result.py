@@ -53,8 +53,6 @@ CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Out
 
 @dataclass(slots=True)
 class RunResult:
-    """The result of one run so far."""
-
     secret: bool = False
     """Whether the source is a Secret: then no message shows a value of it."""
     set_size: int | None = None
@@ -78,7 +76,6 @@ class RunResult:
 
     @property
     def total(self) -> int:
-        """Return how many objects the set has after the run."""
         if self.set_size is not None:
             return self.set_size
         if self.plan is None:
@@ -119,17 +116,14 @@ class RunResult:
 
     @property
     def waiting_summary(self) -> str:
-        """Return in short what the run waits for."""
         return f"waiting for {and_more([one.ref.short for one in self.waiting], _NAMED)}"
 
     @property
     def deleted(self) -> int:
-        """Return how many objects the run has deleted."""
         return self.outcomes[Outcome.PRUNED] + self.outcomes[Outcome.DELETED]
 
     @property
     def changed(self) -> bool:
-        """Return whether the run has changed anything."""
         return any(self.outcomes[outcome] for outcome in CHANGED)
 
     @property
@@ -141,8 +135,6 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class FailedObject:
-    """One object that failed, and why."""
-
     ref: Ref
     message: str
     kind: ProblemKind
@@ -204,7 +196,6 @@ _PASSING = frozenset(
 
 
 def _collect_object(done: ObjectDone, result: RunResult) -> None:
-    """Add what was done with one object."""
     ref, outcome = done.ref, done.outcome
     result.outcomes[outcome] += 1
     if outcome in REMOVED:
@@ -268,7 +259,6 @@ _EXITS = {
 
 
 def reason_of_exit(code: int) -> Reason:
-    """Return the reason for a run's exit code."""
     return _EXITS.get(code, Reason.APPLY_FAILED)
 
 

@@ -223,8 +223,6 @@ def load_source(
 
 @dataclass(frozen=True, slots=True)
 class LoadedSource:
-    """The content of a source: its manifests and their revision."""
-
     manifests: tuple[Manifest, ...]
     revision: str
     version: str = ""
@@ -238,8 +236,6 @@ class LoadedSource:
 
 @dataclass(frozen=True, slots=True)
 class FetchedTexts:
-    """The texts of a source on another host."""
-
     texts: Sequence[Text]
     revision: str
     content: str

@@ -145,8 +145,6 @@ _TURN = 1.0
 
 @dataclass(frozen=True, slots=True)
 class BundleSpec:
-    """One Bundle as it was read."""
-
     namespace: str
     name: str
     spec: Spec

@@ -38,8 +38,6 @@ _MESSAGE = 1024
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """The result of one reconcile of a Bundle."""
-
     ready: ConditionStatus
     reason: Reason
     message: str

@@ -64,8 +64,6 @@ class ReconcileHistory:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One reconcile to do."""
-
     key: Key
     history: ReconcileHistory = ReconcileHistory()
     drifted: frozenset[Ref] = frozenset()
@@ -215,8 +213,6 @@ class FetchTask:
 
 @dataclass(frozen=True, slots=True)
 class FetchResult:
-    """The result of one look."""
-
     tip: bytes
     """What the reference means now, pickled; that of the task if that has not changed."""
     paths: Mapping[str, SourceContent | Problem] = field(default_factory=dict)
@@ -325,7 +321,6 @@ class BundleSample:
 
     @property
     def ready(self) -> str:
-        """Return the status of the condition Ready."""
         found = self.conditions.get(ConditionType.READY, "")
         return found if found in READY else "Unknown"
 
@@ -351,7 +346,6 @@ class SentRequests:
                 self._counts[label] += 1
 
     def take(self) -> Counts:
-        """Return the counts since the last call."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
         return counts

@@ -54,7 +54,6 @@ class WaitingBundles:
         return not others <= before
 
     def waiting_for(self, other: Key) -> frozenset[Key]:
-        """Return the Bundles that wait for a Bundle."""
         return frozenset(self._waited_for.get(other, ()))
 
 
@@ -105,7 +104,6 @@ class Watches:
     _hub: ManyWatches = field(init=False)
 
     def __post_init__(self) -> None:
-        """Connect the parts."""
         self._hints = ObjectHints(self.queue.clock)  # guard: clock-of-hints
         self.shared = SharedWatches(self._on_object, self._on_lost, self._on_listed)
         self._hub = self.shared.hub = ManyWatches(self.access, self.agent, self.shared.on_news)
@@ -136,7 +134,6 @@ class Watches:
         return ""
 
     def open(self) -> None:
-        """Start to watch the Bundles."""
         self._opened = self.queue.clock.now()
         self._hub.start()
         self._bundles = Informer(self.cluster, self._news, keep=_slim)
@@ -145,7 +142,6 @@ class Watches:
             self._bundles.open(WatchScope(BUNDLES, namespace, full=False))  # guard: bundle-metadata
 
     def close(self) -> None:
-        """Stop every watch."""
         if self._bundles is not None:
             self._bundles.close(0)
         self._hub.close()
@@ -308,7 +304,6 @@ class Watches:
                 self._bundles.open(WatchScope(DEFINITIONS, full=False))
 
     def forget(self, key: Key) -> None:
-        """Forget a Bundle that is gone."""
         self.leave(key)
         with self._lock:
             self._marks.pop(key, None)
@@ -468,7 +463,6 @@ class SharedWatches:
 
     @property
     def count(self) -> int:
-        """Return how many watches are open."""
         return len(self._users)
 
     def want(self, key: Key, wanted: Iterable[Watched]) -> bool:

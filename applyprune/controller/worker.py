@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker process needs to start."""
-
     access: ClusterAccess
     """The API server."""
     cache: Path | None
@@ -322,7 +320,6 @@ class WorkerLimits:
     """Seconds that it then has to finish its requests in flight, and to record them."""
 
     def describe(self, limit: Limit) -> str:
-        """Return the limit in words."""
         match limit:
             case Limit.MEMORY:
                 return f"{self.memory // MIB} MiB of memory"
@@ -539,7 +536,6 @@ class WorkerHandle:
         self._send(End())
 
     def kill(self) -> None:
-        """Kill the process."""
         with self._lock:
             if self._process is not None:
                 with _PROCESSES:
@@ -592,7 +588,6 @@ class LimitExceeded(ApplypruneError):
     kind = ProblemKind.LIMIT_EXCEEDED
 
     def __init__(self, limit: Limit, text: str) -> None:
-        """Keep the limit."""
         super().__init__(text)
         self.limit = limit
 

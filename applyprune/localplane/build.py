@@ -62,8 +62,6 @@ def ensure_built(
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The programs of a control plane."""
-
     program: Path
     """The control plane: ``program COMPONENT …`` runs a component."""
     kubectl: Path

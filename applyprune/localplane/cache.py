@@ -163,8 +163,6 @@ def is_locked(path: Path) -> bool:
 
 
 class Progress(Protocol):
-    """The progress of long work."""
-
     def step(self, text: str) -> None:
         """Report the start or end of a step: a permanent line."""
 
@@ -203,7 +201,6 @@ class Lines:
         self._last = time.monotonic()
 
     def step(self, text: str) -> None:
-        """Write the line immediately."""
         self._last = time.monotonic()
         self._stream.write(f"{text}\n")
         self._stream.flush()
@@ -228,7 +225,6 @@ class ProgressTerminal:
         self._ticking = False
 
     def step(self, text: str) -> None:
-        """Replace the current tick, if any, with a permanent line."""
         self.clear()
         self._stream.write(f"{text}\n")
         self._stream.flush()

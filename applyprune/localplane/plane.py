@@ -61,7 +61,6 @@ class Plane:
 
 
 def plane_in(folder: Path, state: PlaneState) -> Plane:
-    """Return the ready plane of a folder."""
     layout = Layout(folder)
     return Plane(
         name=state.name,
@@ -172,7 +171,6 @@ class Layout:
 
     @property
     def audit_policy(self) -> Path:
-        """Return the API server's audit policy."""
         return self.folder / "audit-policy.json"
 
     @property
@@ -194,11 +192,9 @@ class Layout:
         return self.pki / f"{name}.key"
 
     def component_kubeconfig(self, component: str) -> Path:
-        """Return the kubeconfig that a component uses for the API server."""
         return self.folder / f"{component}.kubeconfig"
 
     def log(self, component: str) -> Path:
-        """Return the log file of a component."""
         return self.folder / f"{component}.log"
 
 
@@ -216,8 +212,6 @@ ETCD_PEERS = "unix://etcd-peers:0"
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A component of the control plane."""
-
     name: str
     """The name of the component and of its log."""
     arguments: tuple[str, ...]

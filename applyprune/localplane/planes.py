@@ -85,7 +85,6 @@ def plane_names() -> tuple[str, ...]:
 
 
 def plane_status(name: str) -> PlaneStatus:
-    """Return the status of the plane with this name."""
     folder = _folder(name)
     layout = Layout(folder)
     # Check the locks last: then a plane that stops in between is reported as stopped.
@@ -102,8 +101,6 @@ def plane_status(name: str) -> PlaneStatus:
 
 @dataclass(frozen=True, slots=True)
 class PlaneStatus:
-    """The status of a named plane."""
-
     name: str
     phase: PlanePhase
     folder: Path
@@ -231,7 +228,6 @@ class StartedPlane:
         self._channel = channel
 
     def __enter__(self) -> Plane:
-        """Return the plane."""
         return self.plane
 
     def __exit__(
@@ -240,7 +236,6 @@ class StartedPlane:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop the plane and remove its folder."""
         self.stop()
 
     def stop(self) -> None:

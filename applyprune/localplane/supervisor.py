@@ -74,8 +74,6 @@ def main(arguments: list[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The configuration that the starter sends."""
-
     name: str
     program: str
     """The path of the control plane's program."""
@@ -98,8 +96,6 @@ GRACE_PERIOD = 1.0
 
 
 class Supervisor:
-    """Start, watch and stop one plane."""
-
     def __init__(self, layout: Layout, config: Config, channel: socket.socket, lock: int) -> None:
         """Use the folder, which is empty except for the locked file ``lock``."""
         self._layout = layout
@@ -336,7 +332,6 @@ class ServerProbe:
     """Send requests to one API server as admin; no response counts as not ready."""
 
     def __init__(self, server: str, ca_file: Path, token: str) -> None:
-        """Take the server's URL, its CA and the admin's token."""
         self._server = server
         self._pool = urllib3.PoolManager(
             ca_certs=str(ca_file),
@@ -353,7 +348,6 @@ class ServerProbe:
         )
 
     def is_ready(self) -> bool:
-        """Return whether the API server reports that it is ready."""
         return self._get("/readyz") is not None
 
     def has_default_namespace(self) -> bool:

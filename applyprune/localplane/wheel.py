@@ -112,7 +112,6 @@ class WheelFacts:
     """The SHA-256 of each program, in hex."""
 
     def written(self) -> bytes:
-        """Return the content of the file of the facts."""
         facts = {
             "module": self.module,
             "platform": self.platform,
@@ -182,7 +181,6 @@ def check_programs(folder: Path, facts: WheelFacts) -> None:
 
 
 def is_sha256(text: str) -> bool:
-    """Return whether the text is a SHA-256 in lower-case hex."""
     return _SHA256.fullmatch(text) is not None
 
 
@@ -192,7 +190,6 @@ def this_platform() -> str:
 
 
 def wheel_version(kubernetes: str) -> str:
-    """Return the version of the wheel for a version of Kubernetes."""
     return f"{kubernetes.removeprefix('v')}.{REVISION}"
 
 
@@ -251,8 +248,6 @@ def fetched_folder(module: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class _Mirror:
-    """An opened mirror."""
-
     shown: str
     """Where it is, without credentials."""
     pin: str
@@ -355,7 +350,6 @@ class _ShownDownload(io.BufferedWriter):
         self._progress = progress
 
     def write(self, buffer: ReadableBuffer, /) -> int:
-        """Write the bytes, and show how many there are."""
         written = super().write(buffer)
         self._progress.tick(
             f"fetching the control plane: {self.tell() / 1e6:.0f} of {self._size / 1e6:.0f} MB"
