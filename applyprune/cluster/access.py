@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 from applyprune.cluster.credentials import (
@@ -33,15 +32,43 @@ from applyprune.http import (
 )
 from applyprune.values import dataclass, field
 
-if TYPE_CHECKING:
-    pass
+
+@dataclass(frozen=True, slots=True)
+class TLSTrust:
+    """How the server's certificate is checked."""
+
+    authorities: str = ""
+    """The trusted certificates as PEM text; empty for the system's authorities."""
+    server_name: str = ""
+    """Replaces the host in SNI and in the check of the certificate's name."""
+    skip_verify: bool = False
+    """Whether every check is turned off."""
 
 
-__all__ = ["ClusterAccess", "connect"]
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """How to reach one API server: its address, how to trust it, and our credentials."""
 
-NO_CLUSTER_HINT = (
-    "Set KUBECONFIG or pass --kubeconfig. Without a cluster, `applyprune local up` starts one here."
-)
+    server: str
+    """A URL without a trailing slash, possibly with a path."""
+    namespace: str
+    """The context's namespace, or ``default``."""
+    context: str
+    """The context's name, for messages."""
+    user: str
+    """The user's name in the kubeconfig, for messages."""
+    credentials: Credentials = field(repr=False)
+    trust: TLSTrust = field(default=TLSTrust(), repr=False)
+    proxy: str = field(default="", repr=False)
+    """The URL of a proxy; empty for none."""
+    impersonation: tuple[tuple[str, str], ...] = ()
+    """Headers that are sent with every request."""
+    shown: str = ""
+    """What messages call the server; empty for its URL."""
+    hidden: tuple[str, ...] = field(default=(), repr=False)
+    """Texts that no message may show, even if the server quotes them."""
+    addresses: AddressRules | None = None
+    """Which addresses the server may have; None for all."""
 
 
 def connect(
@@ -59,6 +86,11 @@ def connect(
             raise _nothing_configured(paths, context)
         return pod
     return _from_context(config, context, environ)
+
+
+NO_CLUSTER_HINT = (
+    "Set KUBECONFIG or pass --kubeconfig. Without a cluster, `applyprune local up` starts one here."
+)
 
 
 def _nothing_configured(paths: Iterable[Path], context: str) -> AccessError:
@@ -129,6 +161,23 @@ def _named(
     return entries[name]
 
 
+def _trust(cluster: KubeconfigEntry) -> TLSTrust:
+    data = cluster.data("certificate-authority-data")
+    path = cluster.path("certificate-authority")
+    authorities = data or (read_file(path) if path else b"")
+    skip_verify = cluster.flag("insecure-skip-tls-verify")
+    if skip_verify and authorities:
+        raise AccessError(
+            f"cluster {cluster.name!r} has a certificate authority and also turns the check off",
+            hint="Remove certificate-authority(-data) or insecure-skip-tls-verify.",
+        )
+    return TLSTrust(
+        authorities=authorities.decode("ascii", "replace"),
+        server_name=cluster.text("tls-server-name"),
+        skip_verify=skip_verify,
+    )
+
+
 def _server(cluster: KubeconfigEntry, trust: TLSTrust) -> str:
     """Return the server's URL; without a scheme, any TLS setting means https."""
     server = cluster.text("server")
@@ -147,23 +196,6 @@ def _server(cluster: KubeconfigEntry, trust: TLSTrust) -> str:
             hint="It must be a URL such as https://host:6443.",
         )
     return server.rstrip("/")
-
-
-def _trust(cluster: KubeconfigEntry) -> TLSTrust:
-    data = cluster.data("certificate-authority-data")
-    path = cluster.path("certificate-authority")
-    authorities = data or (read_file(path) if path else b"")
-    skip_verify = cluster.flag("insecure-skip-tls-verify")
-    if skip_verify and authorities:
-        raise AccessError(
-            f"cluster {cluster.name!r} has a certificate authority and also turns the check off",
-            hint="Remove certificate-authority(-data) or insecure-skip-tls-verify.",
-        )
-    return TLSTrust(
-        authorities=authorities.decode("ascii", "replace"),
-        server_name=cluster.text("tls-server-name"),
-        skip_verify=skip_verify,
-    )
 
 
 def _credentials(
@@ -254,41 +286,3 @@ def _namespace(service_account: Path) -> str:
         return read_file(service_account / "namespace").decode("ascii").strip() or "default"
     except (AccessError, UnicodeDecodeError):
         return "default"
-
-
-@dataclass(frozen=True, slots=True)
-class TLSTrust:
-    """How the server's certificate is checked."""
-
-    authorities: str = ""
-    """The trusted certificates as PEM text; empty for the system's authorities."""
-    server_name: str = ""
-    """Replaces the host in SNI and in the check of the certificate's name."""
-    skip_verify: bool = False
-    """Whether every check is turned off."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterAccess:
-    """How to reach one API server: its address, how to trust it, and our credentials."""
-
-    server: str
-    """A URL without a trailing slash, possibly with a path."""
-    namespace: str
-    """The context's namespace, or ``default``."""
-    context: str
-    """The context's name, for messages."""
-    user: str
-    """The user's name in the kubeconfig, for messages."""
-    credentials: Credentials = field(repr=False)
-    trust: TLSTrust = field(default=TLSTrust(), repr=False)
-    proxy: str = field(default="", repr=False)
-    """The URL of a proxy; empty for none."""
-    impersonation: tuple[tuple[str, str], ...] = ()
-    """Headers that are sent with every request."""
-    shown: str = ""
-    """What messages call the server; empty for its URL."""
-    hidden: tuple[str, ...] = field(default=(), repr=False)
-    """Texts that no message may show, even if the server quotes them."""
-    addresses: AddressRules | None = None
-    """Which addresses the server may have; None for all."""

@@ -1,7 +1,4 @@
-"""The `KubernetesClient`: every request to the API server goes through it.
-
-With it what a request needs to come back whole: lists by pages, logs by lines, and what many short
-runs remember.
+"""The `KubernetesClient`: all that a run reads, watches and writes goes through it.
 
 Every response is checked to be about what was asked for before it is used (safety rule 9).
 """
@@ -44,13 +41,11 @@ from applyprune.cluster.requests import (
     for_patch,
     invalid_response,
     live_object,
-    matches,
     object_in,
     selection,
-    tests_hold,
 )
 from applyprune.cluster.transport import Transport
-from applyprune.cluster.watch import Selection, watch
+from applyprune.cluster.watch import Selection, matches, watch
 from applyprune.errors import (
     AlreadyExists,
     Conflict,
@@ -435,37 +430,227 @@ class KubernetesClient:
             self.create(NAMESPACES, namespace_ref(name), body)
 
 
-# A client for many short runs: it remembers for a while what rarely changes.
-#
-# Nothing that it remembers proves anything. A list of kinds may be outdated; a right may have been
-# granted since; the schemas are those of the API server's own kinds, which change only with it.
+def tests_hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> bool:
+    """Return whether the tests of a patch hold for an object's present state."""
+    # Imported here: few runs ever patch, and fewer are refused.
+    from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
+
+    tests = [operation for operation in operations if operation["op"] == "test"]
+    try:
+        apply_patch({"metadata": live.whole_metadata}, tests)
+    except (JsonPatchException, JsonPointerException):
+        return False
+    return True
 
 
-KINDS_LAST = 60.0
-"""Seconds for which kinds and schemas are remembered."""
-_REFUSAL_LASTS = 300.0
-"""Seconds for which it is remembered that an account may not list a kind in the whole cluster."""
+# Lists, page by page; a page that is too large is asked for again with fewer objects.
 
 
-@dataclass(slots=True)
-class Memory:
-    """What the clients of one process remember of one API server; thread-safe."""
+_PAGE = 500
+_RESTARTS = 5
 
-    kinds: tuple[float, ResourceMap] | None = None
-    schemas: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = dataclass_field(
-        default_factory=dict
+
+def paged_list(
+    transport: Transport,
+    resource: Resource,
+    wanted: Selection,
+    page: int | None = None,
+    keep: Callable[[LiveObject], LiveObject] | None = None,
+    *,
+    timeout: float | None = None,
+) -> tuple[Sequence[LiveObject], str]:
+    """Return all objects of a selection, never an incomplete list, and where to watch from.
+
+    It is read in pages of at most ``page`` objects. ``keep`` reduces each object to what is needed,
+    page by page. Each page must arrive within ``timeout`` seconds.
+    """
+    for _ in range(_RESTARTS):
+        try:
+            pages = [
+                ([keep(live) for live in lives] if keep else lives, version)
+                for lives, version in _pages(transport, resource, wanted, page or _PAGE, timeout)
+            ]
+            return [live for lives, _ in pages for live in lives], pages[0][1]
+        except Expired:
+            continue  # the continue token expired: start again with the first page
+    raise Unavailable(
+        f"the list of {resource.full_plural} could not be completed",
+        code=410,
+        reason="its continue token expired each time",
     )
-    """The schemas of group versions, each with the time of the read."""
-    clock: Clock = CLOCK
 
-    def is_fresh(self, asked: float) -> bool:
-        """Return whether what was read at that time still counts."""
-        return self.clock.now() - asked < KINDS_LAST
 
-    def forget_kinds(self) -> None:
-        """Forget the kinds and their schemas: something has failed, perhaps for that reason."""
-        self.kinds = None
-        self.schemas.clear()
+_SMALLER = 8
+
+
+def _pages(
+    transport: Transport,
+    resource: Resource,
+    wanted: Selection,
+    page: int,
+    timeout: float | None,
+) -> Iterator[tuple[Sequence[LiveObject], str]]:
+    selector, name, full = wanted.selector, wanted.name, wanted.full
+    token = ""
+    while True:
+        query = (("limit", str(page)), *selection(selector, name))
+        request = for_page(
+            resource,
+            wanted.namespace,
+            (*query, ("continue", token)) if token else query,
+            accept=JSON if full else METADATA.format(list="List"),
+            # A single object is taken as it is: some aggregated APIs ignore the limit.
+            most=_most(full=full) if page > 1 else MAX_REPLY,
+            within=timeout,
+        )
+        try:
+            response = transport.send(request)
+        except ReplyTooLarge:
+            if page == 1:
+                raise
+            page = max(1, page // _SMALLER)  # guard: smaller-page
+            continue
+        items = response.body.get("items")
+        kind = str(response.body.get("kind", ""))
+        # An empty list of metadata comes as null.
+        if "items" not in response.body or not isinstance(items, list | None):
+            raise invalid_response(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
+        metadata = response.body.get("metadata") or {}
+        lives = list(_selected(resource, items or (), wanted))
+        yield lives, str(metadata.get("resourceVersion") or "")
+        token = str(metadata.get("continue") or "")
+        if not token:
+            return
+
+
+def _selected(
+    resource: Resource, items: Iterable[object], wanted: Selection
+) -> Iterator[LiveObject]:
+    """Yield what a page has of a selection, one object after the other: a parsed page is large."""
+    for text in items:
+        try:
+            item = item_of(text)
+        except (ValueError, RecursionError):
+            what = f"the list of {resource.full_plural}"
+            raise invalid_response(what, "an item is not JSON") from None
+        labels = mapping(field(item, "metadata", "labels"))
+        if not matches(labels, wanted.selector):
+            continue
+        live = live_object(resource, item, full=wanted.full)
+        if live is not None and wanted.name in {"", live.ref.name}:
+            yield live
+
+
+# Bytes of a page of objects, and of a page of metadata. In memory it may take twenty times as much,
+# and whoever may create objects decides how large they are.
+_PAGE_BYTES = 32 * 1024 * 1024
+_PAGE_BYTES_METADATA = 8 * 1024 * 1024
+
+
+def _most(*, full: bool) -> int:
+    return _PAGE_BYTES if full else _PAGE_BYTES_METADATA
+
+
+# The log of a container, line by line.
+
+
+# Nothing tells a log without lines from a dead connection: after so many seconds of silence the
+# caller reads it again.
+SILENCE = 60.0
+
+
+def log_lines(
+    transport: Transport,
+    pod: Ref,
+    container: str,
+    *,
+    follow: bool,
+    since: int | None,
+    stop: Callable[[], bool],
+) -> Iterator[str]:
+    """Yield the lines of a container's log, and with ``follow`` those that come, until ``stop``.
+
+    ``since`` limits them to the last seconds. Raises Unreachable after a minute without a line.
+    """
+    request = for_log_stream(pod, container, follow=follow, since=since)
+    try:
+        with closing(transport.stream(request, stop)) as stream:
+            yield from whole_lines(stream.chunks(SILENCE))
+    except Stopped:
+        return
+
+
+# Bytes of one line; the rest of a longer one is dropped.
+MAX_LINE = 1024 * 1024
+
+
+def whole_lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Join chunks into lines, each as soon as it is complete; the last one may lack its end."""
+    rest = b""
+    for chunk in chunks:
+        *ends, last = chunk.split(b"\n")
+        for end in ends:
+            yield (rest + end)[:MAX_LINE].decode(errors="replace")
+            rest = b""
+        rest = (rest + last)[:MAX_LINE]
+    if rest:
+        yield rest.decode(errors="replace")
+
+
+# What the account of this connection may do. A review is a POST that stores nothing.
+
+
+_GROUP = "authorization.k8s.io"
+_ACCESS = Resource(
+    _GROUP, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
+)
+_RULES = Resource(
+    _GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False
+)
+_NAMES = "resourceNames"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessReviews:
+    """Reviews of one account; thread-safe, and nothing is cached."""
+
+    transport: Transport
+
+    def rules(self, namespace: str) -> Sequence[AccessRule]:
+        """Return rules that allow something in a namespace; others may exist.
+
+        The server's list is incomplete by contract: what it lacks may be allowed too. It says
+        nothing of cluster scope: a rule of a Role does not hold there.
+        """
+        status = self._review(_RULES, {"namespace": namespace})
+        return [
+            AccessRule(*(_texts(rule, key) for key in ("verbs", "apiGroups", "resources", _NAMES)))
+            for rule in items(status, "resourceRules")
+        ]
+
+    def is_allowed(self, access: Access) -> bool:
+        """Return whether the server would authorize a request."""
+        attributes = {
+            "verb": access.verb,
+            "group": access.group,
+            "resource": access.plural,
+            "namespace": access.namespace,
+            "name": access.name,
+        }
+        return self._review(_ACCESS, {"resourceAttributes": attributes}).get("allowed") is True
+
+    def _review(self, resource: Resource, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+        body = {"apiVersion": resource.gvk.api_version, "kind": resource.kind, "spec": spec}
+        response = self.transport.send(for_collection("POST", resource, body=body))
+        return mapping(response.body.get("status"))
+
+
+def _texts(rule: Mapping[str, Any], key: str) -> frozenset[str]:
+    values = rule.get(key)
+    return frozenset(map(str, values)) if isinstance(values, list) else frozenset()
+
+
+# What many short runs remember. None of it proves anything: kinds and rights may have changed.
 
 
 class RememberingClient(KubernetesClient):
@@ -567,6 +752,35 @@ class RememberingClient(KubernetesClient):
         return self._cache / "refused" / hashlib.sha256(which.encode()).hexdigest()
 
 
+KINDS_LAST = 60.0
+"""Seconds for which kinds and schemas are remembered."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What the clients of one process remember of one API server; thread-safe."""
+
+    kinds: tuple[float, ResourceMap] | None = None
+    schemas: dict[tuple[str, str], tuple[float, Mapping[str, Any]]] = dataclass_field(
+        default_factory=dict
+    )
+    """The schemas of group versions, each with the time of the read."""
+    clock: Clock = CLOCK
+
+    def is_fresh(self, asked: float) -> bool:
+        """Return whether what was read at that time still counts."""
+        return self.clock.now() - asked < KINDS_LAST
+
+    def forget_kinds(self) -> None:
+        """Forget the kinds and their schemas: something has failed, perhaps for that reason."""
+        self.kinds = None
+        self.schemas.clear()
+
+
+_REFUSAL_LASTS = 300.0
+"""Seconds for which it is remembered that an account may not list a kind in the whole cluster."""
+
+
 def _text_of(refusal: Path) -> str:
     """Return why a list was refused; empty if it was not lately."""
     try:
@@ -581,208 +795,3 @@ def _write(refusal: Path, message: str) -> None:
     with suppress(OSError):
         refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         refusal.write_text(message)
-
-
-# Read a list page by page; a page that is too large is asked for again with fewer objects.
-
-
-_PAGE = 500
-# Bytes of a page of objects, and of a page of metadata. In memory it may take twenty times as much,
-# and whoever may create objects decides how large they are.
-_PAGE_BYTES = 32 * 1024 * 1024
-_PAGE_BYTES_METADATA = 8 * 1024 * 1024
-_SMALLER = 8
-_RESTARTS = 5
-
-
-def paged_list(
-    transport: Transport,
-    resource: Resource,
-    wanted: Selection,
-    page: int | None = None,
-    keep: Callable[[LiveObject], LiveObject] | None = None,
-    *,
-    timeout: float | None = None,
-) -> tuple[Sequence[LiveObject], str]:
-    """Return all objects of a selection, never an incomplete list, and where to watch from.
-
-    It is read in pages of at most ``page`` objects. ``keep`` reduces each object to what is needed,
-    page by page. Each page must arrive within ``timeout`` seconds.
-    """
-    for _ in range(_RESTARTS):
-        try:
-            pages = [
-                ([keep(live) for live in lives] if keep else lives, version)
-                for lives, version in _pages(transport, resource, wanted, page or _PAGE, timeout)
-            ]
-            return [live for lives, _ in pages for live in lives], pages[0][1]
-        except Expired:
-            continue  # the continue token expired: start again with the first page
-    raise Unavailable(
-        f"the list of {resource.full_plural} could not be completed",
-        code=410,
-        reason="its continue token expired each time",
-    )
-
-
-def _pages(
-    transport: Transport,
-    resource: Resource,
-    wanted: Selection,
-    page: int,
-    timeout: float | None,
-) -> Iterator[tuple[Sequence[LiveObject], str]]:
-    selector, name, full = wanted.selector, wanted.name, wanted.full
-    token = ""
-    while True:
-        query = (("limit", str(page)), *selection(selector, name))
-        request = for_page(
-            resource,
-            wanted.namespace,
-            (*query, ("continue", token)) if token else query,
-            accept=JSON if full else METADATA.format(list="List"),
-            # A single object is taken as it is: some aggregated APIs ignore the limit.
-            most=_most(full=full) if page > 1 else MAX_REPLY,
-            within=timeout,
-        )
-        try:
-            response = transport.send(request)
-        except ReplyTooLarge:
-            if page == 1:
-                raise
-            page = max(1, page // _SMALLER)  # guard: smaller-page
-            continue
-        items = response.body.get("items")
-        kind = str(response.body.get("kind", ""))
-        # An empty list of metadata comes as null.
-        if "items" not in response.body or not isinstance(items, list | None):
-            raise invalid_response(f"the list of {resource.full_plural}", f"its kind is {kind!r}")
-        metadata = response.body.get("metadata") or {}
-        lives = list(_selected(resource, items or (), wanted))
-        yield lives, str(metadata.get("resourceVersion") or "")
-        token = str(metadata.get("continue") or "")
-        if not token:
-            return
-
-
-def _selected(
-    resource: Resource, items: Iterable[object], wanted: Selection
-) -> Iterator[LiveObject]:
-    """Yield what a page has of a selection, one object after the other: a parsed page is large."""
-    for text in items:
-        try:
-            item = item_of(text)
-        except (ValueError, RecursionError):
-            what = f"the list of {resource.full_plural}"
-            raise invalid_response(what, "an item is not JSON") from None
-        labels = mapping(field(item, "metadata", "labels"))
-        if not matches(labels, wanted.selector):
-            continue
-        live = live_object(resource, item, full=wanted.full)
-        if live is not None and wanted.name in {"", live.ref.name}:
-            yield live
-
-
-def _most(*, full: bool) -> int:
-    return _PAGE_BYTES if full else _PAGE_BYTES_METADATA
-
-
-# Read the log of a container line by line, and follow it.
-
-
-# Nothing tells a log without lines from a dead connection: after so many seconds of silence the
-# caller reads it again.
-SILENCE = 60.0
-# Bytes of one line; the rest of a longer one is dropped.
-MAX_LINE = 1024 * 1024
-
-
-def log_lines(
-    transport: Transport,
-    pod: Ref,
-    container: str,
-    *,
-    follow: bool,
-    since: int | None,
-    stop: Callable[[], bool],
-) -> Iterator[str]:
-    """Yield the lines of a container's log, and with ``follow`` those that come, until ``stop``.
-
-    ``since`` limits them to the last seconds. Raises Unreachable after a minute without a line.
-    """
-    request = for_log_stream(pod, container, follow=follow, since=since)
-    try:
-        with closing(transport.stream(request, stop)) as stream:
-            yield from whole_lines(stream.chunks(SILENCE))
-    except Stopped:
-        return
-
-
-def whole_lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Join chunks into lines, each as soon as it is complete; the last one may lack its end."""
-    rest = b""
-    for chunk in chunks:
-        *ends, last = chunk.split(b"\n")
-        for end in ends:
-            yield (rest + end)[:MAX_LINE].decode(errors="replace")
-            rest = b""
-        rest = (rest + last)[:MAX_LINE]
-    if rest:
-        yield rest.decode(errors="replace")
-
-
-# Ask the API server what the account of this connection may do.
-#
-# A review is a POST that stores nothing.
-
-
-_GROUP = "authorization.k8s.io"
-_ACCESS = Resource(
-    _GROUP, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
-)
-_RULES = Resource(
-    _GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False
-)
-
-
-@dataclass(frozen=True, slots=True)
-class AccessReviews:
-    """Reviews of one account; thread-safe, and nothing is cached."""
-
-    transport: Transport
-
-    def rules(self, namespace: str) -> Sequence[AccessRule]:
-        """Return rules that allow something in a namespace; others may exist.
-
-        The server's list is incomplete by contract: what it lacks may be allowed too. It says
-        nothing of cluster scope: a rule of a Role does not hold there.
-        """
-        status = self._review(_RULES, {"namespace": namespace})
-        return [
-            AccessRule(*(_texts(rule, key) for key in ("verbs", "apiGroups", "resources", _NAMES)))
-            for rule in items(status, "resourceRules")
-        ]
-
-    def is_allowed(self, access: Access) -> bool:
-        """Return whether the server would authorize a request."""
-        attributes = {
-            "verb": access.verb,
-            "group": access.group,
-            "resource": access.plural,
-            "namespace": access.namespace,
-            "name": access.name,
-        }
-        return self._review(_ACCESS, {"resourceAttributes": attributes}).get("allowed") is True
-
-    def _review(self, resource: Resource, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        body = {"apiVersion": resource.gvk.api_version, "kind": resource.kind, "spec": spec}
-        response = self.transport.send(for_collection("POST", resource, body=body))
-        return mapping(response.body.get("status"))
-
-
-_NAMES = "resourceNames"
-
-
-def _texts(rule: Mapping[str, Any], key: str) -> frozenset[str]:
-    values = rule.get(key)
-    return frozenset(map(str, values)) if isinstance(values, list) else frozenset()

@@ -1,4 +1,4 @@
-"""Kubeconfig files and the credentials in them: tokens, certificates, and the plugins for them."""
+"""Credentials: tokens, certificates and plugins; and the kubeconfig files that name them."""
 
 from __future__ import annotations
 
@@ -29,10 +29,6 @@ from applyprune.model.text import time_of
 from applyprune.system.files import in_home
 from applyprune.system.processes import GROUP_FLAGS, UnsafeArguments, command_line, kill_group
 from applyprune.values import dataclass, field
-
-# As client-go: a projected service account token is rotated long before the old one ends.
-FILE_MAX_AGE = 60.0
-FAILURE_HOLDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +75,7 @@ class FixedCredentials:
         return self._identity
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """An identity that a source has issued."""
-
-    identity: Identity
-    seconds: float = math.inf
-    """How long it may be used."""
+FAILURE_HOLDS = 5.0
 
 
 class RenewableCredentials:
@@ -136,6 +126,19 @@ class RenewableCredentials:
         return issued.identity
 
 
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """An identity that a source has issued."""
+
+    identity: Identity
+    seconds: float = math.inf
+    """How long it may be used."""
+
+
+# As client-go: a projected service account token is rotated long before the old one ends.
+FILE_MAX_AGE = 60.0
+
+
 @dataclass(slots=True)
 class CredentialFiles:
     """Files that are rotated by others: the token, the client certificate and its key.
@@ -170,18 +173,6 @@ class CredentialFiles:
         )
 
 
-def read_file(path: Path) -> bytes:
-    """Return the bytes of a file that the connection needs; raises AccessError with its path."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise AccessError(
-            "cannot read a file that the connection needs",
-            location=str(path),
-            reason=error.strerror or type(error).__name__,
-        ) from None
-
-
 def _read_token(path: Path, fallback: str) -> str:
     """Return the token of a file; the inline token when the file cannot be read."""
     try:
@@ -196,6 +187,18 @@ def _read_token(path: Path, fallback: str) -> str:
     return token
 
 
+def read_file(path: Path) -> bytes:
+    """Return the bytes of a file that the connection needs; raises AccessError with its path."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise AccessError(
+            "cannot read a file that the connection needs",
+            location=str(path),
+            reason=error.strerror or type(error).__name__,
+        ) from None
+
+
 def checked_token(token: str, where: str) -> str:
     """Return the token, stripped; raises AccessError if it cannot be a header value."""
     token = token.strip()
@@ -204,7 +207,7 @@ def checked_token(token: str, where: str) -> str:
     return token
 
 
-# Credentials that other programs issue: an ``exec`` plugin, or an ``auth-provider``'s client.
+# Credentials that other programs issue.
 
 
 # Seconds. There is no limit if the plugin may ask a person (standard output is a terminal).
@@ -332,11 +335,6 @@ class ExecPlugin:
         )
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.splitlines() if line.strip()]
-    return safe_text(lines[-1].strip()) if lines else ""
-
-
 def _is_interactive() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
@@ -372,6 +370,11 @@ def _run(
             raise
     # Its text is UTF-8 on every system, whatever the console has.
     return process.returncode, out, (err or b"").decode("utf-8", "replace")
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return safe_text(lines[-1].strip()) if lines else ""
 
 
 SUPPORTED = frozenset({"oidc", "gcp"})
@@ -428,83 +431,7 @@ class AuthProvider:
         )
 
 
-# Find, read and merge kubeconfig files by kubectl's rules.
-
-
-T = TypeVar("T")
-
-# How YAML spells null and true; every scalar is read as text.
-_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
-_YES = frozenset({"true", "yes", "on", "y", "1", "t"})
-
-
-@dataclass(frozen=True, slots=True)
-class KubeconfigEntry:
-    """One named cluster, user or context."""
-
-    name: str
-    fields: Mapping[str, Any] = field(repr=False)
-    base: Path
-    """The folder at which its relative paths start."""
-
-    def text(self, key: str) -> str:
-        """Return a text field; empty when it is missing or null."""
-        value = self.fields.get(key, "")
-        if not isinstance(value, str):
-            raise _malformed(self.name, f"{key} must be text")
-        return "" if value in _NOTHING else value
-
-    def flag(self, key: str) -> bool:
-        """Return a boolean field; false when it is missing."""
-        return self.text(key).lower() in _YES
-
-    def path(self, key: str) -> Path | None:
-        """Return a field with the path of a file, made absolute."""
-        value = self.text(key)
-        return self.base / value if value else None
-
-    def data(self, key: str) -> bytes:
-        """Return a base64 field as bytes; empty when it is missing."""
-        try:
-            return base64.b64decode("".join(self.text(key).split()), validate=True)
-        except (binascii.Error, ValueError):
-            raise _malformed(self.name, f"{key} is not base64") from None
-
-    def texts(self, key: str) -> list[str]:
-        """Return a list of texts; empty when it is missing or null."""
-        return self._list(key, str, "texts")
-
-    def items(self, key: str) -> list[Mapping[str, Any]]:
-        """Return a list of mappings; empty when it is missing or null."""
-        return self._list(key, dict, "mappings")
-
-    def mapping(self, key: str) -> Mapping[str, Any] | None:
-        """Return a mapping; None when it is missing or null."""
-        value = self.fields.get(key, "")
-        if isinstance(value, str) and value in _NOTHING:
-            return None
-        if not isinstance(value, dict):
-            raise _malformed(self.name, f"{key} must be a mapping")
-        return value
-
-    def _list(self, key: str, kind: type[T], kinds: str) -> list[T]:
-        value = self.fields.get(key, [])
-        if isinstance(value, str) and value in _NOTHING:
-            return []
-        if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
-            raise _malformed(self.name, f"{key} must be a list of {kinds}")
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class Kubeconfig:
-    """Kubeconfig files merged into one: for each name, the first file that has it wins."""
-
-    files: tuple[Path, ...] = ()
-    current_context: str = ""
-    clusters: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
-    users: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
-    contexts: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
+# Kubeconfig files, found, read and merged by kubectl's rules.
 
 
 def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
@@ -590,6 +517,10 @@ def _problem(error: Exception) -> str:
     return ": ".join(part for part in (line, problem) if part)
 
 
+# How YAML spells null and true; every scalar is read as text.
+_NOTHING = frozenset({"", "~", "null", "Null", "NULL"})
+
+
 def _entries(whole: KubeconfigEntry, section: str, kind: str) -> list[KubeconfigEntry]:
     """Return the entries of ``clusters``, ``users`` or ``contexts`` of one file."""
     items = whole.fields.get(section, [])
@@ -614,6 +545,79 @@ def _entries(whole: KubeconfigEntry, section: str, kind: str) -> list[Kubeconfig
 
 def _is_named(item: object) -> bool:
     return isinstance(item, dict) and isinstance(item.get("name"), str) and bool(item["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """Kubeconfig files merged into one: for each name, the first file that has it wins."""
+
+    files: tuple[Path, ...] = ()
+    current_context: str = ""
+    clusters: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
+    users: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
+    contexts: Mapping[str, KubeconfigEntry] = field(default_factory=dict)
+
+
+T = TypeVar("T")
+_YES = frozenset({"true", "yes", "on", "y", "1", "t"})
+
+
+@dataclass(frozen=True, slots=True)
+class KubeconfigEntry:
+    """One named cluster, user or context."""
+
+    name: str
+    fields: Mapping[str, Any] = field(repr=False)
+    base: Path
+    """The folder at which its relative paths start."""
+
+    def text(self, key: str) -> str:
+        """Return a text field; empty when it is missing or null."""
+        value = self.fields.get(key, "")
+        if not isinstance(value, str):
+            raise _malformed(self.name, f"{key} must be text")
+        return "" if value in _NOTHING else value
+
+    def flag(self, key: str) -> bool:
+        """Return a boolean field; false when it is missing."""
+        return self.text(key).lower() in _YES
+
+    def path(self, key: str) -> Path | None:
+        """Return a field with the path of a file, made absolute."""
+        value = self.text(key)
+        return self.base / value if value else None
+
+    def data(self, key: str) -> bytes:
+        """Return a base64 field as bytes; empty when it is missing."""
+        try:
+            return base64.b64decode("".join(self.text(key).split()), validate=True)
+        except (binascii.Error, ValueError):
+            raise _malformed(self.name, f"{key} is not base64") from None
+
+    def texts(self, key: str) -> list[str]:
+        """Return a list of texts; empty when it is missing or null."""
+        return self._list(key, str, "texts")
+
+    def items(self, key: str) -> list[Mapping[str, Any]]:
+        """Return a list of mappings; empty when it is missing or null."""
+        return self._list(key, dict, "mappings")
+
+    def mapping(self, key: str) -> Mapping[str, Any] | None:
+        """Return a mapping; None when it is missing or null."""
+        value = self.fields.get(key, "")
+        if isinstance(value, str) and value in _NOTHING:
+            return None
+        if not isinstance(value, dict):
+            raise _malformed(self.name, f"{key} must be a mapping")
+        return value
+
+    def _list(self, key: str, kind: type[T], kinds: str) -> list[T]:
+        value = self.fields.get(key, [])
+        if isinstance(value, str) and value in _NOTHING:
+            return []
+        if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
+            raise _malformed(self.name, f"{key} must be a list of {kinds}")
+        return value
 
 
 def _malformed(location: str, reason: str, hint: str = "") -> AccessError:

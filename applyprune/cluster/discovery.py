@@ -55,20 +55,6 @@ def discover(transport: Transport, server: str, cache: Path | None) -> ResourceM
     return ResourceMap(served, preferred, frozenset(stale), frozenset(versions))
 
 
-def server_version(transport: Transport) -> str:
-    """Return the server's version, ``v1.36.3`` for example; raises AccessError."""
-    return str(transport.send(for_document("/version")).body.get("gitVersion", ""))
-
-
-def is_ready(transport: Transport, within: float) -> bool:
-    """Return whether the server says that it is ready; ``within`` is in seconds."""
-    try:
-        transport.send(for_document("/readyz", accept="text/plain", whole=b"ok", within=within))
-    except AccessError:
-        return False
-    return True
-
-
 def _groups(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     items = document.get("items")
     if document.get("kind") != "APIGroupDiscoveryList" or not isinstance(items, list):
@@ -103,18 +89,27 @@ def _resources(group: str, version: Mapping[str, Any]) -> Iterator[Resource]:
         )
 
 
-# The OpenAPI v3 schemas of the kinds that the API server serves, cached in a compact form.
-#
-# The document of a group version has 0.1 to 1.6 MB. What a check of fields needs is a tenth of it.
-# Each document is asked for with its ETag. The index of all documents would be one request instead,
-# but it is about a second behind a changed CRD, and the document is not (measured on 1.36).
+def server_version(transport: Transport) -> str:
+    """Return the server's version, ``v1.36.3`` for example; raises AccessError."""
+    return str(transport.send(for_document("/version")).body.get("gitVersion", ""))
+
+
+def is_ready(transport: Transport, within: float) -> bool:
+    """Return whether the server says that it is ready; ``within`` is in seconds."""
+    try:
+        transport.send(for_document("/readyz", accept="text/plain", whole=b"ok", within=within))
+    except AccessError:
+        return False
+    return True
+
+
+# The OpenAPI v3 schemas, in a compact form: a check of fields needs a tenth of a document. Each
+# document is asked for by its ETag, not by the index of all: that is a second behind a changed CRD.
 
 
 _FORM = "fields-1"
 """The compact form of the cached documents: change it with the keywords."""
 _WITHIN = 10.0
-_PARTS = frozenset({"additionalProperties", "items"})
-_LISTS = frozenset({"allOf", "anyOf", "oneOf"})
 
 
 def read_schemas(
@@ -138,6 +133,10 @@ def _compact(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return {name: _reduced(schema) for name, schema in schemas.items()}
 
 
+_PARTS = frozenset({"additionalProperties", "items"})
+_LISTS = frozenset({"allOf", "anyOf", "oneOf"})
+
+
 def _reduced(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
@@ -152,14 +151,8 @@ def _reduced(schema: Any) -> Any:
     return small
 
 
-# Documents that the API server publishes, each cached by its ETag.
-#
-# The cache holds the last response for each URL. An ETag is a hash of the content, so a 304 means
-# that the content is the same. A broken file of the cache counts as missing.
-
-
-_LARGEST = 64 * 1024 * 1024
-"""The bytes of the largest file that is read: the largest real ones have 1 MB."""
+# Documents, the last response for each URL. An ETag is a hash of the content, so a 304 means that
+# the content is the same. A broken file of the cache counts as missing.
 
 
 def read_document(
@@ -188,6 +181,10 @@ def read_document(
     document = part(reply.body) if part else reply.body
     kept.write(reply.headers.get("ETag", ""), document)
     return document
+
+
+_LARGEST = 64 * 1024 * 1024
+"""The bytes of the largest file that is read: the largest real ones have 1 MB."""
 
 
 class _Kept:

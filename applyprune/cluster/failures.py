@@ -34,19 +34,134 @@ from applyprune.http import (
 from applyprune.model.text import visible
 from applyprune.values import dataclass
 
-# Patterns are compiled when an error comes: that takes longer than a whole request.
-_DENIED = (
-    r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"'
-    r'(?: in API group "[^"]*")?(?: in the namespace "(?P<namespace>[^"]*)")?'
-)
-# An admission webhook chooses code, reason and causes of its denial; the server adds the beginning
-# of the message.
-_WEBHOOK = r'admission webhook "(?:[^"\\]|\\.)*" denied the request'
+_REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFailure:
+    """Why a try failed."""
+
+    error: AccessError
+    passing: bool = False
+    """Whether the same request may succeed in a moment."""
+    refused_unseen: bool = False
+    """Whether the server refused the request before it did anything with it."""
+
+
+def response_failure(
+    request: Request, response: RawResponse, client: ClientContext
+) -> RequestFailure:
+    """Return the failure of a response that is not a valid success."""
+    if response.status in _REDIRECTS:
+        return RequestFailure(_redirected(request, response, client))
+    if response.status < 400:
+        return RequestFailure(_invalid_response(request, response, client), passing=True)
+    status = StatusBody.of(response)
+    message = _message(request, response, status)
+    error = _error(request, response, status, message)
+    _add_hint(error, message, client)
+    passing = isinstance(error, Unavailable)
+    return RequestFailure(error, passing, refused_unseen=response.status == 429)
+
+
+def _redirected(request: Request, response: RawResponse, client: ClientContext) -> Unreachable:
+    target = safe_text(response.headers.get("Location", ""), 200).partition("?")[0]
+    return Unreachable(
+        f"{client.server} is not an API server: it redirects{f' to {target}' if target else ''}",
+        reason=f"{request.method} {request.path} returned {response.status}",
+        hint="Check the server's URL in the kubeconfig; credentials are never sent elsewhere.",
+    )
+
+
+def _invalid_response(
+    request: Request, response: RawResponse, client: ClientContext
+) -> AccessError:
+    """Return the error for a success whose body no API server would send."""
+    asked = f"{request.method} {request.path} returned {response.status}"
+    if _is_html(response):
+        return Unreachable(
+            f"{client.server} did not answer as an API server: it sent a web page",
+            reason=asked,
+            hint="A proxy or a login page is in between; check the network and the server's URL.",
+        )
+    encoding = response.headers.get("Content-Encoding", "")
+    return Unavailable(
+        f"the response is encoded as {safe_text(encoding, 50)}, which was not requested"
+        if encoding
+        else f"the response is not a JSON object ({len(response.raw)} bytes)",
+        code=response.status,
+        reason=asked,
+    )
+
+
 # Go names the port of its own end of a broken connection: another one in each try.
 _OWN_END = r"\b(read|write) (tcp|udp) \S+->"
-# By these codes the server itself would say something that no webhook can know: that the
-# credentials are wrong, that the object has changed or exists, or that a list has expired.
-_NOT_OF_WEBHOOKS = frozenset({401, 409, 410})
+
+
+def _message(request: Request, response: RawResponse, status: StatusBody) -> str:
+    """Return the server's message, made safe; for a Secret, only what cannot hold a value."""
+    text = status.message or ("" if _is_html(response) else _decoded(response.raw))
+    text = re.sub(_OWN_END, r"\1 \2 ", text)
+    safe = without_values(text) if request.secret else safe_text(text)
+    if safe:
+        return safe
+    if request.secret and text:
+        fields = sorted({cause["field"] for cause in _causes(request, status) if cause["field"]})
+        named = f" at {', '.join(fields[:10])}" if fields else ""
+        reason = _reason(request, status.reason) or response.status
+        return f"the server refused the request{named} ({reason})"
+    what = "a web page" if _is_html(response) else "no message"
+    return f"the server returned {response.status} with {what}"
+
+
+_PAGE_BEGINNINGS = ("<!doctype html", "<html", "<head", "<?xml")
+
+
+def _is_html(response: RawResponse) -> bool:
+    content_type = response.headers.get("Content-Type", "")
+    beginning = _decoded(response.raw[:200]).lower()
+    return "html" in content_type.lower() or beginning.startswith(_PAGE_BEGINNINGS)
+
+
+def _decoded(raw: bytes) -> str:
+    return raw[:8192].decode("utf-8", "replace").strip()
+
+
+def _error(request: Request, response: RawResponse, status: StatusBody, message: str) -> ApiError:
+    kind = class_of(request, response.status, status)
+    retry_after = seconds_to_wait(response.headers.get("Retry-After", ""))
+    return kind(
+        message,
+        code=response.status,
+        status_reason=_reason(request, status.reason),
+        causes=_causes(request, status),
+        retry_after=status.retry_after if retry_after is None else retry_after,
+        reason=f"{request.method} {request.path} returned {response.status}",
+    )
+
+
+def _causes(request: Request, status: StatusBody) -> tuple[dict[str, str], ...]:
+    """Return the causes, made safe; for a Secret, only messages that just name managers.
+
+    Of a webhook not even these, because it may have put a value there. A path is shown as far as
+    the object that was sent has it.
+    """
+    body = (json_object(request.body or b"") or {}) if request.secret else {}
+    names_managers = not _is_denied(status)  # guard: forged-cause
+    return tuple(
+        {
+            "reason": _reason(request, cause["reason"]),
+            "field": _path_in(body, cause["field"])
+            if request.secret
+            else safe_text(cause["field"]),
+            "message": safe_text(cause["message"])
+            if not request.secret or (cause["reason"] == "FieldManagerConflict" and names_managers)
+            else "",
+        }
+        for cause in status.causes
+    )
+
+
 # Of a Secret, no other reason is shown: a webhook may write anything there.
 _REASONS = frozenset(
     {
@@ -80,86 +195,6 @@ _REASONS = frozenset(
         "UnsupportedMediaType",
     }
 )
-_REDIRECTS = frozenset({300, 301, 302, 303, 305, 307, 308})
-_PAGE_BEGINNINGS = ("<!doctype html", "<html", "<head", "<?xml")
-
-
-@dataclass(frozen=True, slots=True)
-class RequestFailure:
-    """Why a try failed."""
-
-    error: AccessError
-    passing: bool = False
-    """Whether the same request may succeed in a moment."""
-    refused_unseen: bool = False
-    """Whether the server refused the request before it did anything with it."""
-
-
-def response_failure(
-    request: Request, response: RawResponse, client: ClientContext
-) -> RequestFailure:
-    """Return the failure of a response that is not a valid success."""
-    if response.status in _REDIRECTS:
-        return RequestFailure(_redirected(request, response, client))
-    if response.status < 400:
-        return RequestFailure(_invalid_response(request, response, client), passing=True)
-    status = StatusBody.of(response)
-    message = _message(request, response, status)
-    error = _error(request, response, status, message)
-    _add_hint(error, message, client)
-    passing = isinstance(error, Unavailable)
-    return RequestFailure(error, passing, refused_unseen=response.status == 429)
-
-
-def _error(request: Request, response: RawResponse, status: StatusBody, message: str) -> ApiError:
-    kind = class_of(request, response.status, status)
-    retry_after = seconds_to_wait(response.headers.get("Retry-After", ""))
-    return kind(
-        message,
-        code=response.status,
-        status_reason=_reason(request, status.reason),
-        causes=_causes(request, status),
-        retry_after=status.retry_after if retry_after is None else retry_after,
-        reason=f"{request.method} {request.path} returned {response.status}",
-    )
-
-
-def _message(request: Request, response: RawResponse, status: StatusBody) -> str:
-    """Return the server's message, made safe; for a Secret, only what cannot hold a value."""
-    text = status.message or ("" if _is_html(response) else _decoded(response.raw))
-    text = re.sub(_OWN_END, r"\1 \2 ", text)
-    safe = without_values(text) if request.secret else safe_text(text)
-    if safe:
-        return safe
-    if request.secret and text:
-        fields = sorted({cause["field"] for cause in _causes(request, status) if cause["field"]})
-        named = f" at {', '.join(fields[:10])}" if fields else ""
-        reason = _reason(request, status.reason) or response.status
-        return f"the server refused the request{named} ({reason})"
-    what = "a web page" if _is_html(response) else "no message"
-    return f"the server returned {response.status} with {what}"
-
-
-def _causes(request: Request, status: StatusBody) -> tuple[dict[str, str], ...]:
-    """Return the causes, made safe; for a Secret, only messages that just name managers.
-
-    Of a webhook not even these, because it may have put a value there. A path is shown as far as
-    the object that was sent has it.
-    """
-    body = (json_object(request.body or b"") or {}) if request.secret else {}
-    names_managers = not _is_denied(status)  # guard: forged-cause
-    return tuple(
-        {
-            "reason": _reason(request, cause["reason"]),
-            "field": _path_in(body, cause["field"])
-            if request.secret
-            else safe_text(cause["field"]),
-            "message": safe_text(cause["message"])
-            if not request.secret or (cause["reason"] == "FieldManagerConflict" and names_managers)
-            else "",
-        }
-        for cause in status.causes
-    )
 
 
 def _reason(request: Request, reason: str) -> str:
@@ -175,19 +210,11 @@ def _path_in(body: dict[str, Any], field: str) -> str:
     return safe_text(dotted(path) if left else field, 200)
 
 
-def _is_denied(status: StatusBody) -> bool:
-    """Return whether an admission webhook has denied the request, whatever its code."""
-    return re.match(_WEBHOOK, status.message) is not None
-
-
-def _decoded(raw: bytes) -> str:
-    return raw[:8192].decode("utf-8", "replace").strip()
-
-
-def _is_html(response: RawResponse) -> bool:
-    content_type = response.headers.get("Content-Type", "")
-    beginning = _decoded(response.raw[:200]).lower()
-    return "html" in content_type.lower() or beginning.startswith(_PAGE_BEGINNINGS)
+# Patterns are compiled when an error comes: that takes longer than a whole request.
+_DENIED = (
+    r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)"'
+    r'(?: in API group "[^"]*")?(?: in the namespace "(?P<namespace>[^"]*)")?'
+)
 
 
 def _add_hint(error: ApiError, message: str, client: ClientContext) -> None:
@@ -210,34 +237,54 @@ def _add_hint(error: ApiError, message: str, client: ClientContext) -> None:
         error.hint = f"The server expects https:// instead of {client.server}."
 
 
-def _redirected(request: Request, response: RawResponse, client: ClientContext) -> Unreachable:
-    target = safe_text(response.headers.get("Location", ""), 200).partition("?")[0]
-    return Unreachable(
-        f"{client.server} is not an API server: it redirects{f' to {target}' if target else ''}",
-        reason=f"{request.method} {request.path} returned {response.status}",
-        hint="Check the server's URL in the kubeconfig; credentials are never sent elsewhere.",
-    )
+# By these codes the server itself would say something that no webhook can know: that the
+# credentials are wrong, that the object has changed or exists, or that a list has expired.
+_NOT_OF_WEBHOOKS = frozenset({401, 409, 410})
 
 
-def _invalid_response(
-    request: Request, response: RawResponse, client: ClientContext
-) -> AccessError:
-    """Return the error for a success whose body no API server would send."""
-    asked = f"{request.method} {request.path} returned {response.status}"
-    if _is_html(response):
-        return Unreachable(
-            f"{client.server} did not answer as an API server: it sent a web page",
-            reason=asked,
-            hint="A proxy or a login page is in between; check the network and the server's URL.",
-        )
-    encoding = response.headers.get("Content-Encoding", "")
-    return Unavailable(
-        f"the response is encoded as {safe_text(encoding, 50)}, which was not requested"
-        if encoding
-        else f"the response is not a JSON object ({len(response.raw)} bytes)",
-        code=response.status,
-        reason=asked,
-    )
+def class_of(request: Request, code: int, status: StatusBody) -> type[ApiError]:
+    """Return the exception class of a response with that code, 400 or more, and Status."""
+    by_code: dict[int, type[ApiError]] = {
+        401: Unauthorized,
+        403: Forbidden,
+        410: Expired,
+        413: Invalid,
+        429: Unavailable,
+        502: Unavailable,
+        503: Unavailable,
+        504: Unavailable,
+    }
+    if code in _NOT_OF_WEBHOOKS and _is_denied(status):  # guard: webhook-conflict
+        return Forbidden
+    if code in by_code:
+        return by_code[code]
+    if code == 404:
+        named = (status.group, status.kind, status.name)
+        proof = status.reason == "NotFound" and status.name and named == request.about
+        return NotFound if proof else NotServed
+    if code == 409:
+        return _conflict(request, status)
+    if code == 500:
+        return _class_of_500(request, status)
+    return Invalid if code < 500 and status.is_status else ApiError
+
+
+# An admission webhook chooses code, reason and causes of its denial; the server adds the beginning
+# of the message.
+_WEBHOOK = r'admission webhook "(?:[^"\\]|\\.)*" denied the request'
+
+
+def _is_denied(status: StatusBody) -> bool:
+    """Return whether an admission webhook has denied the request, whatever its code."""
+    return re.match(_WEBHOOK, status.message) is not None
+
+
+def _conflict(request: Request, status: StatusBody) -> type[ApiError]:
+    if status.reason == "AlreadyExists":
+        return AlreadyExists
+    # The quota's own bookkeeping lost a race (kubernetes#67761); the object was not checked.
+    plural = request.about[1] if request.about else ""
+    return Unavailable if status.kind == "resourcequotas" != plural else Conflict
 
 
 # Schema errors of server-side apply come as a 500 without a reason; a retry does not help.
@@ -271,41 +318,6 @@ _PASSING = (
 )
 
 
-def class_of(request: Request, code: int, status: StatusBody) -> type[ApiError]:
-    """Return the exception class of a response with that code, 400 or more, and Status."""
-    by_code: dict[int, type[ApiError]] = {
-        401: Unauthorized,
-        403: Forbidden,
-        410: Expired,
-        413: Invalid,
-        429: Unavailable,
-        502: Unavailable,
-        503: Unavailable,
-        504: Unavailable,
-    }
-    if code in _NOT_OF_WEBHOOKS and _is_denied(status):  # guard: webhook-conflict
-        return Forbidden
-    if code in by_code:
-        return by_code[code]
-    if code == 404:
-        named = (status.group, status.kind, status.name)
-        proof = status.reason == "NotFound" and status.name and named == request.about
-        return NotFound if proof else NotServed
-    if code == 409:
-        return _conflict(request, status)
-    if code == 500:
-        return _class_of_500(request, status)
-    return Invalid if code < 500 and status.is_status else ApiError
-
-
-def _conflict(request: Request, status: StatusBody) -> type[ApiError]:
-    if status.reason == "AlreadyExists":
-        return AlreadyExists
-    # The quota's own bookkeeping lost a race (kubernetes#67761); the object was not checked.
-    plural = request.about[1] if request.about else ""
-    return Unavailable if status.kind == "resourcequotas" != plural else Conflict
-
-
 def _class_of_500(request: Request, status: StatusBody) -> type[ApiError]:
     """Tell transient errors from permanent ones: the code alone never decides."""
     if _says(status, _TOO_LARGE):
@@ -321,7 +333,7 @@ def _says(status: StatusBody, phrases: tuple[str, ...]) -> bool:
     return any(phrase in status.message for phrase in phrases)
 
 
-# Turn a connection error into one exception, and decide whether a retry may help.
+# A broken connection: one error, and whether a retry may help.
 
 
 def connection_failure(
@@ -401,10 +413,20 @@ def _reach(client: ClientContext) -> str:
     )
 
 
-# Make foreign text safe to show: no control sequences, no secrets, not too long.
+# Foreign text, safe to show: no control sequences, no secrets, not too long.
 
 
 MAX_SHOWN = 1024
+
+
+def safe_text(text: str, limit: int = MAX_SHOWN) -> str:
+    """Return the text on one line, with invisible characters escaped, cut to ``limit``."""
+    # Cut first: the text may be a hundred megabytes.
+    cut = len(text) > limit
+    line = " ".join(text[:limit].split())
+    clean = visible(line)
+    return f"{clean[:limit]}…" if cut or len(clean) > limit else clean
+
 
 # Patterns are compiled when an error comes: that takes longer than a whole request.
 # Messages of the API server that can hold names and paths, but no values. A message must match as
@@ -456,15 +478,6 @@ _BEGINNINGS = (
     r"Apply failed with \d+ conflicts?",
     r"Validation failed for ValidatingAdmissionPolicy '[\w.-]{1,253}' with binding '[\w.-]{1,253}'",
 )
-
-
-def safe_text(text: str, limit: int = MAX_SHOWN) -> str:
-    """Return the text on one line, with invisible characters escaped, cut to ``limit``."""
-    # Cut first: the text may be a hundred megabytes.
-    cut = len(text) > limit
-    line = " ".join(text[:limit].split())
-    clean = visible(line)
-    return f"{clean[:limit]}…" if cut or len(clean) > limit else clean
 
 
 def without_values(message: str) -> str:

@@ -1,9 +1,7 @@
-"""The format of an inventory: entries and runs as text, in one ConfigMap or in shards.
+"""The format of an inventory: a header of JSON and the entries, in one ConfigMap or in shards.
 
-Decoding is strict: an unreadable inventory is never taken for an empty one. The header, one line of
-JSON, has the number of entries and their digest, so part of an inventory is never taken for the
-whole. The entries are stored beside it, readable with ``kubectl get -o yaml`` while they are few,
-or in the shards that the header names.
+Decoding is strict: an unreadable inventory is never taken for an empty one, nor a part for the
+whole. Few entries are stored as text, more as one gzip stream, and many in shards.
 """
 
 from __future__ import annotations
@@ -63,14 +61,6 @@ from applyprune.planning.normalize import canonical_text
 from applyprune.values import dataclass, field
 from applyprune.values import encode as json_text
 
-SCHEMA = 2
-
-# The server takes it from our User-Agent.
-_MANAGER = "applyprune"
-# Both times are the server's; webhooks may run between them, each for at most 30 seconds.
-_ONE_REQUEST = timedelta(minutes=1)
-_HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
-
 
 @dataclass(frozen=True, slots=True)
 class Root:
@@ -90,6 +80,10 @@ class Root:
     """The shards that the header names."""
     faults: tuple[str, ...]
     """What is wrong with the annotations of the ConfigMap."""
+
+
+SCHEMA = 2
+_HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
 
 
 def encode(inventory: Inventory, packed: PackedInventory, *, write: str) -> dict[str, Any]:
@@ -140,6 +134,34 @@ def encode(inventory: Inventory, packed: PackedInventory, *, write: str) -> dict
     return with_foreign_metadata(body, inventory.root)  # guard: foreign-metadata-kept
 
 
+def _holder_out(holder: LockHolder | None) -> dict[str, Any] | None:
+    if holder is None:
+        return None
+    return {
+        "run": holder.run,
+        "who": holder.who,
+        "host": holder.host,
+        "process": holder.process,
+        "leaseSeconds": holder.lease,
+        "renewals": holder.renewals,
+    }
+
+
+def with_foreign_metadata(body: dict[str, Any], root: StoredRoot) -> dict[str, Any]:
+    """Return a root to write, with what other tools have added to the stored one."""
+    metadata: dict[str, Any] = dict(body["metadata"])
+    metadata["labels"] = {**root.labels, **metadata["labels"]}
+    metadata["annotations"] = {**root.annotations, **metadata["annotations"]}
+    if root.owner_references:
+        metadata["ownerReferences"] = list(root.owner_references)
+    if root.finalizers:
+        metadata["finalizers"] = list(root.finalizers)
+    return {**body, "metadata": metadata}
+
+
+_UNREADABLE = (KeyError, TypeError, ValueError, EOFError, OSError, RecursionError)
+
+
 def decode(body: Mapping[str, Any]) -> Root:
     """Return the root that a ConfigMap contains; raise InventoryError if it is unreadable.
 
@@ -186,6 +208,67 @@ def decode(body: Mapping[str, Any]) -> Root:
         raise _unreadable(applyset, error) from error
 
 
+def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
+    if schema > SCHEMA:
+        return InventoryTooNew(
+            "the inventory was written by a newer applyprune",
+            location=str(applyset.inventory),
+            reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
+            hint="Use the version of applyprune that wrote it, or a newer one.",
+        )
+    # No class of its own: like a damaged inventory, a repair may overwrite it.
+    return InventoryError(
+        "the inventory was written by a development version of applyprune",
+        location=str(applyset.inventory),
+        reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
+        hint=f"Nothing was applied or pruned. Rebuild it{_by_repair(applyset)}",
+    )
+
+
+def _shards_in(raw: Sequence[tuple[object, object]]) -> tuple[Shard, ...]:
+    """Return the shards that a header names; a forged one must not be read many times."""
+    shards = tuple(Shard(_hexadecimal(digest), typed(int, count)) for digest, count in raw)
+    seen: set[str] = set()
+    for shard in shards:
+        if shard.digest in seen:  # guard: shard-named-twice
+            raise ValueError(f"it names the shard {shard.digest[:32]} twice")
+        seen.add(shard.digest)
+    if len(shards) > MOST_SHARDS:  # guard: most-shards
+        raise ValueError(f"it names {len(shards)} shards, and {MOST_SHARDS} are allowed")
+    return shards
+
+
+def _hexadecimal(digest: object) -> str:
+    # It becomes part of a name, and so of a URL path.
+    if not re.fullmatch(r"[0-9a-f]{64}", text := typed(str, digest)):
+        raise ValueError("the name of a shard is not a digest")
+    return text
+
+
+def _holder_in(raw: Mapping[str, Any] | None) -> LockHolder | None:
+    if raw is None:
+        return None
+    lease = raw["leaseSeconds"]
+    if not isinstance(lease, int | float) or isinstance(lease, bool):
+        raise TypeError(f"not a number of seconds: {lease!r}")
+    return LockHolder(
+        run=typed(str, raw["run"]),
+        who=typed(str, raw["who"]),
+        host=typed(str, raw["host"]),
+        process=typed(str, raw["process"]),
+        # A holder that does not renew blocks nobody for longer.
+        lease=valid_lease(lease),  # guard: longest-lease
+        renewals=typed(int, raw["renewals"]),
+    )
+
+
+# A create that names no field manager gets the program of its User-Agent.
+_MANAGER = "applyprune"
+# The creation and the record of its fields are two times of one request; webhooks may run between
+# them, each for at most 30 seconds.
+_ONE_REQUEST = timedelta(minutes=1)
+
+
 def _is_copy(recorded: object, metadata: Mapping[str, Any]) -> bool:
     """Return whether the header was written into another ConfigMap than this one.
 
@@ -205,6 +288,62 @@ def _is_copy(recorded: object, metadata: Mapping[str, Any]) -> bool:
         for entry in metadata.get("managedFields") or ()
     )
     return not is_ours  # guard: first-write-copied
+
+
+def _plan_in(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
+    if raw is None:
+        return None
+    return AppliedPlan(checksum=typed(str, raw["checksum"]), done=typed(bool, raw["done"]))
+
+
+def _count_in(raw: object) -> int:
+    count = typed(int, raw)
+    if not 0 <= count <= MOST:
+        raise ValueError(f"it says that it lists {count} objects, and {MOST} are allowed")
+    return count
+
+
+def _inline(body: Mapping[str, Any]) -> bytes:
+    data, binary = body.get("data") or {}, body.get("binaryData") or {}
+    if (_ENTRIES in data) == (_STREAM in binary):
+        raise ValueError("it must have either entries or entries.gz")
+    if _ENTRIES in data:
+        return typed(str, data[_ENTRIES]).encode()
+    return unpack(typed(str, binary[_STREAM]))
+
+
+_OWN_FIELDS = ("data", "binaryData", "immutable")
+
+
+def stored_root(body: Mapping[str, Any]) -> StoredRoot:
+    """Return the part of a root ConfigMap that is not in the inventory itself."""
+    metadata = mapping(body.get("metadata"))
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    own = {
+        **{name: body[name] for name in _OWN_FIELDS if name in body},
+        "labels": {key: labels[key] for key in OWN_LABELS & labels.keys()},
+        "annotations": {key: annotations[key] for key in OWN_ANNOTATIONS & annotations.keys()},
+    }
+    canonical = json.dumps(own, sort_keys=True, separators=(",", ":"))
+    return StoredRoot(
+        own=hashlib.sha256(canonical.encode()).hexdigest(),
+        labels={key: value for key, value in labels.items() if key not in OWN_LABELS},
+        annotations={
+            key: value for key, value in annotations.items() if key not in OWN_ANNOTATIONS
+        },
+        owner_references=tuple(items(metadata, "ownerReferences")),
+        finalizers=tuple(map(str, items(metadata, "finalizers"))),
+        is_terminating=bool(text(metadata, "deletionTimestamp")),
+    )
+
+
+def changed_by_others_only(inventory: Inventory, body: Mapping[str, Any]) -> bool:
+    """Return whether the stored root has applyprune's own data as they were read or written."""
+    uid = text(mapping(body.get("metadata")), "uid")
+    return inventory.exists and uid == inventory.uid and stored_root(body).own == inventory.root.own
+
+
+# The entries of a root, from its own lines and those of its shards.
 
 
 def add_lines(root: Root, lines: UnpackedLines, part: bytes) -> None:
@@ -238,6 +377,33 @@ def entries_left(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEn
         raise _unreadable(_applyset_of(root), error) from error
 
 
+def _unreadable(applyset: ApplySetIdentity, error: Exception) -> InventoryError:
+    return InventoryError(
+        "the inventory cannot be read",
+        location=str(applyset.inventory),
+        reason=f"it has no {error}" if isinstance(error, KeyError) else str(error),
+        hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or rebuild "
+        f"it{_by_repair(applyset)}",
+    )
+
+
+def _by_repair(applyset: ApplySetIdentity) -> str:
+    """Return how to rebuild an inventory, with what a later prune or delete does then."""
+    return (
+        " from the objects that have the set's label: applyprune inventory repair "
+        f"{applyset.arguments}. They are recorded as adopted, and no prune deletes them; if the "
+        "set created all of them, add --record-as owned."
+    )
+
+
+def _applyset_of(root: Root) -> ApplySetIdentity:
+    return ApplySetIdentity(root.inventory.name, root.inventory.namespace)
+
+
+# Shards: immutable ConfigMaps, named by the digest of their contents. So a shard cannot be half
+# written, changed, or taken for another.
+
+
 def encode_shard(inventory: Inventory, shard: Shard) -> dict[str, Any]:
     """Return the immutable ConfigMap of one shard."""
     ref = shard_ref(inventory.name, inventory.namespace, shard.digest)
@@ -265,140 +431,165 @@ def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
     return lines
 
 
-def _applyset_of(root: Root) -> ApplySetIdentity:
-    return ApplySetIdentity(root.inventory.name, root.inventory.namespace)
+# The entries packed: as text, as a gzip stream, or in shards.
 
 
-def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
-    if schema > SCHEMA:
-        return InventoryTooNew(
-            "the inventory was written by a newer applyprune",
-            location=str(applyset.inventory),
-            reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
-            hint="Use the version of applyprune that wrote it, or a newer one.",
-        )
-    # No class of its own: like a damaged inventory, a repair may overwrite it.
+READABLE = 64 * 1024
+"""Bytes of entries that the root stores as text; about 150 objects."""
+PACKED = 256 * 1024
+"""Bytes of a gzip stream that the root stores; every renewal of the lock writes it again."""
+LIMIT = 1_000_000
+"""Bytes that a shard may have; the server's own limit for one ConfigMap is 1,048,576."""
+MOST = 100_000
+"""Objects that one set may have."""
+MOST_SHARDS = 1000
+"""Shards that one set may have; 100,000 objects have about 50."""
+_UNPACKED_LIMIT = 16 * 1024 * 1024
+# A shard has this many entries on average, and at most four times as many.
+_PER_SHARD = 2048
+
+
+def pack(entries: Iterable[InventoryEntry]) -> PackedInventory:
+    """Return entries in the form to store; raise InventoryError if they are too many."""
+    lines = lines_of(entries)
+    if len(lines) > MOST:
+        raise _too_large(len(lines), f"a set may have at most {MOST} objects")
+    # Only if it may fit: compressing all of a large inventory would be wasted.
+    if len(lines) <= 2 * _PER_SHARD:
+        whole = block_of(lines)
+        if len(whole) <= READABLE:
+            return PackedInventory(len(lines), digest_of(whole), readable=whole.decode())
+        if len(whole) <= _UNPACKED_LIMIT and len(stream := _packed(whole)) <= PACKED:
+            return PackedInventory(len(lines), digest_of(whole), stream=stream)
+    blocks = [block for part in _cut(lines) for block in _blocks(part)]
+    if len(blocks) > MOST_SHARDS:
+        raise _too_large(len(lines), f"it would take {len(blocks)} shards of {MOST_SHARDS}")
+    # What no run could read again is not written.
+    unpacked = UnpackedLines()
+    try:
+        for block, _ in blocks:
+            unpacked.add(block)
+    except ValueError as error:
+        raise _too_large(len(lines), str(error)) from error
+    return PackedInventory(
+        len(lines),
+        digest_of(*(block for block, _ in blocks)),
+        shards=tuple(shard for _, shard in blocks),
+    )
+
+
+def _too_large(count: int, reason: str) -> InventoryError:
     return InventoryError(
-        "the inventory was written by a development version of applyprune",
-        location=str(applyset.inventory),
-        reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
-        hint=f"Nothing was applied or pruned. Rebuild it{_by_repair(applyset)}",
+        f"an inventory of {count} objects is too large",
+        reason=reason,
+        hint="Split the set in two.",
     )
 
 
-def _unreadable(applyset: ApplySetIdentity, error: Exception) -> InventoryError:
-    return InventoryError(
-        "the inventory cannot be read",
-        location=str(applyset.inventory),
-        reason=f"it has no {error}" if isinstance(error, KeyError) else str(error),
-        hint="Nothing was applied or pruned. Restore the ConfigMap from a backup, or rebuild "
-        f"it{_by_repair(applyset)}",
-    )
+def _cut(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
+    # Each cut depends only on the entry before it: a new entry makes one new shard, and keeps the
+    # others.
+    part: list[Line] = []
+    for line in lines:
+        part.append(line)
+        ref = line.ref
+        name = f"{ref.group}\0{ref.kind}\0{ref.namespace}\0{ref.name}"
+        if zlib.crc32(name.encode()) % _PER_SHARD == 0 or len(part) == 4 * _PER_SHARD:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
-def _by_repair(applyset: ApplySetIdentity) -> str:
-    """Return how to rebuild an inventory, with what a later prune or delete does then."""
-    return (
-        " from the objects that have the set's label: applyprune inventory repair "
-        f"{applyset.arguments}. They are recorded as adopted, and no prune deletes them; if the "
-        "set created all of them, add --record-as owned."
-    )
+def _blocks(part: Sequence[Line]) -> Iterator[tuple[bytes, Shard]]:
+    """Yield the block and the shard of a part; more if it does not compress well enough."""
+    block = block_of(part)
+    stream = _packed(block) if len(block) <= _UNPACKED_LIMIT else ""
+    if stream and len(stream) <= LIMIT:
+        yield block, Shard(digest_of(block), len(part), stream)
+        return
+    if len(part) == 1:
+        raise InventoryError("one entry of the inventory is larger than a ConfigMap")
+    half = len(part) // 2
+    yield from _blocks(part[:half])
+    yield from _blocks(part[half:])
 
 
-_UNREADABLE = (KeyError, TypeError, ValueError, EOFError, OSError, RecursionError)
+def _packed(lines: bytes) -> str:
+    return base64.b64encode(gzip.compress(lines, compresslevel=6, mtime=0)).decode()
 
 
-def _shards_in(raw: Sequence[tuple[object, object]]) -> tuple[Shard, ...]:
-    """Return the shards that a header names; a forged one must not be read many times."""
-    shards = tuple(Shard(_hexadecimal(digest), typed(int, count)) for digest, count in raw)
-    seen: set[str] = set()
-    for shard in shards:
-        if shard.digest in seen:  # guard: shard-named-twice
-            raise ValueError(f"it names the shard {shard.digest[:32]} twice")
-        seen.add(shard.digest)
-    if len(shards) > MOST_SHARDS:  # guard: most-shards
-        raise ValueError(f"it names {len(shards)} shards, and {MOST_SHARDS} are allowed")
-    return shards
+def unpack(stream: str) -> bytes:
+    """Return the lines in a stream; raise ValueError if it is invalid or unpacks to too much."""
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(base64.b64decode(stream, validate=True))) as opened:
+            lines = opened.read(_UNPACKED_LIMIT + 1)
+    except binascii.Error as error:
+        raise ValueError("its entries are not base64") from error
+    except (zlib.error, EOFError, OSError) as error:
+        raise ValueError("its entries cannot be unpacked") from error
+    if len(lines) > _UNPACKED_LIMIT:
+        raise ValueError("its unpacked entries are too large")
+    return lines
 
 
-def _count_in(raw: object) -> int:
-    count = typed(int, raw)
-    if not 0 <= count <= MOST:
-        raise ValueError(f"it says that it lists {count} objects, and {MOST} are allowed")
-    return count
-
-
-def _hexadecimal(digest: object) -> str:
-    # It becomes part of a name, and so of a URL path.
-    if not re.fullmatch(r"[0-9a-f]{64}", text := typed(str, digest)):
-        raise ValueError("the name of a shard is not a digest")
-    return text
-
-
-def _inline(body: Mapping[str, Any]) -> bytes:
-    data, binary = body.get("data") or {}, body.get("binaryData") or {}
-    if (_ENTRIES in data) == (_STREAM in binary):
-        raise ValueError("it must have either entries or entries.gz")
-    if _ENTRIES in data:
-        return typed(str, data[_ENTRIES]).encode()
-    return unpack(typed(str, binary[_STREAM]))
-
-
-def _holder_out(holder: LockHolder | None) -> dict[str, Any] | None:
-    if holder is None:
-        return None
-    return {
-        "run": holder.run,
-        "who": holder.who,
-        "host": holder.host,
-        "process": holder.process,
-        "leaseSeconds": holder.lease,
-        "renewals": holder.renewals,
-    }
-
-
-def _holder_in(raw: Mapping[str, Any] | None) -> LockHolder | None:
-    if raw is None:
-        return None
-    lease = raw["leaseSeconds"]
-    if not isinstance(lease, int | float) or isinstance(lease, bool):
-        raise TypeError(f"not a number of seconds: {lease!r}")
-    return LockHolder(
-        run=typed(str, raw["run"]),
-        who=typed(str, raw["who"]),
-        host=typed(str, raw["host"]),
-        process=typed(str, raw["process"]),
-        # A holder that does not renew blocks nobody for longer.
-        lease=valid_lease(lease),  # guard: longest-lease
-        renewals=typed(int, raw["renewals"]),
-    )
-
-
-def _plan_in(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
-    if raw is None:
-        return None
-    return AppliedPlan(checksum=typed(str, raw["checksum"]), done=typed(bool, raw["done"]))
-
-
-# Encode entries as lines of JSON, one for each object, and decode them strictly.
-
-
-T = TypeVar("T")
-
-_LONGEST_SHOWN = 100
-# In memory, a line may take twenty times its bytes. The server's limit for an object is 1.5 MiB.
-_LONGEST_LINE = 8 * 1024 * 1024
+def digest_of(*blocks: bytes) -> str:
+    """Return the digest of all lines in some blocks."""
+    digest = hashlib.sha256()
+    for block in blocks:
+        digest.update(block)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """The line of one entry, without the number of its field set."""
+class PackedInventory:
+    """The entries in one of the three forms; ``digest`` is the digest of all lines."""
 
-    ref: Ref
-    text: str
-    """The JSON text of the entry, without its closing brace."""
-    owned_fields: str
-    """The JSON text of its field set; empty if there is none."""
+    count: int
+    digest: str
+    readable: str = field(default="", repr=False)
+    stream: str = field(default="", repr=False)
+    shards: tuple[Shard, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A part of the entries: the digest of its lines, their number, and their gzip stream."""
+
+    digest: str
+    count: int
+    packed: str = field(default="", repr=False)
+
+
+_MOST_UNPACKED = 128 * 1024 * 1024
+"""Bytes that the lines of all shards may have; those of 100,000 objects are about 50 MB."""
+_MOST_VALUES = 8_000_000
+"""Values that all lines may have: in memory, the shortest one takes ten times its bytes."""
+
+
+@dataclass(slots=True)
+class UnpackedLines:
+    """The lines of one inventory, no more than fit into memory.
+
+    A small stream may unpack to a thousand times its size, and many shards to many times that.
+    """
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+    values: int = 0
+
+    def add(self, part: bytes) -> None:
+        """Add the lines of one shard; raise ValueError if there are too many."""
+        self.size += len(part)
+        self.values += part.count(b",")
+        if self.size > _MOST_UNPACKED:  # guard: unpacked-in-total
+            raise ValueError(f"its unpacked entries are larger than {_MOST_UNPACKED >> 20} MiB")
+        if self.values > _MOST_VALUES:  # guard: values-in-total
+            raise ValueError(f"its entries have more than {_MOST_VALUES} values")
+        self.parts.append(part)
+
+
+# The entries as lines of JSON.
 
 
 def lines_of(entries: Iterable[InventoryEntry]) -> list[Line]:
@@ -416,53 +607,6 @@ def lines_of(entries: Iterable[InventoryEntry]) -> list[Line]:
         )
         for entry in ordered
     ]
-
-
-def block_of(lines: Sequence[Line]) -> bytes:
-    """Return lines as they are stored, after the distinct field sets that their entries own.
-
-    Most objects of a kind own the same fields. So each set is stored once, and an entry has its
-    number in the block.
-    """
-    numbers: dict[str, int] = {}
-    texts = []
-    for line in lines:
-        number = ""
-        if line.owned_fields:
-            index = numbers.setdefault(line.owned_fields, len(numbers))
-            number = f',"ownedFields":{index}'
-        texts.append(f"{line.text}{number}}}\n")
-    sets = (f'{{"fieldSet":{fields},"number":{index}}}\n' for fields, index in numbers.items())
-    return "".join([*sets, *texts]).encode()
-
-
-def entries_of(lines: bytes) -> list[InventoryEntry]:
-    """Return the entries in one or more blocks.
-
-    Raises ValueError, TypeError or KeyError for anything else.
-    """
-    field_sets: dict[int, str] = {}
-    found = []
-    # Only a newline ends a line: splitlines would also split at other characters in names.
-    for line in lines.split(b"\n"):
-        if not line:
-            continue
-        if len(line) > _LONGEST_LINE:  # guard: longest-line
-            raise ValueError(f"an entry is larger than {_LONGEST_LINE >> 20} MiB")
-        raw = json_value(line)
-        if "fieldSet" in raw:
-            # Each block has its own numbers.
-            field_sets[typed(int, raw["number"])] = canonical_text(typed(dict, raw["fieldSet"]))
-        else:
-            found.append(_entry_in(raw, field_sets))
-    return found
-
-
-def typed(kind: type[T], value: object) -> T:
-    """Return the value if it has exactly that type; raise TypeError otherwise."""
-    if type(value) is not kind:
-        raise TypeError(f"{repr(value)[:_LONGEST_SHOWN]} is not of type {kind.__name__}")
-    return value
 
 
 def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
@@ -498,6 +642,65 @@ def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
     if (job := entry.job) is not None:
         out["job"] = {"created": job.created, "ttl": job.ttl, "completed": job.completed}
     return out
+
+
+def _ref_out(ref: Ref) -> dict[str, str]:
+    return {"group": ref.group, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+
+
+def block_of(lines: Sequence[Line]) -> bytes:
+    """Return lines as they are stored, after the distinct field sets that their entries own.
+
+    Most objects of a kind own the same fields. So each set is stored once, and an entry has its
+    number in the block.
+    """
+    numbers: dict[str, int] = {}
+    texts = []
+    for line in lines:
+        number = ""
+        if line.owned_fields:
+            index = numbers.setdefault(line.owned_fields, len(numbers))
+            number = f',"ownedFields":{index}'
+        texts.append(f"{line.text}{number}}}\n")
+    sets = (f'{{"fieldSet":{fields},"number":{index}}}\n' for fields, index in numbers.items())
+    return "".join([*sets, *texts]).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The line of one entry, without the number of its field set."""
+
+    ref: Ref
+    text: str
+    """The JSON text of the entry, without its closing brace."""
+    owned_fields: str
+    """The JSON text of its field set; empty if there is none."""
+
+
+# In memory, a line may take twenty times its bytes. The server's limit for an object is 1.5 MiB.
+_LONGEST_LINE = 8 * 1024 * 1024
+
+
+def entries_of(lines: bytes) -> list[InventoryEntry]:
+    """Return the entries in one or more blocks.
+
+    Raises ValueError, TypeError or KeyError for anything else.
+    """
+    field_sets: dict[int, str] = {}
+    found = []
+    # Only a newline ends a line: splitlines would also split at other characters in names.
+    for line in lines.split(b"\n"):
+        if not line:
+            continue
+        if len(line) > _LONGEST_LINE:  # guard: longest-line
+            raise ValueError(f"an entry is larger than {_LONGEST_LINE >> 20} MiB")
+        raw = json_value(line)
+        if "fieldSet" in raw:
+            # Each block has its own numbers.
+            field_sets[typed(int, raw["number"])] = canonical_text(typed(dict, raw["fieldSet"]))
+        else:
+            found.append(_entry_in(raw, field_sets))
+    return found
 
 
 def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> InventoryEntry:
@@ -536,16 +739,8 @@ def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inventor
     )
 
 
-def _job_in(raw: Mapping[str, Any] | None) -> JobRecord | None:
-    if raw is None:
-        return None
-    return JobRecord(
-        typed(str, raw["created"]), typed(int, raw["ttl"]), completed=typed(bool, raw["completed"])
-    )
-
-
-def _ref_out(ref: Ref) -> dict[str, str]:
-    return {"group": ref.group, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+def _maybe_int(value: object) -> int | None:
+    return None if value is None else typed(int, value)
 
 
 def _ref_in(raw: Mapping[str, Any]) -> Ref:
@@ -554,14 +749,6 @@ def _ref_in(raw: Mapping[str, Any]) -> Ref:
     if not ref.kind or not ref.name:
         raise ValueError("an entry does not name an object")
     return ref
-
-
-def _wave_in(raw: object) -> Wave:
-    wave, rank, depth = (typed(int, part) for part in typed(list, raw))
-    return _wave(wave, rank, depth)
-
-
-_wave = lru_cache(64)(Wave)
 
 
 def _common(value: object) -> str:
@@ -573,14 +760,25 @@ def _maybe_str(value: object) -> str | None:
     return None if value is None else typed(str, value)
 
 
-def _maybe_int(value: object) -> int | None:
-    return None if value is None else typed(int, value)
+_wave = lru_cache(64)(Wave)
 
 
-# Encode the records of a set's runs for the header of its inventory, and decode them.
+def _wave_in(raw: object) -> Wave:
+    wave, rank, depth = (typed(int, part) for part in typed(list, raw))
+    return _wave(wave, rank, depth)
 
 
-_MOST_BYTES_OF_RUNS = 16 * 1024
+def _job_in(raw: Mapping[str, Any] | None) -> JobRecord | None:
+    if raw is None:
+        return None
+    return JobRecord(
+        typed(str, raw["created"]), typed(int, raw["ttl"]), completed=typed(bool, raw["completed"])
+    )
+
+
+# The records of runs, in the header.
+
+
 _OPTIONAL: Mapping[str, type] = {
     "actor": str,
     "commit": str,
@@ -621,6 +819,9 @@ def run_in(raw: Mapping[str, Any] | None) -> RunRecord | None:
     )
 
 
+_MOST_BYTES_OF_RUNS = 16 * 1024
+
+
 def earlier_out(records: Sequence[RunRecord]) -> list[dict[str, Any] | None]:
     """Return the newest records, as many as fit: they must not use the room of the entries."""
     found: list[dict[str, Any] | None] = []
@@ -646,210 +847,12 @@ def earlier_in(raw: object) -> tuple[RunRecord, ...]:
     return tuple(found[:MOST_RUNS])
 
 
-# Pack the entries of an inventory: as text, as a gzip stream, or in shards.
-#
-# The root ConfigMap stores few entries as text and more entries as one gzip stream. Many entries
-# are stored in shards: immutable ConfigMaps that are named by the digest of their contents, so that
-# a shard cannot be half written, changed, or taken for another. Each cut between two shards depends
-# only on the entry before it: adding or removing an entry creates one new shard and keeps the
-# others.
+T = TypeVar("T")
+_LONGEST_SHOWN = 100
 
 
-READABLE = 64 * 1024
-"""Bytes of entries that the root stores as text; about 150 objects."""
-PACKED = 256 * 1024
-"""Bytes of a gzip stream that the root stores; every renewal of the lock writes it again."""
-LIMIT = 1_000_000
-"""Bytes that a shard may have; the server's own limit for one ConfigMap is 1,048,576."""
-MOST = 100_000
-"""Objects that one set may have."""
-MOST_SHARDS = 1000
-"""Shards that one set may have; 100,000 objects have about 50."""
-_MOST_UNPACKED = 128 * 1024 * 1024
-"""Bytes that the lines of all shards may have; those of 100,000 objects are about 50 MB."""
-_MOST_VALUES = 8_000_000
-"""Values that all lines may have: in memory, the shortest one takes ten times its bytes."""
-
-_UNPACKED_LIMIT = 16 * 1024 * 1024
-# A shard has this many entries on average, and at most four times as many.
-_PER_SHARD = 2048
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """A part of the entries: the digest of its lines, their number, and their gzip stream."""
-
-    digest: str
-    count: int
-    packed: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class PackedInventory:
-    """The entries in one of the three forms; ``digest`` is the digest of all lines."""
-
-    count: int
-    digest: str
-    readable: str = field(default="", repr=False)
-    stream: str = field(default="", repr=False)
-    shards: tuple[Shard, ...] = ()
-
-
-@dataclass(slots=True)
-class UnpackedLines:
-    """The lines of one inventory, no more than fit into memory.
-
-    A small stream may unpack to a thousand times its size, and many shards to many times that.
-    """
-
-    parts: list[bytes] = field(default_factory=list)
-    size: int = 0
-    values: int = 0
-
-    def add(self, part: bytes) -> None:
-        """Add the lines of one shard; raise ValueError if there are too many."""
-        self.size += len(part)
-        self.values += part.count(b",")
-        if self.size > _MOST_UNPACKED:  # guard: unpacked-in-total
-            raise ValueError(f"its unpacked entries are larger than {_MOST_UNPACKED >> 20} MiB")
-        if self.values > _MOST_VALUES:  # guard: values-in-total
-            raise ValueError(f"its entries have more than {_MOST_VALUES} values")
-        self.parts.append(part)
-
-
-def pack(entries: Iterable[InventoryEntry]) -> PackedInventory:
-    """Return entries in the form to store; raise InventoryError if they are too many."""
-    lines = lines_of(entries)
-    if len(lines) > MOST:
-        raise _too_large(len(lines), f"a set may have at most {MOST} objects")
-    # Only if it may fit: compressing all of a large inventory would be wasted.
-    if len(lines) <= 2 * _PER_SHARD:
-        whole = block_of(lines)
-        if len(whole) <= READABLE:
-            return PackedInventory(len(lines), digest_of(whole), readable=whole.decode())
-        if len(whole) <= _UNPACKED_LIMIT and len(stream := _packed(whole)) <= PACKED:
-            return PackedInventory(len(lines), digest_of(whole), stream=stream)
-    blocks = [block for part in _cut(lines) for block in _blocks(part)]
-    if len(blocks) > MOST_SHARDS:
-        raise _too_large(len(lines), f"it would take {len(blocks)} shards of {MOST_SHARDS}")
-    # What no run could read again is not written.
-    unpacked = UnpackedLines()
-    try:
-        for block, _ in blocks:
-            unpacked.add(block)
-    except ValueError as error:
-        raise _too_large(len(lines), str(error)) from error
-    return PackedInventory(
-        len(lines),
-        digest_of(*(block for block, _ in blocks)),
-        shards=tuple(shard for _, shard in blocks),
-    )
-
-
-def _too_large(count: int, reason: str) -> InventoryError:
-    return InventoryError(
-        f"an inventory of {count} objects is too large",
-        reason=reason,
-        hint="Split the set in two.",
-    )
-
-
-def unpack(stream: str) -> bytes:
-    """Return the lines in a stream; raise ValueError if it is invalid or unpacks to too much."""
-    try:
-        with gzip.GzipFile(fileobj=BytesIO(base64.b64decode(stream, validate=True))) as opened:
-            lines = opened.read(_UNPACKED_LIMIT + 1)
-    except binascii.Error as error:
-        raise ValueError("its entries are not base64") from error
-    except (zlib.error, EOFError, OSError) as error:
-        raise ValueError("its entries cannot be unpacked") from error
-    if len(lines) > _UNPACKED_LIMIT:
-        raise ValueError("its unpacked entries are too large")
-    return lines
-
-
-def digest_of(*blocks: bytes) -> str:
-    """Return the digest of all lines in some blocks."""
-    digest = hashlib.sha256()
-    for block in blocks:
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def _cut(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
-    part: list[Line] = []
-    for line in lines:
-        part.append(line)
-        ref = line.ref
-        name = f"{ref.group}\0{ref.kind}\0{ref.namespace}\0{ref.name}"
-        if zlib.crc32(name.encode()) % _PER_SHARD == 0 or len(part) == 4 * _PER_SHARD:
-            yield part
-            part = []
-    if part:
-        yield part
-
-
-def _blocks(part: Sequence[Line]) -> Iterator[tuple[bytes, Shard]]:
-    """Yield the block and the shard of a part; more if it does not compress well enough."""
-    block = block_of(part)
-    stream = _packed(block) if len(block) <= _UNPACKED_LIMIT else ""
-    if stream and len(stream) <= LIMIT:
-        yield block, Shard(digest_of(block), len(part), stream)
-        return
-    if len(part) == 1:
-        raise InventoryError("one entry of the inventory is larger than a ConfigMap")
-    half = len(part) // 2
-    yield from _blocks(part[:half])
-    yield from _blocks(part[half:])
-
-
-def _packed(lines: bytes) -> str:
-    return base64.b64encode(gzip.compress(lines, compresslevel=6, mtime=0)).decode()
-
-
-# Tell apart what applyprune and other tools have written into the inventory's ConfigMap.
-#
-# Other tools may write to its metadata: a label for a backup, a finalizer. That is not another run.
-
-
-_OWN_FIELDS = ("data", "binaryData", "immutable")
-
-
-def stored_root(body: Mapping[str, Any]) -> StoredRoot:
-    """Return the part of a root ConfigMap that is not in the inventory itself."""
-    metadata = mapping(body.get("metadata"))
-    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
-    own = {
-        **{name: body[name] for name in _OWN_FIELDS if name in body},
-        "labels": {key: labels[key] for key in OWN_LABELS & labels.keys()},
-        "annotations": {key: annotations[key] for key in OWN_ANNOTATIONS & annotations.keys()},
-    }
-    canonical = json.dumps(own, sort_keys=True, separators=(",", ":"))
-    return StoredRoot(
-        own=hashlib.sha256(canonical.encode()).hexdigest(),
-        labels={key: value for key, value in labels.items() if key not in OWN_LABELS},
-        annotations={
-            key: value for key, value in annotations.items() if key not in OWN_ANNOTATIONS
-        },
-        owner_references=tuple(items(metadata, "ownerReferences")),
-        finalizers=tuple(map(str, items(metadata, "finalizers"))),
-        is_terminating=bool(text(metadata, "deletionTimestamp")),
-    )
-
-
-def with_foreign_metadata(body: dict[str, Any], root: StoredRoot) -> dict[str, Any]:
-    """Return a root to write, with what other tools have added to the stored one."""
-    metadata: dict[str, Any] = dict(body["metadata"])
-    metadata["labels"] = {**root.labels, **metadata["labels"]}
-    metadata["annotations"] = {**root.annotations, **metadata["annotations"]}
-    if root.owner_references:
-        metadata["ownerReferences"] = list(root.owner_references)
-    if root.finalizers:
-        metadata["finalizers"] = list(root.finalizers)
-    return {**body, "metadata": metadata}
-
-
-def changed_by_others_only(inventory: Inventory, body: Mapping[str, Any]) -> bool:
-    """Return whether the stored root has applyprune's own data as they were read or written."""
-    uid = text(mapping(body.get("metadata")), "uid")
-    return inventory.exists and uid == inventory.uid and stored_root(body).own == inventory.root.own
+def typed(kind: type[T], value: object) -> T:
+    """Return the value if it has exactly that type; raise TypeError otherwise."""
+    if type(value) is not kind:
+        raise TypeError(f"{repr(value)[:_LONGEST_SHOWN]} is not of type {kind.__name__}")
+    return value

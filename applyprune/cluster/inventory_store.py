@@ -62,8 +62,6 @@ if TYPE_CHECKING:
 
 
 _TRIES = 5
-# Seconds for a request that starts at the end of its time; it is refused before it is sent then.
-_LEAST_TIME = 0.001
 
 
 class ConfigMapStore:
@@ -392,11 +390,8 @@ class ConfigMapStore:
         )
 
 
-def _with_entries(root: Root, entries: Mapping[Ref, InventoryEntry]) -> Inventory:
-    """Return the inventory of a root; the kinds that the annotation names are its, minus theirs."""
-    listed = {ref.group_kind for ref in entries}
-    hidden = root.inventory.hidden_kinds - listed
-    return replace(root.inventory, entries=entries, hidden_kinds=hidden)
+# Seconds for a request that starts at the end of its time; it is refused before it is sent then.
+_LEAST_TIME = 0.001
 
 
 def _time_limit(within: float | None) -> Callable[[], float | None]:
@@ -412,12 +407,17 @@ def _is_ours(body: Mapping[str, Any], write_id: str) -> bool:
         return False
 
 
-# Store the shards of an inventory: they are written before the root that names them.
-#
-# No run can lose a shard that it still needs. Shards to remove are listed before the root is
-# replaced: a run that has created one of them, but has not committed it yet, will fail to write the
-# root. A shard is removed only in the state in which it was listed: a run that needs it again first
-# changes it.
+def _with_entries(root: Root, entries: Mapping[Ref, InventoryEntry]) -> Inventory:
+    """Return the inventory of a root; the kinds that the annotation names are its, minus theirs."""
+    listed = {ref.group_kind for ref in entries}
+    hidden = root.inventory.hidden_kinds - listed
+    return replace(root.inventory, entries=entries, hidden_kinds=hidden)
+
+
+# The shards, written before the root that names them. No run can lose one that it still needs:
+# those to remove are listed before the root is replaced, so that a run that has created one of them
+# and has not committed it will fail to write the root, and each is removed only as it was listed,
+# which a run that needs it again changes first.
 
 
 _SHARD_TRIES = 3
@@ -561,21 +561,11 @@ class Shards:
         return shard_ref(self.applyset.name, self.applyset.namespace, shard.digest)
 
 
-# List the inventories of a cluster.
+# The inventories of a cluster.
 
 
 # An inventory may be as large as a megabyte.
 _INVENTORIES_PER_PAGE = 50
-
-
-@dataclass(frozen=True, slots=True)
-class ListedInventory:
-    """One inventory of a list; ``root`` is None if it cannot be read, for ``reason``."""
-
-    namespace: str
-    name: str
-    root: Root | None
-    reason: str = ""
 
 
 def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[ListedInventory]:
@@ -609,3 +599,13 @@ def set_of(live: LiveObject) -> ApplySetIdentity | None:
         return None
     is_ours = live.ref == applyset.inventory and live.labels[SET_ID] == applyset.id
     return applyset if is_ours else None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedInventory:
+    """One inventory of a list; ``root`` is None if it cannot be read, for ``reason``."""
+
+    namespace: str
+    name: str
+    root: Root | None
+    reason: str = ""

@@ -1,10 +1,7 @@
 """Watch the metadata of many collections at a time, all on one thread.
 
-It needs h11, which only the controller installs.
-
-A watch on a thread of its own costs a thread and a poll. Here one event loop reads all connections,
-so hundreds of watches that see nothing cost nothing. What comes is a hint: whoever acts on it
-reads again.
+Hundreds of watches that see nothing cost nothing. What comes is a hint: whoever acts on it reads
+again.
 """
 
 from __future__ import annotations
@@ -36,21 +33,6 @@ if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
     from applyprune.cluster.credentials import Identity
     from applyprune.model.identity import Ref
-
-
-# Seconds after which the server ends a watch. A little randomness spreads the new connections.
-_SESSION = (300, 600)
-_GRACE = 30.0
-_CONNECT_TIMEOUT = 10.0
-_OPENING = 16
-"""How many watches connect at a time."""
-_READ = 64 * 1024
-_LONGEST_REASON = 300
-_GONE = 410
-_ABORTING = 0.01
-"""Seconds until the loop has closed the connections of ended watches."""
-_SETTLED = 0.5
-"""Seconds without an event after which a watch has shown what it begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +79,20 @@ class AllSeen:
 
 News: TypeAlias = Seen | Blind | AllSeen
 
+# Seconds after which the server ends a watch. A little randomness spreads the new connections.
+_SESSION = (300, 600)
+_GRACE = 30.0
+_CONNECT_TIMEOUT = 10.0
+_OPENING = 16
+"""How many watches connect at a time."""
+_READ = 64 * 1024
+_LONGEST_REASON = 300
+_GONE = 410
+_ABORTING = 0.01
+"""Seconds until the loop has closed the connections of ended watches."""
+_SETTLED = 0.5
+"""Seconds without an event after which a watch has shown what it begins with."""
+
 
 @dataclass(slots=True)
 class _Place:
@@ -115,6 +111,21 @@ class _Place:
     changed: float = 0.0
     """When it has shown one, by the clock of the loop."""
     listing: asyncio.TimerHandle | None = None
+
+
+class BrokenReply(Exception):
+    """A reply that is not complete, or not what a watch sends."""
+
+
+class RefusedReply(Exception):
+    """A reply that is not a watch."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"the server replied {code}")
+        self.code = code
+
+
+UNAUTHORIZED = 401
 
 
 @dataclass(slots=True)
@@ -348,6 +359,25 @@ def _change(watched: Watched, line: bytes) -> tuple[LiveObject, WatchEventType]:
     return change.live, change.kind
 
 
+def parsed_line(line: bytes) -> dict[str, Any]:
+    """Return an event; raises BrokenReply for anything else."""
+    try:
+        item = json.loads(line)
+    except (ValueError, RecursionError):
+        item = None
+    if not isinstance(item, dict):
+        raise BrokenReply("it sent an invalid event")
+    return item
+
+
+def _keep_alive(raw: socket.socket) -> None:
+    """Let the kernel find out that the other end is gone."""
+    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if (option := getattr(socket, name, None)) is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 async def _tunnel(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str, proxy: SplitResult
 ) -> None:
@@ -363,30 +393,10 @@ async def _tunnel(
         raise BrokenReply("the proxy refused the connection")
 
 
-def _keep_alive(raw: socket.socket) -> None:
-    """Let the kernel find out that the other end is gone."""
-    raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if (option := getattr(socket, name, None)) is not None:
-            raw.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-# Read the streamed reply to a watch, line by line.
+# The streamed reply to a watch, line by line.
 
 
 _MAX_EVENT = 2 * 1024 * 1024
-
-
-class BrokenReply(Exception):
-    """A reply that is not complete, or not what a watch sends."""
-
-
-class RefusedReply(Exception):
-    """A reply that is not a watch."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(f"the server replied {code}")
-        self.code = code
 
 
 async def reply_lines(
@@ -420,25 +430,47 @@ async def reply_lines(
             return
 
 
-def parsed_line(line: bytes) -> dict[str, Any]:
-    """Return an event; raises BrokenReply for anything else."""
-    try:
-        item = json.loads(line)
-    except (ValueError, RecursionError):
-        item = None
-    if not isinstance(item, dict):
-        raise BrokenReply("it sent an invalid event")
-    return item
+# The pauses between two sessions.
 
 
-# TLS over an asyncio stream, with little memory for each connection.
-#
-# asyncio's own TLS keeps a buffer of 256 KiB for each connection, which is most of what a watch
-# that sees nothing would cost.
+_LASTS = 5.0
+"""Seconds after which a session that is cut off counts as one that has worked."""
+
+
+def failures_in_a_row(before: int, lasted: float, *, goes_on: bool) -> int:
+    """Return how many sessions in a row have failed, with one that lasted so many seconds.
+
+    Where every session is cut off after a while, these failures do not add up.
+    """
+    if lasted > _LASTS:
+        return 0
+    return 1 if goes_on else before + 1
+
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+_FORBIDDEN_PAUSE = 300.0
+"""Seconds until the next try where the account may not watch."""
+_BETWEEN = 0.2
+_RENEWALS = 2
+"""How often new credentials are tried soon."""
+_FORBIDDEN = frozenset({401, 403, 404, 405})
+
+
+def seconds_between(code: int, failures: int) -> float:
+    """Return the seconds until the next session after so many that have failed in a row."""
+    if not failures:
+        return _BETWEEN
+    if code in _FORBIDDEN and (code != UNAUTHORIZED or failures > _RENEWALS):
+        return _FORBIDDEN_PAUSE
+    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)
+
+
+# TLS over an asyncio stream. asyncio's own keeps a buffer of 256 KiB for each connection, which is
+# most of what a watch that sees nothing would cost.
 
 
 _CHUNK = 16 * 1024
-
 T = TypeVar("T")
 
 
@@ -501,38 +533,3 @@ class TLSStream(asyncio.StreamReader):
     def _flush(self) -> None:
         if self._sent.pending:
             self._writer.write(self._sent.read())
-
-
-# The pauses between two sessions of one of many watches.
-
-
-_FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
-_FORBIDDEN_PAUSE = 300.0
-"""Seconds until the next try where the account may not watch."""
-_LASTS = 5.0
-"""Seconds after which a session that is cut off counts as one that has worked."""
-_BETWEEN = 0.2
-_RENEWALS = 2
-"""How often new credentials are tried soon."""
-UNAUTHORIZED = 401
-_FORBIDDEN = frozenset({401, 403, 404, 405})
-
-
-def failures_in_a_row(before: int, lasted: float, *, goes_on: bool) -> int:
-    """Return how many sessions in a row have failed, with one that lasted so many seconds.
-
-    Where every session is cut off after a while, these failures do not add up.
-    """
-    if lasted > _LASTS:
-        return 0
-    return 1 if goes_on else before + 1
-
-
-def seconds_between(code: int, failures: int) -> float:
-    """Return the seconds until the next session after so many that have failed in a row."""
-    if not failures:
-        return _BETWEEN
-    if code in _FORBIDDEN and (code != UNAUTHORIZED or failures > _RENEWALS):
-        return _FORBIDDEN_PAUSE
-    return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""A request to the API server and its response, as values, and which requests are unanswered."""
+"""A request to the API server and its response, as values, and the requests without an answer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,9 @@ if TYPE_CHECKING:
 # A quoted path, without dot segments and empty ones: a DELETE with an empty name would be
 # deletecollection.
 _PATH = pattern(r"(?:/(?!\.{1,2}(?:/|$))[A-Za-z0-9\-._~!$&'()*+,;=:@%]+)+/?")
-
 # Parameters that tell people what a request does. All others are left out of the trace: a continue
 # token is long, and a parameter that is added later may hold a secret.
 _SHOWN = frozenset({"dryRun", "fieldManager", "force", "limit", "watch"})
-
-
 # Bytes of a body. The server's own limit for an object is 1.5 MiB, and lists are read by pages, so
 # no real response comes near this.
 MAX_REPLY = 256 * 1024 * 1024
@@ -119,7 +116,15 @@ class Response:
     """The body, if that is text instead of JSON."""
 
 
-_CHUNK = 1024 * 1024
+@dataclass(frozen=True, slots=True)
+class RawResponse:
+    """A response as received."""
+
+    status: int
+    headers: Mapping[str, str]
+    raw: bytes
+    body: dict[str, Any] | None
+    """The parsed body; None if it is not a JSON object."""
 
 
 def validated(request: Request, response: RawResponse) -> Response | None:
@@ -135,39 +140,6 @@ def validated(request: Request, response: RawResponse) -> Response | None:
     if response.status == 304 and conditional:
         return Response(304, {}, response.headers)
     return None
-
-
-def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX_REPLY) -> bytes:
-    """Return the whole body; raises when it is cut off or longer than ``most`` bytes."""
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := response.read(_CHUNK, decode_content=False):
-        size += len(chunk)
-        if size > most:  # guard: reply-size
-            raise ReplyTooLarge(
-                f"{client.server} did not answer as an API server:"
-                f" its response is longer than {most >> 20} MiB"
-            )
-        chunks.append(chunk)
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def parsed(raw: bytes, response: BaseHTTPResponse, *, lists: bool) -> dict[str, Any] | None:
-    """Return the body as a JSON object; None when it is not one or is encoded."""
-    if response.headers.get("Content-Encoding", "identity") != "identity":
-        return None
-    return json_list(raw) if lists else json_object(raw)
-
-
-@dataclass(frozen=True, slots=True)
-class RawResponse:
-    """A response as received."""
-
-    status: int
-    headers: Mapping[str, str]
-    raw: bytes
-    body: dict[str, Any] | None
-    """The parsed body; None if it is not a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,20 +216,127 @@ def http_date(header: str) -> datetime | None:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-# Keep account of the requests that are not answered: what is tried again, and for how long.
+# Bodies: their JSON is read fast where that gives the same data as the standard library.
+
+
+_CHUNK = 1024 * 1024
+
+
+def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX_REPLY) -> bytes:
+    """Return the whole body; raises when it is cut off or longer than ``most`` bytes."""
+    chunks: list[bytes] = []
+    size = 0
+    while chunk := response.read(_CHUNK, decode_content=False):
+        size += len(chunk)
+        if size > most:  # guard: reply-size
+            raise ReplyTooLarge(
+                f"{client.server} did not answer as an API server:"
+                f" its response is longer than {most >> 20} MiB"
+            )
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def parsed(raw: bytes, response: BaseHTTPResponse, *, lists: bool) -> dict[str, Any] | None:
+    """Return the body as a JSON object; None when it is not one or is encoded."""
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        return None
+    return json_list(raw) if lists else json_object(raw)
+
+
+_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def json_list(raw: bytes) -> dict[str, Any] | None:
+    """Parse bytes as a JSON object whose ``items`` are for ``item_of``; None when they are not one.
+
+    A page of 500 objects takes several megabytes when it is parsed, and its text a tenth of that.
+    """
+    try:
+        parts = _PARTS.decode(raw)
+        items = parts.pop("items", None)
+        body = {key: decode(bytes(part)) for key, part in parts.items()}
+        if items is not None:
+            is_list = bytes(memoryview(items)[:1]) == b"["
+            body["items"] = _ITEMS.decode(items) if is_list else decode(bytes(items))
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return json_object(raw)
+    return body
+
+
+def item_of(item: object) -> Any:
+    """Return an item of ``json_list``, parsed now; raise ValueError or RecursionError."""
+    return json_value(bytes(item)) if isinstance(item, msgspec.Raw) else item
+
+
+def json_object(raw: bytes) -> dict[str, Any] | None:
+    """Parse bytes as a JSON object; None when they are not one."""
+    try:
+        body = json_value(raw)
+    except (ValueError, RecursionError):
+        return None
+    return body if isinstance(body, dict) else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# Made once: one costs as much as parsing a small body.
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def json_value(raw: bytes) -> Any:
+    """Parse bytes as JSON; raise ValueError or RecursionError."""
+    try:
+        return decode(raw)
+    except (msgspec.DecodeError, ValueError):
+        # It is stricter: a half of a surrogate pair and a number beyond all floats are invalid.
+        return _DECODER.decode(raw.decode("utf-8"))
+
+
+# The requests without an answer: what is tried again, and for how long.
+
+
+@dataclass(slots=True)
+class OpenRequests:
+    """The requests of one transport that have no usable answer yet; thread-safe."""
+
+    clock: Clock = BOOT_CLOCK
+    _open: dict[int, OpenRequest] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    @contextmanager
+    def request(self) -> Iterator[OpenRequest]:
+        """Keep account of one request while the block runs."""
+        request = OpenRequest(self.clock.now())
+        with self._lock:
+            self._open[id(request)] = request
+        try:
+            yield request
+        finally:
+            with self._lock:
+                del self._open[id(request)]
+            if request.spends is not None:
+                request.spends.end(self.clock.now())
+
+    def reports(self) -> Sequence[RetryReported]:
+        """Return a report for each webhook or server that does not answer: of the latest try."""
+        now = self.clock.now()
+        with self._lock:
+            reports = [report for one in self._open.values() if (report := one.report(now))]
+        latest: dict[str, RetryReported] = {}
+        for report in sorted(reports, key=lambda report: report.tries):
+            latest[report.what] = report
+        return list(latest.values())
 
 
 SERVER = "the API server"
 _WEBHOOK = r'failed calling webhook ("(?:[^"\\]|\\.){1,253}")'
-_BUSY = 429
 # A blip is not worth a line: report from this try on, or after that many seconds without an answer.
 _FROM_TRY = 4
 _SLOW = 5.0
-
-
-def is_busy(error: AccessError) -> bool:
-    """Return whether the server answers, and asks for patience: that costs a run nothing."""
-    return isinstance(error, ApiError) and error.code == _BUSY
 
 
 @dataclass(slots=True)
@@ -299,37 +378,12 @@ class OpenRequest:
         return RetryReported(what, f"{what} {problem}", self.tries, elapsed, reason)
 
 
-@dataclass(slots=True)
-class OpenRequests:
-    """The requests of one transport that have no usable answer yet; thread-safe."""
+_BUSY = 429
 
-    clock: Clock = BOOT_CLOCK
-    _open: dict[int, OpenRequest] = field(default_factory=dict)
-    _lock: Lock = field(default_factory=Lock)
 
-    @contextmanager
-    def request(self) -> Iterator[OpenRequest]:
-        """Keep account of one request while the block runs."""
-        request = OpenRequest(self.clock.now())
-        with self._lock:
-            self._open[id(request)] = request
-        try:
-            yield request
-        finally:
-            with self._lock:
-                del self._open[id(request)]
-            if request.spends is not None:
-                request.spends.end(self.clock.now())
-
-    def reports(self) -> Sequence[RetryReported]:
-        """Return a report for each webhook or server that does not answer: of the latest try."""
-        now = self.clock.now()
-        with self._lock:
-            reports = [report for one in self._open.values() if (report := one.report(now))]
-        latest: dict[str, RetryReported] = {}
-        for report in sorted(reports, key=lambda report: report.tries):
-            latest[report.what] = report
-        return list(latest.values())
+def is_busy(error: AccessError) -> bool:
+    """Return whether the server answers, and asks for patience: that costs a run nothing."""
+    return isinstance(error, ApiError) and error.code == _BUSY
 
 
 @dataclass(slots=True)
@@ -364,56 +418,3 @@ class RetryBudget:
         """Return how many seconds are left."""
         with self._lock:
             return self.seconds - self._spent - (now - self._since if self._users else 0.0)
-
-
-# Read the JSON of the API server, fast where that gives the same data as the standard library.
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
-
-
-# Made once: one costs as much as parsing a small body.
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
-_PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ITEMS = msgspec.json.Decoder(list[msgspec.Raw])
-
-
-def json_value(raw: bytes) -> Any:
-    """Parse bytes as JSON; raise ValueError or RecursionError."""
-    try:
-        return decode(raw)
-    except (msgspec.DecodeError, ValueError):
-        # It is stricter: a half of a surrogate pair and a number beyond all floats are invalid.
-        return _DECODER.decode(raw.decode("utf-8"))
-
-
-def json_object(raw: bytes) -> dict[str, Any] | None:
-    """Parse bytes as a JSON object; None when they are not one."""
-    try:
-        body = json_value(raw)
-    except (ValueError, RecursionError):
-        return None
-    return body if isinstance(body, dict) else None
-
-
-def json_list(raw: bytes) -> dict[str, Any] | None:
-    """Parse bytes as a JSON object whose ``items`` are for ``item_of``; None when they are not one.
-
-    A page of 500 objects takes several megabytes when it is parsed, and its text a tenth of that.
-    """
-    try:
-        parts = _PARTS.decode(raw)
-        items = parts.pop("items", None)
-        body = {key: decode(bytes(part)) for key, part in parts.items()}
-        if items is not None:
-            is_list = bytes(memoryview(items)[:1]) == b"["
-            body["items"] = _ITEMS.decode(items) if is_list else decode(bytes(items))
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return json_object(raw)
-    return body
-
-
-def item_of(item: object) -> Any:
-    """Return an item of ``json_list``, parsed now; raise ValueError or RecursionError."""
-    return json_value(bytes(item)) if isinstance(item, msgspec.Raw) else item

@@ -19,6 +19,36 @@ if TYPE_CHECKING:
     from applyprune.cluster.credentials import Identity
 
 
+@dataclass(frozen=True, slots=True)
+class ServerPool:
+    """Connections to the server."""
+
+    pool: HTTPConnectionPool
+    base: str
+    """The prefix of every request's path."""
+
+
+def open_pool(access: ClusterAccess, identity: Identity, size: int) -> ServerPool:
+    """Return a pool of at most ``size`` connections, not opened yet. Raises AccessError.
+
+    A connection is bound to its client certificate: another certificate needs another pool.
+    """
+    options: dict[str, Any] = {"maxsize": size, "block": True}
+    parts = urlsplit(access.server)
+    if parts.scheme == "https":
+        options["ssl_context"] = tls_context(access.trust, identity)
+        if access.trust.server_name:
+            options["server_hostname"] = access.trust.server_name
+    manager = open_pools(access.proxy, **options)
+    # A proxy gets the whole URL of a plain HTTP server; to an HTTPS server it opens a tunnel.
+    whole = bool(access.proxy) and parts.scheme == "http"
+    base = access.server if whole else parts.path.rstrip("/")
+    pool = manager.connection_from_url(access.server)
+    if access.addresses is not None:
+        pool.conn_kw["addresses"] = access.addresses
+    return ServerPool(pool, base)
+
+
 def tls_context(trust: TLSTrust, identity: Identity) -> ssl.SSLContext:
     """Return a context that follows ``trust`` and presents the identity's certificate.
 
@@ -62,33 +92,3 @@ def _show(context: ssl.SSLContext, identity: Identity) -> None:
             reason="they are not PEM, do not belong together, or the key has a password",
             hint="Check client-certificate(-data) and client-key(-data) in the kubeconfig.",
         ) from None
-
-
-@dataclass(frozen=True, slots=True)
-class ServerPool:
-    """Connections to the server."""
-
-    pool: HTTPConnectionPool
-    base: str
-    """The prefix of every request's path."""
-
-
-def open_pool(access: ClusterAccess, identity: Identity, size: int) -> ServerPool:
-    """Return a pool of at most ``size`` connections, not opened yet. Raises AccessError.
-
-    A connection is bound to its client certificate: another certificate needs another pool.
-    """
-    options: dict[str, Any] = {"maxsize": size, "block": True}
-    parts = urlsplit(access.server)
-    if parts.scheme == "https":
-        options["ssl_context"] = tls_context(access.trust, identity)
-        if access.trust.server_name:
-            options["server_hostname"] = access.trust.server_name
-    manager = open_pools(access.proxy, **options)
-    # A proxy gets the whole URL of a plain HTTP server; to an HTTPS server it opens a tunnel.
-    whole = bool(access.proxy) and parts.scheme == "http"
-    base = access.server if whole else parts.path.rstrip("/")
-    pool = manager.connection_from_url(access.server)
-    if access.addresses is not None:
-        pool.conn_kw["addresses"] = access.addresses
-    return ServerPool(pool, base)

@@ -46,23 +46,8 @@ if TYPE_CHECKING:
     from applyprune.model.events import RetryReported
 
 
-# A streamed response, on its own connection: it continues until the server ends it.
-
-
 # A chunk's declared length is untrusted and would be allocated up front; cap it.
 _MAX_READ = 64 * 1024
-
-
-def is_stream(response: BaseHTTPResponse, *, is_text: bool) -> bool:
-    """Return whether the headers are those of an unencoded stream of JSON, or of text."""
-    wanted = "text/plain" if is_text else "application/json"
-    content_type = response.headers.get("Content-Type", "").lower()
-    encoding = response.headers.get("Content-Encoding", "identity")
-    return (
-        response.status == 200
-        and content_type.partition(";")[0].strip() == wanted
-        and encoding == "identity"
-    )
 
 
 class Stream:
@@ -127,19 +112,11 @@ class Stream:
         self._pool.close()
 
 
-__all__ = ["Request", "Response", "Stream", "Transport"]
-
 _Outcome = TypeVar("_Outcome", Response, Stream)
-
 # Seconds for a server that has never answered: a longer wait rarely helps.
 FIRST_CONTACT_BUDGET = 2.0
 MAX_TRIES = 32
 _FIRST_FAILURE = 300
-
-_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_MACHINE = platform.machine().lower()
-_PLATFORM = f"{sys.platform}/{_ARCHITECTURES.get(_MACHINE, _MACHINE)}"
-_PROGRAM = f"applyprune/{__version__}"
 # Made once: it costs as much as parsing a small body.
 _NO_RETRIES = Retry(False)  # noqa: FBT003 -- this is how urllib3 is asked to raise the original error
 
@@ -441,11 +418,6 @@ class Transport:
             raise Unreachable("the connection to the API server is closed")
 
 
-def user_agent(agent: str) -> str:
-    """Return the User-Agent, as kubectl writes it: PROGRAM/VERSION (OS/ARCHITECTURE)."""
-    return f"{_PROGRAM} ({'; '.join(filter(None, (_PLATFORM, agent)))})"
-
-
 def request_headers(
     access: ClusterAccess, request: Request, identity: Identity, agent: str
 ) -> Mapping[str, str]:
@@ -469,20 +441,30 @@ def request_headers(
     return several
 
 
-# Read the warnings of a server from the Warning headers of a reply (RFC 7234, section 5.5).
-#
-# A header is a list of ``CODE AGENT "TEXT" ["DATE"]``; in a text, a backslash precedes a quote and
-# a backslash. Kubernetes uses the code 299 only.
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_MACHINE = platform.machine().lower()
+_PLATFORM = f"{sys.platform}/{_ARCHITECTURES.get(_MACHINE, _MACHINE)}"
+_PROGRAM = f"applyprune/{__version__}"
+
+
+def user_agent(agent: str) -> str:
+    """Return the User-Agent, as kubectl writes it: PROGRAM/VERSION (OS/ARCHITECTURE)."""
+    return f"{_PROGRAM} ({'; '.join(filter(None, (_PLATFORM, agent)))})"
+
+
+# The Warning headers of a reply (RFC 7234, section 5.5): a list of ``CODE AGENT "TEXT" ["DATE"]``.
 
 
 _MOST = 100
-_CODE = "299"
 
 
 def warning_texts(headers: Iterable[str]) -> list[str]:
     """Return the texts of all warnings; an invalid header ends with its last valid warning."""
     found = [text for header in headers for text in _texts_in(header)]
     return found[:_MOST]
+
+
+_CODE = "299"
 
 
 def _texts_in(header: str) -> Iterator[str]:
@@ -502,3 +484,18 @@ def _decoded(text: str) -> str:
         return text.encode("latin-1").decode()
     except ValueError:
         return text
+
+
+# A streamed response, on its own connection.
+
+
+def is_stream(response: BaseHTTPResponse, *, is_text: bool) -> bool:
+    """Return whether the headers are those of an unencoded stream of JSON, or of text."""
+    wanted = "text/plain" if is_text else "application/json"
+    content_type = response.headers.get("Content-Type", "").lower()
+    encoding = response.headers.get("Content-Encoding", "identity")
+    return (
+        response.status == 200
+        and content_type.partition(";")[0].strip() == wanted
+        and encoding == "identity"
+    )

@@ -19,7 +19,6 @@ from applyprune.cluster.requests import (
     for_collection,
     invalid_response,
     live_object,
-    matches,
     selection,
 )
 from applyprune.cluster.transport import Transport
@@ -50,6 +49,15 @@ class Selection:
     selector: str = ""
     name: str = ""
     full: bool = True
+
+
+def matches(labels: Mapping[str, str], selector: str) -> bool:
+    """Return whether labels are selected by ``key`` or ``key=value``, separated by commas."""
+    for part in filter(None, selector.split(",")):
+        key, equals, value = part.partition("=")
+        if key not in labels or (equals and labels[key] != value):
+            return False
+    return True
 
 
 def watch(
