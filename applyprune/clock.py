@@ -15,17 +15,6 @@ from typing import Protocol
 
 from applyprune.values import dataclass
 
-MOST_DRIFT = 5.0
-"""Seconds by which the wall clock may advance further than boot time before that means a pause."""
-TICK_COUNT = "GetTickCount64"
-
-
-class Waitable(Protocol):
-    """What can be waited for: an event, a condition, a cancellation."""
-
-    def wait(self, seconds: float, /) -> bool:
-        """Wait until it happens, at most that long; return whether it has."""
-
 
 class Clock(Protocol):
     """Time, and the waiting for it."""
@@ -35,6 +24,13 @@ class Clock(Protocol):
 
     def wait(self, event: Waitable, seconds: float) -> bool:
         """Wait until the event happens, at most that long; return whether it has."""
+
+
+class Waitable(Protocol):
+    """What can be waited for: an event, a condition, a cancellation."""
+
+    def wait(self, seconds: float, /) -> bool:
+        """Wait until it happens, at most that long; return whether it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +44,7 @@ class SystemClock:
         return event.wait(seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """What two clocks showed at one moment; only differences of either mean anything."""
-
-    boot: float
-    """Seconds on the clock that counts sleep."""
-    wall: float
-    """Seconds on the wall clock."""
-
-
-class Lease(Protocol):
-    """A right to write that ends by itself unless it is renewed; every write is sent under one."""
-
-    def ensure(self) -> None:
-        """Make sure that a write may be sent now, renewing if necessary; InventoryLocked if not."""
-
-    def left(self) -> float:
-        """Return for how many seconds a write may still be sent; never waits."""
+TICK_COUNT = "GetTickCount64"
 
 
 def clock_name(platform: str) -> str:
@@ -96,15 +75,43 @@ else:
 boot_time = _boot_clock()
 """Return the seconds on the clock that counts sleep."""
 
+
 CLOCK: Clock = SystemClock(time.monotonic)
 """How long something lasts while the machine is awake: waits, pauses, what is measured."""
 BOOT_CLOCK: Clock = SystemClock(boot_time)
 """How long something lasts in the world: leases, deadlines of requests."""
 
 
+# The lease: how long a run may still write.
+
+
+class Lease(Protocol):
+    """A right to write that ends by itself unless it is renewed; every write is sent under one."""
+
+    def ensure(self) -> None:
+        """Make sure that a write may be sent now, renewing if necessary; InventoryLocked if not."""
+
+    def left(self) -> float:
+        """Return for how many seconds a write may still be sent; never waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """What two clocks showed at one moment; only differences of either mean anything."""
+
+    boot: float
+    """Seconds on the clock that counts sleep."""
+    wall: float
+    """Seconds on the wall clock."""
+
+
 def read_clock() -> Instant:
     """Return the present instant."""
     return Instant(boot_time(), time.time())
+
+
+MOST_DRIFT = 5.0
+"""Seconds by which the wall clock may advance further than boot time before that means a pause."""
 
 
 def seconds_held(since: Instant, now: Instant) -> float:

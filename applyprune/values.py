@@ -26,15 +26,13 @@ __all__ = [
     "shared",
 ]
 
+
 # ``dataclass``, ``field`` and ``replace`` of the standard library, made by msgspec.
 #
-# The package has more than three hundred of these classes, and a command for ten objects uses half
-# of them. The standard library compiles the methods of each class at every start, 0.6 ms a class;
-# msgspec takes 0.02 ms, and makes an object 8 times and a changed copy 19 times as fast.
-#
-# To a type checker and to a caller they are dataclasses: ``dataclasses.fields``, ``asdict`` and
-# ``replace`` work. A field with ``init=False`` is ``UNSET`` until it is set. A class with an
-# ``InitVar`` needs the standard library's own decorator.
+# The standard library compiles the methods of more than 300 classes at every start, 0.6 ms a class;
+# msgspec takes 0.02 ms, and makes an object 8 times and a changed copy 19 times as fast. To a type
+# checker and to a caller they are dataclasses. A field with ``init=False`` is ``UNSET`` until it is
+# set. A class with an ``InitVar`` needs the standard library's own decorator.
 
 
 if TYPE_CHECKING:
@@ -45,60 +43,6 @@ else:
     from msgspec import NODEFAULT, UNSET, Struct
     from msgspec import field as _own_field
     from msgspec.structs import replace as _own_replace
-
-    class _Field:
-        """What ``field()`` is given, until the class is made."""
-
-        __slots__ = ("default", "default_factory", "init", "is_compared", "is_hashed", "is_shown")
-
-        def __init__(self, default, default_factory, *, init, is_shown, is_hashed, is_compared):
-            self.init = init
-            self.default = default
-            self.default_factory = default_factory
-            self.is_shown = is_shown
-            self.is_hashed = is_hashed
-            self.is_compared = is_compared
-
-        def own(self):
-            has_default = self.init or self.default_factory is not NODEFAULT
-            default = self.default if has_default or self.default is not NODEFAULT else UNSET
-            return _own_field(default=default, default_factory=self.default_factory)
-
-        def standard(self):
-            import dataclasses  # noqa: PLC0415 - see the module
-
-            ways = {"default": self.default, "default_factory": self.default_factory}
-            return dataclasses.field(
-                **{way: value for way, value in ways.items() if value is not NODEFAULT},
-                init=self.init,
-                repr=self.is_shown,
-                hash=None if self.is_hashed == self.is_compared else self.is_hashed,
-                compare=self.is_compared,
-            )
-
-    def field(*, default=NODEFAULT, default_factory=NODEFAULT, compare=True, **but):
-        """Return what one field has beside its type, for :func:`dataclass`."""
-        init, is_shown = but.pop("init", True), but.pop("repr", True)
-        is_hashed = but.pop("hash", compare)
-        if but:
-            msg = f"only the standard library's field() has {', '.join(but)}"
-            raise TypeError(msg)
-        return _Field(
-            default,
-            default_factory,
-            init=init,
-            is_shown=is_shown,
-            is_hashed=is_hashed,
-            is_compared=compare,
-        )
-
-    def replace(value, /, **changes):
-        """Return a copy with other values, of these classes and of the standard library's."""
-        if isinstance(value, Struct):
-            return _own_replace(value, **changes)
-        import dataclasses  # noqa: PLC0415 - see the module
-
-        return dataclasses.replace(value, **changes)
 
     def dataclass(*, frozen=False, slots=False, order=False, eq=True):
         """Return a decorator that makes the class, as ``dataclasses.dataclass`` does."""
@@ -169,6 +113,60 @@ else:
 
         return __hash__
 
+    def field(*, default=NODEFAULT, default_factory=NODEFAULT, compare=True, **but):
+        """Return what one field has beside its type, for :func:`dataclass`."""
+        init, is_shown = but.pop("init", True), but.pop("repr", True)
+        is_hashed = but.pop("hash", compare)
+        if but:
+            msg = f"only the standard library's field() has {', '.join(but)}"
+            raise TypeError(msg)
+        return _Field(
+            default,
+            default_factory,
+            init=init,
+            is_shown=is_shown,
+            is_hashed=is_hashed,
+            is_compared=compare,
+        )
+
+    class _Field:
+        """What ``field()`` is given, until the class is made."""
+
+        __slots__ = ("default", "default_factory", "init", "is_compared", "is_hashed", "is_shown")
+
+        def __init__(self, default, default_factory, *, init, is_shown, is_hashed, is_compared):
+            self.init = init
+            self.default = default
+            self.default_factory = default_factory
+            self.is_shown = is_shown
+            self.is_hashed = is_hashed
+            self.is_compared = is_compared
+
+        def own(self):
+            has_default = self.init or self.default_factory is not NODEFAULT
+            default = self.default if has_default or self.default is not NODEFAULT else UNSET
+            return _own_field(default=default, default_factory=self.default_factory)
+
+        def standard(self):
+            import dataclasses  # noqa: PLC0415 - see the module
+
+            ways = {"default": self.default, "default_factory": self.default_factory}
+            return dataclasses.field(
+                **{way: value for way, value in ways.items() if value is not NODEFAULT},
+                init=self.init,
+                repr=self.is_shown,
+                hash=None if self.is_hashed == self.is_compared else self.is_hashed,
+                compare=self.is_compared,
+            )
+
+    def replace(value, /, **changes):
+        """Return a copy with other values, of these classes and of the standard library's."""
+        if isinstance(value, Struct):
+            return _own_replace(value, **changes)
+        import dataclasses  # noqa: PLC0415 - see the module
+
+        return dataclasses.replace(value, **changes)
+
     class _StandardFields:
         """What the functions of ``dataclasses`` ask a class for, made when the first one asks."""
 
@@ -192,29 +190,6 @@ else:
                 value = vars(self.described)[name]
                 names[name] = value.standard() if isinstance(value, _Field) else value
             return dataclasses.dataclass(type("_", (), names)).__dataclass_fields__
-
-
-# ``pattern`` is ``re.compile``, done when the pattern is first used.
-#
-# The package has 170 patterns. Most are for messages of the server that a run never sees, and to
-# compile them costs a start 10 ms.
-
-
-if TYPE_CHECKING:
-    from re import compile as pattern
-else:
-
-    class pattern:  # noqa: N801 - it stands for a function
-        """A compiled regular expression, once it is asked for something."""
-
-        def __init__(self, text, flags=0):
-            self._described = text, flags
-
-        def __getattr__(self, name):
-            """Return what the compiled pattern has, and keep it: this is called once a name."""
-            value = getattr(re.compile(*self._described), name)
-            setattr(self, name, value)
-            return value
 
 
 # msgspec's JSON, but a lack of memory is a MemoryError: msgspec 0.22 itself ends the process then.
@@ -242,6 +217,13 @@ def encode_sorted(value: object) -> bytes:
     return _encoded(_SORTED_ENCODER, value)
 
 
+def _encoded(encoder: json.Encoder, value: object) -> bytes:
+    # Not ``encode``: it does not look whether its own buffer could grow.
+    buffer = bytearray()
+    encoder.encode_into(value, buffer)
+    return bytes(buffer)
+
+
 def decode(text: bytes) -> Any:
     """Return the value of a JSON text; raises as msgspec's ``decode``, and MemoryError."""
     if len(text) > _LARGE:
@@ -250,20 +232,8 @@ def decode(text: bytes) -> Any:
     return _DECODER.decode(text)
 
 
-def _encoded(encoder: json.Encoder, value: object) -> bytes:
-    # Not ``encode``: it does not look whether its own buffer could grow.
-    buffer = bytearray()
-    encoder.encode_into(value, buffer)
-    return bytes(buffer)
+# Plain JSON data in little memory: a parsed manifest takes ten times the bytes of its text.
 
-
-# Plain JSON data in little memory: kept as its text, and parsed again when somebody reads it.
-#
-# A parsed manifest takes ten times the bytes of its text, and a set may have 100,000 of them.
-
-
-Ts = TypeVarTuple("Ts")
-R = TypeVar("R")
 
 # As many as the threads of a run read at the same time.
 _read = lru_cache(64)(decode)
@@ -317,6 +287,10 @@ def shared(one: Packed) -> Packed:
     return _first(one.kept) if type(one.kept) is bytes else one
 
 
+Ts = TypeVarTuple("Ts")
+R = TypeVar("R")
+
+
 def remembered(call: Callable[[Any, *Ts], R]) -> Callable[[Packed, *Ts], R]:
     """Let a function of JSON data take packed data, and remember its results for many texts.
 
@@ -333,3 +307,23 @@ def remembered(call: Callable[[Any, *Ts], R]) -> Callable[[Packed, *Ts], R]:
         return of_text(kept, *more) if type(kept) is bytes else call(kept, *more)
 
     return of_packed
+
+
+# The package has 170 patterns, most for messages that a run never sees: to compile all takes 10 ms.
+
+
+if TYPE_CHECKING:
+    from re import compile as pattern
+else:
+
+    class pattern:  # noqa: N801 - it stands for a function
+        """A compiled regular expression, once it is asked for something."""
+
+        def __init__(self, text, flags=0):
+            self._described = text, flags
+
+        def __getattr__(self, name):
+            """Return what the compiled pattern has, and keep it: this is called once a name."""
+            value = getattr(re.compile(*self._described), name)
+            setattr(self, name, value)
+            return value

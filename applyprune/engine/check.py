@@ -103,27 +103,6 @@ def refuse_run(
     return needs_namespace(context.cluster, context.applyset, options)
 
 
-def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
-    """Refuse an empty input for a set without objects: a missing mount looks just like it.
-
-    If the set lists objects, the plan names those that would be pruned, and its guard refuses it.
-    A selector that matches nothing is refused for any set: a typing error looks just like it.
-    """
-    if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.prune.allow_empty:
-        return
-    if not manifests and not inventory.entries:
-        raise EmptyInput(
-            "there is no object in the input", hint="If this is intended, use --allow-empty."
-        )
-    selector = options.apply.selector
-    if selector and not any(selector.matches(labels_of(manifest)) for manifest in manifests):
-        raise EmptyInput(
-            f"-l {selector.text} matches none of the {len(manifests)} objects in the input",
-            reason="it is compared with metadata.labels of the manifests",
-            hint="If this is intended, use --allow-empty.",
-        )
-
-
 def refuse_owned(
     inventory: Inventory, owner: str, options: Options, *, takes_over: bool = False
 ) -> None:
@@ -147,6 +126,27 @@ def refuse_owned(
             f"the set {inventory.name} does not belong to {owner}",
             reason="it was applied, or released from a Bundle, on the command line; with "
             f"spec.inventoryName: {inventory.name} the Bundle would take it over",
+        )
+
+
+def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
+    """Refuse an empty input for a set without objects: a missing mount looks just like it.
+
+    If the set lists objects, the plan names those that would be pruned, and its guard refuses it.
+    A selector that matches nothing is refused for any set: a typing error looks just like it.
+    """
+    if options.mode not in {Mode.APPLY, Mode.PRUNE} or options.prune.allow_empty:
+        return
+    if not manifests and not inventory.entries:
+        raise EmptyInput(
+            "there is no object in the input", hint="If this is intended, use --allow-empty."
+        )
+    selector = options.apply.selector
+    if selector and not any(selector.matches(labels_of(manifest)) for manifest in manifests):
+        raise EmptyInput(
+            f"-l {selector.text} matches none of the {len(manifests)} objects in the input",
+            reason="it is compared with metadata.labels of the manifests",
+            hint="If this is intended, use --allow-empty.",
         )
 
 
@@ -246,11 +246,9 @@ def namespace_exists(cluster: Cluster, applyset: ApplySetIdentity) -> bool:
     return True
 
 
-# Check the fields of every object to send against the server's own schemas; change nothing.
+# Fields, by the server's own schemas.
 
 
-_Schemas: TypeAlias = "Mapping[str, Any] | str"
-"""The schemas of a group version, or why there are none."""
 _NO_SCHEMA = "its fields are not checked: the server publishes no schema of its kind"
 _OPEN = "its fields are not checked: its CRD is in the same input, without a schema"
 
@@ -268,6 +266,13 @@ def with_fields_checked(plan: Plan, context: RunContext, snapshot: ClusterSnapsh
     return replace(plan, applies=tuple(applies))
 
 
+def _judged(step: ApplyStep, found: FieldCheck) -> ApplyStep:
+    ref = step.desired.ref
+    if (problem := found.faults.get(ref)) is not None:
+        return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
+    return replace(step, not_checked=found.not_checked.get(ref, step.not_checked))
+
+
 @dataclass(frozen=True, slots=True)
 class FieldCheck:
     """The result of the check."""
@@ -276,13 +281,6 @@ class FieldCheck:
     """The problem of each object with faulty fields."""
     not_checked: Mapping[Ref, str]
     """Why the fields of an object were not checked."""
-
-
-def _judged(step: ApplyStep, found: FieldCheck) -> ApplyStep:
-    ref = step.desired.ref
-    if (problem := found.faults.get(ref)) is not None:
-        return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
-    return replace(step, not_checked=found.not_checked.get(ref, step.not_checked))
 
 
 def field_check(
@@ -362,7 +360,11 @@ def _documents(
     return documents
 
 
-# Decide about fields that others own: what to do with drift, and what would be a conflict.
+_Schemas: TypeAlias = "Mapping[str, Any] | str"
+"""The schemas of a group version, or why there are none."""
+
+
+# Fields that others own: drift, and conflicts that show without a dry run.
 
 
 def with_drift_decided(
@@ -442,7 +444,7 @@ def _with_each(
     return replace(plan, applies=tuple(found.get(step.desired.ref, step) for step in plan.applies))
 
 
-# Ask the server whether the account may do what a plan needs, before the first write.
+# Rights.
 #
 # One review of rules for each namespace answers most of it. What it does not clearly allow is asked
 # for one by one: each verb on each resource and, if that is not allowed, on each object.
@@ -527,7 +529,7 @@ class _Reviewer:
         return {one for one, is_allowed in asked if not is_allowed}  # guard: access-review
 
 
-# Warn about references to objects and keys that are missing; look up only what the plan lacks.
+# References to objects and keys that are missing.
 
 
 def reference_warnings(
@@ -552,10 +554,11 @@ def reference_warnings(
     yield from missing_references(uses, states, plan, left_out)
 
 
-# Read what the consequences of a plan need: at most one LIST for each kind and namespace.
+# Consequences: at most one LIST for each kind and namespace.
 
 
 States: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
+
 
 _FEW = 4
 
@@ -634,10 +637,7 @@ def _failure(resource: Resource, error: ApplypruneError) -> str:
     return f"{resource.full_plural} cannot be listed: {error.message}"
 
 
-# Find the HorizontalPodAutoscalers that set the replicas of objects of the input.
-
-
-_SHOWN = 3
+# The HorizontalPodAutoscalers that set the replicas of objects of the input.
 
 
 def with_autoscalers(
@@ -710,32 +710,6 @@ def with_autoscalers(
     return replace(snapshot, states=states, autoscalers=scalers)
 
 
-def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
-    """Yield one warning for all namespaces whose autoscalers could not be read."""
-    if unread := snapshot.unread_autoscalers:
-        namespace, cause = min(unread.items())
-        yield as_problem(
-            AccessError(
-                f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be "
-                "read",
-                reason=cause.message,
-                hint="An autoscaler may set the replicas of these objects, so drift of them is not "
-                "set back. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
-                f"{namespace}",
-            )
-        )
-
-
-def keeps_autoscaler(plan: Plan, snapshot: ClusterSnapshot) -> bool:
-    """Return whether a plan does not prune an autoscaler that does not count for that reason."""
-    going = {
-        step.live.uid
-        for step in plan.removals
-        if step.fate is Fate.PRUNE and step.live is not None and not plan.no_prune
-    }
-    return not snapshot.pruned_autoscalers <= going
-
-
 def _replaced(snapshot: ClusterSnapshot, resolved: Resolved) -> frozenset[str]:
     """Return the UIDs of the autoscalers of the input: its manifests count instead."""
     states = (
@@ -762,3 +736,32 @@ def _pruned(
         leaving, snapshot, context.applyset, options, desired=desired, left_out=resolved.left_out
     )
     return frozenset(live.uid for live in found)
+
+
+_SHOWN = 3
+
+
+def unread_warning(snapshot: ClusterSnapshot) -> Iterator[Problem]:
+    """Yield one warning for all namespaces whose autoscalers could not be read."""
+    if unread := snapshot.unread_autoscalers:
+        namespace, cause = min(unread.items())
+        yield as_problem(
+            AccessError(
+                f"the HorizontalPodAutoscalers of {and_more(sorted(unread), _SHOWN)} could not be "
+                "read",
+                reason=cause.message,
+                hint="An autoscaler may set the replicas of these objects, so drift of them is not "
+                "set back. To see which does, allow: list horizontalpodautoscalers.autoscaling in "
+                f"{namespace}",
+            )
+        )
+
+
+def keeps_autoscaler(plan: Plan, snapshot: ClusterSnapshot) -> bool:
+    """Return whether a plan does not prune an autoscaler that does not count for that reason."""
+    going = {
+        step.live.uid
+        for step in plan.removals
+        if step.fate is Fate.PRUNE and step.live is not None and not plan.no_prune
+    }
+    return not snapshot.pruned_autoscalers <= going

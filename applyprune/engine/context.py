@@ -37,7 +37,68 @@ if TYPE_CHECKING:
     from applyprune.planning.recovery import ClusterSnapshot
 
 
-# Collect what the API server warns about, and report each warning of an object once per run.
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What all parts of one run share."""
+
+    cluster: Cluster
+    """The API server; every write is sent under the lease of the lock."""
+    applyset: ApplySetIdentity
+    """The set that the run works on."""
+    options: Options
+    """The options of the run."""
+    cancellation: Cancellation
+    """The request to end the run."""
+    workers: WorkerPool
+    """The threads for parallel requests."""
+    lock: InventoryLock
+    """The lock on the set's inventory; a dry run never takes it."""
+    summary: RunSummary
+    """The result of the run so far."""
+    store: Readable
+    """The inventory of the set; it also finds those of other sets."""
+
+    @property
+    def server_warnings(self) -> ServerWarnings:
+        """Return what the API server has warned about."""
+        return self.summary.server_warnings
+
+    def started(self, mode: Mode) -> Started:
+        """Return the event that begins the run."""
+        return Started(
+            self.summary.run,
+            mode,
+            self.applyset.name,
+            self.applyset.namespace,
+            self.options.dry_run,
+            self.cluster.context,
+            self.cluster.server,
+        )
+
+
+@contextmanager
+def run_context(
+    cluster: Cluster,
+    store: Store,
+    applyset: ApplySetIdentity,
+    options: Options,
+    cancellation: Cancellation,
+    *,
+    mode: Mode,
+    who: str = "",
+    summary: RunSummary | None = None,
+) -> Iterator[RunContext]:
+    """Yield the context of a new run; at the end close the worker pool, then release the lock.
+
+    See ``inventory_lock`` for ``mode`` and ``who``. ``summary`` is that of an earlier part.
+    """
+    summary = summary or RunSummary(cluster.run)
+    with (
+        inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
+        WorkerPool(options.concurrency, cancellation) as workers,
+    ):
+        leased = cluster.under_lease(lock).warning_to(summary.server_warnings.add)
+        yield RunContext(leased, applyset, options, cancellation, workers, lock, summary, store)
 
 
 @dataclass(slots=True)
@@ -71,88 +132,6 @@ class ServerWarnings:
         yield from map(WarningRaised, shown)
         if more := len(found) - len(shown):
             yield WarningRaised(more_warnings(more))
-
-
-_AHEAD = 1000
-"""How many calls wait at most for a thread: each takes as much memory as a small object."""
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-class WorkerPool:
-    """Runs calls on at most ``size`` threads."""
-
-    def __init__(self, size: int, cancellation: Cancellation) -> None:
-        """Create the pool; a thread starts with the first call that needs it."""
-        self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="applyprune")
-        self._cancellation = cancellation
-
-    def __enter__(self) -> Self:
-        """Return the pool itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Wait for the calls in flight and end the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
-
-    def each(
-        self,
-        call: Callable[[T], R],
-        items: Iterable[T],
-        *,
-        in_order: bool = False,
-        here: Callable[[T], bool] | None = None,
-    ) -> Iterator[R]:
-        """Call ``call`` with each item, in parallel, and yield the results as they come.
-
-        With ``in_order``, yield them in the order of the items. Calls ``here`` send no request:
-        this thread makes them, before the others. Once the run is cancelled, no further call
-        starts. The first exception of a call is raised here, after the calls in flight have ended.
-        """
-        if here is not None:
-            items = tuple(items)
-            for item in filter(here, items):
-                if (result := self._call(call, item)) is not None:
-                    yield result[0]
-            items = (item for item in items if not here(item))
-        ahead = iter(items)
-        done: SimpleQueue[Future[tuple[R] | None]] = SimpleQueue()
-        begun: dict[Future[tuple[R] | None], None] = {}
-
-        def begin(count: int) -> None:
-            for item in islice(ahead, count):
-                future = self._pool.submit(self._call, call, item)
-                begun[future] = None
-                if not in_order:
-                    future.add_done_callback(done.put)
-
-        begin(_AHEAD)
-        try:
-            while begun:
-                future = next(iter(begun)) if in_order else done.get()
-                result = future.result()
-                del begun[future]
-                begin(1)
-                if result is not None:
-                    yield result[0]
-        finally:
-            for future in begun:
-                future.cancel()
-
-    def check(self) -> None:
-        """Raise Interrupted if the run is cancelled: some results may be missing."""
-        self._cancellation.check()
-
-    def now(self) -> float:
-        """Return the time in seconds on the clock of the run's waits."""
-        return self._cancellation.now()
-
-    def pause(self, seconds: float) -> bool:
-        """Wait, or return True as soon as the run is cancelled."""
-        return self._cancellation.wait(seconds)
-
-    def _call(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
-        return None if self._cancellation.requested else (call(item),)
 
 
 @dataclass(slots=True)
@@ -250,65 +229,85 @@ class RunSummary:
         return finished(self._counts, self.problems, self.elapsed, self.refusal, held=self.held)
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
-    """What all parts of one run share."""
-
-    cluster: Cluster
-    """The API server; every write is sent under the lease of the lock."""
-    applyset: ApplySetIdentity
-    """The set that the run works on."""
-    options: Options
-    """The options of the run."""
-    cancellation: Cancellation
-    """The request to end the run."""
-    workers: WorkerPool
-    """The threads for parallel requests."""
-    lock: InventoryLock
-    """The lock on the set's inventory; a dry run never takes it."""
-    summary: RunSummary
-    """The result of the run so far."""
-    store: Readable
-    """The inventory of the set; it also finds those of other sets."""
-
-    @property
-    def server_warnings(self) -> ServerWarnings:
-        """Return what the API server has warned about."""
-        return self.summary.server_warnings
-
-    def started(self, mode: Mode) -> Started:
-        """Return the event that begins the run."""
-        return Started(
-            self.summary.run,
-            mode,
-            self.applyset.name,
-            self.applyset.namespace,
-            self.options.dry_run,
-            self.cluster.context,
-            self.cluster.server,
-        )
+_AHEAD = 1000
+"""How many calls wait at most for a thread: each takes as much memory as a small object."""
 
 
-@contextmanager
-def run_context(
-    cluster: Cluster,
-    store: Store,
-    applyset: ApplySetIdentity,
-    options: Options,
-    cancellation: Cancellation,
-    *,
-    mode: Mode,
-    who: str = "",
-    summary: RunSummary | None = None,
-) -> Iterator[RunContext]:
-    """Yield the context of a new run; at the end close the worker pool, then release the lock.
+T = TypeVar("T")
+R = TypeVar("R")
 
-    See ``inventory_lock`` for ``mode`` and ``who``. ``summary`` is that of an earlier part.
-    """
-    summary = summary or RunSummary(cluster.run)
-    with (
-        inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
-        WorkerPool(options.concurrency, cancellation) as workers,
-    ):
-        leased = cluster.under_lease(lock).warning_to(summary.server_warnings.add)
-        yield RunContext(leased, applyset, options, cancellation, workers, lock, summary, store)
+
+class WorkerPool:
+    """Runs calls on at most ``size`` threads."""
+
+    def __init__(self, size: int, cancellation: Cancellation) -> None:
+        """Create the pool; a thread starts with the first call that needs it."""
+        self._pool = ThreadPoolExecutor(max_workers=size, thread_name_prefix="applyprune")
+        self._cancellation = cancellation
+
+    def __enter__(self) -> Self:
+        """Return the pool itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for the calls in flight and end the threads."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def each(
+        self,
+        call: Callable[[T], R],
+        items: Iterable[T],
+        *,
+        in_order: bool = False,
+        here: Callable[[T], bool] | None = None,
+    ) -> Iterator[R]:
+        """Call ``call`` with each item, in parallel, and yield the results as they come.
+
+        With ``in_order``, yield them in the order of the items. Calls ``here`` send no request:
+        this thread makes them, before the others. Once the run is cancelled, no further call
+        starts. The first exception of a call is raised here, after the calls in flight have ended.
+        """
+        if here is not None:
+            items = tuple(items)
+            for item in filter(here, items):
+                if (result := self._call(call, item)) is not None:
+                    yield result[0]
+            items = (item for item in items if not here(item))
+        ahead = iter(items)
+        done: SimpleQueue[Future[tuple[R] | None]] = SimpleQueue()
+        begun: dict[Future[tuple[R] | None], None] = {}
+
+        def begin(count: int) -> None:
+            for item in islice(ahead, count):
+                future = self._pool.submit(self._call, call, item)
+                begun[future] = None
+                if not in_order:
+                    future.add_done_callback(done.put)
+
+        begin(_AHEAD)
+        try:
+            while begun:
+                future = next(iter(begun)) if in_order else done.get()
+                result = future.result()
+                del begun[future]
+                begin(1)
+                if result is not None:
+                    yield result[0]
+        finally:
+            for future in begun:
+                future.cancel()
+
+    def check(self) -> None:
+        """Raise Interrupted if the run is cancelled: some results may be missing."""
+        self._cancellation.check()
+
+    def now(self) -> float:
+        """Return the time in seconds on the clock of the run's waits."""
+        return self._cancellation.now()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait, or return True as soon as the run is cancelled."""
+        return self._cancellation.wait(seconds)
+
+    def _call(self, call: Callable[[T], R], item: T) -> tuple[R] | None:
+        return None if self._cancellation.requested else (call(item),)

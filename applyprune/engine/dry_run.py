@@ -415,54 +415,25 @@ class ServerDryRun:
         return check_delete(self.context.cluster, step)
 
 
-# Try by a server dry run what cannot be undone: to create an object again, and to delete it.
-
-
-_NAME = 40
-
-
-def try_create(
-    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired, *, name: str, namespace: str
-) -> Mapping[str, Any]:
-    """Return the object as the server would create it, by a dry run under another name.
-
-    The result has the object's own name and namespace. Raises the errors of an apply; Conflict if
-    an object of that other name exists.
-    """
-    request = trial_request(desired, applyset, name=name, namespace=namespace)
-    # A warning would be about another name, or about the rules of another namespace.
-    live, _ = cluster.warning_to(None).apply(request, dry_run=True)
-    if (error := name_error(desired.ref, live, desired.origin, exists=False)) is not None:
-        raise error
-    return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
-
-
-def try_in(namespace: str, desired: Desired, context: RunContext) -> Mapping[str, Any]:
-    """Return what ``try_create`` does, under the object's own name if it is free there."""
-    name, cluster, applyset = desired.ref.name, context.cluster, context.applyset
+def check_delete(cluster: Cluster, step: RemoveStep) -> RemoveStep:
+    """Return a removal as the server confirms it by a dry run of its delete."""
+    if not isinstance(step.request, DeleteRequest):
+        return step
     try:
-        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
-    except (AlreadyExists, Conflict):
-        name = random_name(name)
-        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+        cluster.delete(step.request, dry_run=True)
+    except (NotFound, Conflict):
+        return step  # it has changed since it was read: the prune decides again
+    except Unreachable:
+        raise
+    except ApplypruneError as error:
+        if reason := cannot_be_dry_run(error):
+            return replace(step, not_checked=reason)
+        problem = as_problem(error, where=str(step.entry.ref))
+        return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
+    return step
 
 
-def try_creation(
-    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
-) -> Mapping[str, Any]:
-    """Return an existing object as the server would create it; raises the errors of an apply."""
-    name, namespace = random_name(desired.ref.name), desired.ref.namespace
-    return try_create(cluster, applyset, desired, name=name, namespace=namespace)
-
-
-def created_again(
-    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
-) -> Mapping[str, Any] | None:
-    """Return an existing object as the server would create it; None if it would refuse that."""
-    try:
-        return try_creation(cluster, applyset, desired)
-    except ApplypruneError:
-        return None
+# Trials of what cannot be undone: to create an object again.
 
 
 def check_recreation(
@@ -501,11 +472,6 @@ def check_recreation_again(
     return live, deletion
 
 
-def random_name(name: str) -> str:
-    """Return a name that no object has."""
-    return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"
-
-
 def check_replacement(
     context: RunContext, step: ApplyStep, planned: LiveObject
 ) -> tuple[LiveObject, DeleteRequest]:
@@ -532,19 +498,53 @@ def check_replacement(
     return live, deletion
 
 
-def check_delete(cluster: Cluster, step: RemoveStep) -> RemoveStep:
-    """Return a removal as the server confirms it by a dry run of its delete."""
-    if not isinstance(step.request, DeleteRequest):
-        return step
+def created_again(
+    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
+) -> Mapping[str, Any] | None:
+    """Return an existing object as the server would create it; None if it would refuse that."""
     try:
-        cluster.delete(step.request, dry_run=True)
-    except (NotFound, Conflict):
-        return step  # it has changed since it was read: the prune decides again
-    except Unreachable:
-        raise
-    except ApplypruneError as error:
-        if reason := cannot_be_dry_run(error):
-            return replace(step, not_checked=reason)
-        problem = as_problem(error, where=str(step.entry.ref))
-        return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
-    return step
+        return try_creation(cluster, applyset, desired)
+    except ApplypruneError:
+        return None
+
+
+def try_creation(
+    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
+) -> Mapping[str, Any]:
+    """Return an existing object as the server would create it; raises the errors of an apply."""
+    name, namespace = random_name(desired.ref.name), desired.ref.namespace
+    return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+
+
+def try_in(namespace: str, desired: Desired, context: RunContext) -> Mapping[str, Any]:
+    """Return what ``try_create`` does, under the object's own name if it is free there."""
+    name, cluster, applyset = desired.ref.name, context.cluster, context.applyset
+    try:
+        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+    except (AlreadyExists, Conflict):
+        name = random_name(name)
+        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+
+
+def try_create(
+    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired, *, name: str, namespace: str
+) -> Mapping[str, Any]:
+    """Return the object as the server would create it, by a dry run under another name.
+
+    The result has the object's own name and namespace. Raises the errors of an apply; Conflict if
+    an object of that other name exists.
+    """
+    request = trial_request(desired, applyset, name=name, namespace=namespace)
+    # A warning would be about another name, or about the rules of another namespace.
+    live, _ = cluster.warning_to(None).apply(request, dry_run=True)
+    if (error := name_error(desired.ref, live, desired.origin, exists=False)) is not None:
+        raise error
+    return renamed(live.body or {}, name=desired.ref.name, namespace=desired.ref.namespace)
+
+
+_NAME = 40
+
+
+def random_name(name: str) -> str:
+    """Return a name that no object has."""
+    return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"

@@ -80,6 +80,9 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, DamagedStore, Store
 
 
+_TRIES = 8
+
+
 def repair(
     applyset: ApplySetIdentity,
     options: Options,
@@ -241,10 +244,7 @@ class _Repair:
         yield from self.context.summary.counted((done,))
 
 
-# Make objects of a set owned: write the annotation of ownership, then record it.
-
-
-_TRIES = 8
+# Own: write the annotation of ownership, then record it.
 
 
 def own(
@@ -399,30 +399,6 @@ class _Own:
 # before its label changes; the source lists it until after that.
 
 
-_LISTED = frozenset({Move.HAND_OVER, Move.DONE})
-
-
-def _marked_as_leaving(
-    inventory: Inventory, steps: Sequence[MoveStep]
-) -> Mapping[Ref, InventoryEntry]:
-    """Return the source's entries during the move, marked so that its prune deletes none."""
-    leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
-    return {
-        ref: replace(entry, orphan_reason=entry.orphan_reason or MOVED, orphaning=True)
-        if ref in leaving
-        else entry
-        for ref, entry in inventory.entries.items()
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two sets, and the store of its inventory."""
-
-    applyset: ApplySetIdentity
-    store: Store
-
-
 def move(
     source: Side,
     destination: Side,
@@ -463,6 +439,17 @@ def move(
             source.store,
         )
         yield from _Move(context, destination.applyset, destination_lock, if_exists).events()
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two sets, and the store of its inventory."""
+
+    applyset: ApplySetIdentity
+    store: Store
+
+
+_LISTED = frozenset({Move.HAND_OVER, Move.DONE})
 
 
 @dataclass(slots=True)
@@ -676,7 +663,20 @@ class _Move:
         )
 
 
-# Release a set from the Bundle that owns it, by a single write of its inventory.
+def _marked_as_leaving(
+    inventory: Inventory, steps: Sequence[MoveStep]
+) -> Mapping[Ref, InventoryEntry]:
+    """Return the source's entries during the move, marked so that its prune deletes none."""
+    leaving = {step.entry.ref for step in steps if step.action is Move.HAND_OVER}
+    return {
+        ref: replace(entry, orphan_reason=entry.orphan_reason or MOVED, orphaning=True)
+        if ref in leaving
+        else entry
+        for ref, entry in inventory.entries.items()
+    }
+
+
+# Release a set from the Bundle that owns it.
 
 
 def release(

@@ -1,11 +1,9 @@
 """The lock on a set's inventory: one run waits for it, takes it, renews it, and releases it.
 
-A holder proves that it is alive by renewing the lock. Another run times the renewals on its own
-clock. Every write is compare-and-swap, so a run that has lost the lock to another one notices it at
-its next write at the latest.
-Every write of an object is sent under the lease: nothing is sent, or sent again, after its end, and
-no delete starts unless it fits in the rest. After a pause of the process or the machine, the lease
-must be renewed first.
+A holder proves that it is alive by renewing the lock; another run times the renewals on its own
+clock. Every write of the inventory is compare-and-swap, and every write of an object is sent under
+the lease: nothing is sent, or sent again, after its end, and no delete starts unless it fits in the
+rest. After a pause of the process or the machine, the lease must be renewed first.
 """
 
 from __future__ import annotations
@@ -57,8 +55,6 @@ _RENEWALS_PER_LEASE = 3
 # A renewal has failed if it takes longer than this part of the lease.
 _RENEWAL_TIMEOUT = 2 / 3
 _POLL = 0.5
-# Characters. A user's name comes from the environment, and a record must stay small.
-_LONGEST_WHO = 300
 
 
 @contextmanager
@@ -386,6 +382,10 @@ class InventoryLock:
             self._renewer = None
 
 
+# Characters. A user's name comes from the environment, and a record must stay small.
+_LONGEST_WHO = 300
+
+
 def new_holder(run: str, *, lease: float, who: str = "", process: str = "") -> LockHolder:
     """Return this process as the lock holder of one run; ``lease`` is in seconds.
 
@@ -404,9 +404,8 @@ def new_holder(run: str, *, lease: float, who: str = "", process: str = "") -> L
 # A locked file in memory, by which a run on the same machine sees whether another has ended.
 #
 # The kernel releases the lock when the process has ended, however it ended, and not before. So no
-# process needs to see another one, which ``hidepid`` and PID namespaces prevent. The file exists
-# only in the memory of this machine (tmpfs): a cloned virtual machine has the same boot id, but not
-# the file. Without this evidence, nothing is known about another run.
+# process needs to see another one, which ``hidepid`` and PID namespaces prevent. A cloned virtual
+# machine has the same boot id, but not the file. Without it, nothing is known about another run.
 
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 -- its type, and the owner of each file, are checked

@@ -106,6 +106,23 @@ class RunRequest:
     """What an earlier run of this machine has seen of the lock's holder; None if nothing."""
 
 
+def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
+    """Wait for other runs, read everything, and return the plan; write nothing.
+
+    Yields the warnings about the input and the inventory. Raises what refuses the run as a whole;
+    if that is the input, yields what is wrong with its other objects first.
+    """
+    yield from context.lock.wait(observation=request.observation)
+    inventory = context.lock.inventory
+    resource_map = _served_kinds(request, inventory, context)
+    context = yield from with_exact_names(
+        context, resource_map, [inventory], request.manifests, of_bundle=bool(request.owner)
+    )
+    if inventory.exists:  # otherwise it may be lost: its objects are searched first
+        refuse_unlisted(context.options.select, inventory.entries, context.applyset)
+    return (yield from plan_with(inventory, resource_map, request, context))
+
+
 @dataclass(frozen=True, slots=True)
 class PlanStage:
     """A plan, and what it was made from; the server has not checked it yet."""
@@ -131,23 +148,6 @@ class PlanStage:
     """The chart hooks of the input that do not belong to the set."""
     keeps: str = ""
     """Why nothing is pruned in any case; empty if the run may prune."""
-
-
-def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, None, PlanStage]:
-    """Wait for other runs, read everything, and return the plan; write nothing.
-
-    Yields the warnings about the input and the inventory. Raises what refuses the run as a whole;
-    if that is the input, yields what is wrong with its other objects first.
-    """
-    yield from context.lock.wait(observation=request.observation)
-    inventory = context.lock.inventory
-    resource_map = _served_kinds(request, inventory, context)
-    context = yield from with_exact_names(
-        context, resource_map, [inventory], request.manifests, of_bundle=bool(request.owner)
-    )
-    if inventory.exists:  # otherwise it may be lost: its objects are searched first
-        refuse_unlisted(context.options.select, inventory.entries, context.applyset)
-    return (yield from plan_with(inventory, resource_map, request, context))
 
 
 def _served_kinds(request: RunRequest, inventory: Inventory, context: RunContext) -> ResourceMap:
@@ -330,16 +330,6 @@ def _read(
     return snapshot
 
 
-def _without_late(plan: Plan, resolved: Resolved, context: RunContext) -> Plan:
-    """Return the plan without what is left to a second part, and note that; usually nothing."""
-    free = {member.ref for member in before_late(resolved.desired, resolved.late)}
-    summary = context.summary
-    summary.late = resolved.late
-    summary.after_late = tuple(one for one in resolved.desired if one.ref not in free)
-    applies = tuple(step for step in plan.applies if step.desired.ref in free)
-    return replace(plan, applies=applies)
-
-
 def _deleted_part(
     inventory: Inventory, snapshot: ClusterSnapshot, context: RunContext
 ) -> Generator[Event, None, None]:
@@ -352,6 +342,16 @@ def _deleted_part(
     refuse_needed(entries, inventory, snapshot.states)  # guard: part-dependents
     refs = [entry.ref for entry in entries]
     yield WarningRaised(partial_problem(options, refs, inventory.entries))
+
+
+def _without_late(plan: Plan, resolved: Resolved, context: RunContext) -> Plan:
+    """Return the plan without what is left to a second part, and note that; usually nothing."""
+    free = {member.ref for member in before_late(resolved.desired, resolved.late)}
+    summary = context.summary
+    summary.late = resolved.late
+    summary.after_late = tuple(one for one in resolved.desired if one.ref not in free)
+    applies = tuple(step for step in plan.applies if step.desired.ref in free)
+    return replace(plan, applies=applies)
 
 
 def _refuse_input(
@@ -402,20 +402,10 @@ def _plan_of_valid(
     return refuse_visible_conflicts(context, plan)
 
 
-# Check a whole plan before the first write: fields, conflicts, the server's dry run, approvals.
+# Check the plan.
 
 
-def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) -> Plan:
-    """Return a plan whose recreations are refused if they would delete what must stay."""
-    options = context.options
-    to_recreate = [
-        step.live for step in plan.applies if step.fate is Fate.RECREATE and step.live is not None
-    ]
-    if not to_recreate:
-        return plan
-    deletions = deletions_of(to_recreate, {}, options.prune.propagation)
-    found = stage.dependants.count(deletions)
-    return with_recreations_judged(plan, found, stage.inventory.entries.keys(), options)
+NOT_APPLIED = "not everything was applied"
 
 
 def check_plan(
@@ -462,15 +452,20 @@ def check_plan(
     return plan
 
 
-# Show how a run would end, from its plan: the events of a dry run and of a diff.
+def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) -> Plan:
+    """Return a plan whose recreations are refused if they would delete what must stay."""
+    options = context.options
+    to_recreate = [
+        step.live for step in plan.applies if step.fate is Fate.RECREATE and step.live is not None
+    ]
+    if not to_recreate:
+        return plan
+    deletions = deletions_of(to_recreate, {}, options.prune.propagation)
+    found = stage.dependants.count(deletions)
+    return with_recreations_judged(plan, found, stage.inventory.entries.keys(), options)
 
 
-NOT_APPLIED = "not everything was applied"
-
-
-def unanswered(unknown: Iterable[tuple[Ref, Problem]]) -> Iterator[ObjectDone]:
-    """Yield a failure for each object of an API group that does not answer."""
-    return (ObjectDone(ref, Outcome.FAILED, problem=problem) for ref, problem in unknown)
+# Show how a run would end: a dry run, and a diff.
 
 
 def preview(
@@ -493,6 +488,11 @@ def preview(
         if (diff := diffs.get(done.ref)) is not None:
             yield diff
         yield from context.summary.counted((done,))
+
+
+def unanswered(unknown: Iterable[tuple[Ref, Problem]]) -> Iterator[ObjectDone]:
+    """Yield a failure for each object of an API group that does not answer."""
+    return (ObjectDone(ref, Outcome.FAILED, problem=problem) for ref, problem in unknown)
 
 
 def _diffs(
@@ -520,10 +520,7 @@ def _before(context: RunContext, step: RemoveStep) -> tuple[RemoveStep, LiveObje
         return step, step.live, f"only its metadata could be read: {error.message}"
 
 
-# Explain what a run would do with single objects, by the plan of that run.
-
-
-_Place: TypeAlias = "tuple[Resource, Ref]"
+# Explain what a run would do with single objects.
 
 
 def explain(
@@ -593,6 +590,9 @@ def _states(stage: PlanStage, named: str) -> dict[Ref, State]:
     return {ref: known[ref] for ref in sorted(known) if ref.is_among({named})}
 
 
+_Place: TypeAlias = "tuple[Resource, Ref]"
+
+
 def _unlisted(found: NamedObject, resource_map: ResourceMap, namespace: str) -> Iterator[_Place]:
     """Yield the resource and ref of an object that is in neither input nor inventory."""
     resource = resource_map.find_kind(found.kind)
@@ -619,7 +619,7 @@ def _owner(state: State, applyset: ApplySetIdentity, cluster: Cluster) -> str:
     return names[0] if names else ""
 
 
-# Find the roles that the account of a set needs, by its input and by its inventory.
+# The roles that the account of a set needs.
 
 
 def rbac(

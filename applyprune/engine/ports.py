@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-class Reviews(Protocol):
-    """What asks an API server for the rights of the account; thread-safe."""
-
-    def rules(self, namespace: str) -> Sequence[AccessRule]:
-        """Return rules that allow something in a namespace; others may exist."""
-
-    def is_allowed(self, access: Access) -> bool:
-        """Return whether the server would authorize a request."""
-
-
 class Cluster(Protocol):
     """An API server; every call raises the errors of ``applyprune.errors`` and is thread-safe."""
 
@@ -174,6 +164,19 @@ class Cluster(Protocol):
         """
 
 
+class Reviews(Protocol):
+    """What asks an API server for the rights of the account; thread-safe."""
+
+    def rules(self, namespace: str) -> Sequence[AccessRule]:
+        """Return rules that allow something in a namespace; others may exist."""
+
+    def is_allowed(self, access: Access) -> bool:
+        """Return whether the server would authorize a request."""
+
+
+# The store of an inventory.
+
+
 class Readable(Protocol):
     """A source of an inventory."""
 
@@ -213,10 +216,7 @@ class DamagedStore(Store, Protocol):
         """Return the names of stored parts that the inventory, as read, does not name."""
 
 
-# Cancel a run: a signal handler or another thread requests it, and the run checks for it.
-#
-# Whatever a run waits for, it waits for its cancellation too. So the clock by which it waits is
-# here.
+# The end of a run. Whatever a run waits for, it waits for this too: so the clock is here.
 
 
 @dataclass(slots=True)

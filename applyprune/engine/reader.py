@@ -95,6 +95,7 @@ if TYPE_CHECKING:
 
 States: TypeAlias = "dict[Ref, State]"
 
+
 _FEW = 4
 
 
@@ -400,25 +401,6 @@ class SnapshotReader:
         return frozenset(name for name, held in self.workers.each(holds, names) if held)
 
 
-def _other_names(states: States) -> States:
-    """Return the names by which lists show objects that have another name; nothing is there.
-
-    If an object were created there, a deletion of the other one would hide it from lists.
-    """
-    return {
-        replace(live.ref, name=live.other_name): Unknown(as_problem(error))
-        for live in states.values()
-        if isinstance(live, LiveObject) and (error := name_error(live.ref, live)) is not None
-    }
-
-
-def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
-    problem = as_problem(error)
-    return Unknown(
-        replace(problem, message=f"{resource.full_plural} cannot be read: {problem.message}")
-    )
-
-
 def _resources(inventory: Inventory, resource_map: ResourceMap) -> Mapping[GroupKind, Resource]:
     kinds = {ref.group_kind for ref in inventory.entries}
     found = {kind: resource_map.find_kind(kind) for kind in kinds}
@@ -439,12 +421,224 @@ def _by_namespace(refs: Iterable[Ref]) -> Iterable[Sequence[Ref]]:
     return namespaces.values()
 
 
-# Prove that the list of kinds is complete, and find the objects of a set by their label.
-#
-# A server that has just started gets time.
+def _other_names(states: States) -> States:
+    """Return the names by which lists show objects that have another name; nothing is there.
+
+    If an object were created there, a deletion of the other one would hide it from lists.
+    """
+    return {
+        replace(live.ref, name=live.other_name): Unknown(as_problem(error))
+        for live in states.values()
+        if isinstance(live, LiveObject) and (error := name_error(live.ref, live)) is not None
+    }
+
+
+def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
+    problem = as_problem(error)
+    return Unknown(
+        replace(problem, message=f"{resource.full_plural} cannot be read: {problem.message}")
+    )
+
+
+# Find the objects of a set by their label; prove that no kind is missing in that search.
+
+
+def all_labelled_objects(
+    proofs: KindProofs, applyset: ApplySetIdentity, *, groups: Collection[str] | None = None
+) -> tuple[LabelledObjects, ResourceMap]:
+    """Return the objects of every kind that have the set's label and field manager.
+
+    Also return the kinds that were searched. ``groups`` may not miss any kind; None stands for all
+    groups that answer. Raises Unavailable if they do.
+    """
+    resource_map, missing = proofs.for_search(groups)
+    kinds = resource_map.preferred.values()
+    found = labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
+    # What is missing in the groups of the search has ended it, unless a right is missing.
+    is_elsewhere = groups is not None and proofs.registered is not None
+    if is_elsewhere:
+        return replace(found, elsewhere=missing), resource_map
+    return replace(found, unproved=missing), resource_map
+
+
+def labelled_objects(
+    cluster: Cluster,
+    workers: WorkerPool,
+    kinds: Iterable[Resource],
+    applyset: ApplySetIdentity,
+    *,
+    remembered: bool = False,
+) -> LabelledObjects:
+    """Return the objects of some kinds with the set's label and its manager's Apply entry.
+
+    The label alone proves nothing: controllers copy it to the objects that they create. If
+    listing the whole cluster is forbidden, list the namespace of the inventory. An object that is
+    served under two groups is returned once, by its UID. With ``remembered``, it may have been
+    forbidden some minutes ago.
+    """
+
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], Unlisted | None]:
+        selector = f"{PART_OF}={applyset.id}"
+        try:
+            return cluster.list(resource, selector=selector, remembered=remembered), None
+        except Forbidden as error:
+            refused = _unlisted(resource, error)
+            if not resource.namespaced:
+                return (), refused
+            try:
+                objects = cluster.list(resource, namespace=applyset.namespace, selector=selector)
+            except Forbidden:
+                return (), refused
+            except ApplypruneError as second:
+                return (), _unlisted(resource, second)
+            return objects, replace(
+                refused, except_where=f", except in the namespace {applyset.namespace}"
+            )
+        except ApplypruneError as error:
+            return (), _unlisted(resource, error)
+
+    found: dict[str, LiveObject] = {}
+    unlisted: list[Unlisted] = []
+    for objects, failure in workers.each(read, kinds):
+        found |= {live.uid: live for live in objects if is_applied(live, applyset.manager)}
+        if failure is not None:
+            unlisted.append(failure)
+    workers.check()
+    return LabelledObjects(
+        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(unlisted)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledObjects:
+    """The objects found by their label."""
+
+    objects: tuple[LiveObject, ...] = ()
+    unlisted: tuple[Unlisted, ...] = ()
+    """The kinds that could not be listed."""
+    unproved: tuple[str, ...] = ()
+    """Why the list of kinds is not proved complete, in words."""
+    elsewhere: tuple[str, ...] = ()
+    """What does not answer in other groups than those that were asked for, in words."""
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Return what could not be listed, and why, in words."""
+        return (*_lines(self.unlisted), *self.unproved, *self.elsewhere)
+
+    def unseen_in(self, groups: Collection[str]) -> tuple[str, ...]:
+        """Return the part of ``unseen`` about these groups, which are those of the search.
+
+        Where a right is missing, it may be about any group.
+        """
+        related = (one for one in self.unlisted if one.is_refused or one.kind.group in groups)
+        return (*_lines(related), *self.unproved)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """Return what could not be listed for another reason than a missing right."""
+        return tuple(_lines(one for one in self.unlisted if not one.is_refused))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Unlisted:
+    """A kind that could not be listed; ``except_where`` names where it could."""
+
+    plural: str
+    reason: str
+    kind: GroupKind
+    is_refused: bool = False
+    """Whether a right is missing."""
+    except_where: str = ""
+
+
+def _unlisted(resource: Resource, error: ApplypruneError) -> Unlisted:
+    return Unlisted(
+        resource.full_plural,
+        error.message,
+        resource.group_kind,
+        is_refused=isinstance(error, Forbidden),
+    )
 
 
 _NAMED = 3
+
+
+def _lines(unseen: Iterable[Unlisted]) -> Iterator[str]:
+    """Yield a line for each kind; join many kinds for which the same right is missing."""
+    by_rights: dict[str, list[Unlisted]] = {}
+    for failure in sorted(unseen):
+        if failure.is_refused:
+            by_rights.setdefault(failure.except_where, []).append(failure)
+        else:
+            yield f"{failure.plural}: {failure.reason}"
+    for except_where, alike in by_rights.items():
+        named, more = alike[:_NAMED], len(alike) - _NAMED
+        if more < _NAMED:
+            yield from (f"{failure.plural}: {failure.reason}{except_where}" for failure in alike)
+        else:
+            names = ", ".join(failure.plural for failure in named)
+            yield f"{names} and {more} more kinds: {named[0].reason}{except_where}"
+
+
+def list_labelled(
+    cluster: Cluster,
+    resource: Resource,
+    applyset: ApplySetIdentity,
+    namespaces: Collection[str],
+    *,
+    full: bool = False,
+) -> Sequence[LiveObject]:
+    """Return the objects of a kind with the set's label.
+
+    If listing the whole cluster is forbidden, list these namespaces.
+    """
+    selector = f"{PART_OF}={applyset.id}"
+    try:
+        return cluster.list(resource, selector=selector, full=full, remembered=True)
+    except Forbidden:
+        if not resource.namespaced:
+            raise
+        return [
+            live
+            for namespace in sorted(namespaces)
+            for live in cluster.list(resource, namespace=namespace, selector=selector, full=full)
+        ]
+
+
+def hidden_namespaces(inventory: Inventory) -> frozenset[str]:
+    """Return the namespaces that the inventory's annotation names, and no entry."""
+    return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
+
+
+def objects_of_hidden_kinds(
+    proofs: KindProofs, inventory: Inventory, applyset: ApplySetIdentity
+) -> LabelledObjects:
+    """Return the set's objects of the kinds that the inventory's annotation names, and no entry.
+
+    Somebody may have removed the entries by hand. A run never leaves such a kind. One that is not
+    served could not be listed.
+    """
+    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
+    places = (places | {applyset.namespace}) - {""}
+
+    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], Unlisted | None]:
+        if (resource := proofs.resource_map.find_kind(kind)) is None:
+            proof = proofs.of({kind.group})  # it gets time, and may be served then
+            if (resource := proofs.resource_map.find_kind(kind)) is None:
+                return (), Unlisted(str(kind), not_served(proof), kind)  # guard: hidden-not-served
+        try:
+            return list_labelled(proofs.cluster, resource, applyset, places), None
+        except ApplypruneError as error:
+            return (), _unlisted(resource, error)
+
+    parts = list(proofs.workers.each(read, sorted(inventory.hidden_kinds)))
+    proofs.workers.check()
+    found = (live for objects, _ in parts for live in objects)
+    marked = (live for live in found if is_applied(live, applyset.manager))
+    return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
+
+
 _PAUSE = 0.5
 
 
@@ -557,208 +751,138 @@ class KindProofs:
                 )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Unlisted:
-    """A kind that could not be listed; ``except_where`` names where it could."""
+# Count what a cascading delete would remove.
+#
+# The contents of Namespaces and CRDs need the proof that no kind is missing. What the garbage
+# collector would delete needs one metadata-only LIST for each guarded kind and namespace, and one
+# GET for each distinct owner of what these contain.
 
-    plural: str
-    reason: str
-    kind: GroupKind
-    is_refused: bool = False
-    """Whether a right is missing."""
-    except_where: str = ""
+
+def with_cascades(
+    snapshot: ClusterSnapshot,
+    counted: DependantCounter,
+    resolved: Resolved,
+    inventory: Inventory,
+    context: RunContext,
+    kept: Collection[Ref],
+) -> ClusterSnapshot:
+    """Return the snapshot with what would be deleted with the objects to prune; not with ``kept``.
+
+    That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
+    """
+    options, cluster, workers = context.options, context.cluster, context.workers
+    if options.mode is Mode.ORPHAN:
+        return snapshot
+    to_prune = objects_to_prune(
+        left_entries(resolved.desired, inventory, snapshot, options),
+        snapshot,
+        context.applyset,
+        options,
+        desired=resolved.desired,
+        left_out=kept,
+    )
+    if not to_prune or is_restored(inventory, snapshot):
+        return snapshot
+    known = snapshot.registered
+    resource_map = counted.resource_map
+    proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
+    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
+    contents = counter.contents_of_deleted()
+    deletions = deletions_of(to_prune, contents, options.prune.propagation)
+    return replace(
+        snapshot,
+        contents=contents,
+        dependants=counted.count(deletions),
+        registered=proofs.registered,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledObjects:
-    """The objects found by their label."""
+class ContentCounter:
+    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes."""
 
-    objects: tuple[LiveObject, ...] = ()
-    unlisted: tuple[Unlisted, ...] = ()
-    """The kinds that could not be listed."""
-    unproved: tuple[str, ...] = ()
-    """Why the list of kinds is not proved complete, in words."""
-    elsewhere: tuple[str, ...] = ()
-    """What does not answer in other groups than those that were asked for, in words."""
+    proofs: KindProofs
+    deleted: frozenset[Ref]
 
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """Return what could not be listed, and why, in words."""
-        return (*_lines(self.unlisted), *self.unproved, *self.elsewhere)
+    def contents_of_deleted(self) -> Mapping[Ref, CascadeContents]:
+        """Return the contents of each Namespace and CRD that is deleted."""
+        return {
+            ref: self.contents(ref)
+            for ref in sorted(self.deleted)
+            if ref.group_kind in {NAMESPACE, CRD}
+        }
 
-    def unseen_in(self, groups: Collection[str]) -> tuple[str, ...]:
-        """Return the part of ``unseen`` about these groups, which are those of the search.
+    def contents(self, ref: Ref) -> CascadeContents:
+        """Return the contents of one Namespace or CRD."""
+        return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
 
-        Where a right is missing, it may be about any group.
-        """
-        related = (one for one in self.unlisted if one.is_refused or one.kind.group in groups)
-        return (*_lines(related), *self.unproved)
+    def _namespace(self, ref: Ref) -> CascadeContents:
+        # An APIService that this run deletes need not answer.
+        services = {
+            gone.name for gone in self.deleted if gone.group_kind == API_SERVICES.group_kind
+        }
+        proof = self.proofs.of(leaving=services)
+        kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
+        return self._counted(proof, kinds, ref.name)
 
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """Return what could not be listed for another reason than a missing right."""
-        return tuple(_lines(one for one in self.unlisted if not one.is_refused))
+    def _definition(self, ref: Ref) -> CascadeContents:
+        plural, _, group = ref.name.partition(".")
+        proof = self.proofs.of({group})
+        kinds = [
+            kind
+            for kind in self.proofs.resource_map.preferred.values()
+            if (kind.plural, kind.group) == (plural, group)
+        ]
+        counted = self._counted(proof, kinds)
+        if kinds or counted.uncounted:
+            return counted
+        # Objects may still exist: a version that is not served hides them.
+        return replace(counted, uncounted="its kind is not served")
+
+    def _counted(
+        self,
+        proof: CompleteResourceMap | MissingKinds,
+        kinds: Iterable[Resource],
+        namespace: str = "",
+    ) -> CascadeContents:
+        cluster, workers = self.proofs.cluster, self.proofs.workers
+        contents, failures = list_kinds(
+            cluster, workers, kinds, namespace=namespace, in_full=IN_FULL if namespace else ()
+        )
+        if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
+            failures.insert(0, proof.reason)
+        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
 
 
-def all_labelled_objects(
-    proofs: KindProofs, applyset: ApplySetIdentity, *, groups: Collection[str] | None = None
-) -> tuple[LabelledObjects, ResourceMap]:
-    """Return the objects of every kind that have the set's label and field manager.
-
-    Also return the kinds that were searched. ``groups`` may not miss any kind; None stands for all
-    groups that answer. Raises Unavailable if they do.
-    """
-    resource_map, missing = proofs.for_search(groups)
-    kinds = resource_map.preferred.values()
-    found = labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
-    # What is missing in the groups of the search has ended it, unless a right is missing.
-    is_elsewhere = groups is not None and proofs.registered is not None
-    if is_elsewhere:
-        return replace(found, elsewhere=missing), resource_map
-    return replace(found, unproved=missing), resource_map
-
-
-def labelled_objects(
+def list_kinds(
     cluster: Cluster,
     workers: WorkerPool,
     kinds: Iterable[Resource],
-    applyset: ApplySetIdentity,
     *,
-    remembered: bool = False,
-) -> LabelledObjects:
-    """Return the objects of some kinds with the set's label and its manager's Apply entry.
-
-    The label alone proves nothing: controllers copy it to the objects that they create. If
-    listing the whole cluster is forbidden, list the namespace of the inventory. An object that is
-    served under two groups is returned once, by its UID. With ``remembered``, it may have been
-    forbidden some minutes ago.
-    """
-
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], Unlisted | None]:
-        selector = f"{PART_OF}={applyset.id}"
-        try:
-            return cluster.list(resource, selector=selector, remembered=remembered), None
-        except Forbidden as error:
-            refused = _unlisted(resource, error)
-            if not resource.namespaced:
-                return (), refused
-            try:
-                objects = cluster.list(resource, namespace=applyset.namespace, selector=selector)
-            except Forbidden:
-                return (), refused
-            except ApplypruneError as second:
-                return (), _unlisted(resource, second)
-            return objects, replace(
-                refused, except_where=f", except in the namespace {applyset.namespace}"
-            )
-        except ApplypruneError as error:
-            return (), _unlisted(resource, error)
-
-    found: dict[str, LiveObject] = {}
-    unlisted: list[Unlisted] = []
-    for objects, failure in workers.each(read, kinds):
-        found |= {live.uid: live for live in objects if is_applied(live, applyset.manager)}
-        if failure is not None:
-            unlisted.append(failure)
-    workers.check()
-    return LabelledObjects(
-        tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(unlisted)
-    )
-
-
-def list_labelled(
-    cluster: Cluster,
-    resource: Resource,
-    applyset: ApplySetIdentity,
-    namespaces: Collection[str],
-    *,
+    namespace: str = "",
+    selector: str = "",
     full: bool = False,
-) -> Sequence[LiveObject]:
-    """Return the objects of a kind with the set's label.
+    in_full: Collection[GroupKind] = (),
+) -> tuple[list[LiveObject], list[str]]:
+    """Return every object of some kinds, and the reason for each kind that cannot be read.
 
-    If listing the whole cluster is forbidden, list these namespaces.
+    ``full`` reads the bodies too; ``in_full`` has the kinds of which the bodies are always read.
     """
-    selector = f"{PART_OF}={applyset.id}"
-    try:
-        return cluster.list(resource, selector=selector, full=full, remembered=True)
-    except Forbidden:
-        if not resource.namespaced:
-            raise
-        return [
-            live
-            for namespace in sorted(namespaces)
-            for live in cluster.list(resource, namespace=namespace, selector=selector, full=full)
-        ]
+    contents: list[LiveObject] = []
+    failures: list[str] = []
 
-
-def hidden_namespaces(inventory: Inventory) -> frozenset[str]:
-    """Return the namespaces that the inventory's annotation names, and no entry."""
-    return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
-
-
-def objects_of_hidden_kinds(
-    proofs: KindProofs, inventory: Inventory, applyset: ApplySetIdentity
-) -> LabelledObjects:
-    """Return the set's objects of the kinds that the inventory's annotation names, and no entry.
-
-    Somebody may have removed the entries by hand. A run never leaves such a kind. One that is not
-    served could not be listed.
-    """
-    places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
-    places = (places | {applyset.namespace}) - {""}
-
-    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], Unlisted | None]:
-        if (resource := proofs.resource_map.find_kind(kind)) is None:
-            proof = proofs.of({kind.group})  # it gets time, and may be served then
-            if (resource := proofs.resource_map.find_kind(kind)) is None:
-                return (), Unlisted(str(kind), not_served(proof), kind)  # guard: hidden-not-served
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], str]:
+        bodies = full or resource.group_kind in in_full
         try:
-            return list_labelled(proofs.cluster, resource, applyset, places), None
+            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), ""
         except ApplypruneError as error:
-            return (), _unlisted(resource, error)
+            return (), f"{resource.full_plural}: {error.message}"
 
-    parts = list(proofs.workers.each(read, sorted(inventory.hidden_kinds)))
-    proofs.workers.check()
-    found = (live for objects, _ in parts for live in objects)
-    marked = (live for live in found if is_applied(live, applyset.manager))
-    return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
-
-
-def _unlisted(resource: Resource, error: ApplypruneError) -> Unlisted:
-    return Unlisted(
-        resource.full_plural,
-        error.message,
-        resource.group_kind,
-        is_refused=isinstance(error, Forbidden),
-    )
-
-
-def _lines(unseen: Iterable[Unlisted]) -> Iterator[str]:
-    """Yield a line for each kind; join many kinds for which the same right is missing."""
-    by_rights: dict[str, list[Unlisted]] = {}
-    for failure in sorted(unseen):
-        if failure.is_refused:
-            by_rights.setdefault(failure.except_where, []).append(failure)
-        else:
-            yield f"{failure.plural}: {failure.reason}"
-    for except_where, alike in by_rights.items():
-        named, more = alike[:_NAMED], len(alike) - _NAMED
-        if more < _NAMED:
-            yield from (f"{failure.plural}: {failure.reason}{except_where}" for failure in alike)
-        else:
-            names = ", ".join(failure.plural for failure in named)
-            yield f"{names} and {more} more kinds: {named[0].reason}{except_where}"
-
-
-# Count what a cascading delete would remove.
-#
-# The contents of Namespaces and CRDs, which needs the proof that the list of kinds is complete.
-# What the garbage collector would delete: when something would be deleted, one metadata-only LIST
-# for each guarded kind and namespace, and one metadata-only GET for each distinct owner of what
-# these contain. Of the set's own objects, what they name as their owners is known already.
-
-
-_CLUSTER_SCOPED = frozenset({"namespace", "persistentvolume", "customresourcedefinition"})
+    for found, failure in workers.each(read, kinds):
+        contents += found
+        if failure:
+            failures.append(failure)
+    return contents, failures
 
 
 @dataclass(slots=True)
@@ -887,6 +1011,9 @@ class DependantCounter:
             return ref, error.message
 
 
+_CLUSTER_SCOPED = frozenset({"namespace", "persistentvolume", "customresourcedefinition"})
+
+
 def _plural(kind: GroupKind, resource_map: ResourceMap) -> str:
     resource = resource_map.find_kind(kind)
     return resource.full_plural if resource is not None else str(kind)
@@ -894,130 +1021,3 @@ def _plural(kind: GroupKind, resource_map: ResourceMap) -> str:
 
 def _named(owner: OwnerReference) -> str:
     return Ref(owner.gvk.group, owner.gvk.kind, "", owner.name).short
-
-
-@dataclass(frozen=True, slots=True)
-class ContentCounter:
-    """Counts the contents of Namespaces and CRDs; ``deleted`` is what the same prune deletes."""
-
-    proofs: KindProofs
-    deleted: frozenset[Ref]
-
-    def contents_of_deleted(self) -> Mapping[Ref, CascadeContents]:
-        """Return the contents of each Namespace and CRD that is deleted."""
-        return {
-            ref: self.contents(ref)
-            for ref in sorted(self.deleted)
-            if ref.group_kind in {NAMESPACE, CRD}
-        }
-
-    def contents(self, ref: Ref) -> CascadeContents:
-        """Return the contents of one Namespace or CRD."""
-        return self._namespace(ref) if ref.group_kind == NAMESPACE else self._definition(ref)
-
-    def _namespace(self, ref: Ref) -> CascadeContents:
-        # An APIService that this run deletes need not answer.
-        services = {
-            gone.name for gone in self.deleted if gone.group_kind == API_SERVICES.group_kind
-        }
-        proof = self.proofs.of(leaving=services)
-        kinds = [kind for kind in self.proofs.resource_map.preferred.values() if kind.namespaced]
-        return self._counted(proof, kinds, ref.name)
-
-    def _definition(self, ref: Ref) -> CascadeContents:
-        plural, _, group = ref.name.partition(".")
-        proof = self.proofs.of({group})
-        kinds = [
-            kind
-            for kind in self.proofs.resource_map.preferred.values()
-            if (kind.plural, kind.group) == (plural, group)
-        ]
-        counted = self._counted(proof, kinds)
-        if kinds or counted.uncounted:
-            return counted
-        # Objects may still exist: a version that is not served hides them.
-        return replace(counted, uncounted="its kind is not served")
-
-    def _counted(
-        self,
-        proof: CompleteResourceMap | MissingKinds,
-        kinds: Iterable[Resource],
-        namespace: str = "",
-    ) -> CascadeContents:
-        cluster, workers = self.proofs.cluster, self.proofs.workers
-        contents, failures = list_kinds(
-            cluster, workers, kinds, namespace=namespace, in_full=IN_FULL if namespace else ()
-        )
-        if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
-            failures.insert(0, proof.reason)
-        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
-
-
-def list_kinds(
-    cluster: Cluster,
-    workers: WorkerPool,
-    kinds: Iterable[Resource],
-    *,
-    namespace: str = "",
-    selector: str = "",
-    full: bool = False,
-    in_full: Collection[GroupKind] = (),
-) -> tuple[list[LiveObject], list[str]]:
-    """Return every object of some kinds, and the reason for each kind that cannot be read.
-
-    ``full`` reads the bodies too; ``in_full`` has the kinds of which the bodies are always read.
-    """
-    contents: list[LiveObject] = []
-    failures: list[str] = []
-
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], str]:
-        bodies = full or resource.group_kind in in_full
-        try:
-            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), ""
-        except ApplypruneError as error:
-            return (), f"{resource.full_plural}: {error.message}"
-
-    for found, failure in workers.each(read, kinds):
-        contents += found
-        if failure:
-            failures.append(failure)
-    return contents, failures
-
-
-def with_cascades(
-    snapshot: ClusterSnapshot,
-    counted: DependantCounter,
-    resolved: Resolved,
-    inventory: Inventory,
-    context: RunContext,
-    kept: Collection[Ref],
-) -> ClusterSnapshot:
-    """Return the snapshot with what would be deleted with the objects to prune; not with ``kept``.
-
-    That is the contents of Namespaces and CRDs, and what the garbage collector would delete.
-    """
-    options, cluster, workers = context.options, context.cluster, context.workers
-    if options.mode is Mode.ORPHAN:
-        return snapshot
-    to_prune = objects_to_prune(
-        left_entries(resolved.desired, inventory, snapshot, options),
-        snapshot,
-        context.applyset,
-        options,
-        desired=resolved.desired,
-        left_out=kept,
-    )
-    if not to_prune or is_restored(inventory, snapshot):
-        return snapshot
-    known = snapshot.registered
-    resource_map = counted.resource_map
-    proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
-    counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
-    contents = counter.contents_of_deleted()
-    deletions = deletions_of(to_prune, contents, options.prune.propagation)
-    return replace(
-        snapshot,
-        contents=contents,
-        dependants=counted.count(deletions),
-        registered=proofs.registered,
-    )

@@ -95,227 +95,6 @@ if TYPE_CHECKING:
 
     Part = Callable[[RunRequest, RunSummary], Generator[Event, None, None]]
 
-# Run a set in two parts if some kinds are served only after the first part is applied.
-#
-# An operator may install its CRDs when it runs. The first part applies what need not wait, and
-# records nothing about the other objects: their scope, and so their identity, is not known. It
-# judges the prune by the whole input, and writes nothing if that is refused. The second part plans
-# and checks everything. Neither part prunes: the next run does.
-
-
-_PAUSE = 0.5
-_SAY_AFTER = 2.0
-
-
-def in_parts(
-    whole: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation, part: Part
-) -> Iterator[Event]:
-    """Yield the events of a run by ``part``, in two parts if its options ask for that."""
-    options = whole.options
-    summary = RunSummary(cluster.run, clock=cancellation.clock)  # guard: summary-clock
-    seconds = options.wait.kinds
-    if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
-        yield from part(whole, summary)
-        return
-    first = replace(whole, allows_late=True)  # guard: prune-judged-first
-    # An end of this generator must end the part too: it holds the lock.
-    with closing(part(first, summary)) as events:
-        # Without late objects, it is the whole run.
-        yield from (one for one in events if not (summary.late and isinstance(one, Finished)))
-    if not summary.late:
-        return
-    late, after = summary.late, summary.after_late
-    if options.dry_run is not DryRun.OFF:
-        yield WarningRaised(not_planned(late))
-        yield summary.finished()
-        return
-    if summary.held:
-        yield summary.finished()
-        return
-    if summary.problems:
-        reason = "its kind, or that of an earlier object, is not served yet; something else failed"
-        yield from summary.counted(not_tried(late, after, reason))
-        yield summary.finished()
-        return
-    waiter = _KindWaiter(cluster, cancellation, seconds, late)
-    try:
-        yield from waiter.events()
-    except ApplypruneError as error:
-        yield from _record_end(whole, store, cancellation, summary, error.exit_code)
-        raise
-    if waiter.pending:
-        others = [one for one in late if one not in waiter.pending]
-        yield from summary.counted(not_served_in_time(waiter.pending, seconds, waiter.error))
-        reason = f"the kind {waiter.pending[0].gvk} is not served"
-        if waiter.error is not None:
-            reason = f"the served kinds could not be read: {waiter.error.message}"
-        yield from summary.counted(not_tried(others, after, reason, NotReady))
-        yield from _record_end(whole, store, cancellation, summary, summary.exit_code)
-        yield summary.finished()
-        return
-    summary.begin_part()
-    # The writes of the first part would hide a wrong input from the guards.
-    kept = replace(options, prune=replace(options.prune, enabled=False))
-    keeps = PRUNES_LATER if options.prune.enabled else ""
-    second = replace(whole, options=kept, keeps=keeps)  # guard: second-part-removes-nothing
-    with closing(part(second, summary)) as events:
-        yield from (event for event in events if not isinstance(event, Started))
-
-
-def _record_end(
-    whole: RunRequest,
-    store: Store,
-    cancellation: Cancellation,
-    summary: RunSummary,
-    exit_code: int,
-) -> Iterator[Event]:
-    """Record how a run has ended whose second part never begins; it is only for information."""
-    options = whole.options
-    lock = inventory_lock(
-        store, options, cancellation, run=summary.run, mode=options.mode, who=whole.who
-    )
-    with suppress(ApplypruneError), lock as held:
-        yield from held.record_end(exit_code, summary.changes)
-
-
-@dataclass(slots=True)
-class _KindWaiter:
-    cluster: Cluster
-    cancellation: Cancellation
-    timeout: float
-    pending: Sequence[LateObject]
-    """The objects whose kinds are not served."""
-    error: ApplypruneError | None = None
-    """Why the last read of the served kinds has failed; None if it has not."""
-
-    def events(self) -> Iterator[Event]:
-        """Yield what is waited for; return when all kinds are served, or at the timeout."""
-        began, reported = self.cancellation.now(), 0.0
-        while True:
-            self.pending = self._unserved()
-            elapsed = self.cancellation.now() - began
-            if not self.pending or elapsed > self.timeout:
-                return
-            if elapsed - reported > _SAY_AFTER:
-                reported = elapsed
-                reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
-                yield waiting(reasons, "served", elapsed, self.timeout)
-            self.cancellation.wait(_PAUSE)
-            self.cancellation.check()
-
-    def _unserved(self) -> Sequence[LateObject]:
-        try:
-            resource_map = self.cluster.resource_map()
-            served = {
-                gvk
-                for gvk in {one.gvk for one in self.pending}
-                if (resource := resource_map.find(gvk)) is not None
-                and self.cluster.serves(resource)
-            }
-        except ApplypruneError as error:
-            self.error = error
-            return self.pending  # it may answer before the timeout
-        self.error = None
-        return [one for one in self.pending if one.gvk not in served]
-
-
-# Hold a run to a plan file: whatever the file does not say is refused before the first write.
-
-
-_CREATOR = "applyprune"
-"""The manager of what is created without an apply: the program, by its User-Agent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """Whether a plan that was made now fits a plan file."""
-
-    misfits: Sequence[ObjectDone] = ()
-    """A failure for each object that does not fit."""
-    continues: bool = False
-    """Whether this run continues an apply of the same file."""
-    is_done: bool = False
-    """Whether the file is applied already."""
-
-    @property
-    def ends_run(self) -> bool:
-        """Return whether nothing is applied."""
-        return self.is_done or bool(self.misfits)
-
-
-def cluster_identity(cluster: Cluster, namespace: str) -> Mapping[str, str]:
-    """Return the UIDs of kube-system and of the inventory's namespace, if they may be read."""
-    found: dict[str, str] = {}
-    for name in (SYSTEM, namespace):
-        with suppress(Forbidden, NotFound):
-            ref = namespace_ref(name)
-            found[name] = cluster.get(NAMESPACES, ref).uid
-    return found
-
-
-def refuse_elsewhere(file: PlanFile, context: RunContext) -> None:
-    """Refuse an expired file, and one of another set, of other options or for another cluster."""
-    applyset = context.applyset
-    refuse_other_set(file, applyset)
-    refuse_expired(file, datetime.now(UTC))
-    refuse_other_options(file, context.options)
-    refuse_other_cluster(file, cluster_identity(context.cluster, applyset.namespace))
-
-
-def fit_of(file: PlanFile, stage: PlanStage, context: RunContext) -> Fit:
-    """Compare what was read and planned now with the file."""
-    unknown = {ref: problem.message for ref, problem in stage.unknown}
-    if is_done(file, stage.inventory):
-        found = tuple(input_misfits(file, stage.plan, unknown))
-        return Fit(tuple(map(failure_of, found)), is_done=not found)
-    continues = is_continued(file, stage.inventory)
-    found = tuple(misfits(file, stage.plan, stage.inventory, continues=continues, unknown=unknown))
-    others = tuple(one for one in found if not _is_own_namespace(one, file, stage, context))
-    return Fit(tuple(map(failure_of, others)), continues=continues or others != found)
-
-
-def fit_of_checked(plan: Plan) -> Fit:
-    """Return what no longer fits a file by the checks after the comparison."""
-    return Fit(tuple(map(failure_of, refused_since(plan))))
-
-
-def already_applied(inventory: Inventory) -> Problem:
-    """Return the warning that the plan of a file is applied already."""
-    last = inventory.last
-    by = f" by {last.who} at {last.at}" if last is not None else ""
-    return Problem(ProblemKind.ALREADY_APPLIED, f"the plan is already done{by}: nothing to do")
-
-
-def _is_own_namespace(
-    misfit: Misfit, file: PlanFile, stage: PlanStage, context: RunContext
-) -> bool:
-    """Return whether a new set's namespace exists because an apply of the file was interrupted.
-
-    The namespace is created before the inventory, so only the manager of its fields says so.
-    """
-    own = namespace_ref(context.applyset.namespace)
-    if misfit.ref != own or stage.inventory.exists or not file.options.get("create-namespace"):
-        return False
-    planned = {one.manifest for one in file.objects if one.ref == own and one.fate is Fate.CREATE}
-    return any(
-        step.desired.ref == own
-        and step.fate is Fate.ADOPT
-        and step.desired.digest in planned  # guard: own-namespace
-        and step.live is not None
-        and any(entry.get("manager") == _CREATOR for entry in step.live.managed_fields)
-        for step in stage.plan.applies
-    )
-
-
-def failure_of(misfit: Misfit) -> ObjectDone:
-    """Return the failure of an object that does not fit a plan file."""
-    error = PlanOutdated(
-        f"{misfit.ref} no longer fits the plan",
-        location=misfit.origin or "",
-        reason=misfit.reason,
-    )
-    return ObjectDone(misfit.ref, Outcome.FAILED, misfit.origin, problem=as_problem(error))
-
 
 def run(
     request: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation
@@ -342,6 +121,23 @@ def run(
             yield from _Run(request, context).events()
 
     yield from in_parts(request, cluster, store, cancellation, part)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Whether a plan that was made now fits a plan file."""
+
+    misfits: Sequence[ObjectDone] = ()
+    """A failure for each object that does not fit."""
+    continues: bool = False
+    """Whether this run continues an apply of the same file."""
+    is_done: bool = False
+    """Whether the file is applied already."""
+
+    @property
+    def ends_run(self) -> bool:
+        """Return whether nothing is applied."""
+        return self.is_done or bool(self.misfits)
 
 
 @dataclass(slots=True)
@@ -668,3 +464,208 @@ class _Run:
         else:
             changes = self.context.summary.changes
             yield lock.release(entries, exit_code=exit_code, changes=changes)
+
+
+# Run a set in two parts if some kinds are served only after the first part is applied.
+#
+# An operator may install its CRDs when it runs. The first part applies what need not wait, and
+# records nothing about the other objects: their scope, and so their identity, is not known. It
+# judges the prune by the whole input, and writes nothing if that is refused. The second part plans
+# and checks everything. Neither part prunes: the next run does.
+
+
+def in_parts(
+    whole: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation, part: Part
+) -> Iterator[Event]:
+    """Yield the events of a run by ``part``, in two parts if its options ask for that."""
+    options = whole.options
+    summary = RunSummary(cluster.run, clock=cancellation.clock)  # guard: summary-clock
+    seconds = options.wait.kinds
+    if not seconds or options.mode is not Mode.APPLY or whole.plan_file is not None:
+        yield from part(whole, summary)
+        return
+    first = replace(whole, allows_late=True)  # guard: prune-judged-first
+    # An end of this generator must end the part too: it holds the lock.
+    with closing(part(first, summary)) as events:
+        # Without late objects, it is the whole run.
+        yield from (one for one in events if not (summary.late and isinstance(one, Finished)))
+    if not summary.late:
+        return
+    late, after = summary.late, summary.after_late
+    if options.dry_run is not DryRun.OFF:
+        yield WarningRaised(not_planned(late))
+        yield summary.finished()
+        return
+    if summary.held:
+        yield summary.finished()
+        return
+    if summary.problems:
+        reason = "its kind, or that of an earlier object, is not served yet; something else failed"
+        yield from summary.counted(not_tried(late, after, reason))
+        yield summary.finished()
+        return
+    waiter = _KindWaiter(cluster, cancellation, seconds, late)
+    try:
+        yield from waiter.events()
+    except ApplypruneError as error:
+        yield from _record_end(whole, store, cancellation, summary, error.exit_code)
+        raise
+    if waiter.pending:
+        others = [one for one in late if one not in waiter.pending]
+        yield from summary.counted(not_served_in_time(waiter.pending, seconds, waiter.error))
+        reason = f"the kind {waiter.pending[0].gvk} is not served"
+        if waiter.error is not None:
+            reason = f"the served kinds could not be read: {waiter.error.message}"
+        yield from summary.counted(not_tried(others, after, reason, NotReady))
+        yield from _record_end(whole, store, cancellation, summary, summary.exit_code)
+        yield summary.finished()
+        return
+    summary.begin_part()
+    # The writes of the first part would hide a wrong input from the guards.
+    kept = replace(options, prune=replace(options.prune, enabled=False))
+    keeps = PRUNES_LATER if options.prune.enabled else ""
+    second = replace(whole, options=kept, keeps=keeps)  # guard: second-part-removes-nothing
+    with closing(part(second, summary)) as events:
+        yield from (event for event in events if not isinstance(event, Started))
+
+
+def _record_end(
+    whole: RunRequest,
+    store: Store,
+    cancellation: Cancellation,
+    summary: RunSummary,
+    exit_code: int,
+) -> Iterator[Event]:
+    """Record how a run has ended whose second part never begins; it is only for information."""
+    options = whole.options
+    lock = inventory_lock(
+        store, options, cancellation, run=summary.run, mode=options.mode, who=whole.who
+    )
+    with suppress(ApplypruneError), lock as held:
+        yield from held.record_end(exit_code, summary.changes)
+
+
+_PAUSE = 0.5
+_SAY_AFTER = 2.0
+
+
+@dataclass(slots=True)
+class _KindWaiter:
+    cluster: Cluster
+    cancellation: Cancellation
+    timeout: float
+    pending: Sequence[LateObject]
+    """The objects whose kinds are not served."""
+    error: ApplypruneError | None = None
+    """Why the last read of the served kinds has failed; None if it has not."""
+
+    def events(self) -> Iterator[Event]:
+        """Yield what is waited for; return when all kinds are served, or at the timeout."""
+        began, reported = self.cancellation.now(), 0.0
+        while True:
+            self.pending = self._unserved()
+            elapsed = self.cancellation.now() - began
+            if not self.pending or elapsed > self.timeout:
+                return
+            if elapsed - reported > _SAY_AFTER:
+                reported = elapsed
+                reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
+                yield waiting(reasons, "served", elapsed, self.timeout)
+            self.cancellation.wait(_PAUSE)
+            self.cancellation.check()
+
+    def _unserved(self) -> Sequence[LateObject]:
+        try:
+            resource_map = self.cluster.resource_map()
+            served = {
+                gvk
+                for gvk in {one.gvk for one in self.pending}
+                if (resource := resource_map.find(gvk)) is not None
+                and self.cluster.serves(resource)
+            }
+        except ApplypruneError as error:
+            self.error = error
+            return self.pending  # it may answer before the timeout
+        self.error = None
+        return [one for one in self.pending if one.gvk not in served]
+
+
+# Hold a run to a plan file: whatever the file does not say is refused before the first write.
+
+
+def refuse_elsewhere(file: PlanFile, context: RunContext) -> None:
+    """Refuse an expired file, and one of another set, of other options or for another cluster."""
+    applyset = context.applyset
+    refuse_other_set(file, applyset)
+    refuse_expired(file, datetime.now(UTC))
+    refuse_other_options(file, context.options)
+    refuse_other_cluster(file, cluster_identity(context.cluster, applyset.namespace))
+
+
+def cluster_identity(cluster: Cluster, namespace: str) -> Mapping[str, str]:
+    """Return the UIDs of kube-system and of the inventory's namespace, if they may be read."""
+    found: dict[str, str] = {}
+    for name in (SYSTEM, namespace):
+        with suppress(Forbidden, NotFound):
+            ref = namespace_ref(name)
+            found[name] = cluster.get(NAMESPACES, ref).uid
+    return found
+
+
+def fit_of(file: PlanFile, stage: PlanStage, context: RunContext) -> Fit:
+    """Compare what was read and planned now with the file."""
+    unknown = {ref: problem.message for ref, problem in stage.unknown}
+    if is_done(file, stage.inventory):
+        found = tuple(input_misfits(file, stage.plan, unknown))
+        return Fit(tuple(map(failure_of, found)), is_done=not found)
+    continues = is_continued(file, stage.inventory)
+    found = tuple(misfits(file, stage.plan, stage.inventory, continues=continues, unknown=unknown))
+    others = tuple(one for one in found if not _is_own_namespace(one, file, stage, context))
+    return Fit(tuple(map(failure_of, others)), continues=continues or others != found)
+
+
+def fit_of_checked(plan: Plan) -> Fit:
+    """Return what no longer fits a file by the checks after the comparison."""
+    return Fit(tuple(map(failure_of, refused_since(plan))))
+
+
+def failure_of(misfit: Misfit) -> ObjectDone:
+    """Return the failure of an object that does not fit a plan file."""
+    error = PlanOutdated(
+        f"{misfit.ref} no longer fits the plan",
+        location=misfit.origin or "",
+        reason=misfit.reason,
+    )
+    return ObjectDone(misfit.ref, Outcome.FAILED, misfit.origin, problem=as_problem(error))
+
+
+_CREATOR = "applyprune"
+"""The manager of what is created without an apply: the program, by its User-Agent."""
+
+
+def _is_own_namespace(
+    misfit: Misfit, file: PlanFile, stage: PlanStage, context: RunContext
+) -> bool:
+    """Return whether a new set's namespace exists because an apply of the file was interrupted.
+
+    The namespace is created before the inventory, so only the manager of its fields says so.
+    """
+    own = namespace_ref(context.applyset.namespace)
+    if misfit.ref != own or stage.inventory.exists or not file.options.get("create-namespace"):
+        return False
+    planned = {one.manifest for one in file.objects if one.ref == own and one.fate is Fate.CREATE}
+    return any(
+        step.desired.ref == own
+        and step.fate is Fate.ADOPT
+        and step.desired.digest in planned  # guard: own-namespace
+        and step.live is not None
+        and any(entry.get("manager") == _CREATOR for entry in step.live.managed_fields)
+        for step in stage.plan.applies
+    )
+
+
+def already_applied(inventory: Inventory) -> Problem:
+    """Return the warning that the plan of a file is applied already."""
+    last = inventory.last
+    by = f" by {last.who} at {last.at}" if last is not None else ""
+    return Problem(ProblemKind.ALREADY_APPLIED, f"the plan is already done{by}: nothing to do")

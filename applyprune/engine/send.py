@@ -69,53 +69,8 @@ _SETTLED_SOON = 2.0
 _POLL = 0.1
 
 
-def send_apply(
-    context: RunContext,
-    step: ApplyStep,
-    is_settling: Callable[[ApplypruneError], bool],
-    *,
-    is_new_kind: bool,
-) -> tuple[LiveObject, bool]:
-    """Send the request of a step; return the object as stored, and whether it was created.
-
-    ``is_new_kind`` says that its CRD has just been applied. ``is_settling`` says whether an error
-    is about what this run has just written. Raises the errors of an apply.
-    """
-    began = context.cancellation.now()
-    while True:
-        if step.request is None:
-            raise ValueError(f"nothing is sent for {step.desired.ref}")
-        waited = context.cancellation.now() - began
-        try:
-            return context.cluster.apply(step.request)
-        except Conflict as error:
-            if error.causes or not step.reverts or waited > _SETTLED_SOON:
-                raise
-            if context.cancellation.wait(_POLL):
-                raise
-            step = _decided_again(context, step, error)
-        except NotServed:
-            if not is_new_kind or waited > _SERVED_SOON or context.cancellation.wait(_POLL):
-                raise
-        except (Forbidden, Invalid, NotFound) as error:
-            # The server decides by its caches, which follow a write after a moment.
-            if not is_settling(error) or waited > _SETTLED_SOON or context.cancellation.wait(_POLL):
-                raise
-
-
-def _decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:
-    """Return the step for the object as it is now: reverting drift, it guards a version."""
-    desired, before = step.desired, step.live
-    live = context.cluster.get(desired.resource, desired.ref, full=True)
-    if before is None or live.uid != before.uid:
-        raise error
-    return decided_again(step, live, context.applyset, context.options)
-
-
-# Send the requests before an apply: fields change hands, one guarded request at a time.
-#
-# Each request is one of the plan. If the object has changed, it is read, and planning makes the
-# request again.
+# Before the apply, fields change hands, one guarded request at a time. If the object has changed,
+# it is read, and planning makes the request again.
 
 
 _TRANSFER_TRIES = 12
@@ -160,6 +115,52 @@ def send(cluster: Cluster, request: PatchRequest | ApplyRequest) -> LiveObject:
         with suppress(ApplypruneError):
             return cluster.patch(settling)
     return after
+
+
+# The apply.
+
+
+def send_apply(
+    context: RunContext,
+    step: ApplyStep,
+    is_settling: Callable[[ApplypruneError], bool],
+    *,
+    is_new_kind: bool,
+) -> tuple[LiveObject, bool]:
+    """Send the request of a step; return the object as stored, and whether it was created.
+
+    ``is_new_kind`` says that its CRD has just been applied. ``is_settling`` says whether an error
+    is about what this run has just written. Raises the errors of an apply.
+    """
+    began = context.cancellation.now()
+    while True:
+        if step.request is None:
+            raise ValueError(f"nothing is sent for {step.desired.ref}")
+        waited = context.cancellation.now() - began
+        try:
+            return context.cluster.apply(step.request)
+        except Conflict as error:
+            if error.causes or not step.reverts or waited > _SETTLED_SOON:
+                raise
+            if context.cancellation.wait(_POLL):
+                raise
+            step = _decided_again(context, step, error)
+        except NotServed:
+            if not is_new_kind or waited > _SERVED_SOON or context.cancellation.wait(_POLL):
+                raise
+        except (Forbidden, Invalid, NotFound) as error:
+            # The server decides by its caches, which follow a write after a moment.
+            if not is_settling(error) or waited > _SETTLED_SOON or context.cancellation.wait(_POLL):
+                raise
+
+
+def _decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:
+    """Return the step for the object as it is now: reverting drift, it guards a version."""
+    desired, before = step.desired, step.live
+    live = context.cluster.get(desired.resource, desired.ref, full=True)
+    if before is None or live.uid != before.uid:
+        raise error
+    return decided_again(step, live, context.applyset, context.options)
 
 
 # Delete and re-create an object, if it cannot be changed in place and that is allowed.
@@ -272,51 +273,10 @@ class Recreator:
         return deleted, self.context.cluster.read(deleted.resource, deleted.ref)
 
 
-# Explain why an apply failed or a deletion is stuck; if a read fails, explain less.
+# Why an apply has failed; if a read fails, explain less.
 
 
 _DEAD_VERSION = "to an invalid group/version"
-
-
-def _explain_conflict(
-    error: Conflict, step: ApplyStep, context: RunContext
-) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
-    """Return a conflict as text and as data, with the values of both sides."""
-    desired, cluster = step.desired, context.cluster
-    scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
-    live = _live(desired, cluster)
-    conflicts = conflicts_of(error, desired, live)
-    reverts = _would_revert(step, live, context)
-    return explain_conflict(
-        error, desired, live, scalers, datetime.now(UTC), reverts=reverts
-    ), conflicts
-
-
-def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
-    """Return whether ``--on-drift revert`` would set back what is in conflict."""
-    options = context.options
-    if live is None or step.live is None or options.apply.on_drift is OnDrift.REVERT:
-        return False
-    options = replace(options, apply=replace(options.apply, on_drift=OnDrift.REVERT))
-    request = again(step, live, context.applyset, options).request
-    return request is not None and request.force
-
-
-def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
-    try:
-        return cluster.get(desired.resource, desired.ref, full=True)
-    except ApplypruneError:
-        return None
-
-
-def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]] | None:
-    try:
-        found = cluster.list(AUTOSCALERS, namespace=desired.ref.namespace, full=True)
-    except (NotFound, NotServed):
-        return ()
-    except ApplypruneError:
-        return None
-    return [live.body for live in found if live.body is not None]
 
 
 def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) -> Problem:
@@ -350,12 +310,45 @@ def apply_problem(error: ApplypruneError, step: ApplyStep, context: RunContext) 
     return problem
 
 
-def refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> ApplyStep:
-    """Return a step that the server has refused in a dry run."""
-    problem = apply_problem(error, step, context)
-    return replace(
-        step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True, not_checked=""
-    )
+def _explain_conflict(
+    error: Conflict, step: ApplyStep, context: RunContext
+) -> tuple[Conflict, tuple[ManagerConflict, ...]]:
+    """Return a conflict as text and as data, with the values of both sides."""
+    desired, cluster = step.desired, context.cluster
+    scalers = _autoscalers(desired, cluster) if is_about_scale(error) else ()
+    live = _live(desired, cluster)
+    conflicts = conflicts_of(error, desired, live)
+    reverts = _would_revert(step, live, context)
+    return explain_conflict(
+        error, desired, live, scalers, datetime.now(UTC), reverts=reverts
+    ), conflicts
+
+
+def _live(desired: Desired, cluster: Cluster) -> LiveObject | None:
+    try:
+        return cluster.get(desired.resource, desired.ref, full=True)
+    except ApplypruneError:
+        return None
+
+
+def _autoscalers(desired: Desired, cluster: Cluster) -> Sequence[Mapping[str, Any]] | None:
+    try:
+        found = cluster.list(AUTOSCALERS, namespace=desired.ref.namespace, full=True)
+    except (NotFound, NotServed):
+        return ()
+    except ApplypruneError:
+        return None
+    return [live.body for live in found if live.body is not None]
+
+
+def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext) -> bool:
+    """Return whether ``--on-drift revert`` would set back what is in conflict."""
+    options = context.options
+    if live is None or step.live is None or options.apply.on_drift is OnDrift.REVERT:
+        return False
+    options = replace(options, apply=replace(options.apply, on_drift=OnDrift.REVERT))
+    request = again(step, live, context.applyset, options).request
+    return request is not None and request.force
 
 
 def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired) -> Problem:
@@ -370,6 +363,17 @@ def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired)
         field=marks[0].field if marks else (),
         marks=marks if len(marks) > 1 else (),
     )
+
+
+def refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> ApplyStep:
+    """Return a step that the server has refused in a dry run."""
+    problem = apply_problem(error, step, context)
+    return replace(
+        step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True, not_checked=""
+    )
+
+
+# Why a deletion is stuck.
 
 
 _COUNTED = 5

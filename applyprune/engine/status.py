@@ -85,6 +85,7 @@ if TYPE_CHECKING:
 
     Body = Mapping[str, Any]
 
+
 _TURN = 0.5
 _DRIFTED = 1
 
@@ -112,21 +113,6 @@ def status(
         yield from _StatusReader(
             applyset, options, cluster, store, cancellation, workers, informer
         ).events()
-
-
-def applyset_listed(
-    inventory: Inventory, *, objects: int, ready: int | None = None
-) -> ApplySetListed:
-    """Return the event about a set as a whole."""
-    return ApplySetListed(
-        name=inventory.name,
-        namespace=inventory.namespace,
-        objects=objects,
-        ready=ready,
-        last=inventory.last,
-        owner=inventory.owner,
-        holder=inventory.holder.who if inventory.holder else "",
-    )
 
 
 @dataclass(slots=True)
@@ -347,7 +333,22 @@ def _compared(status: ObjectStatus) -> ObjectStatus:
     return replace(status, age=None, events=(), not_read="")
 
 
-# Read what a status adds on request: the objects that an object owns, and logs.
+def applyset_listed(
+    inventory: Inventory, *, objects: int, ready: int | None = None
+) -> ApplySetListed:
+    """Return the event about a set as a whole."""
+    return ApplySetListed(
+        name=inventory.name,
+        namespace=inventory.namespace,
+        objects=objects,
+        ready=ready,
+        last=inventory.last,
+        owner=inventory.owner,
+        holder=inventory.holder.who if inventory.holder else "",
+    )
+
+
+# The details on request: what an object owns, and logs.
 
 
 # What leads from an object to its Pods; more kinds would be more lists.
@@ -437,10 +438,7 @@ def _named(ref: Ref, live: LiveObject, version: str = "") -> Body:
     return {"apiVersion": named, "kind": ref.kind, **body}
 
 
-# Wait until a set and all of its objects are gone, whoever deletes them.
-
-
-_SHOWN = 5
+# Wait until a set is gone, whoever deletes it.
 
 
 def until_deleted(
@@ -495,10 +493,6 @@ def until_deleted(
         yield Finished({}, 0, elapsed)
 
 
-def _names(refs: Sequence[Ref]) -> str:
-    return and_more([ref.short for ref in refs], _SHOWN)
-
-
 def _remaining(
     inventory: Inventory, reader: SnapshotReader, cluster: Cluster, applyset: ApplySetIdentity
 ) -> tuple[list[DeletedObject], list[Ref]]:
@@ -525,3 +519,10 @@ def _remaining(
 def _waiting(wait: DeletionWait, read: Read) -> Iterator[Event]:
     """Wait until everything that is pending is gone; yield what it waits for."""
     yield from (event for event in wait.events(read) if isinstance(event, Waiting))
+
+
+_SHOWN = 5
+
+
+def _names(refs: Sequence[Ref]) -> str:
+    return and_more([ref.short for ref in refs], _SHOWN)

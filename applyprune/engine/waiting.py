@@ -1,7 +1,7 @@
-"""Wait: until objects are ready, served, there or gone; by watches, and by looks.
+"""Wait: until objects are ready, served, there or gone; by watches, and by reads.
 
-The wait uses watches. If an object is not ready soon, its namespace's Pods and recent warning
-events are watched too, to find out why. What can pass is reported, and waited for.
+If an object is not ready soon, its namespace's Pods and recent warning events are watched too, to
+find out why. What can pass is reported, and waited for.
 """
 
 from __future__ import annotations
@@ -92,103 +92,6 @@ if TYPE_CHECKING:
     from applyprune.planning.cel import Rule
 
     Body = Mapping[str, Any]
-
-# Compile the rules by which the objects of one run are ready, and choose what to wait for.
-
-
-@dataclass(slots=True)
-class ReadinessRules:
-    """The rules by which the objects of one run are ready.
-
-    The constructor compiles all rules, before anything is written. A run with ``errors`` must not
-    go on.
-    """
-
-    cluster: Cluster
-    desired: Sequence[Desired]
-    options: Options
-    errors: list[ApplypruneError] = field(default_factory=list)
-    """The invalid rules."""
-    _kinds: dict[GroupKind, Rule] = field(default_factory=dict)
-    _texts: dict[str, Rule] = field(default_factory=dict)
-    _statuses: dict[GroupKind, bool] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Compile every rule."""
-        for name, text in self.options.wait.ready_when:
-            try:
-                self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
-            except UsageError as error:
-                self.errors.append(error)
-        for desired in self.desired:
-            if desired.ready_when and desired.ready_when not in self._texts:
-                try:
-                    rule = compile_rule(desired.ready_when, where=str(desired.origin))
-                except InputError as error:
-                    error.origin = desired.origin
-                    error.field = ("metadata", "annotations", READY_WHEN)
-                    self.errors.append(error)
-                else:
-                    self._texts[desired.ready_when] = rule
-            if desired.ref.group_kind == CRD:
-                for kind in defined_kinds(desired.body):
-                    self._statuses[kind] = has_status(desired.body)
-
-    def of(
-        self,
-        candidates: Iterable[Desired],
-        since: Mapping[Ref, float],
-        completed: Collection[Ref] = (),
-    ) -> Sequence[Awaited]:
-        """Return those of ``candidates`` that need a wait; ``since`` is when they were applied.
-
-        ``completed`` are the Jobs of which the inventory says so.
-        """
-        return [
-            Awaited(
-                ref=desired.ref,
-                resource=desired.resource,
-                since=since[desired.ref],
-                origin=desired.origin,
-                has_ttl=desired.has_ttl,
-                completed=desired.ref in completed,
-                has_status=self._has_status(desired),
-                job_started=desired.wait == Wait.STARTED,
-                timeout=desired.timeout,
-                rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
-            )
-            for desired in candidates
-            if is_awaited(
-                desired, has_rule=bool(desired.ready_when) or self._key(desired) in self._kinds
-            )
-        ]
-
-    def _key(self, desired: Desired) -> GroupKind:
-        kind = desired.ref.group_kind
-        return GroupKind(kind.group, kind.kind.lower())
-
-    def _has_status(self, desired: Desired) -> bool:
-        kind = desired.ref.group_kind
-        if is_built_in(kind.group):
-            return False
-        if kind not in self._statuses:
-            name = Ref(CRD.group, CRD.kind, "", desired.resource.full_plural)
-            try:
-                body = self.cluster.get(DEFINITIONS, name, full=True).body or {}
-            except ApplypruneError:
-                body = {}  # an aggregated API, or forbidden: go by the object alone
-            self._statuses[kind] = has_status(body)
-        return self._statuses[kind]
-
-
-def _kind_of(text: str) -> GroupKind:
-    kind, _, group = text.partition(".")
-    if not kind:
-        raise UsageError(f"{text!r} does not name a kind", hint="Write KIND.GROUP=EXPRESSION.")
-    return GroupKind(group, kind.lower())
-
-
-# Keep what is around the objects of a set: their Pods, ReplicaSets, claims and events.
 
 
 _DEPLOYMENT = GroupKind("apps", "Deployment")
@@ -302,6 +205,9 @@ def _subject(body: Body) -> str:
     return next(
         (str(owner.get("uid", "")) for owner in owners if owner.get("controller") is True), ""
     )
+
+
+# Until objects are ready.
 
 
 _TURN = 0.5
@@ -530,82 +436,105 @@ class ReadinessWaiter:
                     yield warning.text
 
 
-# List and watch objects, each scope on a thread of its own, and queue the changes.
+@dataclass(slots=True)
+class ReadinessRules:
+    """The rules by which the objects of one run are ready.
+
+    The constructor compiles all rules, before anything is written. A run with ``errors`` must not
+    go on.
+    """
+
+    cluster: Cluster
+    desired: Sequence[Desired]
+    options: Options
+    errors: list[ApplypruneError] = field(default_factory=list)
+    """The invalid rules."""
+    _kinds: dict[GroupKind, Rule] = field(default_factory=dict)
+    _texts: dict[str, Rule] = field(default_factory=dict)
+    _statuses: dict[GroupKind, bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Compile every rule."""
+        for name, text in self.options.wait.ready_when:
+            try:
+                self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
+            except UsageError as error:
+                self.errors.append(error)
+        for desired in self.desired:
+            if desired.ready_when and desired.ready_when not in self._texts:
+                try:
+                    rule = compile_rule(desired.ready_when, where=str(desired.origin))
+                except InputError as error:
+                    error.origin = desired.origin
+                    error.field = ("metadata", "annotations", READY_WHEN)
+                    self.errors.append(error)
+                else:
+                    self._texts[desired.ready_when] = rule
+            if desired.ref.group_kind == CRD:
+                for kind in defined_kinds(desired.body):
+                    self._statuses[kind] = has_status(desired.body)
+
+    def of(
+        self,
+        candidates: Iterable[Desired],
+        since: Mapping[Ref, float],
+        completed: Collection[Ref] = (),
+    ) -> Sequence[Awaited]:
+        """Return those of ``candidates`` that need a wait; ``since`` is when they were applied.
+
+        ``completed`` are the Jobs of which the inventory says so.
+        """
+        return [
+            Awaited(
+                ref=desired.ref,
+                resource=desired.resource,
+                since=since[desired.ref],
+                origin=desired.origin,
+                has_ttl=desired.has_ttl,
+                completed=desired.ref in completed,
+                has_status=self._has_status(desired),
+                job_started=desired.wait == Wait.STARTED,
+                timeout=desired.timeout,
+                rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
+            )
+            for desired in candidates
+            if is_awaited(
+                desired, has_rule=bool(desired.ready_when) or self._key(desired) in self._kinds
+            )
+        ]
+
+    def _key(self, desired: Desired) -> GroupKind:
+        kind = desired.ref.group_kind
+        return GroupKind(kind.group, kind.kind.lower())
+
+    def _has_status(self, desired: Desired) -> bool:
+        kind = desired.ref.group_kind
+        if is_built_in(kind.group):
+            return False
+        if kind not in self._statuses:
+            name = Ref(CRD.group, CRD.kind, "", desired.resource.full_plural)
+            try:
+                body = self.cluster.get(DEFINITIONS, name, full=True).body or {}
+            except ApplypruneError:
+                body = {}  # an aggregated API, or forbidden: go by the object alone
+            self._statuses[kind] = has_status(body)
+        return self._statuses[kind]
+
+
+def _kind_of(text: str) -> GroupKind:
+    kind, _, group = text.partition(".")
+    if not kind:
+        raise UsageError(f"{text!r} does not name a kind", hint="Write KIND.GROUP=EXPRESSION.")
+    return GroupKind(group, kind.lower())
+
+
+# Watches: each scope is listed and watched on a thread of its own.
 
 
 _WATCH_SECONDS = 300.0
 _RETRY_PAUSE = 1.0
 _BETWEEN_WATCHES = 0.2
 _CLOSE_TIMEOUT = 1.0
-_FEW_NAMESPACES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class WatchScope:
-    """The objects that one watch covers."""
-
-    resource: Resource
-    """The resource to watch."""
-    namespace: str = ""
-    """The namespace to watch; empty for all namespaces."""
-    selector: str = ""
-    """The label selector; empty for all objects."""
-    name: str = ""
-    """The name of a single object; empty for all objects."""
-    full: bool = True
-    """Whether to watch whole objects; otherwise only their metadata."""
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """All objects of a source; an object that is missing here does not exist any more."""
-
-    source: WatchScope
-    objects: Mapping[Ref, LiveObject]
-
-
-@dataclass(frozen=True, slots=True)
-class Upserted:
-    """One object of a source that has changed; ``live`` is None if it is gone."""
-
-    source: WatchScope
-    ref: Ref
-    live: LiveObject | None
-
-
-@dataclass(frozen=True, slots=True)
-class WatchFailed:
-    """A source that cannot be listed or watched now; the informer retries it."""
-
-    source: WatchScope
-    error: ApplypruneError
-
-
-Change: TypeAlias = Listed | Upserted | WatchFailed
-
-
-def watch_scopes(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[WatchScope]:
-    """Yield one source for each kind, or one for each of its namespaces if these are few.
-
-    With a ``selector`` for the set's label, other objects are not watched.
-    """
-    by_resource: dict[Resource, set[str]] = {}
-    for resource, ref in wanted:
-        by_resource.setdefault(resource, set()).add(ref.namespace)
-    for resource, namespaces in by_resource.items():
-        for namespace in sorted(namespaces) if len(namespaces) <= _FEW_NAMESPACES else [""]:
-            yield WatchScope(resource, namespace, selector)
-
-
-def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope]:
-    """Yield one source for each namespace if watching all namespaces is forbidden."""
-    if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
-        return
-    source = change.source
-    if source.resource.namespaced and not source.namespace:
-        kind = source.resource.group_kind
-        for namespace in sorted({ref.namespace for ref in refs if ref.group_kind == kind}):
-            yield replace(source, namespace=namespace)
 
 
 @dataclass(slots=True)
@@ -721,7 +650,78 @@ class Informer:
         return Upserted(source, live.ref, self.keep(live) if self.keep is not None else live)
 
 
-# Wait for CRDs: a kind can be used as soon as the API server serves it.
+@dataclass(frozen=True, slots=True)
+class WatchScope:
+    """The objects that one watch covers."""
+
+    resource: Resource
+    """The resource to watch."""
+    namespace: str = ""
+    """The namespace to watch; empty for all namespaces."""
+    selector: str = ""
+    """The label selector; empty for all objects."""
+    name: str = ""
+    """The name of a single object; empty for all objects."""
+    full: bool = True
+    """Whether to watch whole objects; otherwise only their metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """All objects of a source; an object that is missing here does not exist any more."""
+
+    source: WatchScope
+    objects: Mapping[Ref, LiveObject]
+
+
+@dataclass(frozen=True, slots=True)
+class Upserted:
+    """One object of a source that has changed; ``live`` is None if it is gone."""
+
+    source: WatchScope
+    ref: Ref
+    live: LiveObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchFailed:
+    """A source that cannot be listed or watched now; the informer retries it."""
+
+    source: WatchScope
+    error: ApplypruneError
+
+
+Change: TypeAlias = Listed | Upserted | WatchFailed
+
+
+_FEW_NAMESPACES = 3
+
+
+def watch_scopes(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Iterator[WatchScope]:
+    """Yield one source for each kind, or one for each of its namespaces if these are few.
+
+    With a ``selector`` for the set's label, other objects are not watched.
+    """
+    by_resource: dict[Resource, set[str]] = {}
+    for resource, ref in wanted:
+        by_resource.setdefault(resource, set()).add(ref.namespace)
+    for resource, namespaces in by_resource.items():
+        for namespace in sorted(namespaces) if len(namespaces) <= _FEW_NAMESPACES else [""]:
+            yield WatchScope(resource, namespace, selector)
+
+
+def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope]:
+    """Yield one source for each namespace if watching all namespaces is forbidden."""
+    if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
+        return
+    source = change.source
+    if source.resource.namespaced and not source.namespace:
+        kind = source.resource.group_kind
+        for namespace in sorted({ref.namespace for ref in refs if ref.group_kind == kind}):
+            yield replace(source, namespace=namespace)
+
+
+# Until the kinds of CRDs are served.
 #
 # The endpoint of a kind answers only once its CRD is Established (apiextensions-apiserver's
 # crdHandler), so a list with a limit of one is enough. A CRD can be 700 kB large, so it is read
@@ -793,7 +793,7 @@ class CrdWaiter:
         self.failed[crd.ref] = as_problem(error, where=crd.origin)
 
 
-# Wait until objects exist that do not belong to the set; read each by a GET.
+# Until objects exist that do not belong to the set.
 
 
 _FIRST_EXISTS_PAUSE = 0.1
@@ -859,9 +859,7 @@ def _problem(desired: Desired, reason: str, *, timed_out: bool) -> Problem:
     return as_problem(error)
 
 
-# Wait until deleted objects are gone.
-#
-# An object is known by its UID: another one may have taken its name in the meantime.
+# Until deleted objects are gone. An object is known by its UID: its name may be taken again.
 
 
 _FIRST_PAUSE = 0.05

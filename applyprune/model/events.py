@@ -2,7 +2,7 @@
 
 A run yields Started, then Planned before any write, an event for each step, and Finished. If the
 run as a whole fails, it raises an error instead, which the printer turns into ErrorRaised and
-Finished. The printer may add the end of a read-only verb. Readiness uses the words of kstatus.
+Finished; the printer may add the end of a read-only verb.
 """
 
 from __future__ import annotations
@@ -27,6 +27,69 @@ if TYPE_CHECKING:
     from applyprune.model.options import DryRun, Mode
     from applyprune.model.plan import Fate, Plan
     from applyprune.model.problem import Origin, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A run began."""
+
+    run: str
+    """The ID of the run, also in the inventory's lock."""
+    mode: Mode
+    name: str
+    namespace: str
+    dry_run: DryRun
+    context: str = ""
+    """The context of the kubeconfig; empty if unknown."""
+    server: str = ""
+    """The URL of the API server; empty if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The plan is complete; nothing of it has been written yet."""
+
+    plan: Plan
+    is_second_part: bool = False
+    """Whether the first part of the run has ended, and may have written."""
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryWritten:
+    """The inventory was written."""
+
+    phase: Phase
+    entries: int
+    generation: int
+    """How often it was written."""
+
+
+class Phase(StrEnum):
+    """Which of its inventory writes a run made."""
+
+    BEFORE_APPLY = "before-apply"
+    APPLIED = "applied"
+    BEFORE_DELETE = "before-delete"
+    FINAL = "final"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectDone:
+    """An object was processed."""
+
+    ref: Ref
+    outcome: Outcome
+    origin: Origin | None = None
+    """The place of its manifest; None if it is not in the input."""
+    reason: str = ""
+    """Why this is the outcome, in words; may be empty."""
+    problem: Problem | None = None
+    """The problem if it failed, or was skipped because of a failure."""
+    rewritten: tuple[str, ...] | None = None
+    """The fields that the server has stored with another value; None if nothing was sent."""
+    fingerprint: ApplyFingerprint | None = None
+    """What proves that it is as the server has stored it; None if that is unknown."""
 
 
 class Outcome(StrEnum):
@@ -89,69 +152,6 @@ _FORECASTS: Mapping[Outcome, str] = {
 }
 
 
-class Phase(StrEnum):
-    """Which of its inventory writes a run made."""
-
-    BEFORE_APPLY = "before-apply"
-    APPLIED = "applied"
-    BEFORE_DELETE = "before-delete"
-    FINAL = "final"
-    REMOVED = "removed"
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """A run began."""
-
-    run: str
-    """The ID of the run, also in the inventory's lock."""
-    mode: Mode
-    name: str
-    namespace: str
-    dry_run: DryRun
-    context: str = ""
-    """The context of the kubeconfig; empty if unknown."""
-    server: str = ""
-    """The URL of the API server; empty if unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The plan is complete; nothing of it has been written yet."""
-
-    plan: Plan
-    is_second_part: bool = False
-    """Whether the first part of the run has ended, and may have written."""
-
-
-@dataclass(frozen=True, slots=True)
-class InventoryWritten:
-    """The inventory was written."""
-
-    phase: Phase
-    entries: int
-    generation: int
-    """How often it was written."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectDone:
-    """An object was processed."""
-
-    ref: Ref
-    outcome: Outcome
-    origin: Origin | None = None
-    """The place of its manifest; None if it is not in the input."""
-    reason: str = ""
-    """Why this is the outcome, in words; may be empty."""
-    problem: Problem | None = None
-    """The problem if it failed, or was skipped because of a failure."""
-    rewritten: tuple[str, ...] | None = None
-    """The fields that the server has stored with another value; None if nothing was sent."""
-    fingerprint: ApplyFingerprint | None = None
-    """What proves that it is as the server has stored it; None if that is unknown."""
-
-
 @dataclass(frozen=True, slots=True)
 class ReadinessReported:
     """The wait for an object has ended."""
@@ -175,14 +175,6 @@ class ObjectStuck:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
-    """An object that a run waits for, and the reason why it is not done."""
-
-    ref: Ref
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Waiting:
     """The run waits."""
 
@@ -200,6 +192,14 @@ class Waiting:
     """The next few objects that it waits for."""
     count: int = 1
     """How many objects it waits for in total."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """An object that a run waits for, and the reason why it is not done."""
+
+    ref: Ref
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,23 +385,7 @@ Event: TypeAlias = (
 )
 
 
-# Readiness in the words of kstatus, and what explains it: events, logs, owned objects.
-
-
-class Status(StrEnum):
-    """The states of kstatus (sigs.k8s.io/cli-utils); only Current and Failed end a wait."""
-
-    IN_PROGRESS = "InProgress"
-    CURRENT = "Current"
-    FAILED = "Failed"
-    TERMINATING = "Terminating"
-    NOT_FOUND = "NotFound"
-    UNKNOWN = "Unknown"
-
-    @property
-    def text(self) -> str:
-        """Return the state for text output: ``Ready`` for Current."""
-        return "Ready" if self is Status.CURRENT else self.value
+# Readiness, and what explains it: events, logs, owned objects.
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,6 +406,22 @@ class Readiness:
     def fact(self) -> str:
         """Return the message without what changes while the reason stays the same."""
         return self.lasting_message or self.message
+
+
+class Status(StrEnum):
+    """The states of kstatus (sigs.k8s.io/cli-utils); only Current and Failed end a wait."""
+
+    IN_PROGRESS = "InProgress"
+    CURRENT = "Current"
+    FAILED = "Failed"
+    TERMINATING = "Terminating"
+    NOT_FOUND = "NotFound"
+    UNKNOWN = "Unknown"
+
+    @property
+    def text(self) -> str:
+        """Return the state for text output: ``Ready`` for Current."""
+        return "Ready" if self is Status.CURRENT else self.value
 
 
 def in_progress(message: str) -> Readiness:

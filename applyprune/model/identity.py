@@ -1,4 +1,4 @@
-"""The identity of objects: group, kind, namespace, name; refs in text.
+"""The identity of objects: group, kind, namespace and name, and their text.
 
 The version is not part of the identity. The server serves the same object in every version of its
 group, so two manifests that differ only in the version are the same object, and a stored inventory
@@ -11,48 +11,6 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from applyprune.values import dataclass
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class GroupKind:
-    """A kind without its version; ``group`` is empty for the core group."""
-
-    group: str
-    kind: str
-
-    def __str__(self) -> str:
-        """Return ``Kind.group``, the form of ApplySet annotations (KEP-3659); ``Kind`` for core."""
-        return f"{self.kind}.{self.group}" if self.group else self.kind
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class GVK:
-    """Group, version and kind, as a manifest states them."""
-
-    group: str
-    version: str
-    kind: str
-
-    @classmethod
-    @lru_cache(256)
-    def parse(cls, api_version: str, kind: str) -> GVK:
-        """Return the GVK of ``apps/v1`` or ``v1``; the caller has validated the text."""
-        group, _, version = api_version.rpartition("/")
-        return cls(group, version, kind)
-
-    @property
-    def api_version(self) -> str:
-        """Return ``group/version``, or only ``version`` for the core group."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def group_kind(self) -> GroupKind:
-        """Return the group and kind, which are part of the identity."""
-        return GroupKind(self.group, self.kind)
-
-    def __str__(self) -> str:
-        """Return ``apps/v1 Deployment``."""
-        return f"{self.api_version} {self.kind}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -96,3 +54,45 @@ def called(ref: Ref, namespace: str) -> str:
     The text is valid input for kubectl. Unlike kubectl's output, it is never ambiguous.
     """
     return f"{ref.short} -n {ref.namespace}" if ref.namespace not in {"", namespace} else ref.short
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GroupKind:
+    """A kind without its version; ``group`` is empty for the core group."""
+
+    group: str
+    kind: str
+
+    def __str__(self) -> str:
+        """Return ``Kind.group``, the form of ApplySet annotations (KEP-3659); ``Kind`` for core."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GVK:
+    """Group, version and kind, as a manifest states them."""
+
+    group: str
+    version: str
+    kind: str
+
+    @classmethod
+    @lru_cache(256)
+    def parse(cls, api_version: str, kind: str) -> GVK:
+        """Return the GVK of ``apps/v1`` or ``v1``; the caller has validated the text."""
+        group, _, version = api_version.rpartition("/")
+        return cls(group, version, kind)
+
+    @property
+    def api_version(self) -> str:
+        """Return ``group/version``, or only ``version`` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def group_kind(self) -> GroupKind:
+        """Return the group and kind, which are part of the identity."""
+        return GroupKind(self.group, self.kind)
+
+    def __str__(self) -> str:
+        """Return ``apps/v1 Deployment``."""
+        return f"{self.api_version} {self.kind}"

@@ -1,4 +1,4 @@
-"""The inventory of a set: a header and an entry for each object; who holds its lock."""
+"""The inventory of a set: its entries, runs and lock, and how it differs from the cluster."""
 
 from __future__ import annotations
 
@@ -11,194 +11,6 @@ from applyprune.values import dataclass, field
 
 if TYPE_CHECKING:
     from applyprune.model.live import LiveObject, Resource
-
-
-class Ownership(StrEnum):
-    """Whether the set created an object or adopted it; by default only owned objects are pruned."""
-
-    OWNED = "owned"
-    ADOPTED = "adopted"
-
-
-class Wave(NamedTuple):
-    """When an object is applied; the tuples also order objects of different runs."""
-
-    wave: int = 0
-    """The wave of the annotation."""
-    rank: int = 0
-    """The rank of the kind."""
-    depth: int = 0
-    """The depth in the chain of dependencies within the rank."""
-
-
-OF_CLUSTER = " of cluster "
-"""In the name of an owner, before the UID of the cluster with its Bundle, if that is another."""
-
-FIRST_WAVE = Wave()
-"""The wave of an object before the plan puts it in order."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyFingerprint:
-    """The fingerprint of a confirmed apply, by which a later run detects a no-op."""
-
-    resource_version: str
-    generation: int | None
-    managed_fields: str
-    """The digest of our manager's Apply entry in ``metadata.managedFields``."""
-    time: str
-    """The time of that entry."""
-    schema: int | None = None
-    """The generation of the CRD, for a custom resource."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobRecord:
-    """What is recorded of a Job with a TTL, which may be gone because it has finished."""
-
-    created: str
-    """The time of its creation, by the server's clock."""
-    ttl: int
-    """Its ``ttlSecondsAfterFinished``."""
-    completed: bool = False
-    """Whether a run has seen its condition Complete."""
-
-
-@dataclass(frozen=True, slots=True)
-class InventoryEntry:
-    """The record of one object in the inventory."""
-
-    ref: Ref
-    plural: str
-    """The plural of its kind, for the URL."""
-    version: str
-    """The API version of its last apply."""
-    uid_before_apply: str | None
-    """The UID of the object before the apply; None if it did not exist.
-
-    With None, the apply may only create.
-    """
-    uid: str = ""
-    """The UID of the object; empty until a response has confirmed the apply."""
-    ownership: Ownership = Ownership.OWNED
-    digest: str = ""
-    """The digest of the manifest without Secret values; empty until the apply is confirmed."""
-    stored: str = ""
-    """The digest of the values that the server stored instead; empty if it rewrote none.
-
-    It is also empty for a Secret.
-    """
-    fingerprint: ApplyFingerprint | None = None
-    """The fingerprint of the last confirmed apply; None if there was none.
-
-    It survives the write before the next apply: until that one changes the object, it is valid.
-    """
-    owned_fields: str = ""
-    """The fields that the set's last confirmed apply owned: the canonical JSON text of a FieldsV1.
-
-    It survives the write before the next apply. It is empty until an apply is confirmed.
-    """
-    marks: tuple[str, ...] = ()
-    """The marks of other tools, each ``KEY=VALUE``, that say of none that it runs the object."""
-    wave: Wave = FIRST_WAVE
-    """Its wave at the apply: at a prune, the manifest no longer exists."""
-    depends_on: tuple[Ref, ...] = ()
-    """Its dependencies at the apply."""
-    orphan_reason: str = ""
-    """The annotation at the apply that forbids its deletion; empty if there was none."""
-    deleting: bool = False
-    """Whether a run intends to delete it."""
-    orphaning: bool = False
-    """Whether a run intends to orphan it."""
-    job: JobRecord | None = None
-    """The record of a Job with a TTL; None for any other object."""
-    crd: str = ""
-    """The CRD that defined its kind at the last apply; empty if none did or that is unknown."""
-
-
-LONGEST_LEASE = 30.0
-"""The longest lease in seconds; no run is blocked longer by a holder that does not renew."""
-
-
-def valid_lease(seconds: float) -> float:
-    """Return a lease that can be kept; LONGEST_LEASE for any number that is none."""
-    return float(seconds) if 0 < seconds <= LONGEST_LEASE else LONGEST_LEASE
-
-
-@dataclass(frozen=True, slots=True)
-class LockHolder:
-    """The run that holds the inventory lock.
-
-    A holder is alive while ``renewals`` changes. An observer may take the lock after ``renewals``
-    did not change for ``lease`` seconds of its own clock. Clocks of two machines are never
-    compared.
-    """
-
-    run: str
-    """The ID of the run."""
-    who: str
-    """The user of the run."""
-    host: str
-    """The id of the machine's boot; cloned machines share it."""
-    process: str
-    """The name of the run's lock file on its machine; empty if it has none."""
-    lease: float
-    """Seconds without a renewal after which another run may take the lock."""
-    renewals: int = 0
-
-
-class Changes(NamedTuple):
-    """How many objects a run has created, changed otherwise, and deleted."""
-
-    created: int = 0
-    changed: int = 0
-    pruned: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """A run that wrote the inventory; a run without changes writes nothing.
-
-    It is information for people: whoever may write the inventory may forge it.
-    """
-
-    run: str
-    """The ID of the run; the User-Agent of each of its requests ends with it."""
-    mode: str
-    who: str
-    """The user and the host of the run, or its Bundle."""
-    at: str
-    """The end of the run, or its start if the end is not recorded; RFC 3339 in UTC."""
-    exit_code: int | None = None
-    """The exit code; None while the run works, and if it was killed."""
-    actor: str = ""
-    """For whom it worked, as --actor or the pipeline says; empty if unknown."""
-    commit: str = ""
-    """The commit that it applied; empty if unknown."""
-    url: str = ""
-    """The job of a pipeline; empty if unknown."""
-    created: int = 0
-    changed: int = 0
-    pruned: int = 0
-
-    @property
-    def has_changed(self) -> bool:
-        """Return whether the run has changed an object, or may have."""
-        return self.exit_code is None or self.created + self.changed + self.pruned > 0
-
-
-MOST_RUNS = 10
-"""The runs that an inventory keeps."""
-
-
-@dataclass(frozen=True, slots=True)
-class AppliedPlan:
-    """The plan file that the last run was bound to."""
-
-    checksum: str
-    """The checksum of the file."""
-    done: bool = False
-    """Whether all of it was done; otherwise the same file continues it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +76,285 @@ class Inventory:
         return bool(self.uid)
 
 
+# The entries.
+
+
+class Ownership(StrEnum):
+    """Whether the set created an object or adopted it; by default only owned objects are pruned."""
+
+    OWNED = "owned"
+    ADOPTED = "adopted"
+
+
+class Wave(NamedTuple):
+    """When an object is applied; the tuples also order objects of different runs."""
+
+    wave: int = 0
+    """The wave of the annotation."""
+    rank: int = 0
+    """The rank of the kind."""
+    depth: int = 0
+    """The depth in the chain of dependencies within the rank."""
+
+
+FIRST_WAVE = Wave()
+"""The wave of an object before the plan puts it in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryEntry:
+    """The record of one object in the inventory."""
+
+    ref: Ref
+    plural: str
+    """The plural of its kind, for the URL."""
+    version: str
+    """The API version of its last apply."""
+    uid_before_apply: str | None
+    """The UID of the object before the apply; None if it did not exist.
+
+    With None, the apply may only create.
+    """
+    uid: str = ""
+    """The UID of the object; empty until a response has confirmed the apply."""
+    ownership: Ownership = Ownership.OWNED
+    digest: str = ""
+    """The digest of the manifest without Secret values; empty until the apply is confirmed."""
+    stored: str = ""
+    """The digest of the values that the server stored instead; empty if it rewrote none.
+
+    It is also empty for a Secret.
+    """
+    fingerprint: ApplyFingerprint | None = None
+    """The fingerprint of the last confirmed apply; None if there was none.
+
+    It survives the write before the next apply: until that one changes the object, it is valid.
+    """
+    owned_fields: str = ""
+    """The fields that the set's last confirmed apply owned: the canonical JSON text of a FieldsV1.
+
+    It survives the write before the next apply. It is empty until an apply is confirmed.
+    """
+    marks: tuple[str, ...] = ()
+    """The marks of other tools, each ``KEY=VALUE``, that say of none that it runs the object."""
+    wave: Wave = FIRST_WAVE
+    """Its wave at the apply: at a prune, the manifest no longer exists."""
+    depends_on: tuple[Ref, ...] = ()
+    """Its dependencies at the apply."""
+    orphan_reason: str = ""
+    """The annotation at the apply that forbids its deletion; empty if there was none."""
+    deleting: bool = False
+    """Whether a run intends to delete it."""
+    orphaning: bool = False
+    """Whether a run intends to orphan it."""
+    job: JobRecord | None = None
+    """The record of a Job with a TTL; None for any other object."""
+    crd: str = ""
+    """The CRD that defined its kind at the last apply; empty if none did or that is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyFingerprint:
+    """The fingerprint of a confirmed apply, by which a later run detects a no-op."""
+
+    resource_version: str
+    generation: int | None
+    managed_fields: str
+    """The digest of our manager's Apply entry in ``metadata.managedFields``."""
+    time: str
+    """The time of that entry."""
+    schema: int | None = None
+    """The generation of the CRD, for a custom resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """What is recorded of a Job with a TTL, which may be gone because it has finished."""
+
+    created: str
+    """The time of its creation, by the server's clock."""
+    ttl: int
+    """Its ``ttlSecondsAfterFinished``."""
+    completed: bool = False
+    """Whether a run has seen its condition Complete."""
+
+
+# The runs, and the Bundle.
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run that wrote the inventory; a run without changes writes nothing.
+
+    It is information for people: whoever may write the inventory may forge it.
+    """
+
+    run: str
+    """The ID of the run; the User-Agent of each of its requests ends with it."""
+    mode: str
+    who: str
+    """The user and the host of the run, or its Bundle."""
+    at: str
+    """The end of the run, or its start if the end is not recorded; RFC 3339 in UTC."""
+    exit_code: int | None = None
+    """The exit code; None while the run works, and if it was killed."""
+    actor: str = ""
+    """For whom it worked, as --actor or the pipeline says; empty if unknown."""
+    commit: str = ""
+    """The commit that it applied; empty if unknown."""
+    url: str = ""
+    """The job of a pipeline; empty if unknown."""
+    created: int = 0
+    changed: int = 0
+    pruned: int = 0
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the run has changed an object, or may have."""
+        return self.exit_code is None or self.created + self.changed + self.pruned > 0
+
+
+MOST_RUNS = 10
+"""The runs that an inventory keeps."""
+
+
+class Changes(NamedTuple):
+    """How many objects a run has created, changed otherwise, and deleted."""
+
+    created: int = 0
+    changed: int = 0
+    pruned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPlan:
+    """The plan file that the last run was bound to."""
+
+    checksum: str
+    """The checksum of the file."""
+    done: bool = False
+    """Whether all of it was done; otherwise the same file continues it."""
+
+
+OF_CLUSTER = " of cluster "
+"""In the name of an owner, before the UID of the cluster with its Bundle, if that is another."""
+
+
+# The lock: its holder, and what another run knows about that.
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """The run that holds the inventory lock.
+
+    A holder is alive while ``renewals`` changes. An observer may take the lock after ``renewals``
+    did not change for ``lease`` seconds of its own clock. Clocks of two machines are never
+    compared.
+    """
+
+    run: str
+    """The ID of the run."""
+    who: str
+    """The user of the run."""
+    host: str
+    """The id of the machine's boot; cloned machines share it."""
+    process: str
+    """The name of the run's lock file on its machine; empty if it has none."""
+    lease: float
+    """Seconds without a renewal after which another run may take the lock."""
+    renewals: int = 0
+
+
+LONGEST_LEASE = 30.0
+"""The longest lease in seconds; no run is blocked longer by a holder that does not renew."""
+
+
+def valid_lease(seconds: float) -> float:
+    """Return a lease that can be kept; LONGEST_LEASE for any number that is none."""
+    return float(seconds) if 0 < seconds <= LONGEST_LEASE else LONGEST_LEASE
+
+
+@dataclass(frozen=True, slots=True)
+class HolderObservation:
+    """That a lock holder has written nothing since a time.
+
+    It can be given to a later run, or to another process, on the same machine: the times are boot
+    time, and mean nothing on another machine or after another boot.
+
+    Nobody needs to watch in between. Each write of a holder, and so each renewal, raises the number
+    of writes. If two looks show the same number of the same inventory, the holder has not renewed
+    its lock in the time between them, whatever the observer did. A sleep of the observer's machine
+    counts, because that time has passed for the holder too: if it slept as well, its own lease is
+    over by the same clock, and it must renew before it writes. A pause of a virtual machine does
+    not count, because boot time stops then: the silence seems shorter than it was.
+    """
+
+    uid: str
+    """The UID of the inventory's ConfigMap."""
+    generation: int
+    """The number of writes of the inventory."""
+    holder: LockHolder
+    """The holder, with its number of renewals."""
+    since: float
+    """When the first reply that shows this state had arrived."""
+    ended: float | None = None
+    """When the end of the holder's process was seen; None if it was not."""
+
+    @property
+    def over_at(self) -> float:
+        """Return when another run may take the lock; a look must be asked for after that."""
+        silent = self.since + self.holder.lease
+        return silent if self.ended is None else min(silent, self.ended + SETTLE)
+
+
+SETTLE = 2.0
+"""Seconds after the seen end of a run: its last request may still be on its way to the server."""
+
+
+def observed(
+    earlier: HolderObservation | None, inventory: Inventory, now: float
+) -> HolderObservation | None:
+    """Return what is known after a look, whose reply came ``now``; None if no run holds the lock.
+
+    ``earlier`` is what was known before. It holds only as long as nothing has changed. A run ID and
+    a number of renewals alone do not show that: the second part of a run counts its renewals from
+    zero again, and an inventory that was created again may have been copied.
+    """
+    if inventory.holder is None:
+        return None
+    if (
+        earlier is not None
+        and earlier.uid == inventory.uid  # guard: same-inventory-observed
+        and earlier.generation == inventory.generation  # guard: no-write-observed
+        and earlier.holder == inventory.holder  # guard: same-holder-observed
+    ):
+        return earlier
+    return HolderObservation(inventory.uid, inventory.generation, inventory.holder, since=now)
+
+
+# The mismatches between an inventory and the cluster.
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A mismatch between the inventory and the cluster."""
+
+    type: MismatchType
+    repair: Repair
+    message: str
+    """What differs, in words."""
+    ref: Ref | None = None
+    """The object; None if the mismatch is about the inventory itself."""
+    entry: InventoryEntry | None = None
+    """The entry that the repair LIST writes."""
+    live: LiveObject | None = None
+    """The object that gets its label and field manager back."""
+    resource: Resource | None = None
+    """The endpoint of that object."""
+    owned: bool = False
+    """Whether that object also gets the annotation that says that the set created it."""
+
+
 class MismatchType(StrEnum):
     """The type of a mismatch between the inventory and the cluster."""
 
@@ -324,84 +415,3 @@ _REMEDIES: Mapping[Repair, str] = {
     Repair.OWN: "write the annotation of ownership",
     Repair.ADOPT: "record it as adopted",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A mismatch between the inventory and the cluster."""
-
-    type: MismatchType
-    repair: Repair
-    message: str
-    """What differs, in words."""
-    ref: Ref | None = None
-    """The object; None if the mismatch is about the inventory itself."""
-    entry: InventoryEntry | None = None
-    """The entry that the repair LIST writes."""
-    live: LiveObject | None = None
-    """The object that gets its label and field manager back."""
-    resource: Resource | None = None
-    """The endpoint of that object."""
-    owned: bool = False
-    """Whether that object also gets the annotation that says that the set created it."""
-
-
-# What an observer knows about the holder of an inventory lock, from one look to the next.
-
-
-SETTLE = 2.0
-"""Seconds after the seen end of a run: its last request may still be on its way to the server."""
-
-
-@dataclass(frozen=True, slots=True)
-class HolderObservation:
-    """That a lock holder has written nothing since a time.
-
-    It can be given to a later run, or to another process, on the same machine: the times are boot
-    time, and mean nothing on another machine or after another boot.
-
-    Nobody needs to watch in between. Each write of a holder, and so each renewal, raises the number
-    of writes. If two looks show the same number of the same inventory, the holder has not renewed
-    its lock in the time between them, whatever the observer did. A sleep of the observer's machine
-    counts, because that time has passed for the holder too: if it slept as well, its own lease is
-    over by the same clock, and it must renew before it writes. A pause of a virtual machine does
-    not count, because boot time stops then: the silence seems shorter than it was.
-    """
-
-    uid: str
-    """The UID of the inventory's ConfigMap."""
-    generation: int
-    """The number of writes of the inventory."""
-    holder: LockHolder
-    """The holder, with its number of renewals."""
-    since: float
-    """When the first reply that shows this state had arrived."""
-    ended: float | None = None
-    """When the end of the holder's process was seen; None if it was not."""
-
-    @property
-    def over_at(self) -> float:
-        """Return when another run may take the lock; a look must be asked for after that."""
-        silent = self.since + self.holder.lease
-        return silent if self.ended is None else min(silent, self.ended + SETTLE)
-
-
-def observed(
-    earlier: HolderObservation | None, inventory: Inventory, now: float
-) -> HolderObservation | None:
-    """Return what is known after a look, whose reply came ``now``; None if no run holds the lock.
-
-    ``earlier`` is what was known before. It holds only as long as nothing has changed. A run ID and
-    a number of renewals alone do not show that: the second part of a run counts its renewals from
-    zero again, and an inventory that was created again may have been copied.
-    """
-    if inventory.holder is None:
-        return None
-    if (
-        earlier is not None
-        and earlier.uid == inventory.uid  # guard: same-inventory-observed
-        and earlier.generation == inventory.generation  # guard: no-write-observed
-        and earlier.holder == inventory.holder  # guard: same-holder-observed
-    ):
-        return earlier
-    return HolderObservation(inventory.uid, inventory.generation, inventory.holder, since=now)

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-_MANAGERS = "managedFields"
-
-
 @dataclass(frozen=True, slots=True)
 class LiveObject:
     """An object that exists."""
@@ -109,27 +106,12 @@ class LiveObject:
         return tuple(self.packed_managers.value)
 
 
-class WatchEventType(StrEnum):
-    """The type of a watch event."""
-
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    # Deleted, or no longer selected by the watch: then the object exists, but its labels changed.
-    DELETED = "DELETED"
-    # The progress of the watch, without an object.
-    BOOKMARK = "BOOKMARK"
+_MANAGERS = "managedFields"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
-    """One event of a watch."""
-
-    kind: WatchEventType
-    live: LiveObject
-    """The object, read in full, or its last state before the deletion.
-
-    For a BOOKMARK, only its resourceVersion is valid: name and UID are empty.
-    """
+def deleted_at(live: LiveObject) -> datetime | None:
+    """Return when an object was deleted, by the server's clock; None if it was not deleted."""
+    return time_of(live.metadata.get("deletionTimestamp"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +154,31 @@ class Unknown:
 Missing: TypeAlias = NotListed | Absent | KindDeleted
 """There is no object, by a proof or only by a list."""
 
+
 State: TypeAlias = LiveObject | Missing | Unknown
 
 
-def deleted_at(live: LiveObject) -> datetime | None:
-    """Return when an object was deleted, by the server's clock; None if it was not deleted."""
-    return time_of(live.metadata.get("deletionTimestamp"))
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One event of a watch."""
+
+    kind: WatchEventType
+    live: LiveObject
+    """The object, read in full, or its last state before the deletion.
+
+    For a BOOKMARK, only its resourceVersion is valid: name and UID are empty.
+    """
+
+
+class WatchEventType(StrEnum):
+    """The type of a watch event."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    # Deleted, or no longer selected by the watch: then the object exists, but its labels changed.
+    DELETED = "DELETED"
+    # The progress of the watch, without an object.
+    BOOKMARK = "BOOKMARK"
 
 
 # The resources that the API server serves, and those that applyprune itself needs.
@@ -264,7 +265,6 @@ class Registrations:
 
 
 CRD = GroupKind("apiextensions.k8s.io", "CustomResourceDefinition")
-
 NAMESPACE = GroupKind("", "Namespace")
 
 
@@ -301,6 +301,7 @@ SECRETS = Resource("", "v1", "Secret", "secrets", namespaced=True)
 SERVICE_ACCOUNTS = Resource("", "v1", "ServiceAccount", "serviceaccounts", namespaced=True)
 LEASES = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
 
+
 IN_EACH_NAMESPACE = frozenset(
     {
         (GroupKind("", "ServiceAccount"), "default"),
@@ -308,6 +309,7 @@ IN_EACH_NAMESPACE = frozenset(
     }
 )
 """The objects that controllers create in each Namespace, by kind and name."""
+
 
 GUARDED_KINDS = {
     GroupKind("", "Namespace"): "namespace",
@@ -319,54 +321,7 @@ GUARDED_KINDS = {
 """The kinds that no prune deletes unless they are allowed, by the word that allows each."""
 
 
-# Read fields of untyped live objects with their types, or a default.
-#
-# Nothing here fails: for a missing field, or a field of another type, the functions return the
-# default, as kstatus's GetStringField and GetIntField do.
-
-
-_SHOWN = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """An item of ``status.conditions``."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    """The message, on one line."""
-    outdated: bool
-    """Whether its observedGeneration is older than the object's generation."""
-
-    @property
-    def told(self) -> str:
-        """Return ``reason: message``, or only the part that is not empty."""
-        return ": ".join(part for part in (self.reason, self.message) if part)
-
-
-def conditions(body: Mapping[str, Any]) -> Sequence[Condition]:
-    """Return the conditions in the order of the object."""
-    generation = whole_number(body, "metadata", "generation")
-    found = []
-    for item in (mapping(entry) for entry in items(body, "status", "conditions")):
-        observed = whole_number(item, "observedGeneration")
-        found.append(
-            Condition(
-                text(item, "type"),
-                text(item, "status"),
-                text(item, "reason"),
-                one_line(text(item, "message")),
-                outdated=observed is not None and generation is not None and observed < generation,
-            )
-        )
-    return found
-
-
-def condition(body: Mapping[str, Any], type_: str) -> Condition | None:
-    """Return the first condition of a type; None if there is none."""
-    return next((found for found in conditions(body) if found.type == type_), None)
+# Typed reads of fields: a missing field, or one of another type, is the default, as in kstatus.
 
 
 def field(body: Mapping[str, Any], *path: str) -> object:
@@ -401,12 +356,56 @@ def items(body: Mapping[str, Any], *path: str) -> Sequence[Any]:
     return value if isinstance(value, list) else ()
 
 
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return the value if it is a mapping, else an empty mapping."""
+    return value if isinstance(value, dict) else {}
+
+
+def condition(body: Mapping[str, Any], type_: str) -> Condition | None:
+    """Return the first condition of a type; None if there is none."""
+    return next((found for found in conditions(body) if found.type == type_), None)
+
+
+def conditions(body: Mapping[str, Any]) -> Sequence[Condition]:
+    """Return the conditions in the order of the object."""
+    generation = whole_number(body, "metadata", "generation")
+    found = []
+    for item in (mapping(entry) for entry in items(body, "status", "conditions")):
+        observed = whole_number(item, "observedGeneration")
+        found.append(
+            Condition(
+                text(item, "type"),
+                text(item, "status"),
+                text(item, "reason"),
+                one_line(text(item, "message")),
+                outdated=observed is not None and generation is not None and observed < generation,
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """An item of ``status.conditions``."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    """The message, on one line."""
+    outdated: bool
+    """Whether its observedGeneration is older than the object's generation."""
+
+    @property
+    def told(self) -> str:
+        """Return ``reason: message``, or only the part that is not empty."""
+        return ": ".join(part for part in (self.reason, self.message) if part)
+
+
+_SHOWN = 400
+
+
 def one_line(words: str) -> str:
     """Return what a controller wrote on one line that is safe to print and not too long."""
     line = visible(" ".join(words.split()))
     return f"{line[:_SHOWN]}…" if len(line) > _SHOWN else line
-
-
-def mapping(value: object) -> Mapping[str, Any]:
-    """Return the value if it is a mapping, else an empty mapping."""
-    return value if isinstance(value, dict) else {}

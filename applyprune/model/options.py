@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.text import Selector
 
-_WHOLE = 100
-_DIGITS = 10
-
 
 class Mode(StrEnum):
     """What a run does with the set."""
@@ -28,6 +25,25 @@ class Mode(StrEnum):
     MOVE = "move"
     OWN = "own"
     REPAIR = "repair"
+
+
+class DryRun(StrEnum):
+    """Whether a run is a dry run, and where it is computed."""
+
+    OFF = "none"
+    CLIENT = "client"
+    SERVER = "server"
+
+
+class Approval(StrEnum):
+    """Which plans run only if their digest is approved."""
+
+    AUTOMATIC = "Automatic"
+    """Those that a guard refuses."""
+    PRUNE = "Prune"
+    """Those that would delete an object; without an approval they run without the deletions."""
+    ALWAYS = "Always"
+    """All that would change anything; without an approval nothing is written."""
 
 
 class Adopt(StrEnum):
@@ -57,23 +73,44 @@ class HelmHooks(StrEnum):
     APPLY = "apply"
 
 
-class Approval(StrEnum):
-    """Which plans run only if their digest is approved."""
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """How the manifests are applied."""
 
-    AUTOMATIC = "Automatic"
-    """Those that a guard refuses."""
-    PRUNE = "Prune"
-    """Those that would delete an object; without an approval they run without the deletions."""
-    ALWAYS = "Always"
-    """All that would change anything; without an approval nothing is written."""
+    adopt: Adopt = Adopt.UNOWNED
+    """Which existing objects the set may take in."""
+    on_drift: OnDrift = OnDrift.FAIL
+    """What to do with fields of the set that somebody has changed since its last apply."""
+    adopt_as: Ownership = Ownership.ADOPTED
+    """How the set takes them in: as owned, a later prune deletes them."""
+    force_conflicts: bool = False
+    """Take over fields that other field managers own."""
+    take_over: frozenset[str] = frozenset()
+    """Field managers whose fields become the set's own."""
+    reapply_all: bool = False
+    """Send every object, changed or not."""
+    recreate: bool = False
+    """Delete and recreate objects whose immutable fields have changed."""
+    create_namespace: bool = False
+    """Create the namespace of the inventory if it does not exist."""
+    helm_hooks: HelmHooks = HelmHooks.REFUSE
+    """What to do with install and upgrade hooks of a chart; its other hooks are always left out."""
+    namespace_override: str = ""
+    """The namespace of every namespaced manifest, whatever the manifest says; empty for none."""
+    ignore: tuple[str, ...] = ()
+    """The rules for fields that are sent at creation and then left to other field managers, as
+    ``planning.fields.ignore_rule`` parses them."""
+    no_default_ignore: frozenset[str] = frozenset()
+    """The default rules that are switched off: see ``DefaultRule``."""
+    selector: Selector | None = None
+    """Apply only the manifests that it matches, and prune nothing; None for all manifests."""
+    only: frozenset[str] = frozenset()
+    """Apply only these objects, each as KIND/NAME, and prune nothing; empty for all manifests."""
 
-
-class DryRun(StrEnum):
-    """Whether a run is a dry run, and where it is computed."""
-
-    OFF = "none"
-    CLIENT = "client"
-    SERVER = "server"
+    @property
+    def is_part(self) -> bool:
+        """Return whether only a part of the input is applied."""
+        return self.selector is not None or bool(self.only)
 
 
 class Propagation(StrEnum):
@@ -118,44 +155,8 @@ class PruneLimit:
         return percent if self.percent else str(self.count)
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyOptions:
-    """How the manifests are applied."""
-
-    adopt: Adopt = Adopt.UNOWNED
-    """Which existing objects the set may take in."""
-    on_drift: OnDrift = OnDrift.FAIL
-    """What to do with fields of the set that somebody has changed since its last apply."""
-    adopt_as: Ownership = Ownership.ADOPTED
-    """How the set takes them in: as owned, a later prune deletes them."""
-    force_conflicts: bool = False
-    """Take over fields that other field managers own."""
-    take_over: frozenset[str] = frozenset()
-    """Field managers whose fields become the set's own."""
-    reapply_all: bool = False
-    """Send every object, changed or not."""
-    recreate: bool = False
-    """Delete and recreate objects whose immutable fields have changed."""
-    create_namespace: bool = False
-    """Create the namespace of the inventory if it does not exist."""
-    helm_hooks: HelmHooks = HelmHooks.REFUSE
-    """What to do with install and upgrade hooks of a chart; its other hooks are always left out."""
-    namespace_override: str = ""
-    """The namespace of every namespaced manifest, whatever the manifest says; empty for none."""
-    ignore: tuple[str, ...] = ()
-    """The rules for fields that are sent at creation and then left to other field managers, as
-    ``planning.fields.ignore_rule`` parses them."""
-    no_default_ignore: frozenset[str] = frozenset()
-    """The default rules that are switched off: see ``DefaultRule``."""
-    selector: Selector | None = None
-    """Apply only the manifests that it matches, and prune nothing; None for all manifests."""
-    only: frozenset[str] = frozenset()
-    """Apply only these objects, each as KIND/NAME, and prune nothing; empty for all manifests."""
-
-    @property
-    def is_part(self) -> bool:
-        """Return whether only a part of the input is applied."""
-        return self.selector is not None or bool(self.only)
+_WHOLE = 100
+_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +337,9 @@ class Options:
     def applies_part(self) -> bool:
         """Return whether only a part of the input is applied."""
         return self.apply.is_part or bool(self.corrects)
+
+
+# Options as text.
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

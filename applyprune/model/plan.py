@@ -1,4 +1,4 @@
-"""The plan of a run: all decisions and requests, made before any write."""
+"""The plan of a run: every fate and every request, decided before the first write."""
 
 from __future__ import annotations
 
@@ -21,270 +21,80 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Origin
 
 
-# The requests of a plan: exactly what is sent for an object, decided before the first write.
-#
-# Also the rights that requests need. Only ``planning/requests.py`` makes requests, and the client
-# sends no other write of an object: a test over the code enforces both.
-
-
-_ANY = "*"
-
-
 @dataclass(frozen=True, slots=True)
-class Precondition:
-    """The state in which an object must be for a request to change it.
+class Plan:
+    """All steps of a run, in order."""
 
-    An apply with the resourceVersion ``1`` and no UID creates the object, or fails with 409 if it
-    exists. An apply with a UID fails with 409 if the object is missing, and with 422 if it is
-    another one. An empty field demands nothing.
+    applies: tuple[ApplyStep, ...]
+    removals: tuple[RemoveStep, ...]
+    """The steps for entries that have left the set, in the order of deletion."""
+    no_prune: str = ""
+    """Why this run may not prune; empty if it may."""
+    guards: tuple[GuardResult, ...] = ()
+    """The result of each guard that applies to the deletions; empty without any."""
+    refusal: Problem | None = None
+    """The problem if a guard blocks the prune."""
+    if_approved: Removals | None = field(default=None, repr=False)
+    """What a refused prune becomes if its deletions are approved; None if that changes nothing."""
+    recovered: tuple[InventoryEntry, ...] = ()
+    """Entries for unlisted objects with the set's label and field manager."""
+    restored: bool = False
+    """Whether the inventory is a copy, or lists other objects than the live ones."""
+    deletions: str = ""
+    """The digest of all deletions: prunes and recreations, with UIDs and cascaded deletions.
+
+    It approves exactly these deletions. It is empty if nothing would be deleted, or if nothing may
+    be deleted because the inventory is a copy.
     """
+    new_set: bool = False
+    """Whether the set has no inventory yet."""
+    consequences: tuple[Consequence, ...] = ()
+    """What the run causes beyond these steps, in their order."""
+    digest: str = ""
+    """The digest of the whole plan: of the set, the options, and every object."""
+    waits_before_prune: str = ""
+    """Why everything must be ready before anything is pruned; empty if it need not.
 
-    uid: str = ""
-    resource_version: str = ""
-
-
-CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only
-"""The object must not exist (design.md, safety rule 2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class PatchRequest:
-    """A JSON patch (RFC 6902) that tests its own guards.
-
-    It changes managedFields, labels or annotations.
+    All objects of the input count, changed or not: an earlier run may have changed them, and have
+    given up before they were ready.
     """
-
-    resource: Resource
-    ref: Ref
-    operations: Sequence[Mapping[str, Any]] = field(hash=False, repr=False)
-    managers_after: Sequence[Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
-    """The managedFields that the object must have afterwards; None to leave them.
-
-    The server gives a patched label to the request's own manager. A second patch corrects that.
-    """
-    claims: bool = False
-    """Whether it makes fields the set's own that the apply then removes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """Which fields of other managers become the set's own before an apply."""
-
-    whole: frozenset[tuple[str, str]] = frozenset()
-    """The managers, with their operation, whose fields are all taken."""
-    proven: frozenset[str] = frozenset()
-    """The managers of which only fields are taken that provably belong to the set."""
-    recorded: str = field(default="", repr=False)
-    """The fields that the set's last confirmed apply owned, as in the inventory."""
-    api_version: str = ""
-    """The API version of ``recorded``."""
-    restores: bool = False
-    """Whether the set gets back its lost Apply entry, with the recorded fields."""
+    warnings: tuple[Problem, ...] = ()
+    """What the user should know before the first write."""
+    inventory: str = ""
+    """The UID and the generation of the inventory that it was made from."""
+    lacks_rights: bool = False
+    """Whether the account lacks a right that the run needs; then it writes nothing."""
+    forbidden: tuple[tuple[Ref, Problem], ...] = ()
+    """What the account may not do to objects without a step: the inventory, its namespace."""
+    needs_approval: str = ""
+    """The digest to approve so that all of the plan may run; empty if none is needed."""
 
     @property
-    def whole_managers(self) -> frozenset[str]:
-        """Return the names of the managers whose fields are all taken."""
-        return frozenset(name for name, _ in self.whole)
+    def steps(self) -> tuple[ApplyStep | RemoveStep, ...]:
+        """Return the steps for all objects: of the input, then those that have left the set."""
+        return *self.applies, *self.removals
 
     @property
-    def managers(self) -> frozenset[str]:
-        """Return the names of all managers that lose fields."""
-        return self.whole_managers | self.proven
+    def faults(self) -> tuple[ApplyStep, ...]:
+        """Return the steps that the check refuses; with any, a run writes nothing.
 
-
-NO_MIGRATION = Migration()
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyRequest:
-    """A server-side apply of one object."""
-
-    resource: Resource
-    ref: Ref
-    packed: Packed = field(hash=False, repr=False)
-    """The body, without preconditions."""
-    manager: str
-    """The field manager."""
-    force: bool = False
-    """Whether to take over fields that other field managers own."""
-    precondition: Precondition = Precondition()
-    before: PatchRequest | ApplyRequest | None = None
-    """The request to send first: it moves fields to another owner.
-
-    Its reply is a new state of the object. From that state the same function makes the rest.
-    """
-    removes: bool = False
-    """Whether it removes fields that the manifest sets to null, and that the set does not own."""
-
-    @property
-    def body(self) -> Mapping[str, Any]:
-        """Return the body, without preconditions."""
-        found: Mapping[str, Any] = self.packed.value
-        return found
-
-    @property
-    def guarded_body(self) -> Mapping[str, Any]:
-        """Return the body with its preconditions, as it is sent."""
-        guard: dict[str, str] = {}
-        if self.precondition.uid:
-            guard["uid"] = self.precondition.uid
-        if self.precondition.resource_version:
-            guard["resourceVersion"] = self.precondition.resource_version
-        body = self.body
-        return {**body, "metadata": {**body["metadata"], **guard}}
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteRequest:
-    """A delete of exactly one object in exactly one state (safety rule 3)."""
-
-    resource: Resource
-    ref: Ref
-    precondition: Precondition
-    """Both of its fields are set."""
-    propagation: Propagation = Propagation.BACKGROUND
-
-    def __post_init__(self) -> None:
-        """Refuse a delete that would hit an object in any other state."""
-        if not (self.precondition.uid and self.precondition.resource_version):
-            raise ValueError(f"a delete without preconditions: {self.ref}")
-
-
-Request: TypeAlias = PatchRequest | ApplyRequest | DeleteRequest
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Access:
-    """One verb on one resource, or on one object, as the server authorizes a request."""
-
-    verb: str
-    group: str
-    plural: str
-    namespace: str = ""
-    """The namespace; empty for cluster scope."""
-    name: str = ""
-    """The name of the object; empty if the request names none, as a POST, or for all objects."""
-
-    @property
-    def full_plural(self) -> str:
-        """Return ``deployments.apps``."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-
-@dataclass(frozen=True, slots=True)
-class AccessRule:
-    """A rule of a role, as the server reports it."""
-
-    verbs: frozenset[str]
-    groups: frozenset[str]
-    plurals: frozenset[str]
-    names: frozenset[str]
-    """The names of the objects that it is limited to; empty for all of them."""
-
-    def allows(self, access: Access) -> bool:
-        """Return whether the rule allows a request in its namespace."""
-        return (
-            not self.verbs.isdisjoint({access.verb, _ANY})
-            and not self.groups.isdisjoint({access.group, _ANY})
-            and not self.plurals.isdisjoint({access.plural, _ANY})
-            and (not self.names or access.name in self.names)  # guard: resource-names
+        An object that could not be read is none of them: it fails alone.
+        """
+        return tuple(
+            step for step in self.applies if step.fate is Fate.REFUSE and not step.is_unread
         )
 
-
-# What a manifest asks for beyond its fields: when it is applied, and when it is recreated.
-
-
-class ApplyRule(StrEnum):
-    """What a manifest asks for instead of being applied in each run."""
-
-    ALWAYS = ""
-    DISABLED = "disabled"
-    """It is left out; an object that it names is left alone."""
-    ONCE = "once"
-    """Its object is created if it does not exist, and never changed."""
-    EXISTS = "exists"
-    """Its object must exist, and does not belong to the set."""
-
-
-class Recreate(StrEnum):
-    """When a manifest allows to delete and recreate its object."""
-
-    NEVER = ""
-    ALLOWED = "allowed"
-    """If a field has changed that cannot be changed in place."""
-    ON_CHANGE = "on-change"
-    """Whenever the manifest has changed."""
-
-
-ON_CHANGE = "its manifest has changed, and is marked applyprune.dev/recreate: on-change"
-"""The reason of RECREATE for a manifest with ``Recreate.ON_CHANGE``."""
-OUTSIDE = "it must exist, and does not belong to the set"
-"""The reason of LEAVE for a manifest with ``ApplyRule.EXISTS``."""
-
-
-class OnConflict(StrEnum):
-    """What a manifest asks for if other managers own its fields."""
-
-    FAIL = "fail"
-    FORCE = "force"
-    SKIP = "skip"
-
-
-@dataclass(frozen=True, slots=True)
-class Desired:
-    """A desired object: a manifest with its endpoint, namespace, label and wave resolved."""
-
-    ref: Ref
-    resource: Resource
-    """The endpoint that serves the object."""
-    packed: Packed = field(hash=False, repr=False)
-    """The body to send, without preconditions."""
-    digest: str
-    """The digest of the body in the inventory."""
-    wave: Wave
-    """When the object is applied."""
-    orphan_reason: str
-    """The annotation that forbids its deletion; empty if there is none."""
-    has_ttl: bool
-    """Whether it is a Job with a TTL, which may be gone because it has finished."""
-    origin: Origin
-    """The place of the manifest in the input."""
-    depends_on: tuple[Ref, ...] = ()
-    """The objects of the set in its depends-on annotation."""
-    needs: frozenset[Ref] = frozenset()
-    """The objects of the set that its fields name."""
-    recreate: Recreate = Recreate.NEVER
-    """When its manifest allows to delete and recreate it."""
-    apply: ApplyRule = ApplyRule.ALWAYS
-    """Whether it is applied in each run."""
-    apply_mark: str = ""
-    """The annotation that says so, ours or another tool's; empty if it is applied in each run."""
-    timeout: float | None = None
-    """How many seconds each wait for it may take; None for that of the run."""
-    conflicts: OnConflict = OnConflict.FAIL
-    """What to do on a field conflict."""
-    ignored: tuple[str, ...] = ()
-    """The JSON pointers of fields that are only sent at creation."""
-    left: tuple[str, ...] = ()
-    """What the default rules leave to others, in words."""
-    removed: tuple[str, ...] = ()
-    """The JSON pointers of fields that the manifest sets to null: they are removed, not sent."""
-    is_scaling_unknown: bool = False
-    """Whether an autoscaler may set its replicas: those of its namespace could not be read."""
-    pruned_autoscalers: frozenset[str] = frozenset()
-    """The UIDs of the autoscalers that the run prunes: they will not set its replicas again."""
-    versions: frozenset[str] = frozenset()
-    """The API versions of a custom kind: those of its CRD in the input, else those served."""
-    wait: str = ""
-    """The wait annotation: ``skip``, ``started`` or empty."""
-    ready_when: str = ""
-    """The CEL expression that is true if the object is ready; empty for the rule of its kind."""
-
     @property
-    def body(self) -> Mapping[str, Any]:
-        """Return the body to send, without preconditions."""
-        found: Mapping[str, Any] = self.packed.value
-        return found
+    def writes(self) -> bool:
+        """Return whether any step needs a request that changes something."""
+        return (
+            bool(self.recovered)
+            or any(step.request is not None or step.is_recorded for step in self.applies)
+            or (
+                not self.no_prune
+                and any(step.fate not in {Fate.REFUSE, Fate.LEAVE} for step in self.removals)
+            )
+        )
 
 
 class Fate(StrEnum):
@@ -332,16 +142,36 @@ _FORECASTS: Mapping[Fate, str] = {
 }
 
 
-IN_PLACE = "it cannot be changed in place"
-"""The reason of RECREATE."""
+# The steps of a plan.
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Cascaded:
-    """An object that is deleted because another one is."""
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """Which fields of other managers become the set's own before an apply."""
 
-    ref: Ref
-    uid: str
+    whole: frozenset[tuple[str, str]] = frozenset()
+    """The managers, with their operation, whose fields are all taken."""
+    proven: frozenset[str] = frozenset()
+    """The managers of which only fields are taken that provably belong to the set."""
+    recorded: str = field(default="", repr=False)
+    """The fields that the set's last confirmed apply owned, as in the inventory."""
+    api_version: str = ""
+    """The API version of ``recorded``."""
+    restores: bool = False
+    """Whether the set gets back its lost Apply entry, with the recorded fields."""
+
+    @property
+    def whole_managers(self) -> frozenset[str]:
+        """Return the names of the managers whose fields are all taken."""
+        return frozenset(name for name, _ in self.whole)
+
+    @property
+    def managers(self) -> frozenset[str]:
+        """Return the names of all managers that lose fields."""
+        return self.whole_managers | self.proven
+
+
+NO_MIGRATION = Migration()
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,14 +267,12 @@ class ApplyStep:
     """
 
 
-class Kept(StrEnum):
-    """Why an object is orphaned, where somebody can change that."""
-
-    ADOPTED = "adopted"
-    MARKED = "marked"
-    """Its manifest, or somebody in the cluster, has annotated it."""
-    SHARED = "shared"
-    """Another tool or another applier runs it by now."""
+IN_PLACE = "it cannot be changed in place"
+"""The reason of RECREATE."""
+ON_CHANGE = "its manifest has changed, and is marked applyprune.dev/recreate: on-change"
+"""The reason of RECREATE for a manifest with ``Recreate.ON_CHANGE``."""
+OUTSIDE = "it must exist, and does not belong to the set"
+"""The reason of LEAVE for a manifest with ``ApplyRule.EXISTS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +315,16 @@ class RemoveStep:
         )
 
 
+class Kept(StrEnum):
+    """Why an object is orphaned, where somebody can change that."""
+
+    ADOPTED = "adopted"
+    MARKED = "marked"
+    """Its manifest, or somebody in the cluster, has annotated it."""
+    SHARED = "shared"
+    """Another tool or another applier runs it by now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Removals:
     """The steps for entries that have left the set, with what the guards say about them."""
@@ -499,83 +337,246 @@ class Removals:
     """The problem that blocks the whole prune."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Cascaded:
+    """An object that is deleted because another one is."""
+
+    ref: Ref
+    uid: str
+
+
+# What a manifest asks for: its object, when that is applied, and when it is recreated.
+
+
+class ApplyRule(StrEnum):
+    """What a manifest asks for instead of being applied in each run."""
+
+    ALWAYS = ""
+    DISABLED = "disabled"
+    """It is left out; an object that it names is left alone."""
+    ONCE = "once"
+    """Its object is created if it does not exist, and never changed."""
+    EXISTS = "exists"
+    """Its object must exist, and does not belong to the set."""
+
+
+class Recreate(StrEnum):
+    """When a manifest allows to delete and recreate its object."""
+
+    NEVER = ""
+    ALLOWED = "allowed"
+    """If a field has changed that cannot be changed in place."""
+    ON_CHANGE = "on-change"
+    """Whenever the manifest has changed."""
+
+
+class OnConflict(StrEnum):
+    """What a manifest asks for if other managers own its fields."""
+
+    FAIL = "fail"
+    FORCE = "force"
+    SKIP = "skip"
+
+
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """All steps of a run, in order."""
+class Desired:
+    """A desired object: a manifest with its endpoint, namespace, label and wave resolved."""
 
-    applies: tuple[ApplyStep, ...]
-    removals: tuple[RemoveStep, ...]
-    """The steps for entries that have left the set, in the order of deletion."""
-    no_prune: str = ""
-    """Why this run may not prune; empty if it may."""
-    guards: tuple[GuardResult, ...] = ()
-    """The result of each guard that applies to the deletions; empty without any."""
-    refusal: Problem | None = None
-    """The problem if a guard blocks the prune."""
-    if_approved: Removals | None = field(default=None, repr=False)
-    """What a refused prune becomes if its deletions are approved; None if that changes nothing."""
-    recovered: tuple[InventoryEntry, ...] = ()
-    """Entries for unlisted objects with the set's label and field manager."""
-    restored: bool = False
-    """Whether the inventory is a copy, or lists other objects than the live ones."""
-    deletions: str = ""
-    """The digest of all deletions: prunes and recreations, with UIDs and cascaded deletions.
+    ref: Ref
+    resource: Resource
+    """The endpoint that serves the object."""
+    packed: Packed = field(hash=False, repr=False)
+    """The body to send, without preconditions."""
+    digest: str
+    """The digest of the body in the inventory."""
+    wave: Wave
+    """When the object is applied."""
+    orphan_reason: str
+    """The annotation that forbids its deletion; empty if there is none."""
+    has_ttl: bool
+    """Whether it is a Job with a TTL, which may be gone because it has finished."""
+    origin: Origin
+    """The place of the manifest in the input."""
+    depends_on: tuple[Ref, ...] = ()
+    """The objects of the set in its depends-on annotation."""
+    needs: frozenset[Ref] = frozenset()
+    """The objects of the set that its fields name."""
+    recreate: Recreate = Recreate.NEVER
+    """When its manifest allows to delete and recreate it."""
+    apply: ApplyRule = ApplyRule.ALWAYS
+    """Whether it is applied in each run."""
+    apply_mark: str = ""
+    """The annotation that says so, ours or another tool's; empty if it is applied in each run."""
+    timeout: float | None = None
+    """How many seconds each wait for it may take; None for that of the run."""
+    conflicts: OnConflict = OnConflict.FAIL
+    """What to do on a field conflict."""
+    ignored: tuple[str, ...] = ()
+    """The JSON pointers of fields that are only sent at creation."""
+    left: tuple[str, ...] = ()
+    """What the default rules leave to others, in words."""
+    removed: tuple[str, ...] = ()
+    """The JSON pointers of fields that the manifest sets to null: they are removed, not sent."""
+    is_scaling_unknown: bool = False
+    """Whether an autoscaler may set its replicas: those of its namespace could not be read."""
+    pruned_autoscalers: frozenset[str] = frozenset()
+    """The UIDs of the autoscalers that the run prunes: they will not set its replicas again."""
+    versions: frozenset[str] = frozenset()
+    """The API versions of a custom kind: those of its CRD in the input, else those served."""
+    wait: str = ""
+    """The wait annotation: ``skip``, ``started`` or empty."""
+    ready_when: str = ""
+    """The CEL expression that is true if the object is ready; empty for the rule of its kind."""
 
-    It approves exactly these deletions. It is empty if nothing would be deleted, or if nothing may
-    be deleted because the inventory is a copy.
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """Return the body to send, without preconditions."""
+        found: Mapping[str, Any] = self.packed.value
+        return found
+
+
+# The requests: exactly what is sent for an object, and the rights that this needs.
+#
+# ``planning/requests.py`` makes those of a plan. The store of an inventory makes one more: the
+# delete of the inventory itself.
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """The state in which an object must be for a request to change it.
+
+    An apply with the resourceVersion ``1`` and no UID creates the object, or fails with 409 if it
+    exists. An apply with a UID fails with 409 if the object is missing, and with 422 if it is
+    another one. An empty field demands nothing.
     """
-    new_set: bool = False
-    """Whether the set has no inventory yet."""
-    consequences: tuple[Consequence, ...] = ()
-    """What the run causes beyond these steps, in their order."""
-    digest: str = ""
-    """The digest of the whole plan: of the set, the options, and every object."""
-    waits_before_prune: str = ""
-    """Why everything must be ready before anything is pruned; empty if it need not.
 
-    All objects of the input count, changed or not: an earlier run may have changed them, and have
-    given up before they were ready.
+    uid: str = ""
+    resource_version: str = ""
+
+
+CREATE_ONLY = Precondition(resource_version="1")  # guard: create-only
+"""The object must not exist (design.md, safety rule 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyRequest:
+    """A server-side apply of one object."""
+
+    resource: Resource
+    ref: Ref
+    packed: Packed = field(hash=False, repr=False)
+    """The body, without preconditions."""
+    manager: str
+    """The field manager."""
+    force: bool = False
+    """Whether to take over fields that other field managers own."""
+    precondition: Precondition = Precondition()
+    before: PatchRequest | ApplyRequest | None = None
+    """The request to send first: it moves fields to another owner.
+
+    Its reply is a new state of the object. From that state the same function makes the rest.
     """
-    warnings: tuple[Problem, ...] = ()
-    """What the user should know before the first write."""
-    inventory: str = ""
-    """The UID and the generation of the inventory that it was made from."""
-    lacks_rights: bool = False
-    """Whether the account lacks a right that the run needs; then it writes nothing."""
-    forbidden: tuple[tuple[Ref, Problem], ...] = ()
-    """What the account may not do to objects without a step: the inventory, its namespace."""
-    needs_approval: str = ""
-    """The digest to approve so that all of the plan may run; empty if none is needed."""
+    removes: bool = False
+    """Whether it removes fields that the manifest sets to null, and that the set does not own."""
 
     @property
-    def steps(self) -> tuple[ApplyStep | RemoveStep, ...]:
-        """Return the steps for all objects: of the input, then those that have left the set."""
-        return *self.applies, *self.removals
+    def body(self) -> Mapping[str, Any]:
+        """Return the body, without preconditions."""
+        found: Mapping[str, Any] = self.packed.value
+        return found
 
     @property
-    def faults(self) -> tuple[ApplyStep, ...]:
-        """Return the steps that the check refuses; with any, a run writes nothing.
+    def guarded_body(self) -> Mapping[str, Any]:
+        """Return the body with its preconditions, as it is sent."""
+        guard: dict[str, str] = {}
+        if self.precondition.uid:
+            guard["uid"] = self.precondition.uid
+        if self.precondition.resource_version:
+            guard["resourceVersion"] = self.precondition.resource_version
+        body = self.body
+        return {**body, "metadata": {**body["metadata"], **guard}}
 
-        An object that could not be read is none of them: it fails alone.
-        """
-        return tuple(
-            step for step in self.applies if step.fate is Fate.REFUSE and not step.is_unread
-        )
+
+@dataclass(frozen=True, slots=True)
+class PatchRequest:
+    """A JSON patch (RFC 6902) that tests its own guards.
+
+    It changes managedFields, labels or annotations.
+    """
+
+    resource: Resource
+    ref: Ref
+    operations: Sequence[Mapping[str, Any]] = field(hash=False, repr=False)
+    managers_after: Sequence[Mapping[str, Any]] | None = field(default=None, hash=False, repr=False)
+    """The managedFields that the object must have afterwards; None to leave them.
+
+    The server gives a patched label to the request's own manager. A second patch corrects that.
+    """
+    claims: bool = False
+    """Whether it makes fields the set's own that the apply then removes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest:
+    """A delete of exactly one object in exactly one state (safety rule 3)."""
+
+    resource: Resource
+    ref: Ref
+    precondition: Precondition
+    """Both of its fields are set."""
+    propagation: Propagation = Propagation.BACKGROUND
+
+    def __post_init__(self) -> None:
+        """Refuse a delete that would hit an object in any other state."""
+        if not (self.precondition.uid and self.precondition.resource_version):
+            raise ValueError(f"a delete without preconditions: {self.ref}")
+
+
+Request: TypeAlias = PatchRequest | ApplyRequest | DeleteRequest
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Access:
+    """One verb on one resource, or on one object, as the server authorizes a request."""
+
+    verb: str
+    group: str
+    plural: str
+    namespace: str = ""
+    """The namespace; empty for cluster scope."""
+    name: str = ""
+    """The name of the object; empty if the request names none, as a POST, or for all objects."""
 
     @property
-    def writes(self) -> bool:
-        """Return whether any step needs a request that changes something."""
+    def full_plural(self) -> str:
+        """Return ``deployments.apps``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+_ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRule:
+    """A rule of a role, as the server reports it."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    plurals: frozenset[str]
+    names: frozenset[str]
+    """The names of the objects that it is limited to; empty for all of them."""
+
+    def allows(self, access: Access) -> bool:
+        """Return whether the rule allows a request in its namespace."""
         return (
-            bool(self.recovered)
-            or any(step.request is not None or step.is_recorded for step in self.applies)
-            or (
-                not self.no_prune
-                and any(step.fate not in {Fate.REFUSE, Fate.LEAVE} for step in self.removals)
-            )
+            not self.verbs.isdisjoint({access.verb, _ANY})
+            and not self.groups.isdisjoint({access.group, _ANY})
+            and not self.plurals.isdisjoint({access.plural, _ANY})
+            and (not self.names or access.name in self.names)  # guard: resource-names
         )
 
 
-# What a plan causes beyond the changes of the objects themselves.
+# The consequences: what a plan causes beyond the changes of the objects themselves.
 
 
 class ConsequenceKind(StrEnum):
@@ -633,6 +634,25 @@ class Consequence:
 # The guards of a prune, and what each says.
 
 
+@dataclass(frozen=True, slots=True)
+class GuardResult:
+    """The result of one guard for the prune of a plan."""
+
+    guard: Guard
+    verdict: GuardVerdict
+    message: str
+    """What the guard has found, in words."""
+    option: str = ""
+    """The option that would allow exactly this; empty if it passed, or if no option can."""
+    lifted_by: str = ""
+    """The option, or the approval, that has lifted it; empty if nothing has."""
+
+    def __str__(self) -> str:
+        """Return the result in one line: ``guard max-prune lifted by --max-prune 9: …``."""
+        by = f" by {self.lifted_by}" if self.lifted_by else ""
+        return f"guard {self.guard} {self.verdict}{by}: {self.message}"
+
+
 class Guard(StrEnum):
     """What is checked before a prune as a whole."""
 
@@ -665,22 +685,3 @@ class GuardVerdict(StrEnum):
     LIFTED = "lifted"
     """It would refuse the prune, but the user has allowed exactly that."""
     REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True)
-class GuardResult:
-    """The result of one guard for the prune of a plan."""
-
-    guard: Guard
-    verdict: GuardVerdict
-    message: str
-    """What the guard has found, in words."""
-    option: str = ""
-    """The option that would allow exactly this; empty if it passed, or if no option can."""
-    lifted_by: str = ""
-    """The option, or the approval, that has lifted it; empty if nothing has."""
-
-    def __str__(self) -> str:
-        """Return the result in one line: ``guard max-prune lifted by --max-prune 9: …``."""
-        by = f" by {self.lifted_by}" if self.lifted_by else ""
-        return f"guard {self.guard} {self.verdict}{by}: {self.message}"

@@ -13,6 +13,47 @@ Field: TypeAlias = "tuple[str | int, ...]"
 """The path of a field in an object: names of fields and indices of items."""
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A problem: what happened, where, why, and what to do.
+
+    A part that does not apply is empty. No part ever contains a Secret's value.
+    """
+
+    kind: ProblemKind
+    message: str
+    """What happened."""
+    location: str = ""
+    """The place in words: a file and line, or a ref."""
+    reason: str = ""
+    """Why it happened."""
+    hint: str = ""
+    """What to do about it."""
+    exit_code: int = 3
+    """The exit code of a run that ends with this problem."""
+    origin: Origin | None = None
+    """The place in the input; None if there is none."""
+    field: Field = ()
+    """The path of the field that it is about, in the object at ``origin``."""
+    excerpt: str = ""
+    """Lines of the input, each with a caret line below it."""
+    marks: tuple[Mark, ...] = ()
+    """All fields that it is about, if there are several."""
+    conflicts: tuple[ManagerConflict, ...] = ()
+    """The field managers that it is in conflict with."""
+    lasting_reason: str = ""
+    """The reason without ages, counts of tries and times left, which differ in each try.
+
+    Empty if the reason has none of them.
+    """
+
+    def __str__(self) -> str:
+        """Return ``where: what: why``; below it the excerpt, indented, and the hint."""
+        line = ": ".join(part for part in (self.location, self.message, self.reason) if part)
+        below = [*self.excerpt.splitlines(), *([self.hint] if self.hint else [])]
+        return "\n".join((line, *(f"  {text}" for text in below)))
+
+
 class ProblemKind(StrEnum):
     """The kind of a problem; its value is the word in every output."""
 
@@ -86,20 +127,6 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class ContestedField:
-    """A field in conflict, with both values; the values of a Secret are masked."""
-
-    field: str
-    """The field as the server names it: ``.spec.replicas``."""
-    path: str | None
-    """Its path as in ``ignore-fields``; None if the manifest has no such field."""
-    ours: str | None
-    """The manifest's value; None if it is unknown."""
-    theirs: str | None
-    """The live value; None if it could not be read."""
-
-
-@dataclass(frozen=True, slots=True)
 class ManagerConflict:
     """Another field manager, with the fields that it owns and a manifest sets differently."""
 
@@ -113,50 +140,42 @@ class ManagerConflict:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """A problem: what happened, where, why, and what to do.
+class ContestedField:
+    """A field in conflict, with both values; the values of a Secret are masked."""
 
-    A part that does not apply is empty. No part ever contains a Secret's value.
-    """
-
-    kind: ProblemKind
-    message: str
-    """What happened."""
-    location: str = ""
-    """The place in words: a file and line, or a ref."""
-    reason: str = ""
-    """Why it happened."""
-    hint: str = ""
-    """What to do about it."""
-    exit_code: int = 3
-    """The exit code of a run that ends with this problem."""
-    origin: Origin | None = None
-    """The place in the input; None if there is none."""
-    field: Field = ()
-    """The path of the field that it is about, in the object at ``origin``."""
-    excerpt: str = ""
-    """Lines of the input, each with a caret line below it."""
-    marks: tuple[Mark, ...] = ()
-    """All fields that it is about, if there are several."""
-    conflicts: tuple[ManagerConflict, ...] = ()
-    """The field managers that it is in conflict with."""
-    lasting_reason: str = ""
-    """The reason without ages, counts of tries and times left, which differ in each try.
-
-    Empty if the reason has none of them.
-    """
-
-    def __str__(self) -> str:
-        """Return ``where: what: why``; below it the excerpt, indented, and the hint."""
-        line = ": ".join(part for part in (self.location, self.message, self.reason) if part)
-        below = [*self.excerpt.splitlines(), *([self.hint] if self.hint else [])]
-        return "\n".join((line, *(f"  {text}" for text in below)))
+    field: str
+    """The field as the server names it: ``.spec.replicas``."""
+    path: str | None
+    """Its path as in ``ignore-fields``; None if the manifest has no such field."""
+    ours: str | None
+    """The manifest's value; None if it is unknown."""
+    theirs: str | None
+    """The live value; None if it could not be read."""
 
 
 # A manifest, and where it was read.
 
 
 JSONObject: TypeAlias = "dict[str, Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object as the user wants it; equality ignores the origin."""
+
+    gvk: GVK
+    namespace: str
+    """The namespace in the text; empty if it has none."""
+    name: str
+    packed: Packed = field(hash=False)
+    """The object in the text, as plain JSON data."""
+    origin: Origin = field(compare=False)
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """Return the object in the text."""
+        found: Mapping[str, Any] = self.packed.value
+        return found
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -178,22 +197,3 @@ class Origin:
         numbers = (number for number in (self.line, self.column) if number)
         place = ":".join((self.path, *map(str, numbers)))
         return f"{place} (document {self.document})" if self.document > 1 else place
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """One object as the user wants it; equality ignores the origin."""
-
-    gvk: GVK
-    namespace: str
-    """The namespace in the text; empty if it has none."""
-    name: str
-    packed: Packed = field(hash=False)
-    """The object in the text, as plain JSON data."""
-    origin: Origin = field(compare=False)
-
-    @property
-    def body(self) -> Mapping[str, Any]:
-        """Return the object in the text."""
-        found: Mapping[str, Any] = self.packed.value
-        return found

@@ -12,71 +12,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class BundleCondition:
-    """A condition of a Bundle."""
-
-    type: str
-    status: str
-    """``True``, ``False`` or ``Unknown``."""
-    reason: str
-    message: str
-    since: str
-    """When its status changed, RFC 3339."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailingObject:
-    """An object of a Bundle that failed; its name is text of the Bundle's status."""
-
-    name: str
-    """``deployment.apps/web``."""
-    namespace: str
-    """Empty for cluster scope."""
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class PendingObject:
-    """An object that a pending plan is about."""
-
-    name: str
-    namespace: str
-    """Empty for cluster scope."""
-    fate: str
-
-
-@dataclass(frozen=True, slots=True)
-class BundlePlan:
-    """A plan of a Bundle that waits for an approval."""
-
-    digest: str
-    scope: str
-    """What the digest covers: ``Deletions`` or ``Plan``."""
-    since: str
-    """When this digest was computed first, RFC 3339."""
-    revision: str = ""
-    """The revision of the source; empty if unknown."""
-    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
-    """How many objects it concerns, by what happens to them."""
-    objects: tuple[PendingObject, ...] = ()
-    """The first of these objects."""
-    approved: bool = False
-    """Whether the Bundle's annotation approves exactly this."""
-
-
-@dataclass(frozen=True, slots=True)
-class BundleChange:
-    """The last run of a Bundle that changed anything."""
-
-    time: str
-    """When it ended, RFC 3339."""
-    seconds: float
-    created: int
-    configured: int
-    removed: int
-
-
-@dataclass(frozen=True, slots=True)
 class BundleStatus:
     """The state of a Bundle. Never the text of its source, which may hold a Secret."""
 
@@ -129,6 +64,71 @@ class BundleStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class BundleCondition:
+    """A condition of a Bundle."""
+
+    type: str
+    status: str
+    """``True``, ``False`` or ``Unknown``."""
+    reason: str
+    message: str
+    since: str
+    """When its status changed, RFC 3339."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailingObject:
+    """An object of a Bundle that failed; its name is text of the Bundle's status."""
+
+    name: str
+    """``deployment.apps/web``."""
+    namespace: str
+    """Empty for cluster scope."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class BundlePlan:
+    """A plan of a Bundle that waits for an approval."""
+
+    digest: str
+    scope: str
+    """What the digest covers: ``Deletions`` or ``Plan``."""
+    since: str
+    """When this digest was computed first, RFC 3339."""
+    revision: str = ""
+    """The revision of the source; empty if unknown."""
+    counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """How many objects it concerns, by what happens to them."""
+    objects: tuple[PendingObject, ...] = ()
+    """The first of these objects."""
+    approved: bool = False
+    """Whether the Bundle's annotation approves exactly this."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingObject:
+    """An object that a pending plan is about."""
+
+    name: str
+    namespace: str
+    """Empty for cluster scope."""
+    fate: str
+
+
+@dataclass(frozen=True, slots=True)
+class BundleChange:
+    """The last run of a Bundle that changed anything."""
+
+    time: str
+    """When it ended, RFC 3339."""
+    seconds: float
+    created: int
+    configured: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
 class LogLine:
     """A line of the controller's log about a Bundle."""
 
@@ -141,9 +141,6 @@ class LogLine:
     """Its other fields."""
 
 
-# The versions of the client and of the server.
-
-
 @dataclass(frozen=True, slots=True)
 class VersionReport:
     """The versions of the client and the server."""
@@ -153,9 +150,6 @@ class VersionReport:
     platform: str
     server: str = ""
     """The version of the server; empty if it was not requested, or did not answer."""
-
-
-# What ``push`` has published.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-r"""Text: foreign text made safe to print, DNS names, label selectors.
+r"""Text: what is foreign made safe to print, times, DNS names, label selectors.
 
 Names, annotations, server messages and file names may contain control characters (C0, C1, DEL and
 escape sequences) or misleading characters (bidi controls, characters without width). Each is shown
 as an escape: ``\x1b``, ``\u202e``. Beyond C0, which JSON escapes anyway, the escapes are those of
-JSON, so that JSON stays valid. No other module has this rule.
+JSON, so that JSON stays valid.
 """
 
 from __future__ import annotations
@@ -14,15 +14,24 @@ from enum import StrEnum
 
 from applyprune.values import dataclass, pattern
 
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
-_TWICE = 2
-
 
 def visible(text: str) -> str:
     """Return the text on one line, with escapes for what is not printable."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    if char < " ":
+        return ascii(char)[1:-1]
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def shown(text: str) -> str:
+    """Return the text with its line ends, and escapes for what else is not printable."""
+    return "\n".join(visible(line) for line in text.split("\n"))
 
 
 def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str:
@@ -35,6 +44,9 @@ def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str
         return first
     glue = separator if separator.startswith("\n") else " "
     return f"{first}{glue}and {others} more"
+
+
+# Times.
 
 
 def time_of(text: object) -> datetime | None:
@@ -65,37 +77,24 @@ def age(seconds: float | None) -> str:
     return f"{int(seconds)}s"
 
 
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
+_TWICE = 2
+
+
 def age_of(text: str) -> str:
     """Return the age of an RFC 3339 time by the local clock; the text itself if it is invalid."""
     seconds = seconds_since(text, datetime.now(UTC))
     return text if seconds is None else age(seconds)
 
 
-def _escape(char: str) -> str:
-    if char < " ":
-        return ascii(char)[1:-1]
-    units = char.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
-
-
-def shown(text: str) -> str:
-    """Return the text with its line ends, and escapes for what else is not printable."""
-    return "\n".join(visible(line) for line in text.split("\n"))
-
-
-# The DNS rules for names, which no other module has.
-#
-# They need no other module: help and completion check names without loading the values of a run.
+# DNS names.
 
 
 DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 """The pattern of an RFC 1123 label."""
 
+
 _LABEL = pattern(DNS_LABEL)
-# Only the length of the whole subdomain is limited: a label may have 200 letters.
-_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = pattern(rf"{_PART}(?:\.{_PART})*")
-_LONGEST_SUBDOMAIN = 253
 
 
 def is_dns_label(text: str) -> bool:
@@ -103,26 +102,32 @@ def is_dns_label(text: str) -> bool:
     return _LABEL.fullmatch(text) is not None
 
 
+# Only the length of the whole subdomain is limited: a label may have 200 letters.
+_PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = pattern(rf"{_PART}(?:\.{_PART})*")
+_LONGEST_SUBDOMAIN = 253
+
+
 def is_dns_subdomain(text: str) -> bool:
     """Return whether a text can name most objects: an RFC 1123 subdomain."""
     return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
 
 
-# Parse and match label selectors by the rules of Kubernetes: every requirement must match.
-#
-# The grammar is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``a!=b``, ``a``,
-# ``!a``, ``a in (b,c)``, ``a notin (b,c)``, ``a>1``, ``a<1``, separated by commas.
+# Label selectors, by the grammar of ``k8s.io/apimachinery/pkg/labels``.
 
 
-class Operator(StrEnum):
-    """The operator of a requirement; ``=`` and ``!=`` are IN and NOT_IN with a single value."""
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A label selector: all requirements must match."""
 
-    IN = "in"
-    NOT_IN = "notin"
-    EXISTS = "exists"
-    ABSENT = "absent"
-    GREATER = ">"
-    LESS = "<"
+    text: str
+    """The selector as the user wrote it."""
+    requirements: tuple[Requirement, ...]
+    """At least one requirement."""
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether an object with these labels is selected."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,18 +160,15 @@ class Requirement:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
-    """A label selector: all requirements must match."""
+class Operator(StrEnum):
+    """The operator of a requirement; ``=`` and ``!=`` are IN and NOT_IN with a single value."""
 
-    text: str
-    """The selector as the user wrote it."""
-    requirements: tuple[Requirement, ...]
-    """At least one requirement."""
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether an object with these labels is selected."""
-        return all(requirement.matches(labels) for requirement in self.requirements)
+    IN = "in"
+    NOT_IN = "notin"
+    EXISTS = "exists"
+    ABSENT = "absent"
+    GREATER = ">"
+    LESS = "<"
 
 
 _WORD = pattern(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
