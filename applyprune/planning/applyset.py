@@ -54,7 +54,6 @@ class ApplySetIdentity:
 
     @cached_property
     def inventory(self) -> Ref:
-        """Return the ref of the inventory's ConfigMap."""
         return Ref("", "ConfigMap", self.namespace, _PREFIX + self.name)
 
     @property
@@ -131,7 +130,6 @@ def set_of(manager: str) -> str:
 
 
 def set_name(config_map: str) -> str:
-    """Return the set's name for the name of an inventory's ConfigMap."""
     return config_map.removeprefix(_PREFIX)
 
 
@@ -179,7 +177,6 @@ def hinted_kinds(annotations: Mapping[str, str]) -> frozenset[GroupKind]:
 
 
 def hinted_namespaces(annotations: Mapping[str, str]) -> frozenset[str]:
-    """Return the additional namespaces in the annotations of an ApplySet parent."""
     return frozenset(filter(None, annotations.get(ADDITIONAL_NAMESPACES, "").split(",")))
 
 

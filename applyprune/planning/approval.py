@@ -11,15 +11,17 @@ import json
 from collections.abc import Hashable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from applyprune._version import __version__
 from applyprune.errors import NotApproved, PlanOutdated, UsageError, as_problem
 from applyprune.model.identity import Ref
+from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import NAMESPACE
 from applyprune.model.options import Approval, Mode, Options
 from applyprune.model.plan import IN_PLACE, ApplyStep, Cascaded, Fate, OnConflict, Plan, RemoveStep
-from applyprune.model.problem import ProblemKind
+from applyprune.model.problem import Origin, ProblemKind
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.digests import (
     OptionValue,
     PlannedObject,
@@ -36,17 +38,6 @@ from applyprune.planning.managed_fields import owns_all, times_of
 from applyprune.planning.plan import settled
 from applyprune.values import dataclass, field, pattern, replace
 
-if TYPE_CHECKING:
-    from applyprune.model.inventory import Inventory, InventoryEntry
-    from applyprune.model.problem import Origin
-    from applyprune.planning.applyset import ApplySetIdentity
-
-
-_DELETIONS = "the deletions are not approved"
-_PLAN = "the plan is not approved"
-_NOT_RECREATED = "it must be recreated, and that is not approved"
-_UNCHANGED = frozenset({Fate.LEAVE, Fate.REFUSE})
-
 
 def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan:
     """Return the plan as it may run now: without the deletions if they must be approved first.
@@ -57,7 +48,8 @@ def without_unapproved(plan: Plan, options: Options, *, takes_set: bool) -> Plan
     plan = replace(plan, needs_approval=missing)
     if not missing or options.approval is Approval.AUTOMATIC:
         return plan
-    message = _PLAN if options.approval is Approval.ALWAYS else _DELETIONS
+    what = "the plan is" if options.approval is Approval.ALWAYS else "the deletions are"
+    message = f"{what} not approved"
     if options.approval is Approval.PRUNE:
         plan = replace(plan, applies=tuple(map(_not_recreated, plan.applies)))
     problem = as_problem(NotApproved(message, reason=f"it needs an approval of {missing}"))
@@ -74,7 +66,7 @@ def _not_recreated(step: ApplyStep) -> ApplyStep:
     return replace(
         step,
         fate=Fate.LEAVE,
-        reason=_NOT_RECREATED,
+        reason="it must be recreated, and that is not approved",
         request=None,
         deletion=None,
         awaits_approval=True,
@@ -102,7 +94,7 @@ def _changes(plan: Plan) -> bool:
     fates = {step.fate for step in plan.applies}
     if not plan.no_prune:
         fates |= {step.fate for step in plan.removals}
-    return bool(plan.recovered) or not fates <= _UNCHANGED
+    return bool(plan.recovered) or not fates <= {Fate.LEAVE, Fate.REFUSE}
 
 
 def is_blocked(plan: Plan, options: Options) -> bool:
@@ -155,8 +147,6 @@ def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
 
 Consent: TypeAlias = frozenset[Hashable]
 """What somebody agrees to; two plans that need the same consent have equal values."""
-_DELETES = frozenset({Fate.PRUNE})
-_REMOVES = frozenset({Fate.PRUNE, Fate.ORPHAN, Fate.REMOVE_FROM_INVENTORY})
 
 
 def needed_consent(plan: Plan, mode: Mode) -> Consent:
@@ -164,7 +154,9 @@ def needed_consent(plan: Plan, mode: Mode) -> Consent:
 
     To delete a set, every object that leaves it counts, even if it stays in the cluster.
     """
-    fates = _REMOVES if mode is Mode.DELETE else _DELETES
+    fates = {Fate.PRUNE}
+    if mode is Mode.DELETE:
+        fates |= {Fate.ORPHAN, Fate.REMOVE_FROM_INVENTORY}
     removals = () if plan.no_prune else plan.removals
     return frozenset(
         (
@@ -192,10 +184,8 @@ def _needs_consent(step: ApplyStep) -> bool:
 
 SYSTEM = "kube-system"
 """The Namespace whose UID identifies a cluster."""
-_YEAR = 365 * 24 * 3600
 _AGAIN = "Make the plan again, and review it again."
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
-_PROGRAM = f"applyprune {__version__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +214,7 @@ class PlanFile:
     """What is planned for each object, in the order of their refs."""
     recovered: tuple[tuple[Ref, str], ...] = ()
     """The refs and UIDs of unlisted objects that the inventory gets back."""
-    created_by: str = _PROGRAM
+    created_by: str = f"applyprune {__version__}"
     """The program that made it, with its version."""
     checksum: str = field(default="", compare=False)
     """The checksum of the file; it names this very plan."""
@@ -272,22 +262,20 @@ def plan_file_of(
 
 def refuse_validity(seconds: float) -> None:
     """Refuse a plan file that would be valid for less than a second, or for more than a year."""
-    if not 1 <= seconds <= _YEAR:
+    if not 1 <= seconds <= 365 * 24 * 3600:
         raise UsageError("a plan file must be valid for at least 1s, and at most 8760h, a year")
 
 
 def refuse_expired(file: PlanFile, now: datetime, *, source: str = "") -> None:
-    """Refuse a plan file whose time is over."""
     if now >= file.expires:
         raise PlanOutdated(
             f"the plan expired at {file.expires.strftime(_TIME)}",
             location=source,
-            hint="Make the plan again, and review it again.",
+            hint=_AGAIN,
         )
 
 
 def refuse_other_set(file: PlanFile, applyset: ApplySetIdentity) -> None:
-    """Refuse the plan file of another set."""
     if (file.name, file.namespace) != (applyset.name, applyset.namespace):
         raise UsageError(
             f"the plan file is for the set {file.name} in namespace {file.namespace}",
@@ -296,7 +284,6 @@ def refuse_other_set(file: PlanFile, applyset: ApplySetIdentity) -> None:
 
 
 def refuse_other_options(file: PlanFile, options: Options) -> None:
-    """Refuse other options than those that the plan was made with."""
     changes = changed_options(file.options, shaping_options(options))
     if changes:
         raise UsageError(
@@ -382,9 +369,7 @@ SCHEMA = f"applyprune.dev/plan/v{_VERSION}"
 LARGEST = 32 * 1024 * 1024
 """The most bytes that a plan file may have: about 150,000 objects."""
 _HEAD = pattern(rb'\{"schema":"applyprune\.dev/plan/v(\d{1,9})"')
-_TIGHT = (",", ":")
 _LONGEST_REASON = 200
-_UNREADABLE = (KeyError, TypeError, ValueError, RecursionError, OverflowError)
 T = TypeVar("T")
 
 
@@ -394,7 +379,6 @@ def is_plan_file(data: bytes) -> bool:
 
 
 def encode_plan_file(file: PlanFile) -> bytes:
-    """Return the content of a plan file."""
     content = _content(file)
     return _first_line(_checksum(content)) + content
 
@@ -422,7 +406,7 @@ def decode_plan_file(data: bytes, *, source: str) -> PlanFile:
         file = _file_in(json.loads(b"{" + content))
         # guard: plan-file-form
         is_ours = _content(file) == content
-    except _UNREADABLE as error:
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         lacks = "it lacks " if isinstance(error, KeyError) else ""
         reason = f"{lacks}{error}"[:_LONGEST_REASON]
         raise _invalid(source, "is not a valid plan file", reason=reason) from error
@@ -442,16 +426,16 @@ def _first_line(checksum: str) -> bytes:
 
 def _file_in(raw: Mapping[str, Any]) -> PlanFile:
     applyset, inventory = raw["set"], raw["inventory"]
-    objects = tuple(_object_in(planned) for planned in _list(raw["objects"]))
+    objects = tuple(_object_in(planned) for planned in _typed(list, raw["objects"]))
     if len({planned.ref for planned in objects}) != len(objects):
         raise ValueError("an object is in it twice")
     return PlanFile(
         name=_typed(str, applyset["name"]),
         namespace=_typed(str, applyset["namespace"]),
-        cluster=_texts(raw["cluster"]),
+        cluster={key: _typed(str, uid) for key, uid in _typed(dict, raw["cluster"]).items()},
         inventory_uid=_typed(str, inventory["uid"]),
         generation=_typed(int, inventory["generation"]),
-        options={key: _option_in(value) for key, value in _mapping(raw["options"]).items()},
+        options={key: _option_in(value) for key, value in _typed(dict, raw["options"]).items()},
         created=_time_in(raw["created"]),
         expires=_time_in(raw["expires"]),
         digest=_digest_in(raw["digest"]),
@@ -475,18 +459,10 @@ def _object_in(raw: Mapping[str, Any]) -> PlannedObject:
     )
 
 
-def _texts(raw: object) -> Mapping[str, str]:
-    return {key: _typed(str, value) for key, value in _mapping(raw).items()}
-
-
 def _option_in(raw: object) -> OptionValue:
     if isinstance(raw, bool | str):
         return raw
-    return tuple(_typed(str, one) for one in _list(raw))
-
-
-def _mapping(raw: object) -> Mapping[str, Any]:
-    return _typed(dict, raw)
+    return tuple(_typed(str, one) for one in _typed(list, raw))
 
 
 def _time_in(raw: object) -> datetime:
@@ -500,16 +476,12 @@ def _digest_in(raw: object) -> str:
 
 
 def _cascade_in(raw: object) -> tuple[Cascaded, ...]:
-    return tuple(Cascaded(_ref_in(row[:-1]), _typed(str, row[-1])) for row in _list(raw))
+    return tuple(Cascaded(_ref_in(row[:-1]), _typed(str, row[-1])) for row in _typed(list, raw))
 
 
 def _ref_in(raw: object) -> Ref:
-    group, kind, namespace, name = (_typed(str, part) for part in _list(raw))
+    group, kind, namespace, name = (_typed(str, part) for part in _typed(list, raw))
     return Ref(group, kind, namespace, name)
-
-
-def _list(raw: object) -> list[Any]:
-    return _typed(list, raw)
 
 
 def _typed(kind: type[T], value: object) -> T:
@@ -521,7 +493,6 @@ def _typed(kind: type[T], value: object) -> T:
 
 
 def sealed(file: PlanFile) -> PlanFile:
-    """Return the plan file with its checksum."""
     return replace(file, checksum=_checksum(_content(file)))
 
 
@@ -550,7 +521,7 @@ def _content(file: PlanFile) -> bytes:
 
 def _json(value: object) -> str:
     # In ASCII, so that no name can move a terminal's cursor.
-    return json.dumps(value, sort_keys=True, separators=_TIGHT)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _object_out(planned: PlannedObject) -> dict[str, Any]:
@@ -680,7 +651,9 @@ def _is_under_way(
             _has_arrived(old, step) or _is_new_namespace(step, entry)
         )
     is_sent = step.fate in {Fate.CHANGE, Fate.ADOPT}
-    return changes and is_sent and (old.state == _state(step) or _has_arrived(old, step))
+    return (
+        changes and is_sent and (old.state == planned_object(step).state or _has_arrived(old, step))
+    )
 
 
 def _is_being_removed(old: PlannedObject, step: RemoveStep, entry: InventoryEntry | None) -> bool:
@@ -725,10 +698,6 @@ def _is_new_namespace(step: ApplyStep, entry: InventoryEntry) -> bool:
     """Return whether the run has made the Namespace of a new set, before it sends its manifest."""
     is_new = step.desired.ref.group_kind == NAMESPACE and not entry.digest
     return is_new and step.live is not None and step.live.uid == entry.uid_before_apply
-
-
-def _state(step: ApplyStep) -> str:
-    return planned_object(step).state
 
 
 def _awaits_controller(old: PlannedObject) -> bool:

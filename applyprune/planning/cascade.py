@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from applyprune.errors import PruneRefused, as_problem
 from applyprune.model.fieldset import owns, value_at
@@ -23,6 +22,7 @@ from applyprune.model.live import (
     NAMESPACE,
     STATEFUL_SETS,
     LiveObject,
+    count,
     items,
     mapping,
     text,
@@ -40,7 +40,7 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
-from applyprune.planning.applyset import MANIFEST_DIGEST, ApplySetIdentity
+from applyprune.planning.applyset import MANAGERS, MANIFEST_DIGEST, ApplySetIdentity
 from applyprune.planning.comparison import not_recreated, recreation_obstacle
 from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.recovery import CascadeContents
@@ -440,7 +440,6 @@ def owners_of(live: LiveObject) -> frozenset[str]:
 
 
 def owner_references(live: LiveObject) -> Iterator[OwnerReference]:
-    """Yield the owners that an object names."""
     for owner in items(live.metadata, "ownerReferences"):
         gvk = GVK.parse(text(owner, "apiVersion"), text(owner, "kind"))
         yield OwnerReference(gvk, live.ref.namespace, text(owner, "name"), text(owner, "uid"))
@@ -540,9 +539,7 @@ def refused_recreation_of(ref: Ref, cascades: Cascades, options: Options) -> Pro
 # Nothing here decides to remove a finalizer: its owner still has work to do.
 
 
-_SHOWN_MEMBERS = 5
 _CANDIDATES = 3
-_OURS = "applyprune/"
 _WORKLOADS = frozenset(kind.group_kind for kind in (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS))
 _PRUNED_TOO = "is also deleted by this prune"
 _UNRECORDED = "its controller is unknown"
@@ -605,7 +602,7 @@ def diagnose(
     if remains is not None:
         left = _remaining_objects(remains)
         clauses += _remaining_clauses(live, left, remains.uncounted)
-        for member in left[:_SHOWN_MEMBERS]:
+        for member in left[:_SHOWN]:
             clauses += _finalizer_clauses(member, workloads, pruning)
     # A finalizer may block many objects of a namespace: explain it only once.
     return "; ".join(dict.fromkeys(clauses)) or "the server has not removed it yet"
@@ -618,7 +615,7 @@ def _finalizer_clauses(
         yield from _explained(name, _owners(live, name, "f:metadata"), workloads, pruning)
     if live.ref.group_kind == NAMESPACE:
         # A Namespace also has finalizers in its spec.
-        for name in _list(mapping((live.body or {}).get("spec")).get("finalizers")):
+        for name in items(live.body or {}, "spec", "finalizers"):
             if name == "kubernetes":
                 yield f"finalizer {name}: the namespace controller removes it once nothing is left"
             else:
@@ -634,7 +631,7 @@ def _explained(
     if not managers:
         yield f"finalizer {name}, owned by no field manager: {_UNRECORDED}"
     for manager in managers:
-        if manager.startswith(_OURS):
+        if manager.startswith(MANAGERS):
             yield f"finalizer {name}, set by the manifest: {_UNRECORDED}"
         else:
             yield f"finalizer {name}, set by {manager}: {_running(manager, workloads, pruning)}"
@@ -663,13 +660,12 @@ def _running(manager: str, workloads: CascadeContents, pruning: Collection[Ref])
 
 def _programs(live: LiveObject) -> Iterator[str]:
     """Yield the names of a workload's containers, images and programs."""
-    template = mapping(mapping((live.body or {}).get("spec")).get("template"))
-    for item in _list(mapping(template.get("spec")).get("containers")):
+    for item in items(live.body or {}, "spec", "template", "spec", "containers"):
         container = mapping(item)
         yield str(container.get("name", ""))
         image = str(container.get("image", "")).partition("@")[0].rpartition("/")[2]
         yield image.partition(":")[0]
-        for program in _list(container.get("command"))[:1]:
+        for program in items(container, "command")[:1]:
             yield str(program).rpartition("/")[2]
 
 
@@ -686,14 +682,10 @@ def _workload_state(ref: Ref, live: LiveObject | None, pruning: Collection[Ref])
 def _replicas(live: LiveObject) -> tuple[int, int]:
     """Return how many replicas are ready, and how many are desired."""
     body = live.body or {}
-    spec, status = mapping(body.get("spec")), mapping(body.get("status"))
     if live.ref.group_kind == DAEMON_SETS.group_kind:
-        return _count(status.get("numberReady")), _count(status.get("desiredNumberScheduled"))
-    return _count(status.get("readyReplicas")), _count(spec.get("replicas", 1))
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+        desired = count(body, "status", "desiredNumberScheduled")
+        return count(body, "status", "numberReady"), desired
+    return count(body, "status", "readyReplicas"), count(body, "spec", "replicas", default=1)
 
 
 def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
@@ -714,14 +706,10 @@ def _owners(live: LiveObject, name: str, part: str) -> Sequence[str]:
 
 def _condition_clauses(live: LiveObject) -> Iterator[str]:
     """Yield the messages of the conditions of a terminating Namespace."""
-    for condition in _list(mapping((live.body or {}).get("status")).get("conditions")):
+    for condition in items(live.body or {}, "status", "conditions"):
         facts = mapping(condition)
         if facts.get("status") == "True" and str(facts.get("type", "")).startswith("Namespace"):
             yield str(facts.get("message", ""))
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list) else ()
 
 
 def _remaining_objects(remains: CascadeContents) -> Sequence[LiveObject]:
@@ -732,7 +720,7 @@ def _remaining_objects(remains: CascadeContents) -> Sequence[LiveObject]:
 
 def _remaining_clauses(live: LiveObject, left: Sequence[LiveObject], unread: str) -> Iterator[str]:
     if left:
-        names = and_more([_named_in(member, live) for member in left], _SHOWN_MEMBERS)
+        names = and_more([_named_in(member, live) for member in left], _SHOWN)
         yield f"it still contains {names}"
     elif not unread:
         yield "it is empty"

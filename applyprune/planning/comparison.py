@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed, as_problem
 from applyprune.model.events import ObjectDiff
@@ -24,7 +24,7 @@ from applyprune.model.fieldset import (
     owns,
     value_at,
 )
-from applyprune.model.identity import GroupKind
+from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
 from applyprune.model.live import CRD, NAMESPACE, LiveObject
 from applyprune.model.options import Options
@@ -48,9 +48,6 @@ from applyprune.planning.ownership import (
 from applyprune.planning.secrets import masked
 from applyprune.planning.server_errors import clean_message, dotted, error_fields
 from applyprune.values import dataclass, field, pattern
-
-if TYPE_CHECKING:
-    from applyprune.model.identity import Ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +106,6 @@ def diff_of(
 
 
 def removal_diff(step: RemoveStep, live: LiveObject, *, not_checked: str = "") -> ObjectDiff:
-    """Return the diff of an object that would be deleted."""
     body, _ = masked(without_bookkeeping(live.body or {"metadata": live.metadata}), None)
     return ObjectDiff(step.entry.ref, step.fate, body, None, not_checked=not_checked)
 
@@ -210,7 +206,6 @@ def removed_fields(
 
 
 def without_fields(body: Mapping[str, Any], paths: Collection[Path]) -> Mapping[str, Any]:
-    """Return a body without the fields at ``paths``."""
     return left_out(body, paths) if paths else body
 
 

@@ -10,10 +10,11 @@ import base64
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.errors import ApplypruneError, Conflict
 from applyprune.model.fieldset import (
@@ -31,10 +32,11 @@ from applyprune.model.fieldset import (
     to_server,
     value_at,
 )
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject, mapping
 from applyprune.model.options import Adopt, Options, seconds_of
-from applyprune.model.plan import ApplyStep, Desired, OnConflict
+from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.text import age, and_more, seconds_since, time_of
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity, yielded_manager
@@ -43,17 +45,9 @@ from applyprune.planning.marks import CONFLICTS, IGNORED
 from applyprune.planning.normalize import REPLICAS, is_ignorable, may_be_secret, sent, targets
 from applyprune.planning.ownership import SECRET, applied_digest, same_apply_entry
 from applyprune.planning.secrets import shown
-from applyprune.values import dataclass, pattern
+from applyprune.values import Packed, dataclass, pattern
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from datetime import datetime
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.plan import Migration
-    from applyprune.values import Packed
-
-    Writer = Mapping[str, Any]
+Writer = Mapping[str, Any]
 
 
 # The wording of apimachinery's managedfields/internal/conflict.go; an Update names its version.
@@ -62,7 +56,6 @@ _CAUSE = pattern(
     r'(?: with subresource "(?P<subresource>[^"]*)")?'
     r"(?P<update> using \S+)?(?: at (?P<time>\S+))?"
 )
-_REPLICAS = ".spec.replicas"
 _UNREAD = "its HorizontalPodAutoscalers could not be read: one may rewrite the field"
 _LINE = "\n    "
 _MOST_LINES = 20
@@ -99,7 +92,6 @@ class FieldOwner:
 
 
 def conflicting_managers(error: Conflict) -> frozenset[str]:
-    """Return the other managers in a conflict."""
     return frozenset(
         owner.manager for owners in owners_by_field(error).values() for owner in owners
     )
@@ -117,9 +109,8 @@ def skip_reason(desired: Desired, error: ApplypruneError) -> str:
 
 
 def conflict_words(error: Conflict) -> str:
-    """Return the fields and their managers in short words."""
     fields = [
-        f"{name} is owned by {_joined([owner.manager for owner in owners])}"
+        f"{name} is owned by {' and '.join(owner.manager for owner in owners)}"
         for name, owners in owners_by_field(error).items()
     ]
     return and_more(fields, _MOST_LINES)
@@ -168,7 +159,6 @@ def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
 
 
 def is_kubernetes(manager: str) -> bool:
-    """Return whether a field manager belongs to Kubernetes itself, by its name."""
     return _KUBERNETES.fullmatch(manager) is not None
 
 
@@ -250,18 +240,17 @@ def _reason(
         field = contested[name]
         values = [] if field.ours is None else [f"ours {field.ours}"]
         values += [] if field.theirs is None else [f"theirs {field.theirs}"]
-        who = _joined([_who(other, live, now) for other in owners])
-        notes = scalers if scalers and _is_scale(name, owners) else _notes(owners)
-        lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{_after(notes)}")
+        who = " and ".join(_who(other, live, now) for other in owners)
+        notes: Iterable[str] = filter(None, dict.fromkeys(_note(owner.manager) for owner in owners))
+        if scalers and _is_scale(name, owners):
+            notes = scalers
+        after = "".join(f"; {note}" for note in notes)
+        lines.append(f"{name}: {', '.join([*values, f'owned by {who}'])}{after}")
     if len(fields) == 1:
         count = "another field manager owns one of its fields"
     else:
         count = f"other field managers own {len(fields)} of its fields"
     return f"{count}{_LINE}{and_more(lines, _MOST_LINES, _LINE)}"
-
-
-def _joined(names: Sequence[str]) -> str:
-    return " and ".join(names)
 
 
 def _who(owner: FieldOwner, live: LiveObject | None, now: datetime | None) -> str:
@@ -278,10 +267,6 @@ def _ago(time: object, now: datetime | None) -> str:
     return "" if seconds is None else f"{age(seconds)} ago"
 
 
-def _notes(owners: Sequence[FieldOwner]) -> Sequence[str]:
-    return list(dict.fromkeys(note for owner in owners if (note := _note(owner.manager))))
-
-
 def _note(manager: str) -> str:
     if manager.startswith(MANAGERS):
         return "another applyprune set, which applies it in each of its runs"
@@ -296,10 +281,6 @@ def _note(manager: str) -> str:
 def is_by_hand(manager: str) -> bool:
     """Return whether people write with a field manager, by its name."""
     return _BY_HAND.fullmatch(manager) is not None
-
-
-def _after(notes: Sequence[str]) -> str:
-    return "".join(f"; {note}" for note in notes)
 
 
 def _pruned_scaler_words(scaler: Mapping[str, Any]) -> str:
@@ -377,12 +358,11 @@ def _time(owner: FieldOwner, live: LiveObject | None) -> str:
 
 
 def is_about_scale(error: Conflict) -> bool:
-    """Return whether an autoscaler may cause a conflict."""
     return any(_is_scale(name, owners) for name, owners in owners_by_field(error).items())
 
 
 def _is_scale(name: str, owners: Sequence[FieldOwner]) -> bool:
-    return name == _REPLICAS or any(
+    return name == ".spec.replicas" or any(
         (owner.manager, owner.subresource) == ("kube-controller-manager", "scale")
         for owner in owners
     )

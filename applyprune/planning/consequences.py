@@ -48,7 +48,14 @@ from applyprune.planning.normalize import sent
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import holds
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
-from applyprune.planning.references import CRON_JOB, POD, Reading, Way, pod_template, readings
+from applyprune.planning.references import (
+    CRON_JOB,
+    POD,
+    Reading,
+    Way,
+    pod_template,
+    readings,
+)
 from applyprune.values import dataclass
 from applyprune.values import field as dataclass_field
 
@@ -71,7 +78,8 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
     for caused in no_pods(facts):
         found[caused.ref].append(caused)
     for change in facts.changes:
-        found[change.ref] += _deletions(change, facts)
+        found[change.ref] += cascades(change, facts)
+        found[change.ref] += volumes(change, facts)
         found[change.ref] += stored_versions(change)
         found[change.ref] += kept_fields(change)
     return tuple(
@@ -79,11 +87,6 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
         for ref in dict.fromkeys(change.ref for change in facts.changes)
         for caused in found[ref]
     )
-
-
-def _deletions(change: Change, facts: Facts) -> Iterator[Consequence]:
-    yield from cascades(change, facts)
-    yield from volumes(change, facts)
 
 
 # What is known: the changes of a plan, and what was read. Without a check by the server, a
@@ -105,7 +108,6 @@ WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, DAEMON_SET, REPLICA_SET, REPLIC
 """The kinds that keep a number of Pods running."""
 READABLE = frozenset({CONFIG_MAP, SECRET})
 Labels = Mapping[str, str]
-_CHANGING = frozenset({Fate.CHANGE, Fate.ADOPT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,6 @@ class Change:
 
     @property
     def kind(self) -> GroupKind:
-        """Return the group and kind."""
         return self.ref.group_kind
 
     @property
@@ -135,13 +136,12 @@ class Change:
 
     @property
     def uid(self) -> str:
-        """Return the UID of the live object; empty if there is none."""
         return self.live.uid if self.live is not None else ""
 
     @property
     def is_changed(self) -> bool:
         """Return whether an existing object gets another content."""
-        return self.fate in _CHANGING
+        return self.fate in {Fate.CHANGE, Fate.ADOPT}
 
     @property
     def is_deleted(self) -> bool:
@@ -208,7 +208,6 @@ class ConsequenceReads:
         return kind in self.objects or kind in self.failures
 
     def of(self, kind: GroupKind) -> Sequence[LiveObject]:
-        """Return the objects of a kind that were read."""
         return self.objects.get(kind, ())
 
 
@@ -262,7 +261,6 @@ class Facts:
 
     @cached_property
     def wanted(self) -> Sequence[Desired]:
-        """Return the objects of the input."""
         return [change.desired for change in self.changes if change.desired is not None]
 
 
@@ -309,8 +307,6 @@ def facts_of(
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One kind to list."""
-
     resource: Resource
     namespaces: frozenset[str] = frozenset()
     """The namespaces concerned; empty for a kind without namespaces."""
@@ -365,15 +361,11 @@ def _bodies(facts: Facts, set_id: str) -> Iterator[Listing]:
         labelled = all(change.fate is not Fate.ADOPT for change in changes)
         yield Listing(
             facts.kinds[kind],
-            _namespaces(changes),
+            frozenset(change.ref.namespace for change in changes if change.ref.namespace),
             f"{PART_OF}={set_id}" if labelled else "",
             full=True,
             is_plan=True,
         )
-
-
-def _namespaces(changes: Collection[Change]) -> frozenset[str]:
-    return frozenset(change.ref.namespace for change in changes if change.ref.namespace)
 
 
 def _related(facts: Facts) -> Mapping[GroupKind, Listing]:
@@ -388,7 +380,11 @@ def _related(facts: Facts) -> Mapping[GroupKind, Listing]:
     if services := without_template(facts):
         selector = "" if POD in wanted else _common(services.values())
         wanted.setdefault(POD, set()).update(ref.namespace for ref in services)
-        if needs_owners(facts):
+        # Only the ReplicaSets of a Deployment show which Pods stay.
+        if any(
+            change.kind == DEPLOYMENT and (change.is_deleted or change.is_changed)
+            for change in facts.changes
+        ):
             wanted.setdefault(REPLICA_SET, set()).update(ref.namespace for ref in services)
     found = {
         kind: Listing(facts.kinds[kind], frozenset(namespaces), selector if kind == POD else "")
@@ -739,14 +735,6 @@ def selector_of_service(change: Change) -> Labels:
     return {key: str(value) for key, value in mapping(change.value("spec", "selector")).items()}
 
 
-def needs_owners(facts: Facts) -> bool:
-    """Return whether only the ReplicaSets show which Pods stay."""
-    return any(
-        change.kind == DEPLOYMENT and (change.is_deleted or change.is_changed)
-        for change in facts.changes
-    )
-
-
 class LabelIndex:
     """Finds out fast whether a selector matches any of many sets of labels."""
 
@@ -895,13 +883,14 @@ def volumes(change: Change, facts: Facts) -> Iterator[Consequence]:
         return
     bound = [facts.volumes[uid] for uid in sorted(claims) if uid in facts.volumes]
     for policy in _RECLAIM_POLICIES:
-        alike = [live for live in bound if _reclaim_policy(live) == policy]
+        alike = [
+            live
+            for live in bound
+            if text(live.body or {}, "spec", "persistentVolumeReclaimPolicy", default="Retain")
+            == policy
+        ]
         if alike:
             yield _volume_consequence(change, policy, alike)
-
-
-def _reclaim_policy(volume: LiveObject) -> str:
-    return text(volume.body or {}, "spec", "persistentVolumeReclaimPolicy", default="Retain")
 
 
 def _volume_consequence(change: Change, policy: str, bound: Sequence[LiveObject]) -> Consequence:
@@ -950,8 +939,8 @@ def stored_versions(change: Change) -> Iterator[Consequence]:
         yield Consequence(
             ConsequenceKind.VERSION_REFUSED,
             change.ref,
-            f"the server rejects it: objects may be stored in {_joined(missing)}, which it lacks; "
-            "migrate them, then remove the version from status.storedVersions",
+            f"the server rejects it: objects may be stored in {', '.join(missing)}, which it "
+            "lacks; migrate them, then remove the version from status.storedVersions",
         )
         return
     if change.fate is Fate.REFUSE:
@@ -959,16 +948,17 @@ def stored_versions(change: Change) -> Iterator[Consequence]:
     served = [name for name, version in new.items() if version.get("served") is True]
     unserved = [name for name in stored if _is_on(old, name, "served") and name not in served]
     if unserved:
-        where = f"their objects are served in {_joined(served)}"
+        where = f"their objects are served in {', '.join(served)}"
         if not served:
             where = "no version is served, so its objects cannot be read"
-        message = f"objects may be stored in {_joined(unserved)}, no longer served: {where}"
+        message = f"objects may be stored in {', '.join(unserved)}, no longer served: {where}"
         yield Consequence(ConsequenceKind.VERSION_NOT_SERVED, change.ref, message)
     for name in stored:
         if _is_on(old, name, "storage") and not _is_on(new, name, "storage"):
+            stored_now = ", ".join(each for each in new if _is_on(new, each, "storage"))
             message = (
                 f"objects stored in {name} stay in it until they are written again; new objects "
-                f"are stored in {_joined([each for each in new if _is_on(new, each, 'storage')])}"
+                f"are stored in {stored_now}"
             )
             yield Consequence(ConsequenceKind.VERSION_NOT_STORED, change.ref, message)
 
@@ -976,10 +966,6 @@ def stored_versions(change: Change) -> Iterator[Consequence]:
 def _versions(found: object) -> _Versions:
     listed: Sequence[object] = found if isinstance(found, list | tuple) else ()
     return {text(mapping(item), "name"): mapping(item) for item in listed}
-
-
-def _joined(names: Sequence[str]) -> str:
-    return ", ".join(names)
 
 
 def _is_on(versions: _Versions, name: str, what: str) -> bool:
@@ -1028,9 +1014,6 @@ def kept_fields(change: Change) -> Iterator[Consequence]:
 # Numbers of objects in words.
 
 
-_VOWELS = "aeiou"
-
-
 def by_kind(refs: Iterable[Ref]) -> str:
     """Return how many objects of each kind there are, most first: ``12 Pods, 1 ReplicaSet``."""
     numbers = Counter(ref.kind for ref in refs)
@@ -1044,9 +1027,8 @@ def counted(kind: str, number: int) -> str:
 
 
 def plural(kind: str) -> str:
-    """Return the plural of a kind by the rules of English."""
     if kind.endswith(("s", "x", "ch", "sh")):
         return f"{kind}es"
-    if kind.endswith("y") and kind[-2:-1] not in _VOWELS:
+    if kind.endswith("y") and kind[-2:-1] not in "aeiou":
         return f"{kind[:-1]}ies"
     return f"{kind}s"

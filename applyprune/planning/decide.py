@@ -5,27 +5,32 @@ What the inventory records before the apply is decided here as well.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.fieldset import FieldWriter, leaves
+from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, JobRecord, Ownership
 from applyprune.model.live import (
     IN_EACH_NAMESPACE,
     NAMESPACE,
     LiveObject,
+    Missing,
     NotListed,
+    State,
     Unknown,
     field,
     items,
     text,
     whole_number,
 )
-from applyprune.model.options import Adopt, OnDrift
-from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Fate
+from applyprune.model.options import Adopt, ApplyOptions, OnDrift, Options
+from applyprune.model.plan import OUTSIDE, ApplyRule, ApplyStep, Desired, Fate, Migration
+from applyprune.model.problem import Problem
 from applyprune.model.text import time_of
+from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cascade import recreated_on_change
 from applyprune.planning.conflicts import DELETED, differs, filled_by_others, last_owned, step_drift
 from applyprune.planning.leave import kept_as_owned
@@ -48,20 +53,9 @@ from applyprune.planning.ownership import (
     unchanged,
     unproven_label,
 )
-from applyprune.planning.recovery import CHANGING
+from applyprune.planning.recovery import CHANGING, ClusterSnapshot
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.values import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from applyprune.model.identity import Ref
-    from applyprune.model.live import Missing, State
-    from applyprune.model.options import ApplyOptions, Options
-    from applyprune.model.plan import Migration
-    from applyprune.model.problem import Problem
-    from applyprune.planning.applyset import ApplySetIdentity
-    from applyprune.planning.recovery import ClusterSnapshot
 
 
 def existing_step(
@@ -140,7 +134,9 @@ def existing_step(
     adopted = f"adopted: it existed and belonged to {tool or _owner_words(owner)}"
     if owns:
         kept = kept_as_owned(desired.orphan_reason, live, applyset)
-        adopted = adopted_as_owned(kept)
+        adopted = "adopted, as owned: a later prune deletes it"
+        if kept:
+            adopted = f"adopted, as owned; a later prune orphans it: {kept}"
     reasons = (*(() if known else (adopted,)), *desired.left)
     step = ApplyStep(
         desired,
@@ -199,7 +195,6 @@ def _owner_words(owner: Owner) -> str:
 def refused_step(
     desired: Desired, entry: InventoryEntry, problem: Problem, live: LiveObject | None
 ) -> ApplyStep:
-    """Return the step of an object that may not be applied."""
     where = problem.location or str(desired.origin)
     return ApplyStep(desired, Fate.REFUSE, entry, live, problem=replace(problem, location=where))
 
@@ -419,16 +414,6 @@ def may_own(
 def _other_tool(live: LiveObject, migration: Migration, applyset: ApplySetIdentity) -> str:
     """Return which other tool may run an object; empty if none does."""
     return owned_by_tool(live, applyset) or other_applier(live, applyset, but=migration.managers)
-
-
-def adopted_as_owned(kept: str) -> str:
-    """Return the reason of an adoption as owned; ``kept`` says what keeps the object all the same.
-
-    It is empty if a later prune deletes it.
-    """
-    if kept:
-        return f"adopted, as owned; a later prune orphans it: {kept}"
-    return "adopted, as owned: a later prune deletes it"
 
 
 # What controllers create in a new Namespace: the set adopts it.

@@ -7,7 +7,7 @@ set cannot contain, what is not sent and what waits for its kind is found here a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from applyprune.errors import ApplypruneError, InputError, NotReady, RunFailed, as_problem
 from applyprune.model.events import ObjectDone, Outcome
@@ -16,7 +16,7 @@ from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.live import CRD, Resource, ResourceMap, mapping
 from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired, Recreate
-from applyprune.model.problem import Mark, Origin, Problem, ProblemKind
+from applyprune.model.problem import Manifest, Mark, Origin, Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.managed_fields import conflict_rule, ignored_fields, matching_pointers
@@ -51,18 +51,12 @@ from applyprune.planning.served_kinds import defined_resources, served_versions
 from applyprune.planning.server_errors import dotted
 from applyprune.values import dataclass, field, packed, replace
 
-if TYPE_CHECKING:
-    from applyprune.model.problem import Manifest
-
-
 _PLAIN = Options()
 _MAY_COME = "If a controller installs it while the set is applied: apply --wait-for-kinds 2m."
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The result of ``resolve``."""
-
     desired: tuple[Desired, ...]
     """The desired objects in the order of their waves; with ``errors``, the valid ones."""
     warnings: tuple[Problem, ...]
@@ -116,16 +110,16 @@ def resolve(
     decision, or a cycle.
     """
     found = find_hooks(manifests, options.apply.helm_hooks)
-    coming = {
+    from_crds = {
         resource.gvk: resource
         for manifest in found.manifests
         if manifest.gvk.group_kind == CRD and not is_disabled(manifest)
         for resource in defined_resources(manifest.body)
     }
-    versions = served_versions(catalogue, coming.values())
+    versions = served_versions(catalogue, from_crds.values())
     rules = Rules(tuple(map(parse_rule, options.apply.ignore)), options.apply.no_default_ignore)
     late = _split_late(
-        found.manifests, catalogue, coming, namespace, options, allows_selected=allows_late
+        found.manifests, catalogue, from_crds, namespace, options, allows_selected=allows_late
     )
     errors: list[InputError] = [*found.errors, *late.errors]
     wrong: set[Ref] = {ref for one in late.objects for ref in one.refs}
@@ -140,7 +134,7 @@ def resolve(
         is_decided = not is_undecided(manifest, options.apply.helm_hooks)
         faults = _mark_errors(manifest)
         try:
-            resource = _resource(manifest, catalogue, coming)
+            resource = _resource(manifest, catalogue, from_crds)
             candidate = _desired_of(manifest, resource, applyset, own_namespace, versions, rules)
             refuse_non_member(candidate, manifest, applyset, desired, override=override)
         except _GroupUnavailable as error:
@@ -163,14 +157,12 @@ def resolve(
         if override and resource.namespaced:
             moved[replace(candidate.ref, namespace=manifest.namespace or namespace)] = candidate.ref
         warnings += unsent_parts(candidate, manifest)
-    hooks = [
-        hook
+    hook_refs = [
+        (hook, _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace))
         for hook in found.hooks
-        if is_applied_part(
-            options,
-            labels_of(hook.manifest),
-            _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace),
-        )
+    ]
+    hooks = [
+        hook for hook, ref in hook_refs if is_applied_part(options, labels_of(hook.manifest), ref)
     ]
     if (refused := hooks_refusal(hooks, options.apply.helm_hooks)) is not None:
         errors.append(refused)
@@ -178,14 +170,9 @@ def resolve(
         warnings.append(left)
     ordered, misplaced = in_order(desired, moved, {*elsewhere, *wrong})
     errors += misplaced
-    chosen = tuple(candidate for candidate in ordered if candidate.ref in selected)
-    left_out = {
-        _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace): hook
-        for hook in found.hooks
-        if hook.is_left_out(options.apply.helm_hooks)
-    }
+    left_out = {ref: hook for hook, ref in hook_refs if hook.is_left_out(options.apply.helm_hooks)}
     return Resolved(
-        chosen,
+        tuple(candidate for candidate in ordered if candidate.ref in selected),
         tuple(warnings),
         tuple(errors),
         tuple(unknown),
@@ -209,7 +196,7 @@ class _Late:
 def _split_late(
     manifests: Sequence[Manifest],
     catalogue: ResourceMap,
-    coming: Mapping[GVK, Resource],
+    from_crds: Mapping[GVK, Resource],
     namespace: str,
     options: Options,
     *,
@@ -218,7 +205,7 @@ def _split_late(
     """Part the manifests; of a late object, only its annotations can be checked."""
     late = _Late()
     for manifest in manifests:
-        hint = _hint_if_unserved(manifest, catalogue, coming) if options.wait.kinds else ""
+        hint = _hint_if_unserved(manifest, catalogue, from_crds) if options.wait.kinds else ""
         own_namespace = options.apply.namespace_override or manifest.namespace or namespace
         likely = _likely_ref(manifest, own_namespace)
         is_selected = bool(hint) and any(
@@ -248,11 +235,11 @@ class KindNotServed(InputError):
 
 
 def _hint_if_unserved(
-    manifest: Manifest, catalogue: ResourceMap, coming: Mapping[GVK, Resource]
+    manifest: Manifest, catalogue: ResourceMap, from_crds: Mapping[GVK, Resource]
 ) -> str:
     """Return what may be meant instead of a kind that may come; empty for any other kind."""
     try:
-        _resource(manifest, catalogue, coming)
+        _resource(manifest, catalogue, from_crds)
     except KindNotServed as error:
         return error.hint
     except InputError:
@@ -271,9 +258,9 @@ def _mark_errors(manifest: Manifest) -> list[InputError]:
 
 
 def _resource(
-    manifest: Manifest, catalogue: ResourceMap, coming: Mapping[GVK, Resource]
+    manifest: Manifest, catalogue: ResourceMap, from_crds: Mapping[GVK, Resource]
 ) -> Resource:
-    found = catalogue.find(manifest.gvk) or coming.get(manifest.gvk)
+    found = catalogue.find(manifest.gvk) or from_crds.get(manifest.gvk)
     if found is not None:
         return found
     gvk = manifest.gvk
@@ -291,12 +278,12 @@ def _resource(
     kinds = catalogue.preferred
     is_kind = any(kind.kind == gvk.kind for kind in kinds)
     is_group = any(kind.group == gvk.group for kind in kinds)
-    advice = advice_for_kind(gvk, catalogue, coming.values())
+    advice = advice_for_kind(gvk, catalogue, from_crds.values())
     # The group of a CRD has a dot.
     may_come = (
         "." in gvk.group
         and not is_built_in(gvk.group)
-        and not any(resource.group_kind == gvk.group_kind for resource in coming.values())
+        and not any(resource.group_kind == gvk.group_kind for resource in from_crds.values())
     )
     raise (KindNotServed if may_come else InputError)(
         f"no matches for kind {gvk.kind} in {gvk.api_version}",
@@ -381,7 +368,6 @@ def _likely_ref(manifest: Manifest, namespace: str) -> Ref:
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, Any]:
-    """Return the labels that a manifest gives its object."""
     return mapping(manifest.body["metadata"].get("labels"))
 
 
@@ -439,7 +425,6 @@ _SHOWN = 3
 
 
 def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
-    """Yield a warning for each part of a manifest that is not sent."""
     if manifest.namespace and not desired.resource.namespaced:
         yield Problem(
             kind=ProblemKind.IGNORED_NAMESPACE,
@@ -478,7 +463,6 @@ def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
 
 PRUNES_LATER = "kinds are installed during this run; the next run prunes"
 """Why a run in two parts prunes nothing."""
-_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -559,8 +543,8 @@ def not_tried(
 
 def not_planned(late: Sequence[LateObject]) -> Problem:
     """Return the warning of a dry run about objects of kinds that are not served yet."""
-    names = and_more([one.ref.short for one in late], _NAMED)
-    kinds = and_more(sorted({str(one.gvk) for one in late}), _NAMED)
+    names = and_more([one.ref.short for one in late], _SHOWN)
+    kinds = and_more(sorted({str(one.gvk) for one in late}), _SHOWN)
     return Problem(
         ProblemKind.NOT_SERVED,
         f"not checked, because their kinds are not served yet: {names}",
@@ -625,8 +609,6 @@ class ChartHook:
 
 @dataclass(frozen=True, slots=True)
 class FoundHooks:
-    """The chart hooks of an input."""
-
     hooks: tuple[ChartHook, ...]
     manifests: tuple[Manifest, ...]
     """The manifests that belong to the set."""
@@ -644,7 +626,7 @@ def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks
         if text is None:
             kept.append(manifest)
             continue
-        hook = ChartHook(manifest, tuple(_events(text)))
+        hook = ChartHook(manifest, tuple(event.strip().lower() for event in text.split(",")))
         unknown = [event for event in hook.events if event not in _INSTALL | _NEVER]
         if unknown:
             errors.append(_unknown_event(manifest, unknown[0]))
@@ -653,10 +635,6 @@ def find_hooks(manifests: Iterable[Manifest], decision: HelmHooks) -> FoundHooks
         if unknown or not hook.is_left_out(decision):
             kept.append(manifest)
     return FoundHooks(tuple(hooks), tuple(kept), tuple(errors))
-
-
-def _events(text: str) -> Iterable[str]:
-    return (event.strip().lower() for event in text.split(","))
 
 
 def _unknown_event(manifest: Manifest, event: str) -> InputError:

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from applyprune.model.identity import Ref
-from applyprune.model.live import mapping
+from applyprune.model.live import LiveObject, mapping
+from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.managed_fields import times_of
 from applyprune.planning.normalize import canonical, digest
 from applyprune.planning.ownership import STUCK
 from applyprune.values import dataclass, pattern, replace
-
-if TYPE_CHECKING:
-    from applyprune.model.live import LiveObject
-    from applyprune.model.options import Options
-
 
 _ALGORITHM = "sha256:"
 _DIGEST = pattern(r"sha256:[0-9a-f]{64}")
@@ -79,7 +75,6 @@ def digest_of(value: object) -> str:
 
 
 def is_digest(text: str) -> bool:
-    """Return whether a text has the form of a digest."""
     return _DIGEST.fullmatch(text) is not None
 
 
@@ -131,13 +126,13 @@ def planned_objects(plan: Plan) -> tuple[PlannedObject, ...]:
 
 
 def steps_by_ref(plan: Plan) -> Sequence[ApplyStep | RemoveStep]:
-    """Return the steps of a plan in the order of the refs of their objects."""
     # A tuple compares many times faster than a dataclass, and a set may have 100,000 objects.
-    return sorted(plan.steps, key=lambda step: ref_parts(_ref_of(step)))
-
-
-def _ref_of(step: ApplyStep | RemoveStep) -> Ref:
-    return step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
+    return sorted(
+        plan.steps,
+        key=lambda step: ref_parts(
+            step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
+        ),
+    )
 
 
 def deleted_objects(
@@ -226,7 +221,6 @@ OptionValue: TypeAlias = "bool | str | tuple[str, ...]"
 
 
 def shaping_options(options: Options) -> Mapping[str, OptionValue]:
-    """Return the value of each option that shapes a plan."""
     apply, prune = options.apply, options.prune
     return {
         "adopt": str(apply.adopt),

@@ -64,7 +64,6 @@ class ExplainInput:
 
     @property
     def entry(self) -> InventoryEntry | None:
-        """Return the object's entry in the inventory; None if it is not listed."""
         return self.inventory.entries.get(self.ref)
 
     @property
@@ -85,7 +84,6 @@ class ExplainInput:
 
     @property
     def desired(self) -> Desired | None:
-        """Return the desired object of the input; None if it is not in the input."""
         return self.step.desired if isinstance(self.step, ApplyStep) else None
 
 

@@ -23,13 +23,11 @@ from applyprune.values import dataclass, field, replace
 APPROVAL = "the approved digest"
 """What lifts a guard for the prune that the user has approved."""
 _SHOWN = 3
-_CONTAINERS = frozenset({NAMESPACE, CRD})
 _FEWEST = 2
 """A set with fewer live objects may lose all of them: a single object may be replaced."""
 
 
 def check_guards(prune: GuardedPrune) -> tuple[GuardResult, ...]:
-    """Return the result of each guard that applies."""
     return tuple(_results(prune))
 
 
@@ -70,23 +68,19 @@ def _empty_input(prune: GuardedPrune) -> GuardResult:
 
 def _orphan_names(prune: GuardedPrune) -> GuardResult:
     lost = unlisted(prune.options.prune.orphan, prune.listed)
-    reasons = (f"--orphan {name} matches no object in the inventory" for name in lost)
+    fault = "; ".join(f"--orphan {name} matches no object in the inventory" for name in lost)
     passed = "every --orphan option matches an object"
-    fault = "; ".join(reasons)
     return _guard_result(prune, Guard.ORPHAN_NAMES, fault, passed=passed, approvable=False)
 
 
 def _input_inside(prune: GuardedPrune) -> GuardResult:
-    around = (
-        f"{_container_words(ref)} objects of the input" for ref in _around_input(prune)[:_SHOWN]
-    )
+    faults = []
+    for ref in _around_input(prune)[:_SHOWN]:
+        verb = "contains" if ref.group_kind in {NAMESPACE, CRD} else "owns"
+        faults.append(f"{ref.short} {verb} objects of the input")
     passed = "nothing that would be deleted contains objects of the input"
-    fault = "; ".join(around)
+    fault = "; ".join(faults)
     return _guard_result(prune, Guard.INPUT_INSIDE, fault, passed=passed, approvable=False)
-
-
-def _container_words(ref: Ref) -> str:
-    return f"{ref.short} {'contains' if ref.group_kind in _CONTAINERS else 'owns'}"
 
 
 def _nothing_in_common(prune: GuardedPrune) -> GuardResult:
@@ -104,12 +98,12 @@ def _nothing_in_common(prune: GuardedPrune) -> GuardResult:
 
 def _other_namespace(prune: GuardedPrune) -> GuardResult:
     """Detect a wrong or missing namespace."""
-    left = (
+    faults = (
         f"the input has the objects of namespace {namespace} in another namespace"
         for namespace in _moved_namespaces(prune)
     )
     passed = "the input does not have the deleted objects in another namespace"
-    return _lifted_by_number(prune, Guard.OTHER_NAMESPACE, "; ".join(left), passed=passed)
+    return _lifted_by_number(prune, Guard.OTHER_NAMESPACE, "; ".join(faults), passed=passed)
 
 
 def _moved_namespaces(prune: GuardedPrune) -> Sequence[str]:
@@ -252,9 +246,6 @@ def _guard_result(
 # The problem of a refused prune.
 
 
-_NEW_LINE = "\n    "
-
-
 def refusal_of(prune: GuardedPrune, results: Sequence[GuardResult]) -> Problem | None:
     """Return the problem of a refused prune; None if no guard refuses it.
 
@@ -283,7 +274,7 @@ def _reason(refused: Sequence[GuardResult]) -> str:
     first, *others = refused
     if not others:
         return first.message
-    lines = (f"{_NEW_LINE}{result.guard}: {result.message}" for result in refused)
+    lines = (f"\n    {result.guard}: {result.message}" for result in refused)
     return f"{len(refused)} guards refuse it{''.join(lines)}"
 
 
