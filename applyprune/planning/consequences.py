@@ -51,6 +51,8 @@ from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
 from applyprune.planning.references import (
     CRON_JOB,
     POD,
+    SECRET,
+    SERVICE,
     Reading,
     Way,
     pod_template,
@@ -94,8 +96,6 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
 
 
 CONFIG_MAP = GroupKind("", "ConfigMap")
-SECRET = GroupKind("", "Secret")
-SERVICE = GroupKind("", "Service")
 CLAIM = GroupKind("", "PersistentVolumeClaim")
 VOLUME = GroupKind("", "PersistentVolume")
 DEPLOYMENT = GroupKind("apps", "Deployment")
