@@ -47,7 +47,7 @@ from applyprune.planning.consequences import (
 from applyprune.planning.decide import with_drift
 from applyprune.planning.desired import labels_of
 from applyprune.planning.leave import left_entries, objects_to_prune
-from applyprune.planning.names import unlisted
+from applyprune.planning.names import unmatched_names
 from applyprune.planning.normalize import (
     autoscalers_in,
     is_scaled,
@@ -56,7 +56,7 @@ from applyprune.planning.normalize import (
 )
 from applyprune.planning.order import missing_keys, missing_references, outside_references
 from applyprune.planning.ownership import foreign_label, is_last_applied
-from applyprune.planning.plan import again
+from applyprune.planning.plan import with_new_request
 from applyprune.planning.recovery import is_restored, may_lose_objects
 from applyprune.planning.requests import needs_body
 from applyprune.planning.rights import needs_of, with_missing_rights
@@ -164,7 +164,7 @@ def refuse_unlisted(
     names: Collection[str], refs: Collection[Ref], applyset: ApplySetIdentity
 ) -> None:
     """Refuse names that a set does not list: a typing error must not look like success."""
-    if missing := unlisted(names, refs):
+    if missing := unmatched_names(names, refs):
         if not refs:
             raise no_such_set(applyset)
         raise UsageError(
@@ -394,7 +394,7 @@ def with_drift_decided(
             return step
         fresh = replace(step, live=live)
         if step.request is not None:
-            fresh = again(step, live, applyset, options)
+            fresh = with_new_request(step, live, applyset, options)
         return with_drift(fresh, entries.get(step.desired.ref), applyset.manager, options)
 
     drifting = [

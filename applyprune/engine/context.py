@@ -20,7 +20,7 @@ from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.plan import finished, of_object
+from applyprune.planning.plan import finished, with_exit_code
 from applyprune.planning.server_errors import (
     MOST_WARNINGS,
     known_secrets,
@@ -197,7 +197,7 @@ class RunSummary:
             if event.problem is None:
                 yield event
             else:
-                problem = of_object(event.problem)
+                problem = with_exit_code(event.problem)
                 self.problems.append(problem)
                 yield replace(event, problem=problem)
 

@@ -42,10 +42,10 @@ from applyprune.planning.comparison import (
 )
 from applyprune.planning.conflicts import conflicting_managers, migrated_first, skip_reason
 from applyprune.planning.managed_fields import after_removal, dead_versions, with_versions
-from applyprune.planning.normalize import IgnoreRule, parse_rule, sent
+from applyprune.planning.normalize import IgnoreRule, body_to_send, parse_rule
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.ownership import confirmed_takings, name_error
-from applyprune.planning.plan import decided_again
+from applyprune.planning.plan import with_checked_request
 from applyprune.planning.readiness import is_denial
 from applyprune.planning.replies import (
     dry_run_reply,
@@ -287,7 +287,7 @@ class ServerDryRun:
         """
         desired, cluster = step.desired, self.context.cluster
         before = cluster.get(desired.resource, desired.ref, full=True)
-        body = with_versions(overlaid(before, sent(desired)), before, desired)
+        body = with_versions(overlaid(before, body_to_send(desired)), before, desired)
         with suppress(Conflict, Forbidden):
             body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
         comparison = Comparison(step, step.fate, before, body, not_checked=VERSIONS_REWRITTEN)
@@ -484,7 +484,7 @@ def check_replacement(
     cluster, applyset, desired = context.cluster, context.applyset, step.desired
     state = cluster.read(desired.resource, desired.ref, full=True)
     live, deletion = late_replacement(step, planned, state, applyset, context.options)
-    request = dry_run_request(decided_again(step, live, applyset, context.options), applyset)
+    request = dry_run_request(with_checked_request(step, live, applyset, context.options), applyset)
     try:
         cluster.apply(request, dry_run=True)  # guard: conflict-before-recreation
     except Invalid:

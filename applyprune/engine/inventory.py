@@ -54,7 +54,7 @@ from applyprune.model.problem import Problem
 from applyprune.planning.applyset import OWNED_BY, ApplySetIdentity
 from applyprune.planning.leave import kept_as_owned
 from applyprune.planning.managed_fields import is_applied
-from applyprune.planning.names import chosen
+from applyprune.planning.names import entries_named
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import OtherSet, has_witness
 from applyprune.planning.recovery import (
@@ -63,11 +63,11 @@ from applyprune.planning.recovery import (
     Move,
     MoveStep,
     OwnStep,
-    as_owned,
-    check,
+    find_mismatches,
     move_step,
     own_step,
     owned_entry,
+    owned_text,
     repaired,
     unsearched_problem,
 )
@@ -165,7 +165,7 @@ class _Repair:
         self.hidden = frozenset(
             kind for kind in inventory.hidden_kinds if unserved.get(kind) or kind in unlisted
         )
-        return check(
+        return find_mismatches(
             inventory,
             self.damage,
             self.store.strays(),
@@ -318,7 +318,8 @@ class _Own:
         """Read the objects, and decide about each."""
         context = self.context
         entries = {
-            entry.ref: entry for entry in chosen(context.options.select, inventory.entries.values())
+            entry.ref: entry
+            for entry in entries_named(context.options.select, inventory.entries.values())
         }
         snapshot = self._reader.read(
             (),
@@ -389,7 +390,7 @@ class _Own:
             outcome = Outcome.FAILED
         elif step.left:
             outcome = Outcome.SKIPPED if step.left == GONE else Outcome.UNCHANGED
-        reason = "" if step.problem else step.left or as_owned(self._kept(step))
+        reason = "" if step.problem else step.left or owned_text(self._kept(step))
         return ObjectDone(step.entry.ref, outcome, reason=reason, problem=step.problem)
 
 
@@ -561,7 +562,9 @@ class _Move:
     def _steps(self, source_inventory: Inventory) -> Sequence[MoveStep]:
         """Read the objects to move, and decide each step."""
         select = self.context.options.select
-        entries = {entry.ref: entry for entry in chosen(select, source_inventory.entries.values())}
+        entries = {
+            entry.ref: entry for entry in entries_named(select, source_inventory.entries.values())
+        }
         resource_map = self.context.cluster.resource_map()
         listed = replace(source_inventory, entries=entries)
         snapshot = self._reader.read((), listed, resource_map, prunes=False, searches=False)

@@ -51,11 +51,11 @@ from applyprune.planning.names import (
     refuse_needed,
     refuse_unselected,
     selected,
-    unmatched,
+    unmatched_selection,
     with_names_resolved,
 )
 from applyprune.planning.order import missing_keys
-from applyprune.planning.plan import completed, forecast, make_plan, of_apply, unchecked
+from applyprune.planning.plan import apply_forecast, completed, forecast, make_plan, unchecked
 from applyprune.planning.recovery import (
     ClusterSnapshot,
     part_to_correct,
@@ -338,7 +338,7 @@ def _deleted_part(
     if not inventory.entries:
         raise no_such_set(applyset)
     if not (entries := selected(inventory, snapshot.states, options)):
-        raise unmatched(options, inventory.entries)
+        raise unmatched_selection(options, inventory.entries)
     refuse_needed(entries, inventory, snapshot.states)  # guard: part-dependents
     refs = [entry.ref for entry in entries]
     yield WarningRaised(partial_problem(options, refs, inventory.entries))
@@ -381,7 +381,9 @@ def _refuse_input(
         found.append(error)
     else:
         yield from map(WarningRaised, missing_keys(plan, context.applyset.manager))
-        yield from context.summary.counted((*unanswered(resolved.unknown), *map(of_apply, refused)))
+        yield from context.summary.counted(
+            (*unanswered(resolved.unknown), *map(apply_forecast, refused))
+        )
     raise_all(found)
 
 

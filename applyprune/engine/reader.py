@@ -71,7 +71,7 @@ from applyprune.planning.served_kinds import (
     MissingKinds,
     cannot_count,
     definition_of,
-    not_served,
+    not_served_reason,
     prove,
     service_of,
     silent_problem,
@@ -626,7 +626,9 @@ def objects_of_hidden_kinds(
         if (resource := proofs.resource_map.find_kind(kind)) is None:
             proof = proofs.of({kind.group})  # it gets time, and may be served then
             if (resource := proofs.resource_map.find_kind(kind)) is None:
-                return (), Unlisted(str(kind), not_served(proof), kind)  # guard: hidden-not-served
+                return (), Unlisted(
+                    str(kind), not_served_reason(proof), kind
+                )  # guard: hidden-not-served
         try:
             return list_labelled(proofs.cluster, resource, applyset, places), None
         except ApplypruneError as error:

@@ -81,9 +81,9 @@ from applyprune.planning.desired import (
     not_tried,
 )
 from applyprune.planning.plan import (
+    apply_forecast,
     back_in_the_inventory,
     not_pruned,
-    of_apply,
     waiting,
     with_existing,
 )
@@ -285,7 +285,7 @@ class _Run:
         summary.held = True
         yield from summary.counted(unanswered((*self.unknown, *self.plan.forbidden)))
         refused = (step for step in self.plan.applies if step.problem is not None)
-        yield from summary.counted(map(of_apply, refused))
+        yield from summary.counted(map(apply_forecast, refused))
         yield from self._report_not_pruned(self.plan.no_prune)
         yield summary.finished()
 

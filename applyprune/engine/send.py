@@ -43,7 +43,7 @@ from applyprune.model.plan import NO_MIGRATION, ApplyRequest, ApplyStep, Desired
 from applyprune.model.problem import ManagerConflict, Problem
 from applyprune.planning.cascade import cascades_of, deletions_of, diagnose, refused_recreation_of
 from applyprune.planning.conflicts import conflicts_of, explain_conflict, is_about_scale
-from applyprune.planning.plan import again, decided_again
+from applyprune.planning.plan import with_checked_request, with_new_request
 from applyprune.planning.recovery import CascadeContents
 from applyprune.planning.replies import created_by_others, refuse_false_absence
 from applyprune.planning.requests import settle_request
@@ -97,7 +97,9 @@ def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
             live = context.cluster.get(desired.resource, desired.ref, full=True)
             if planned is not None and live.uid != planned.uid:
                 raise
-        step = decided_again(step, live, context.applyset, context.options, is_reply=is_reply)
+        step = with_checked_request(
+            step, live, context.applyset, context.options, is_reply=is_reply
+        )
     raise RunFailed(
         f"{desired.ref} changes faster than it can be taken over", location=desired.origin
     )
@@ -160,7 +162,7 @@ def _decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> App
     live = context.cluster.get(desired.resource, desired.ref, full=True)
     if before is None or live.uid != before.uid:
         raise error
-    return decided_again(step, live, context.applyset, context.options)
+    return with_checked_request(step, live, context.applyset, context.options)
 
 
 # Delete and re-create an object, if it cannot be changed in place and that is allowed.
@@ -245,7 +247,7 @@ class Recreator:
         fresh_step = replace(
             step, entry=fresh, fence=False, migration=NO_MIGRATION, takes_over=False
         )
-        return decided_again(fresh_step, None, context.applyset, context.options)
+        return with_checked_request(fresh_step, None, context.applyset, context.options)
 
     def _await_gone(self, desired: Desired, live: LiveObject) -> None:
         cancellation = self.context.cancellation
@@ -347,7 +349,7 @@ def _would_revert(step: ApplyStep, live: LiveObject | None, context: RunContext)
     if live is None or step.live is None or options.apply.on_drift is OnDrift.REVERT:
         return False
     options = replace(options, apply=replace(options.apply, on_drift=OnDrift.REVERT))
-    request = again(step, live, context.applyset, options).request
+    request = with_new_request(step, live, context.applyset, options).request
     return request is not None and request.force
 
 

@@ -56,21 +56,21 @@ from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.object_status import (
     LINES,
-    Instance,
+    ContainerInstance,
     by_owner,
     failing_instances,
     is_waited_for,
     log_lines,
     object_status,
+    status_error,
     status_warning,
     tree_of,
     unattributed_drift,
     unknown_drift,
     unproven_values,
     unready_objects,
-    verdict,
 )
-from applyprune.planning.readiness import Related, pods_of
+from applyprune.planning.readiness import Related, current_pods_of
 from applyprune.planning.recovery import (
     ClusterSnapshot,
     is_restored,
@@ -228,7 +228,7 @@ class _StatusReader:
         elapsed = self.cancellation.now() - began
         if self.cancellation.requested:
             return Finished({}, self.cancellation.exit_code, elapsed)
-        if (error := verdict(self._counted())) is not None:
+        if (error := status_error(self._counted())) is not None:
             return Finished({}, error.exit_code, elapsed, as_problem(error))
         # guard: unknown-drift-of-status
         drifted = any(status.drifted is not False for status in self.statuses.values())
@@ -403,11 +403,11 @@ class DetailReader:
         if status.readiness.status is Status.CURRENT or not isinstance(live, LiveObject):
             return status
         is_pod = live.ref.group_kind == PODS.group_kind
-        pods = (live.body or {},) if is_pod else pods_of(live, self.related.of(live))
+        pods = (live.body or {},) if is_pod else current_pods_of(live, self.related.of(live))
         instances = list(failing_instances(pods))
         return replace(status, logs=tuple(self.workers.each(self._log, instances, in_order=True)))
 
-    def _log(self, instance: Instance) -> ContainerLog:
+    def _log(self, instance: ContainerInstance) -> ContainerLog:
         pod = Ref(PODS.group, PODS.kind, instance.namespace, instance.pod)
         lines: tuple[str, ...] = ()
         problem = ""

@@ -34,7 +34,7 @@ from applyprune.planning.digests import (
     shaping_options,
 )
 from applyprune.planning.guards import of_other_approval
-from applyprune.planning.managed_fields import owns_all, times_of
+from applyprune.planning.managed_fields import entry_times, owns_all
 from applyprune.planning.plan import settled
 from applyprune.values import dataclass, field, pattern, replace
 
@@ -689,7 +689,7 @@ def _has_arrived(old: PlannedObject, step: ApplyStep) -> bool:
     apply within the second of the one before the plan counts as none, so the plan is refused.
     """
     live, request = step.live, step.request
-    if live is None or request is None or times_of(live, request.manager) == old.applied:
+    if live is None or request is None or entry_times(live, request.manager) == old.applied:
         return False
     return owns_all(live, request.manager, request.body)
 

@@ -33,9 +33,14 @@ from applyprune.model.problem import Field, Mark, Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import LAST_APPLIED, ApplySetIdentity
 from applyprune.planning.conflicts import drifted_from_manifest, manifest_drift, recorded_drift
-from applyprune.planning.managed_fields import INVENTED, moved, own_apply_entry, recorded_fields
-from applyprune.planning.marks import RECREATE, left_alone, not_understood, orphan_mark
-from applyprune.planning.normalize import IgnoreRule, ignored_paths, may_be_secret, sent
+from applyprune.planning.managed_fields import (
+    BEFORE_FIRST_APPLY,
+    migrated_fields,
+    own_apply_entry,
+    recorded_fields,
+)
+from applyprune.planning.marks import RECREATE, left_alone, orphan_mark, unknown_mark
+from applyprune.planning.normalize import IgnoreRule, body_to_send, ignored_paths, may_be_secret
 from applyprune.planning.ownership import (
     Owner,
     fingerprint_of,
@@ -175,7 +180,7 @@ def removed_fields(
     the managers whose fields are taken for another reason than the step's migration.
     """
     migration = step.migration
-    wanted = sent(step.desired)
+    wanted = body_to_send(step.desired)
     leaving: list[Mapping[str, Any]] = []
     staying: list[Mapping[str, Any]] = []
     ours = own_apply_entry(after, manager)
@@ -185,10 +190,10 @@ def removed_fields(
             continue  # the manifest shows what it has; an empty map does not keep what was in it
         fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
         name = entry.get("manager")
-        if is_untracked and name == INVENTED:
+        if is_untracked and name == BEFORE_FIRST_APPLY:
             continue  # the server has just invented it; the real apply finds an entry of ours
         is_others = name in others and not entry.get("subresource")
-        part = fields if is_others else moved(entry, migration, step.desired.packed)
+        part = fields if is_others else migrated_fields(entry, migration, step.desired.packed)
         leaving.append(part)
         staying.append(less(fields, part))
     if migration.restores:
@@ -297,7 +302,7 @@ def changed_fields(
     ``live`` was read in full. ``created`` is the object as the server would create it now: a value
     that the server only writes in another form does not count.
     """
-    body = sent(desired)
+    body = body_to_send(desired)
     before, after = masked(live.body, body, desired.body)
     if may_be_secret(desired.body):
         created = None
@@ -468,7 +473,7 @@ def _mark_against(desired: Desired, live: LiveObject) -> str:
         return f"it is marked {rule}"
     if rule := left_alone(live.metadata, {}):  # guard: left-alone-recreate
         return f"it is marked {rule}"
-    unknown = not_understood(live.metadata, live.ref.group_kind)  # guard: mark-before-recreation
+    unknown = unknown_mark(live.metadata, live.ref.group_kind)  # guard: mark-before-recreation
     return f"{unknown} is not understood" if unknown else ""
 
 

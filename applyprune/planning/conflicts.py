@@ -40,11 +40,17 @@ from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.text import age, and_more, seconds_since, time_of
 from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity, yielded_manager
-from applyprune.planning.managed_fields import INVENTED, own_apply_entry, set_manager
-from applyprune.planning.marks import CONFLICTS, IGNORED
-from applyprune.planning.normalize import REPLICAS, is_ignorable, may_be_secret, sent, targets
+from applyprune.planning.managed_fields import BEFORE_FIRST_APPLY, manager_by_label, own_apply_entry
+from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
+from applyprune.planning.normalize import (
+    REPLICAS,
+    body_to_send,
+    is_ignorable,
+    may_be_secret,
+    targets,
+)
 from applyprune.planning.ownership import SECRET, applied_digest, same_apply_entry
-from applyprune.planning.secrets import shown
+from applyprune.planning.secrets import value_text
 from applyprune.values import Packed, dataclass, pattern
 
 Writer = Mapping[str, Any]
@@ -142,8 +148,8 @@ def migrated_first(
     Of an object without managedFields, the server would say that ``before-first-apply`` has them.
     """
     taken = live is not None and live.labels.get(PART_OF, applyset.id) != applyset.id
-    old = {set_manager(live)} if live is not None and taken else set()
-    invented = {INVENTED} if live is not None and not live.managed_fields else set()
+    old = {manager_by_label(live)} if live is not None and taken else set()
+    invented = {BEFORE_FIRST_APPLY} if live is not None and not live.managed_fields else set()
     return frozenset({applyset.yielded, *migration.managers, *old, *invented})
 
 
@@ -293,7 +299,7 @@ def _hint(
 ) -> str:
     """Return what resolves a conflict; ``must_own`` says that none of its fields can be left."""
     fields = ",".join(dict.fromkeys(filter(is_ignorable, pointers)))
-    yielding = f", or annotate the object:\n    {IGNORED}: {fields}" if fields else "."
+    yielding = f", or annotate the object:\n    {IGNORE_FIELDS}: {fields}" if fields else "."
     names = sorted({owner.manager for owner in owners})
     appliers = sorted({owner.manager for owner in owners if owner.operation == "Apply"})
     tools = [name for name in appliers if not name.startswith(MANAGERS)]
@@ -341,8 +347,8 @@ def _contested(name: str, desired: Desired, live: LiveObject | None) -> Conteste
         return ContestedField(name, None, None, None)
     secret = may_be_secret(desired.body)
     body = live.body if live else None
-    theirs = shown(value_at(body, path), secret=secret) if body else None
-    ours = shown(value_at(desired.body, path), secret=secret)
+    theirs = value_text(value_at(body, path), secret=secret) if body else None
+    ours = value_text(value_at(desired.body, path), secret=secret)
     return ContestedField(name, to_pointer(path), ours, theirs)
 
 
@@ -408,7 +414,7 @@ def visible_conflict(step: ApplyStep, applyset: ApplySetIdentity) -> Conflict | 
     causes = [
         {"reason": "FieldManagerConflict", "field": to_server(path), "message": _message(entry)}
         for path, entry in _shared(step, applyset)
-        if _differ(value_at(sent(step.desired), path), value_at(live.body, path))
+        if _differ(value_at(body_to_send(step.desired), path), value_at(live.body, path))
     ]
     if not causes:
         return None
@@ -467,7 +473,7 @@ def drift_to_revert(
     """
     if live.body is None:
         return ()
-    owned, body = last_owned(entry), sent(desired)
+    owned, body = last_owned(entry), body_to_send(desired)
     version = desired.resource.gvk.api_version
     if any(
         _has_other_version(other, version) for other in _other_managers(live, migration, applyset)
@@ -504,7 +510,7 @@ def shared_fields(
     """
     if desired.conflicts is not OnConflict.FAIL:
         return
-    body = sent(desired)
+    body = body_to_send(desired)
     for entry in _other_managers(live, migration, applyset):
         for path in leaves(entry.get("fieldsV1") or {}):
             if path != _LABEL and value_at(body, path) is not MISSING:
@@ -640,7 +646,7 @@ def step_drift(step: ApplyStep, manager: str) -> tuple[Drift, ...]:
     manifest differ: a list has another order, or admission has rewritten a field during a write of
     somebody else.
     """
-    live, body = step.live, sent(step.desired)
+    live, body = step.live, body_to_send(step.desired)
     if live is None or live.body is None:
         return step.drift
     writers = _others(live, manager)
@@ -702,7 +708,7 @@ def _time_of(entry: Writer) -> str:
 def _text(value: Any | Missing, live: LiveObject) -> str:
     # The manifest may contain a label of a Secret, but masking every field is simple and safe.
     secret = may_be_secret(live.body or {}) or (live.ref.group, live.ref.kind) == SECRET
-    return "none" if value is MISSING else shown(value, secret=secret)
+    return "none" if value is MISSING else value_text(value, secret=secret)
 
 
 def differs(body: Mapping[str, Any], live: LiveObject, path: Path) -> bool:

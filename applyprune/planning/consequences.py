@@ -44,9 +44,9 @@ from applyprune.planning.cascade import (
     is_generated,
 )
 from applyprune.planning.conflicts import is_by_hand, is_kubernetes
-from applyprune.planning.normalize import sent
+from applyprune.planning.normalize import body_to_send
 from applyprune.planning.order import is_built_in
-from applyprune.planning.ownership import holds
+from applyprune.planning.ownership import has_values
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
 from applyprune.planning.references import (
     CRON_JOB,
@@ -169,8 +169,8 @@ class Change:
             return bool(field(self.after, *path) != before)
         if self.desired is None:
             return False
-        wanted = field(sent(self.desired), *path)
-        return (wanted is not None and not holds(wanted, before)) or any(self.removed(*path))
+        wanted = field(body_to_send(self.desired), *path)
+        return (wanted is not None and not has_values(wanted, before)) or any(self.removed(*path))
 
     def removed(self, *path: str) -> Iterator[Path]:
         """Yield the fields below a path that the apply removes: nobody else owns them."""
@@ -181,7 +181,7 @@ class Change:
         for entry in self.live.managed_fields:
             is_ours = entry.get("manager") in self.managers and not entry.get("subresource")
             (ours if is_ours else others).append(entry.get("fieldsV1") or {})
-        wanted = sent(self.desired)
+        wanted = body_to_send(self.desired)
         for fields in ours:
             for found in leaves(fields):
                 if found[: len(path)] != path or value_at(wanted, found) is not MISSING:

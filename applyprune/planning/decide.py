@@ -34,9 +34,14 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cascade import recreated_on_change
 from applyprune.planning.conflicts import DELETED, differs, filled_by_others, last_owned, step_drift
 from applyprune.planning.leave import kept_as_owned
-from applyprune.planning.managed_fields import migration_of, own_apply_entry, set_manager
+from applyprune.planning.managed_fields import manager_by_label, migration_of, own_apply_entry
 from applyprune.planning.marks import left_alone
-from applyprune.planning.normalize import may_be_autoscaled, may_be_secret, sent, with_autoscaler
+from applyprune.planning.normalize import (
+    body_to_send,
+    may_be_autoscaled,
+    may_be_secret,
+    with_autoscaler,
+)
 from applyprune.planning.ownership import (
     Owner,
     foreign_owner,
@@ -97,7 +102,7 @@ def existing_step(
     migration = migration_of(
         live, entry if known else None, options.apply, manager=applyset.manager, adopts=adopts
     )
-    leaving = {applyset.yielded, *migration.managers, set_manager(live)}
+    leaving = {applyset.yielded, *migration.managers, manager_by_label(live)}
     desired = _without_filled(desired, live, union, applyset, leaving)
     takes = takes_over(desired, live, applyset, migration)
     schema = snapshot.schemas.get(desired.ref.group_kind)
@@ -316,7 +321,7 @@ def _has_new_values(
     if entry.fingerprint is not None and same_apply_entry(entry.fingerprint, live, manager):
         return True
     mine = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
-    return any(differs(sent(desired), live, path) for path in leaves(mine))
+    return any(differs(body_to_send(desired), live, path) for path in leaves(mine))
 
 
 def step_of_deleted(

@@ -21,7 +21,7 @@ from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.managed_fields import conflict_rule, ignored_fields, matching_pointers
 from applyprune.planning.marks import (
-    IGNORED,
+    IGNORE_FIELDS,
     READY_WHEN,
     annotation_errors,
     apply_rule,
@@ -45,7 +45,7 @@ from applyprune.planning.normalize import (
     without_nulls,
     without_status,
 )
-from applyprune.planning.order import asked_for, in_order, is_built_in, wave_asked
+from applyprune.planning.order import annotated_wave, depends_on_refs, in_order, is_built_in
 from applyprune.planning.readiness import wait_word
 from applyprune.planning.served_kinds import defined_resources, served_versions
 from applyprune.planning.server_errors import dotted
@@ -218,8 +218,8 @@ def _split_late(
         metadata, wave = manifest.body["metadata"], 0
         late.errors += _mark_errors(manifest)
         try:
-            wave = wave_asked(metadata, manifest.origin)
-            asked_for(metadata, manifest.origin)
+            wave = annotated_wave(metadata, manifest.origin)
+            depends_on_refs(metadata, manifest.origin)
             timeout_of(metadata, manifest.origin)
         except InputError as error:
             late.errors.append(error)
@@ -316,7 +316,9 @@ def _desired_of(
     recreate = recreate_rule(body["metadata"])
     if recreate is Recreate.ON_CHANGE:
         # A Bundle writes its rules into this annotation: the manifest has not changed then.
-        body = with_manifest_digest(body, manifest.body, but={IGNORED})  # guard: rules-of-a-bundle
+        body = with_manifest_digest(
+            body, manifest.body, but={IGNORE_FIELDS}
+        )  # guard: rules-of-a-bundle
     spec = mapping(body.get("spec"))
     ruled = matching_pointers(rules.given, ref, body)
     rule, mark = apply_rule(body["metadata"])

@@ -14,9 +14,9 @@ from applyprune.model.live import LiveObject, mapping
 from applyprune.model.options import Options
 from applyprune.model.plan import ApplyStep, Cascaded, Fate, Plan, RemoveStep
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.managed_fields import times_of
+from applyprune.planning.managed_fields import entry_times
 from applyprune.planning.normalize import canonical, digest
-from applyprune.planning.ownership import STUCK
+from applyprune.planning.ownership import FIXED_GENERATION
 from applyprune.values import dataclass, pattern, replace
 
 _ALGORITHM = "sha256:"
@@ -169,7 +169,7 @@ def without_state(step: ApplyStep | RemoveStep) -> PlannedObject:
 def _last_apply(step: ApplyStep) -> str:
     if step.live is None or step.request is None:
         return ""
-    return times_of(step.live, step.request.manager)
+    return entry_times(step.live, step.request.manager)
 
 
 def state_of(step: ApplyStep | RemoveStep) -> str:
@@ -190,7 +190,7 @@ def state_mark(live: LiveObject) -> str:
         for entry in live.managed_fields
         if entry.get("subresource") not in _UNREVIEWED
     ]
-    if live.generation is None or kind == STUCK or not owners:
+    if live.generation is None or kind == FIXED_GENERATION or not owners:
         return f"v{live.resource_version}"
     by_status = _status_annotations(live)
     metadata = [live.metadata.get(key) for key in _PARTS]

@@ -24,7 +24,7 @@ from applyprune.planning.applyset import OWNED_BY, PART_OF, ApplySetIdentity
 from applyprune.planning.desired import ChartHook
 from applyprune.planning.leave import ADOPTED, NO_WITNESS
 from applyprune.planning.managed_fields import own_apply_entry
-from applyprune.planning.marks import DISABLED, PRUNE, not_understood, orphan_mark
+from applyprune.planning.marks import DISABLED, PRUNE, orphan_mark, unknown_mark
 from applyprune.planning.ownership import fingerprint_of, foreign_owner, has_witness, owned_by_tool
 from applyprune.values import dataclass, field
 
@@ -226,7 +226,7 @@ def _of_orphaning(case: ExplainInput) -> Iterator[str]:
     if isinstance(case.state, LiveObject):
         if (rule := orphan_mark(case.state.metadata)) and rule != recorded:
             yield f"marked to be orphaned: {rule}"
-        if case.entry and (unknown := not_understood(case.state.metadata, case.ref.group_kind)):
+        if case.entry and (unknown := unknown_mark(case.state.metadata, case.ref.group_kind)):
             yield f"never deleted, because {unknown} is not understood"
         if case.entry and (owner := foreign_owner(case.state, case.applyset.manager)):
             yield f"somebody else has set an owner: {owner}"

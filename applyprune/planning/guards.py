@@ -17,7 +17,7 @@ from applyprune.model.options import Mode, Options, PruneLimit
 from applyprune.model.plan import Fate, Guard, GuardResult, GuardVerdict, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.cascade import Cascades
-from applyprune.planning.names import unlisted
+from applyprune.planning.names import unmatched_names
 from applyprune.values import dataclass, field, replace
 
 APPROVAL = "the approved digest"
@@ -67,7 +67,7 @@ def _empty_input(prune: GuardedPrune) -> GuardResult:
 
 
 def _orphan_names(prune: GuardedPrune) -> GuardResult:
-    lost = unlisted(prune.options.prune.orphan, prune.listed)
+    lost = unmatched_names(prune.options.prune.orphan, prune.listed)
     fault = "; ".join(f"--orphan {name} matches no object in the inventory" for name in lost)
     passed = "every --orphan option matches an object"
     return _guard_result(prune, Guard.ORPHAN_NAMES, fault, passed=passed, approvable=False)
@@ -281,7 +281,7 @@ def _reason(refused: Sequence[GuardResult]) -> str:
 def _hint(prune: GuardedPrune, refused: Sequence[GuardResult]) -> str:
     guards = {result.guard for result in refused}
     if Guard.ORPHAN_NAMES in guards:
-        lost = unlisted(prune.options.prune.orphan, prune.listed)
+        lost = unmatched_names(prune.options.prune.orphan, prune.listed)
         return f"Correct or remove {' '.join(f'--orphan {name}' for name in lost)}."
     if Guard.INPUT_INSIDE in guards:
         around = [ref.short for ref in _around_input(prune)]

@@ -39,7 +39,7 @@ from applyprune.planning.cascade import (
 )
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
 from applyprune.planning.managed_fields import is_applied
-from applyprune.planning.marks import DISABLED, PRUNE, left_alone, not_understood, orphan_mark
+from applyprune.planning.marks import DISABLED, PRUNE, left_alone, orphan_mark, unknown_mark
 from applyprune.planning.names import selected
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import (
@@ -88,7 +88,7 @@ def remove_steps(
     chart hooks: nothing is done with them. A Namespace or CRD is refused if it contains objects
     that this prune does not delete itself.
     """
-    wanted, released = _uids(desired, snapshot), _released(desired)
+    wanted, released = _desired_uids(desired, snapshot), _released(desired)
     members = [member for member in desired if member.ref not in released]
     kept = _decided(
         entries,
@@ -100,18 +100,20 @@ def remove_steps(
         released=released,
     )
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
-    staying = (_known(listed, snapshot, applyset) | wanted) - deleting  # guard: listed-stays
+    staying = (
+        _recorded_uids(listed, snapshot, applyset) | wanted
+    ) - deleting  # guard: listed-stays
     found = _cascades(snapshot, deleting, staying, applyset.manager)
-    cascades = Cascades(found, listed, _coming(desired, kept, snapshot, wanted))
+    cascades = Cascades(found, listed, _desired_within(desired, kept, snapshot, wanted))
     steps = [replace(step, cascade=cascades.roots(step)) for step in kept]
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     # Nothing has left a set of which only a part is applied, whatever that part is.
     if not options.prune.enabled or options.applies_part:
         return Removals(tuple(steps)), None
     refs = {member.ref for member in members}
-    own = _own(listed, snapshot, applyset) if deleting else {}
+    own = _own_objects(listed, snapshot, applyset) if deleting else {}
     own_uids = {live.uid for live in own.values()}
-    shares = not (refs.isdisjoint(listed) and _uids(members, snapshot).isdisjoint(own_uids))
+    shares = not (refs.isdisjoint(listed) and _desired_uids(members, snapshot).isdisjoint(own_uids))
     passing = {member.ref for member in desired if member.has_ttl}
     prune = GuardedPrune(
         steps=steps,
@@ -120,7 +122,7 @@ def remove_steps(
         own={
             ref: live.uid
             for ref, live in own.items()
-            if live.uid in deleting or (ref not in passing and _lasts(live, applyset))
+            if live.uid in deleting or (ref not in passing and _counts_as_member(live, applyset))
         },
         desired={member.ref for member in desired},
         shares=shares or any(ref in listed for ref in left_out),
@@ -130,7 +132,7 @@ def remove_steps(
     return _guarded(prune)
 
 
-def _known(
+def _recorded_uids(
     entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
 ) -> set[str]:
     """Return the UIDs of the listed objects, but for those that somebody else has recreated.
@@ -177,7 +179,7 @@ def _cascades(
     }
 
 
-def _coming(
+def _desired_within(
     desired: Iterable[Desired],
     steps: Iterable[RemoveStep],
     snapshot: ClusterSnapshot,
@@ -202,7 +204,7 @@ def _coming(
     return {ref: frozenset(inside) for ref, inside in found.items()}
 
 
-def _own(
+def _own_objects(
     entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
 ) -> Mapping[Ref, LiveObject]:
     """Return the set's own live objects, owned or adopted."""
@@ -214,7 +216,7 @@ def _own(
     }
 
 
-def _lasts(live: LiveObject, applyset: ApplySetIdentity) -> bool:
+def _counts_as_member(live: LiveObject, applyset: ApplySetIdentity) -> bool:
     """Return whether an object that this prune leaves alone counts in the size of the set.
 
     One that is being deleted, or has lost the set's label or field manager, says nothing of it.
@@ -225,20 +227,20 @@ def _lasts(live: LiveObject, applyset: ApplySetIdentity) -> bool:
 def _guarded(prune: GuardedPrune) -> tuple[Removals, Removals | None]:
     """Return what the guards leave of a prune, and what an approval of a refused one leaves."""
     allowed, cascades = prune.options.prune.allow_cascade, prune.cascades
-    judged = _judged(prune, allowed)
+    judged = _after_guards(prune, allowed)
     if judged.refusal is None:
         return judged, None
     # A cascade that could not be counted is not approved: the digest does not contain it.
     refs = (step.entry.ref for step in prune.steps)
     counted = {ref.short for ref in refs if cascades.is_counted(ref)}
-    lifted = _judged(replace(prune, approved=True), allowed | counted)
+    lifted = _after_guards(replace(prune, approved=True), allowed | counted)
     # An approval of the whole plan covers its deletions too.
     if prune.options.approval is Approval.ALWAYS:
         return lifted, None
     return judged, lifted
 
 
-def _judged(prune: GuardedPrune, allow_cascade: Collection[str]) -> Removals:
+def _after_guards(prune: GuardedPrune, allow_cascade: Collection[str]) -> Removals:
     refused = [_with_cascade(step, prune.cascades, allow_cascade) for step in prune.steps]
     prune = replace(prune, steps=refused)
     results = check_guards(prune)
@@ -289,14 +291,14 @@ def objects_to_prune(
     """Return the objects that a prune would delete, before any guard; none if it may not run."""
     if not options.prune.enabled:
         return ()
-    wanted, released = _uids(desired, snapshot), _released(desired)
+    wanted, released = _desired_uids(desired, snapshot), _released(desired)
     steps = _decided(
         entries, snapshot, applyset, options, wanted=wanted, left_out=left_out, released=released
     )
     return [step.live for step in steps if step.fate is Fate.PRUNE and step.live is not None]
 
 
-def _uids(desired: Iterable[Desired], snapshot: ClusterSnapshot) -> set[str]:
+def _desired_uids(desired: Iterable[Desired], snapshot: ClusterSnapshot) -> set[str]:
     """Return the UIDs of the desired objects that exist."""
     states = (snapshot.states[member.ref] for member in desired)
     return {state.uid for state in states if isinstance(state, LiveObject)}
@@ -407,10 +409,10 @@ def remove_step(
         return RemoveStep(entry, resource, Fate.LEAVE, state, "it has lost the selected labels")
     if options.mode is Mode.ORPHAN:
         return _orphan(entry, resource, state, snapshot, applyset)
-    return _of_live(entry, resource, state, snapshot, applyset, options)
+    return _step_of_existing(entry, resource, state, snapshot, applyset, options)
 
 
-class _Left(NamedTuple):
+class _OrphanReason(NamedTuple):
     """Why an object is orphaned."""
 
     reason: str
@@ -430,10 +432,10 @@ def _orphan(
     if not (live.labels.get(PART_OF) == applyset.id or is_applied(live, applyset.manager)):
         reason = "it has neither this set's label nor its field manager"
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, live, reason)
-    return _orphaned(entry, resource, live, _Left(ORPHANED), applyset)
+    return _orphaned(entry, resource, live, _OrphanReason(ORPHANED), applyset)
 
 
-def _of_live(
+def _step_of_existing(
     entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
@@ -461,9 +463,9 @@ def _of_live(
         return _unlabelled(entry, resource, live, snapshot, applyset, options)
     if (alone := _left_alone(entry, resource, live, applyset, options)) is not None:
         return alone
-    left = _why_left(entry, live, snapshot, applyset, options)
+    left = _why_orphaned(entry, live, snapshot, applyset, options)
     if left is None and applied and entry.ref.is_among(options.prune.orphan):
-        left = _Left("--orphan")
+        left = _OrphanReason("--orphan")
     refused = _protected_in_part(entry.ref, snapshot, applyset, options)
     if refused is None and left is not None:
         return _orphaned(entry, resource, live, left, applyset)
@@ -497,7 +499,7 @@ def _unlabelled(
         )
     recorded = owner_of(live, entry, applyset) is Owner.RECORDED
     if recorded and ((adopted and not options.prune.prune_adopted) or entry.orphan_reason):
-        left = _why_left(entry, live, snapshot, applyset, options) or _Left("")
+        left = _why_orphaned(entry, live, snapshot, applyset, options) or _OrphanReason("")
         return _orphaned(entry, resource, live, left, applyset)
     # A forged entry can name any object: nobody must be told to label that.
     problem = _not_applied(entry, live, applyset)  # guard: label-hint
@@ -507,7 +509,7 @@ def _unlabelled(
             f"{entry.ref} has lost the set's label",
             reason="without the label, only the inventory shows that this set owns it",
             hint=_to_orphan(entry.ref, applyset)
-            if _why_left(entry, live, snapshot, applyset, options)
+            if _why_orphaned(entry, live, snapshot, applyset, options)
             else f"{hint}{PART_OF}={applyset.id}",
         )
         problem = as_problem(lost)
@@ -531,33 +533,35 @@ def _left_alone(
     if not mark or live.terminating or keeps or entry.ref.is_among(options.prune.orphan):
         return None
     if options.removes_set:  # guard: left-alone-in-part
-        return _orphaned(entry, resource, live, _Left(f"marked {mark}", Kept.MARKED), applyset)
+        return _orphaned(
+            entry, resource, live, _OrphanReason(f"marked {mark}", Kept.MARKED), applyset
+        )
     return RemoveStep(entry, resource, Fate.LEAVE, live, f"marked {mark}", is_left_alone=True)
 
 
-def _why_left(
+def _why_orphaned(
     entry: InventoryEntry,
     live: LiveObject,
     snapshot: ClusterSnapshot,
     applyset: ApplySetIdentity,
     options: Options,
-) -> _Left | None:
+) -> _OrphanReason | None:
     """Return why an object of ours is orphaned; None if it may be deleted."""
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
-        return _Left(f"marked {rule}", Kept.MARKED)
+        return _OrphanReason(f"marked {rule}", Kept.MARKED)
     if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:
-        return _Left(ADOPTED, Kept.ADOPTED)
+        return _OrphanReason(ADOPTED, Kept.ADOPTED)
     applied = is_applied(live, applyset.manager)
     if applied and not (has_witness(live, applyset) or options.prune.prune_adopted):
-        return _Left(NO_WITNESS, Kept.ADOPTED)  # guard: witness
+        return _OrphanReason(NO_WITNESS, Kept.ADOPTED)  # guard: witness
     if SET_ID in live.labels or SHARD_OF in live.labels:
-        return _Left("it is the inventory of a set")
+        return _OrphanReason("it is the inventory of a set")
     if owner := foreign_owner(live, applyset.manager):
-        return _Left(f"it belongs to {owner} now, by its ownerReferences")
+        return _OrphanReason(f"it belongs to {owner} now, by its ownerReferences")
     if not options.prune.prune_shared and (other := other_owner(entry, live, applyset)):
-        return _Left(other, Kept.SHARED)  # guard: other-owner
+        return _OrphanReason(other, Kept.SHARED)  # guard: other-owner
     protected = _why_protected(entry.ref, snapshot.occupied, applyset)
-    return _Left(protected) if protected else None
+    return _OrphanReason(protected) if protected else None
 
 
 def _protected_in_part(
@@ -583,7 +587,7 @@ def _orphaned(
     entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
-    left: _Left,
+    left: _OrphanReason,
     applyset: ApplySetIdentity,
 ) -> RemoveStep:
     request = None if resource is None else orphan_request(resource, live, applyset)
@@ -598,7 +602,7 @@ def _why_refused(
     """Return why an object with the set's label may not be deleted; None if it may."""
     if (problem := _not_applied(entry, live, applyset)) is not None:
         return problem
-    unknown = not_understood(live.metadata, live.ref.group_kind)  # guard: mark-before-delete
+    unknown = unknown_mark(live.metadata, live.ref.group_kind)  # guard: mark-before-delete
     if not unknown or live.terminating:
         return None
     # It may mean that the object must stay.
@@ -833,7 +837,7 @@ def _named_by(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]
 
     Without its fields, that is each that any custom resource may name.
     """
-    words = None if body is None else frozenset(_words(body))
+    words = None if body is None else frozenset(_words_in(body))
     for ref in refs:
         if ref.group_kind not in _NAMED_BY_CUSTOM:
             continue
@@ -842,7 +846,7 @@ def _named_by(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]
             yield ref
 
 
-def _words(body: Mapping[str, Any]) -> Iterator[str]:
+def _words_in(body: Mapping[str, Any]) -> Iterator[str]:
     """Yield every name that a field may hold, whole or as in ``NAMESPACE/NAME``."""
     annotations = mapping(body.get("metadata")).get("annotations")
     todo = [annotations, *(value for key, value in body.items() if key != "metadata")]

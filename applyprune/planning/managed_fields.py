@@ -49,7 +49,7 @@ from applyprune.planning.applyset import (
     set_of,
     yielded_manager,
 )
-from applyprune.planning.marks import CONFLICTS, IGNORED
+from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
 from applyprune.planning.normalize import REPLICAS, IgnoreRule, digest, split_pointers
 from applyprune.planning.references import POD, template_path
 from applyprune.values import dataclass, remembered
@@ -97,13 +97,13 @@ def _own_entry_in(managers: Managers, manager: str) -> Mapping[str, Any] | None:
 _own_entry = remembered(_own_entry_in)
 
 
-def own_mark(live: LiveObject, manager: str) -> tuple[str, str] | None:
+def own_apply_digest(live: LiveObject, manager: str) -> tuple[str, str] | None:
     """Return the digest of our Apply entry, and its time; None if there is no such entry."""
-    return _own_mark(live.packed_managers, manager)
+    return _own_apply_digest(live.packed_managers, manager)
 
 
 @remembered
-def _own_mark(managers: Managers, manager: str) -> tuple[str, str] | None:
+def _own_apply_digest(managers: Managers, manager: str) -> tuple[str, str] | None:
     entry = _own_entry_in(managers, manager)
     if entry is None:
         return None
@@ -125,7 +125,7 @@ def owns_all(live: LiveObject, manager: str, body: Mapping[str, Any]) -> bool:
     return covers(entry.get("fieldsV1") or {}, {**fields, "metadata": metadata})
 
 
-def times_of(live: LiveObject, manager: str) -> str:
+def entry_times(live: LiveObject, manager: str) -> str:
     """Return when a set has last written each of its entries; empty if it has none."""
     own = {manager, yielded_manager(manager)}
     return " ".join(
@@ -145,13 +145,13 @@ def writers(managers: Managers) -> frozenset[tuple[str, str]]:
     )
 
 
-def set_manager(live: LiveObject) -> str:
+def manager_by_label(live: LiveObject) -> str:
     """Return the field manager of the set whose label ``live`` has; empty if there is none."""
-    return _set_managers(live.packed_managers).get(live.labels.get(PART_OF, ""), "")
+    return _managers_by_label(live.packed_managers).get(live.labels.get(PART_OF, ""), "")
 
 
 @remembered
-def _set_managers(managers: Managers) -> Mapping[str, str]:
+def _managers_by_label(managers: Managers) -> Mapping[str, str]:
     """Return the first field manager of each set, by the ID of the set."""
     found: dict[str, str] = {}
     for entry in managers:
@@ -167,7 +167,9 @@ def _set_managers(managers: Managers) -> Mapping[str, str]:
 # The manager that an orphaned object keeps; it belongs to no set. Its only field is an annotation
 # that nobody sets, so that no apply conflicts with it.
 _FORMER = "applyprune-orphaned"
-_NOBODYS: Mapping[str, Any] = {"f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}}
+_FORMER_FIELDS: Mapping[str, Any] = {
+    "f:metadata": {"f:annotations": {"f:applyprune.dev/orphaned": {}}}
+}
 
 
 def mark_patch(
@@ -207,18 +209,18 @@ def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations
     names = (manager, yielded_manager(manager))
     managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
     if not managers:  # guard: parting-entry
-        managers = [_entry(_FORMER, "Update", api_version, _NOBODYS)]
+        managers = [_entry(_FORMER, "Update", api_version, _FORMER_FIELDS)]
     return guarded_patch(live, labels, managers, annotations)
 
 
-def leave_patch(live: LiveObject, manager: str) -> Operations:
+def remove_manager_patch(live: LiveObject, manager: str) -> Operations:
     """Return the operations that remove a manager from ``live``; its fields keep their values."""
     managers = [entry for entry in live.managed_fields if entry.get("manager") != manager]
     # A list with one empty entry clears managedFields; the server ignores an empty list.
     return guarded_patch(live, live.labels, managers or [{}])
 
 
-def release_patch(live: LiveObject) -> Operations:
+def unlabel_patch(live: LiveObject) -> Operations:
     """Return the operations that remove a set's label that another tool owns from ``live``.
 
     Otherwise every take-over would end in a conflict about the label.
@@ -227,7 +229,7 @@ def release_patch(live: LiveObject) -> Operations:
     return guarded_patch(live, labels, live.managed_fields)
 
 
-def hand_over_patch(live: LiveObject, *, old: str, new: str, label: str, owned: bool) -> Operations:
+def transfer_patch(live: LiveObject, *, old: str, new: str, label: str, owned: bool) -> Operations:
     """Return the operations that transfer ``live`` to another set: its label and our fields.
 
     With ``owned``, the annotation of ownership names that set too; otherwise it is removed.
@@ -278,7 +280,7 @@ def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
 # ``skipnonapplied.go``).
 
 
-INVENTED = "before-first-apply"
+BEFORE_FIRST_APPLY = "before-first-apply"
 """The server's name for whoever has written an object that had no managedFields."""
 _HELM = "helm"
 _DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
@@ -303,11 +305,11 @@ def migration_of(
     whole = {(name, how) for name, how in there if name in asked}
     if adopts:
         whole |= there & _DECLARED
-    is_invented = (INVENTED, "Update") in there and not adopts
+    is_invented = (BEFORE_FIRST_APPLY, "Update") in there and not adopts
     recorded = entry.owned_fields if entry is not None and not adopts else ""
     return Migration(
         whole=frozenset(whole),
-        proven=frozenset({INVENTED}) if is_invented else frozenset(),
+        proven=frozenset({BEFORE_FIRST_APPLY}) if is_invented else frozenset(),
         recorded=recorded,
         api_version="" if entry is None else _api_version(entry),
         restores=bool(recorded) and not is_applied(live, manager),
@@ -324,7 +326,7 @@ def has_migration(live: LiveObject, migration: Migration, body: Packed, manager:
         return True
     if migration.restores and not is_applied(live, manager):  # guard: restored-fields
         return True
-    return any(moved(one, migration, body) for one in live.managed_fields)
+    return any(migrated_fields(one, migration, body) for one in live.managed_fields)
 
 
 def migrate_patch(
@@ -349,7 +351,7 @@ def migrate_patch(
     for entry in live.managed_fields:
         if entry == ours:
             continue
-        if part := moved(entry, migration, body):
+        if part := migrated_fields(entry, migration, body):
             fields = united(fields, part)
             if left := less(entry.get("fieldsV1") or {}, part):
                 others.append({**entry, "fieldsV1": left})
@@ -362,7 +364,7 @@ def migrate_patch(
     return guarded_patch(live, live.labels, [*others, entry], annotations)
 
 
-def moved(entry: Mapping[str, Any], migration: Migration, body: Packed) -> Fields:
+def migrated_fields(entry: Mapping[str, Any], migration: Migration, body: Packed) -> Fields:
     """Return which fields of a managedFields entry become ours; ``body`` is that of the manifest.
 
     An empty result means none. The body is parsed only for a manager of which fields are proven.
@@ -554,11 +556,11 @@ def _may_have(fields: Mapping[str, Any], path: Path) -> bool:
     return any(
         _may_have(inner, tuple(rest))
         for one, inner in fields_below(fields).items()
-        if one == step or (isinstance(step, ListItem) and _may_be(one, step))
+        if one == step or (isinstance(step, ListItem) and _may_match(one, step))
     )
 
 
-def _may_be(one: Step, named: ListItem) -> bool:
+def _may_match(one: Step, named: ListItem) -> bool:
     """Return whether the keys of an item do not contradict another name of it."""
     if not isinstance(one, ListItem):
         return False
@@ -655,19 +657,19 @@ def conflict_rule(body: Mapping[str, Any]) -> OnConflict:
 
 def ignored_fields(body: Mapping[str, Any], origin: Origin) -> tuple[str, ...]:
     """Return the pointers of the annotation; raises InputError for an invalid pointer."""
-    text = str(mapping(body["metadata"].get("annotations")).get(IGNORED, ""))
+    text = str(mapping(body["metadata"].get("annotations")).get(IGNORE_FIELDS, ""))
     found = split_pointers(text)
     for pointer in found:
         try:
             _check(body, IgnoreRule(pointer).path)
         except ValueError as error:
             raise InputError(
-                f"invalid {IGNORED}",
+                f"invalid {IGNORE_FIELDS}",
                 location=origin,
                 reason=f"{pointer!r}: {error}",
                 hint="Write JSON pointers: /spec/replicas, /metadata/annotations/example.com~1key, "
                 'or /spec/template/spec/containers[name="web"]/image for an item of a list.',
-                field=("metadata", "annotations", IGNORED),
+                field=("metadata", "annotations", IGNORE_FIELDS),
             ) from error
     return found
 
@@ -704,13 +706,13 @@ def with_ignored_fields(body: Mapping[str, Any], pointers: Sequence[str]) -> Map
     """Return a manifest whose annotation lists these pointers too."""
     metadata = body["metadata"]
     annotations = mapping(metadata.get("annotations"))
-    given = annotations.get(IGNORED)
+    given = annotations.get(IGNORE_FIELDS)
     text = ",".join(map(str, (*([given] if given else ()), *pointers)))
-    return {**body, "metadata": {**metadata, "annotations": {**annotations, IGNORED: text}}}
+    return {**body, "metadata": {**metadata, "annotations": {**annotations, IGNORE_FIELDS: text}}}
 
 
 @dataclass(frozen=True, slots=True)
-class Yields:
+class YieldSteps:
     """The steps before a manifest is sent without its ignored fields."""
 
     release: bool
@@ -719,12 +721,12 @@ class Yields:
     """The fields that the second field manager must then own; may be empty."""
 
 
-def yields(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Yields:
+def yield_steps(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> YieldSteps:
     """Return the steps before the apply; ``live`` may be metadata only."""
     paths = _paths(desired)
     second = [entry for entry in live.managed_fields if entry.get("manager") == applyset.yielded]
     if not (paths or second):
-        return Yields(release=False, fields=())
+        return YieldSteps(release=False, fields=())
     ours = own_apply_entry(live, applyset.manager)
     others = [entry for entry in live.managed_fields if entry != ours and entry not in second]
 
@@ -735,7 +737,7 @@ def yields(desired: Desired, live: LiveObject, applyset: ApplySetIdentity) -> Yi
     held = all(_is_owned(leaf, second) for leaf in wanted)
     stale = not all(is_left_to_us(leaf) for leaf in _leaves(second))
     release = bool(second) and (stale or not held)
-    return Yields(release, wanted if release or not held else ())
+    return YieldSteps(release, wanted if release or not held else ())
 
 
 def _is_owned(leaf: Path, entries: Iterable[Mapping[str, Any]]) -> bool:
@@ -746,7 +748,9 @@ def _leaves(entries: Iterable[Mapping[str, Any]]) -> Iterable[Path]:
     return [leaf for entry in entries for leaf in leaves(entry.get("fieldsV1") or {})]
 
 
-def kept(live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]) -> Mapping[str, Any]:
+def with_live_values(
+    live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]
+) -> Mapping[str, Any]:
     """Return a body with some fields as in a live object, which was read in full."""
     whole: Mapping[str, Any] = body
     for path in fields:
@@ -755,7 +759,7 @@ def kept(live: LiveObject, body: Mapping[str, Any], fields: Iterable[Path]) -> M
     return whole
 
 
-def stub(desired: Desired) -> Mapping[str, Any]:
+def identity_body(desired: Desired) -> Mapping[str, Any]:
     """Return a body that only identifies an object."""
     metadata = {"name": desired.ref.name}
     if desired.ref.namespace:
@@ -880,7 +884,9 @@ def guarded_patch(
         "managedFields": list(managers),
     }
     # The server omits empty maps, so a patch cannot change a part of an empty map.
-    changes = make_patch({"metadata": _filled(before)}, {"metadata": _filled(after)}).patch
+    changes = make_patch(
+        {"metadata": _without_empty(before)}, {"metadata": _without_empty(after)}
+    ).patch
     return [
         {"op": "test", "path": "/metadata/uid", "value": live.uid},
         {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version},
@@ -888,7 +894,7 @@ def guarded_patch(
     ]
 
 
-def _filled(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _without_empty(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value}
 
 

@@ -34,7 +34,7 @@ APPLY = "applyprune.dev/apply"
 APPROVE = "applyprune.dev/approve"
 """On a Bundle: the digest that is approved, of deletions or of a whole plan."""
 CONFLICTS = "applyprune.dev/conflicts"
-IGNORED = "applyprune.dev/ignore-fields"
+IGNORE_FIELDS = "applyprune.dev/ignore-fields"
 ORPHAN = "applyprune.dev/orphan"
 """On a Bundle: its removal ends at once, and leaves all its objects."""
 PRUNE = "applyprune.dev/prune"
@@ -54,7 +54,7 @@ _BUNDLE, _ANY = BUNDLES.group_kind, GroupKind("", "")
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KeyRule:
     """A key under our prefix."""
 
     words: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class _Known:
         return not self.words or value in self.words
 
 
-_PRUNE = _Known((DISABLED,), lambda value: plain(value) == DISABLED)
+_PRUNE = _KeyRule((DISABLED,), lambda value: plain(value) == DISABLED)
 
 
 def orphan_mark(metadata: Mapping[str, object]) -> str:
@@ -97,39 +97,41 @@ def _is_duration(value: str) -> bool:
     return True
 
 
-_ANNOTATIONS: Mapping[str, _Known] = {
-    ACCEPT_CLUSTER: _Known(for_bundles=True),
-    APPLY: _Known((ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE)),
-    APPROVE: _Known(),
-    CONFLICTS: _Known(("force", "skip")),
-    IGNORED: _Known(),
-    MANIFEST_DIGEST: _Known(),
-    ORPHAN: _Known(("true",), for_bundles=True),
-    OWNED_BY: _Known(accepts=lambda value: re.fullmatch(r"applyset-[\w-]+-v1", value) is not None),
+_ANNOTATIONS: Mapping[str, _KeyRule] = {
+    ACCEPT_CLUSTER: _KeyRule(for_bundles=True),
+    APPLY: _KeyRule((ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE)),
+    APPROVE: _KeyRule(),
+    CONFLICTS: _KeyRule(("force", "skip")),
+    IGNORE_FIELDS: _KeyRule(),
+    MANIFEST_DIGEST: _KeyRule(),
+    ORPHAN: _KeyRule(("true",), for_bundles=True),
+    OWNED_BY: _KeyRule(
+        accepts=lambda value: re.fullmatch(r"applyset-[\w-]+-v1", value) is not None
+    ),
     PRUNE: _PRUNE,
-    READY_WHEN: _Known(),
-    RECONCILE_NOW: _Known(),
-    RECREATE: _Known((Recreate.ALLOWED, Recreate.ON_CHANGE)),
-    TIMEOUT: _Known(accepts=_is_duration),
-    WAIT: _Known(("skip", "started")),
-    WANTED: _Known(in_manifests=False),
-    WAVE: _Known(accepts=lambda value: wave_number(value) is not None),
+    READY_WHEN: _KeyRule(),
+    RECONCILE_NOW: _KeyRule(),
+    RECREATE: _KeyRule((Recreate.ALLOWED, Recreate.ON_CHANGE)),
+    TIMEOUT: _KeyRule(accepts=_is_duration),
+    WAIT: _KeyRule(("skip", "started")),
+    WANTED: _KeyRule(in_manifests=False),
+    WAVE: _KeyRule(accepts=lambda value: wave_number(value) is not None),
 }
 """Every annotation under our prefix."""
-_LABELS: Mapping[str, _Known] = {PRUNE: _PRUNE, SHARD_OF: _Known(in_manifests=False)}
+_LABELS: Mapping[str, _KeyRule] = {PRUNE: _PRUNE, SHARD_OF: _KeyRule(in_manifests=False)}
 """Every label under our prefix."""
-_PARTS: Mapping[str, tuple[str, Mapping[str, _Known]]] = {
+_PARTS: Mapping[str, tuple[str, Mapping[str, _KeyRule]]] = {
     "annotations": ("annotation", _ANNOTATIONS),
     "labels": ("label", _LABELS),
 }
 
 
-def not_understood(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
+def unknown_mark(metadata: Mapping[str, object], kind: GroupKind = _ANY) -> str:
     """Return the first annotation or label under our prefix with an unknown key or value.
 
     It is returned in words, without the value; empty if there is none. ``kind`` is the object's.
     """
-    for part, key, value in _ours(metadata):
+    for part, key, value in _own_marks(metadata):
         name, table = _PARTS[part]
         known = table.get(key)
         if known is None or (known.for_bundles and kind != _BUNDLE):  # guard: orphan-of-a-bundle
@@ -147,7 +149,7 @@ def annotation_errors(
     Of values, only those that must be one of a few words are judged here. ``kind`` is the
     object's.
     """
-    for part, key, value in _ours(metadata):
+    for part, key, value in _own_marks(metadata):
         name, table = _PARTS[part]
         known = table.get(key)
         if known is None:
@@ -167,7 +169,7 @@ def annotation_errors(
         yield InputError(message, location=origin, hint=hint, field=("metadata", part, key))
 
 
-def _ours(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+def _own_marks(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
     """Yield the part, key and value of each annotation and label under our prefix.
 
     The API server accepts capitals in the prefix of an annotation.
@@ -284,7 +286,7 @@ def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[
     """Yield the marks of other tools that mean one of ``meanings``, in the order of the table."""
     for part in PARTS:
         there = mapping(metadata.get(part))
-        if _KEYS.isdisjoint(there):
+        if _PEER_KEYS.isdisjoint(there):
             continue  # as nearly always: there may be 100,000 objects
         for mark in PEER_MARKS:
             if mark.meaning not in meanings or mark.key not in there:
@@ -317,7 +319,7 @@ def unknown_values(
     """
     for part in PARTS:
         there = mapping(metadata.get(part))
-        if _KEYS.isdisjoint(there):
+        if _PEER_KEYS.isdisjoint(there):
             continue
         asked = {mark.key for mark in PEER_MARKS if mark.meaning in meanings}
         for key, value in there.items():
@@ -605,18 +607,18 @@ PEER_MARKS: tuple[PeerMark, ...] = (
 
 An Argo CD hook that must never run in an apply is left out, like such a hook of a chart.
 """
-_KEYS = frozenset(mark.key for mark in PEER_MARKS)
+_PEER_KEYS = frozenset(mark.key for mark in PEER_MARKS)
 
 
 # Whether a manifest is applied in each run, by its own annotation or another tool's.
 
 
-_LEAVE = frozenset({APPLY}).union(
+_LEAVE_OUT_KEYS = frozenset({APPLY}).union(
     mark.key for mark in PEER_MARKS if mark.meaning is Meaning.LEAVE_OUT
 )
 _NAMED = tuple(meaning for meaning in Meaning if meaning.handling is Handling.NAMED)
 _SHOWN = 3
-_RULES = {
+_APPLY_RULES = {
     Meaning.LEAVE_OUT: ApplyRule.DISABLED,
     Meaning.EXISTS: ApplyRule.EXISTS,
     Meaning.CREATE_ONLY: ApplyRule.ONCE,
@@ -632,8 +634,8 @@ def apply_rule(metadata: Mapping[str, object]) -> tuple[ApplyRule, str]:
     value = str(mapping(metadata.get("annotations")).get(APPLY, ""))
     if value in {ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE}:
         return ApplyRule(value), f"{APPLY}: {value}"
-    found = {one.mark.meaning: one for one in found_marks(metadata, *_RULES)}
-    for meaning, rule in _RULES.items() if found else ():
+    found = {one.mark.meaning: one for one in found_marks(metadata, *_APPLY_RULES)}
+    for meaning, rule in _APPLY_RULES.items() if found else ():
         if meaning in found:
             return rule, found[meaning].text
     return ApplyRule.ALWAYS, ""
@@ -651,7 +653,9 @@ def is_created_once(live: Mapping[str, object], ours: Mapping[str, object]) -> b
     """
     own = {
         part: {
-            key: value for key, value in mapping(live.get(part)).items() if key in _own(ours, part)
+            key: value
+            for key, value in mapping(live.get(part)).items()
+            if key in _own_keys(ours, part)
         }
         for part in PARTS
     }
@@ -665,9 +669,9 @@ def left_alone(live: Mapping[str, object], ours: Mapping[str, object]) -> str:
     what our last apply wrote counts for nothing, because the manifest decides about that.
     """
     for part in PARTS:
-        if _LEAVE.isdisjoint(mapping(live.get(part))):
+        if _LEAVE_OUT_KEYS.isdisjoint(mapping(live.get(part))):
             continue
-        own = _own(ours, part)
+        own = _own_keys(ours, part)
         there = {key: value for key, value in mapping(live.get(part)).items() if key not in own}
         if part == "annotations" and APPLY in there:
             value = plain(str(there[APPLY]))
@@ -680,7 +684,7 @@ def left_alone(live: Mapping[str, object], ours: Mapping[str, object]) -> str:
     return ""
 
 
-def _own(ours: Mapping[str, object], part: str) -> frozenset[str]:
+def _own_keys(ours: Mapping[str, object], part: str) -> frozenset[str]:
     """Return the keys of the annotations or labels that our Apply entry has."""
     fields = mapping(mapping(ours.get("f:metadata")).get(f"f:{part}"))
     return frozenset(name.removeprefix("f:") for name in fields)
@@ -688,7 +692,7 @@ def _own(ours: Mapping[str, object], part: str) -> frozenset[str]:
 
 def peer_errors(metadata: Mapping[str, object], origin: Origin) -> Iterator[InputError]:
     """Yield an error for each mark of another tool about the apply with an unknown value."""
-    for part, key, value in unknown_values(metadata, *_RULES):
+    for part, key, value in unknown_values(metadata, *_APPLY_RULES):
         name = "label" if part == "labels" else "annotation"
         words = " or ".join(f'"{known}"' for known in known_values(key))
         yield InputError(

@@ -150,10 +150,10 @@ def kind_names(
     for inventory in inventories:
         for entry in inventory.entries.values():
             kind = entry.ref.group_kind
-            words.setdefault(kind, _only(kind.kind, entry.plural, entry.version))
+            words.setdefault(kind, _recorded_words(kind.kind, entry.plural, entry.version))
     for manifest in given:
         kind = manifest.gvk.group_kind
-        words.setdefault(kind, _only(kind.kind, "", manifest.gvk.version))
+        words.setdefault(kind, _recorded_words(kind.kind, "", manifest.gvk.version))
     return KindNames(words, resource_map.stale)
 
 
@@ -163,7 +163,7 @@ def _words(resource: Resource, versions: Iterable[str]) -> _Words:
     return _Words(frozenset(names), short, frozenset(versions))
 
 
-def _only(kind: str, plural: str, version: str) -> _Words:
+def _recorded_words(kind: str, plural: str, version: str) -> _Words:
     return _Words(
         frozenset({kind.lower(), plural.lower()} - {""}), frozenset(), frozenset({version})
     )
@@ -310,13 +310,15 @@ def selected(
     inventory: Inventory, states: Mapping[Ref, State], options: Options
 ) -> Sequence[InventoryEntry]:
     """Return the entries that the options select, by name or by the labels of the live objects."""
-    entries = chosen(options.select, inventory.entries.values())
+    entries = entries_named(options.select, inventory.entries.values())
     if (selector := options.select_labels) is None:
         return entries
     return [entry for entry in entries if _may_match(states[entry.ref], selector)]
 
 
-def chosen(names: Collection[str], entries: Iterable[InventoryEntry]) -> Sequence[InventoryEntry]:
+def entries_named(
+    names: Collection[str], entries: Iterable[InventoryEntry]
+) -> Sequence[InventoryEntry]:
     """Return the entries with the given names; all entries if there are no names."""
     return [entry for entry in entries if not names or entry.ref.is_among(names)]
 
@@ -361,8 +363,8 @@ def refuse_unselected(
     applyset: ApplySetIdentity,
 ) -> None:
     """Refuse an apply of names that the input does not have: a typing error must be visible."""
-    if missing := unlisted(options.apply.only, picked):
-        left = [name for name in missing if name not in unlisted(missing, listed)]
+    if missing := unmatched_names(options.apply.only, picked):
+        left = [name for name in missing if name not in unmatched_names(missing, listed)]
         delete = " ".join(f"--only {name}" for name in left)
         raise UsageError(
             f"the input has no {' and no '.join(missing)}",
@@ -374,12 +376,12 @@ def refuse_unselected(
         )
 
 
-def unlisted(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:
+def unmatched_names(names: Collection[str], refs: Collection[Ref]) -> Sequence[str]:
     """Return the names that match no object."""
     return sorted(name for name in names if not any(ref.is_among((name,)) for ref in refs))
 
 
-def unmatched(options: Options, listed: Collection[Ref]) -> UsageError:
+def unmatched_selection(options: Options, listed: Collection[Ref]) -> UsageError:
     """Return the error for a delete that selects nothing: a typing error must be visible."""
     objects = "object" if len(listed) == 1 else "objects"
     return UsageError(

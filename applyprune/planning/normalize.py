@@ -93,7 +93,7 @@ def _nulled(value: Any) -> Any:
     return value
 
 
-def sent(desired: Desired) -> Mapping[str, Any]:
+def body_to_send(desired: Desired) -> Mapping[str, Any]:
     """Return the body to send for an existing object: without the fields that it ignores."""
     return (
         left_out(desired.body, map(from_pointer, desired.ignored))
@@ -194,10 +194,12 @@ def may_be_secret(body: Mapping[str, Any]) -> bool:
 
 
 # Of the metadata, only these fields are the manifest's to remove.
-_OURS = frozenset({"annotations", "labels"})
+_REMOVABLE_METADATA = frozenset({"annotations", "labels"})
 _GENERATED = frozenset({"creationTimestamp", "status"})
 # Their parameters may be any JSON.
-_FREE = frozenset({"ControllerRevision", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"})
+_FREE_FORM = frozenset(
+    {"ControllerRevision", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"}
+)
 
 
 def without_nulls(
@@ -232,7 +234,7 @@ def _is_removable(place: Path) -> bool:
     if None in place or "" in place or place[-1] == "creationTimestamp":
         return False
     # All labels, or all annotations, are never one manifest's to remove: the set has its own there.
-    return place[0] != "metadata" or (len(place) > 2 and place[1] in _OURS)
+    return place[0] != "metadata" or (len(place) > 2 and place[1] in _REMOVABLE_METADATA)
 
 
 def without_status(pointers: tuple[str, ...]) -> tuple[str, ...]:
@@ -284,7 +286,7 @@ def _nulls(
 
 
 def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
-    return {"metadata"} if custom or body.get("kind") in _FREE else body.keys()
+    return {"metadata"} if custom or body.get("kind") in _FREE_FORM else body.keys()
 
 
 # The default rules: fields that controllers set in everybody's objects, so no set claims them.
@@ -319,12 +321,12 @@ def without_defaults(
     left: list[str] = []
     if DefaultRule.AGGREGATED_RULES not in off and _is_aggregated(body, kind) and "rules" in body:
         body = {key: value for key, value in body.items() if key != "rules"}
-        left.append(_told("/rules", "the aggregation controller", DefaultRule.AGGREGATED_RULES))
+        left.append(_left_to("/rules", "the aggregation controller", DefaultRule.AGGREGATED_RULES))
     if DefaultRule.CA_BUNDLE not in off:
         filled = _without_bundles(body, kind)
         if filled is not body:
             body = filled
-            left.append(_told("an empty caBundle", "its injector", DefaultRule.CA_BUNDLE))
+            left.append(_left_to("an empty caBundle", "its injector", DefaultRule.CA_BUNDLE))
     return body, tuple(left)
 
 
@@ -340,13 +342,15 @@ def _without_bundles(body: Mapping[str, Any], kind: GroupKind) -> Mapping[str, A
         hooks = body.get("webhooks")
         if isinstance(hooks, list) and any(_is_empty(hook, ("clientConfig",)) for hook in hooks):
             kept = [
-                _cut(hook, ("clientConfig",)) if _is_empty(hook, ("clientConfig",)) else hook
+                _without_bundle(hook, ("clientConfig",))
+                if _is_empty(hook, ("clientConfig",))
+                else hook
                 for hook in hooks
             ]
             return {**body, "webhooks": kept}
-    for place in _places(kind):
+    for place in _bundle_places(kind):
         if _is_empty(body, place):
-            return _cut(body, place)
+            return _without_bundle(body, place)
     return body
 
 
@@ -362,12 +366,12 @@ def _is_empty(body: object, place: tuple[str, ...]) -> bool:
         return False
 
 
-def _cut(body: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
+def _without_bundle(body: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
     path: Path = (*place, _BUNDLE)
     return left_out(body, [path])
 
 
-def _places(kind: GroupKind) -> Iterator[tuple[str, ...]]:
+def _bundle_places(kind: GroupKind) -> Iterator[tuple[str, ...]]:
     if kind == CRD:
         yield ("spec", "conversion", "webhook", "clientConfig")
     if (kind.group, kind.kind) == ("apiregistration.k8s.io", "APIService"):
@@ -384,7 +388,7 @@ def with_autoscaler(
         is_target = place == desired.ref.namespace and targets(scaler, desired.ref)
         if is_target and may_be_autoscaled(desired, off):
             who = f"HorizontalPodAutoscaler {name}"
-            told = _told(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
+            told = _left_to(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
             return replace(
                 desired,
                 ignored=(*desired.ignored, REPLICAS),
@@ -394,7 +398,7 @@ def with_autoscaler(
     return desired
 
 
-def _told(what: str, whom: str, rule: DefaultRule) -> str:
+def _left_to(what: str, whom: str, rule: DefaultRule) -> str:
     return f"{what} is left to {whom} (default rule {rule})"
 
 

@@ -164,7 +164,7 @@ def is_waited_for(state: State) -> bool:
     return state.annotations.get(WAIT) != Wait.SKIP and not left_alone(state.metadata, {})
 
 
-def verdict(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
+def status_error(counted: Collection[ObjectStatus]) -> ApplypruneError | None:
     """Return the error for the counted objects: RunFailed, NotReady, or None if all are ready."""
     unknown = [status for status in counted if status.readiness.status is Status.UNKNOWN]
     if unknown:
@@ -291,7 +291,11 @@ _DEEPEST = 6
 def tree_of(body: Body, owned: Owned, now: datetime, *, level: int = 0) -> TreeNode:
     """Return an object with what it owns; ReplicaSets of earlier rollouts are left out."""
     parts = owned.get(text(body, "metadata", "uid"), ()) if level < _DEEPEST else ()
-    nodes = (tree_of(part, owned, now, level=level + 1) for part in parts if not _is_past(part))
+    nodes = (
+        tree_of(part, owned, now, level=level + 1)
+        for part in parts
+        if not _is_old_replica_set(part)
+    )
     kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
     metadata = text(body, "metadata", "namespace"), text(body, "metadata", "name")
     is_pod = kind.kind == "Pod" and not kind.group
@@ -305,7 +309,7 @@ def tree_of(body: Body, owned: Owned, now: datetime, *, level: int = 0) -> TreeN
     )
 
 
-def _is_past(body: Body) -> bool:
+def _is_old_replica_set(body: Body) -> bool:
     """Return whether this is a ReplicaSet that a rollout has scaled to zero."""
     is_set = text(body, "kind") == "ReplicaSet"
     return is_set and not count(body, "spec", "replicas") and not count(body, "status", "replicas")
@@ -401,18 +405,18 @@ LINES = 10
 _LONGEST = 400
 
 
-def failing_instances(pods: Sequence[Body]) -> Iterator[Instance]:
+def failing_instances(pods: Sequence[Body]) -> Iterator[ContainerInstance]:
     """Yield the failing containers of the first few failing Pods.
 
     A container that crashed and was restarted is asked for its previous instance too; one that
     never started has no log.
     """
-    failing = [found for pod in pods if (found := list(_of_pod(pod)))]
+    failing = [found for pod in pods if (found := list(_failing_in(pod)))]
     for instances in failing[:_PODS]:
         yield from instances
 
 
-def _of_pod(pod: Body) -> Iterator[Instance]:
+def _failing_in(pod: Body) -> Iterator[ContainerInstance]:
     namespace, name = text(pod, "metadata", "namespace"), text(pod, "metadata", "name")
     for kind in ("initContainerStatuses", "containerStatuses"):
         for status in map(mapping, items(pod, "status", kind)):
@@ -422,13 +426,13 @@ def _of_pod(pod: Body) -> Iterator[Instance]:
             failed = bool(count(ended, "exitCode")) or bool(count(ended, "signal"))
             unready = "running" in state and status.get("ready") is False
             if failed or (unready and (crashed or kind == "containerStatuses")):
-                yield Instance(namespace, name, container, previous=False)
+                yield ContainerInstance(namespace, name, container, previous=False)
             if crashed and not (ended and not failed) and status.get("ready") is not True:
-                yield Instance(namespace, name, container, previous=True)
+                yield ContainerInstance(namespace, name, container, previous=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class ContainerInstance:
     """One instance of a container, whose log is wanted."""
 
     namespace: str

@@ -67,7 +67,7 @@ def in_order(
     refs in ``elsewhere``, which are not in the set, or are invalid in the input. There is an error
     for each other dependency that is not in the set, and for each cycle; the order ignores these.
     """
-    brings = brought(desired)
+    brings = crd_of_kind(desired)
     errors: list[InputError] = []
     asked: dict[Ref, int] = {}
     settled: dict[Ref, Desired] = {}
@@ -75,19 +75,19 @@ def in_order(
     same: dict[frozenset[Ref], frozenset[Ref]] = {}
     for ref, member in desired.items():
         try:
-            asked[ref] = wave_asked(member.body["metadata"], member.origin)
+            asked[ref] = annotated_wave(member.body["metadata"], member.origin)
         except InputError as error:
             errors.append(error)
             asked[ref] = 0
         depends_on: tuple[Ref, ...] = ()
         try:
-            named = asked_for(member.body["metadata"], member.origin)
+            named = depends_on_refs(member.body["metadata"], member.origin)
             depends_on = tuple(need if need in desired else moved.get(need, need) for need in named)
             _refuse_missing(member, depends_on, desired, elsewhere)
         except InputError as error:
             errors.append(error)
         needs = frozenset(
-            need for need in needed(member, brings) if need in desired and need != ref
+            need for need in needed_refs(member, brings) if need in desired and need != ref
         )
         needs = same.setdefault(needs, needs)
         settled[ref] = replace(member, depends_on=depends_on, needs=needs)
@@ -110,7 +110,7 @@ def in_order(
     return tuple(sorted(done, key=lambda member: (member.wave, member.ref))), errors
 
 
-def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
+def crd_of_kind(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
     """Return the CRD of each kind that the set defines."""
     return {
         kind: ref
@@ -120,7 +120,7 @@ def brought(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
     }
 
 
-def wave_asked(metadata: Mapping[str, object], origin: Origin) -> int:
+def annotated_wave(metadata: Mapping[str, object], origin: Origin) -> int:
     """Return the wave of the annotation, 0 by default; raise InputError if it is invalid."""
     text = str(mapping(metadata.get("annotations")).get(WAVE, "0")).strip()
     wave = wave_number(text)
@@ -134,7 +134,7 @@ def wave_asked(metadata: Mapping[str, object], origin: Origin) -> int:
     return wave
 
 
-def asked_for(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
+def depends_on_refs(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
     """Return the objects that the depends-on annotation names; raises InputError if invalid."""
     text = str(mapping(metadata.get("annotations")).get(DEPENDS_ON, ""))
     if not text.strip():
@@ -185,7 +185,7 @@ def _refuse_missing(
     )
 
 
-def needed(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
+def needed_refs(desired: Desired, brings: Mapping[GroupKind, Ref]) -> Iterator[Ref]:
     """Yield the objects that the fields of an object name, in the set or not.
 
     ``brings`` has the CRD of each kind that the set defines.
@@ -397,7 +397,7 @@ def missing_references(
     inside = [step.desired.ref for step in plan.applies]
     for target, found in uses.items():
         if isinstance(states.get(target), Missing):
-            hint = _near(target, inside)
+            hint = _suggestion(target, inside)
             if target in left_out:
                 hint = "It is in the input, but only as a chart hook, which is left out."
             message = (
@@ -448,10 +448,10 @@ def pruned_references(plan: Plan) -> Iterator[Problem]:
     inside = [step.desired.ref for step in plan.applies]
     for target, uses in found.items():
         message = f"{uses[0].desired.ref.short} refers to {target}, which is pruned"
-        yield _warning(message, uses, _near(target, inside))
+        yield _warning(message, uses, _suggestion(target, inside))
 
 
-def _near(target: Ref, inside: Iterable[Ref]) -> str:
+def _suggestion(target: Ref, inside: Iterable[Ref]) -> str:
     """Return what may be meant: the same name elsewhere, or a similar name of the same kind."""
     alike = [ref for ref in inside if ref.group_kind == target.group_kind]
     elsewhere = sorted(ref.namespace for ref in alike if ref.name == target.name)

@@ -37,16 +37,21 @@ from applyprune.planning.applyset import (
     set_of,
 )
 from applyprune.planning.managed_fields import (
-    INVENTED,
+    BEFORE_FIRST_APPLY,
     is_applied,
     is_contested,
+    manager_by_label,
+    own_apply_digest,
     own_apply_entry,
-    own_mark,
-    set_manager,
     split_problem,
 )
 from applyprune.planning.marks import OwnerMark, owner_marks, owner_named
-from applyprune.planning.normalize import canonical_text, manifest_digest, may_be_secret, sent
+from applyprune.planning.normalize import (
+    body_to_send,
+    canonical_text,
+    manifest_digest,
+    may_be_secret,
+)
 from applyprune.planning.secrets import HIDDEN
 from applyprune.values import dataclass
 
@@ -169,7 +174,7 @@ def foreign_owner(live: LiveObject, manager: str) -> str:
 
 
 SECRET = ("", "Secret")
-STUCK = ("scheduling.k8s.io", "PriorityClass")
+FIXED_GENERATION = ("scheduling.k8s.io", "PriorityClass")
 """The only built-in kind whose generation never changes."""
 # The metadata that a manifest may set; a change of it does not affect the generation.
 _UNCOUNTED = ("annotations", "finalizers", "labels", "ownerReferences")
@@ -218,7 +223,11 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
         return True
     if recorded.resource_version == live.resource_version:
         return False
-    if kind == STUCK or live.generation is None or live.generation != recorded.generation:
+    if (
+        kind == FIXED_GENERATION
+        or live.generation is None
+        or live.generation != recorded.generation
+    ):
         return True
     return bool(entry.stored) and not values_match(desired, live)
 
@@ -228,9 +237,9 @@ def values_match(desired: Desired, live: LiveObject) -> bool:
 
     If the object was not read in full, compare the metadata; others may have added to our lists.
     """
-    body = sent(desired)
+    body = body_to_send(desired)
     if live.body is not None:
-        return holds(body, live.body)
+        return has_values(body, live.body)
     wanted = body["metadata"]
     return all(
         _includes(wanted[key], live.metadata.get(key)) for key in _UNCOUNTED if wanted.get(key)
@@ -240,11 +249,11 @@ def values_match(desired: Desired, live: LiveObject) -> bool:
 def _includes(wanted: object, live: object) -> bool:
     if isinstance(wanted, list):
         there = live if isinstance(live, list) else []
-        return all(any(holds(item, other) for other in there) for item in wanted)
-    return holds(wanted, live)
+        return all(any(has_values(item, other) for other in there) for item in wanted)
+    return has_values(wanted, live)
 
 
-def holds(wanted: object, live: object) -> bool:
+def has_values(wanted: object, live: object) -> bool:
     """Return whether the live object has every value of the manifest; compare lists item by item.
 
     Fields that are only in the live object are ignored. A list of another length or order is a
@@ -252,13 +261,13 @@ def holds(wanted: object, live: object) -> bool:
     """
     if isinstance(wanted, dict):
         return isinstance(live, dict) and all(
-            key in live and holds(value, live[key]) for key, value in wanted.items()
+            key in live and has_values(value, live[key]) for key, value in wanted.items()
         )
     if isinstance(wanted, list):
         return (
             isinstance(live, list)
             and len(wanted) == len(live)
-            and all(holds(item, other) for item, other in zip(wanted, live, strict=True))
+            and all(has_values(item, other) for item, other in zip(wanted, live, strict=True))
         )
     return type(wanted) is type(live) and wanted == live
 
@@ -278,12 +287,12 @@ def is_last_applied(
 
 def same_apply_entry(recorded: ApplyFingerprint, live: LiveObject, manager: str) -> bool:
     """Return whether our manager's Apply entry is unchanged since the last apply."""
-    return own_mark(live, manager) == (recorded.managed_fields, recorded.time)
+    return own_apply_digest(live, manager) == (recorded.managed_fields, recorded.time)
 
 
 def fingerprint_of(live: LiveObject, manager: str, schema: int | None) -> ApplyFingerprint | None:
     """Return the fingerprint of a confirmed apply; None if our managedFields entry is missing."""
-    mark = own_mark(live, manager)
+    mark = own_apply_digest(live, manager)
     if mark is None:
         return None
     managed_fields, time = mark
@@ -662,13 +671,15 @@ def taken_from(
             if not entry.get("subresource")
         }
     elif owner is not Owner.OTHER:
-        names.discard(INVENTED)  # the fields were ours before somebody cleared managedFields
+        names.discard(
+            BEFORE_FIRST_APPLY
+        )  # the fields were ours before somebody cleared managedFields
     if forced:
         names |= set(_losers(desired, live))
     names -= {"", applyset.manager, applyset.yielded}
     if owner is Owner.OTHER:
         named = other_set(live)
-        names -= {set_manager(live)}
+        names -= {manager_by_label(live)}
         names.add(f"the set {named}" if named else "another set")
     names |= {tool} - {""}
     return tuple(sorted(names))
@@ -697,7 +708,7 @@ def confirmed_takings(
         return step.taken_from
     kept = _owned(after)
     lost = {name for name, paths in _owned(before).items() if not paths <= kept[name]}
-    lost -= {"", INVENTED, applyset.manager, applyset.yielded}
+    lost -= {"", BEFORE_FIRST_APPLY, applyset.manager, applyset.yielded}
     lost -= {manager for _, manager in step.reverts}  # these fields were the set's own
     return tuple(sorted(lost | (step.migration.managers & {*step.taken_from})))
 

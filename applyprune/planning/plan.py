@@ -65,8 +65,8 @@ from applyprune.planning.ownership import foreign_label
 from applyprune.planning.recovery import (
     CHANGING,
     ClusterSnapshot,
+    current_entries,
     is_restored,
-    recorded,
     recovered_entries,
     restored_problem,
 )
@@ -96,7 +96,7 @@ def make_plan(
     inventory; empty if it exists.
     """
     restored = is_restored(inventory, snapshot)
-    entries = recorded(desired, inventory, snapshot, applyset, restored=restored)
+    entries = current_entries(desired, inventory, snapshot, applyset, restored=restored)
     leaving = left_entries(desired, inventory, snapshot, options)
     released = {entry.ref for entry in leaving}
     members = [member for member in desired if member.ref not in released]
@@ -176,8 +176,8 @@ def settled(plan: Plan, options: Options, *, keeps: str = "") -> Plan:
         plan,
         no_prune=no_prune,
         waits_before_prune=wait_reason(plan.applies, plan.removals) if waits else "",
-        applies=tuple(_with_exit_code(step) for step in plan.applies),
-        removals=tuple(_with_exit_code(step) for step in plan.removals),
+        applies=tuple(_step_with_exit_code(step) for step in plan.applies),
+        removals=tuple(_step_with_exit_code(step) for step in plan.removals),
     )
 
 
@@ -203,9 +203,9 @@ def _no_prune(
     return ""
 
 
-def _with_exit_code(step: _Step) -> _Step:
+def _step_with_exit_code(step: _Step) -> _Step:
     """Return a step whose problem has the exit code of a run in which nothing else fails."""
-    return step if step.problem is None else replace(step, problem=of_object(step.problem))
+    return step if step.problem is None else replace(step, problem=with_exit_code(step.problem))
 
 
 def with_existing(
@@ -315,7 +315,7 @@ def _may_have_finished(desired: Desired, entry: InventoryEntry) -> bool:
 # The request for an object, made again when its state has changed or was read in full.
 
 
-def again(
+def with_new_request(
     step: ApplyStep,
     live: LiveObject | None,
     applyset: ApplySetIdentity,
@@ -361,7 +361,7 @@ def _reverts(
     return drift_to_revert(step.desired, live, step.entry, step.migration, applyset)
 
 
-def decided_again(
+def with_checked_request(
     step: ApplyStep,
     live: LiveObject | None,
     applyset: ApplySetIdentity,
@@ -381,7 +381,7 @@ def decided_again(
             location=step.desired.origin,
             hint="Run again.",
         )
-    fresh = again(step, live, applyset, options, is_reply=is_reply)
+    fresh = with_new_request(step, live, applyset, options, is_reply=is_reply)
     if not {*fresh.reverts} <= {*step.reverts}:  # guard: unplanned-revert
         raise RunFailed(
             f"{step.desired.ref} changed during this run, after force was decided",
@@ -394,19 +394,19 @@ def decided_again(
 # How a run would end for each object of a plan: the events of a dry run.
 
 
-NOT_ASKED = "not checked by the server"
+NOT_CHECKED = "not checked by the server"
 
 
 def forecast(plan: Plan, options: Options) -> Iterator[ObjectDone]:
     """Yield how a run would end for each object, in the order of the run."""
-    yield from map(of_apply, plan.applies)
+    yield from map(apply_forecast, plan.applies)
     for entry in plan.recovered:
         yield back_in_the_inventory(entry, options)
     for step in plan.removals:
         if plan.no_prune:
             yield not_pruned(step, plan.no_prune)
         else:
-            yield of_removal(step, options)
+            yield removal_forecast(step, options)
 
 
 _OUTCOMES = {
@@ -419,7 +419,7 @@ _OUTCOMES = {
 }
 
 
-def of_apply(step: ApplyStep) -> ObjectDone:
+def apply_forecast(step: ApplyStep) -> ObjectDone:
     """Return how a run would end for an object of the input."""
     outcome = Outcome.SKIPPED if step.is_skipped else _OUTCOMES[step.fate]
     reverts = f"reverts {drifted_fields(step.reverts)}" if step.reverts else ""
@@ -436,7 +436,7 @@ _OF_REMOVALS = {
 }
 
 
-def of_removal(step: RemoveStep, options: Options) -> ObjectDone:
+def removal_forecast(step: RemoveStep, options: Options) -> ObjectDone:
     """Return how a run would end for an entry that has left the set."""
     outcome = _OF_REMOVALS[step.fate]
     reason = step.reason
@@ -471,11 +471,11 @@ def unchecked(plan: Plan) -> Plan:
     return replace(
         plan,
         applies=tuple(
-            replace(step, not_checked=NOT_ASKED) if step.request is not None else step
+            replace(step, not_checked=NOT_CHECKED) if step.request is not None else step
             for step in plan.applies
         ),
         removals=tuple(
-            replace(step, not_checked=NOT_ASKED) if step.fate is Fate.PRUNE else step
+            replace(step, not_checked=NOT_CHECKED) if step.fate is Fate.PRUNE else step
             for step in plan.removals
         ),
     )
@@ -565,7 +565,7 @@ def _refused_plan(
     return RunFailed(f"nothing was changed: {some} cannot be applied as planned{also}")
 
 
-def of_object(problem: Problem) -> Problem:
+def with_exit_code(problem: Problem) -> Problem:
     """Return an object's problem with the exit code of a run in which nothing else fails."""
     error = verdict((problem,))
     return problem if error is None else replace(problem, exit_code=error.exit_code)

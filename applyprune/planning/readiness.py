@@ -690,7 +690,7 @@ def with_pods_explained(
         return readiness
     if not is_observed(live.body):
         return readiness  # what is around it is of the earlier generation
-    pods = pods_of(live, related)
+    pods = current_pods_of(live, related)
     problem = pods_problem(pods, waited=waited)
     if problem is None or not (problem.stuck or problem.status is Status.FAILED):
         refused = rejected_pods(live.body, related.replica_sets, waited=waited) or refused_creation(
@@ -738,14 +738,14 @@ def _missing_claims(bodies: Sequence[Body], related: Related) -> Iterator[str]:
             yield f"persistentvolumeclaim/{name} is {phase}"
 
 
-def pods_of(live: LiveObject, related: Related) -> Sequence[Body]:
+def current_pods_of(live: LiveObject, related: Related) -> Sequence[Body]:
     """Return the Pods of an object's current template."""
     return current_pods(live.body or {}, related.pods, related.replica_sets)
 
 
 def warnings_about(live: LiveObject, related: Related) -> tuple[WarningEvent, ...]:
     """Return the last warnings about an object, its ReplicaSets and the Pods of its template."""
-    bodies = (live.body or {}, *related.replica_sets, *pods_of(live, related))
+    bodies = (live.body or {}, *related.replica_sets, *current_pods_of(live, related))
     events = [
         event for body in bodies for event in related.events.get(text(body, "metadata", "uid"), ())
     ]
@@ -849,7 +849,7 @@ def _message(event: Mapping[str, Any]) -> str:
 
 # Temporary rejections: the service account controller creates `default` shortly after a Namespace,
 # the quota controller must count first, and a rollout frees quota when it removes old Pods.
-_PASSING = (
+_TEMPORARY = (
     "exceeded quota",
     "status unknown for quota",
     "error looking up service account",
@@ -865,7 +865,7 @@ def is_refusal(message: str, *, waited: float = math.inf) -> bool:
     be called is not a rejection. A rejection that is often temporary counts after 15 seconds.
     """
     refused = any(words in message for words in _REFUSED) or is_denial(message)
-    return refused and (waited > GRACE or not any(words in message for words in _PASSING))
+    return refused and (waited > GRACE or not any(words in message for words in _TEMPORARY))
 
 
 def is_denial(message: str) -> bool:

@@ -148,7 +148,7 @@ class CascadeContents:
     """What could not be read, and why; empty if all was read."""
 
 
-def recorded(
+def current_entries(
     desired: Sequence[Desired],
     inventory: Inventory,
     snapshot: ClusterSnapshot,
@@ -363,7 +363,7 @@ def unfounded_orphan_mark(
 # The mismatches between an inventory and the cluster, and the repair of each.
 
 
-def check(
+def find_mismatches(
     inventory: Inventory,
     damage: Sequence[str],
     strays: Sequence[str],
@@ -680,14 +680,14 @@ def own_step(
     if not isinstance(state, LiveObject) or resource is None:
         unknown = _refused(entry, "it is unknown whether it exists")
         return OwnStep(entry, resource, problem=unknown)
-    problem = _problem(entry, state, applyset, others)  # guard: own-only-ours
+    problem = _ownership_problem(entry, state, applyset, others)  # guard: own-only-ours
     if problem is not None:
         return OwnStep(entry, resource, state, problem=problem)
     is_owned = ownership_of(entry, state, applyset) is Ownership.OWNED
     return OwnStep(entry, resource, state, left=ALREADY if is_owned else "")
 
 
-def _problem(
+def _ownership_problem(
     entry: InventoryEntry,
     live: LiveObject,
     applyset: ApplySetIdentity,
@@ -737,7 +737,7 @@ def _other_tool(entry: InventoryEntry, live: LiveObject, applyset: ApplySetIdent
     return f"it belongs to {tool}" if tool else other_owner(entry, live, applyset)
 
 
-def as_owned(kept: str) -> str:
+def owned_text(kept: str) -> str:
     """Return what the run says of an object that becomes owned.
 
     ``kept`` says what keeps it all the same; empty if a later prune deletes it.

@@ -71,7 +71,7 @@ def references(ref: Ref, body: Mapping[str, Any]) -> Iterator[Reference]:
         name.startswith(_ISSUERS) for name in mapping(field(body, "metadata", "annotations"))
     )
     for rule in rules:
-        optional = _is_free(rule, body) or (issued and rule.kind == SECRET)
+        optional = _names_volume(rule, body) or (issued and rule.kind == SECRET)
         yield from _by_rule(rule, ref.namespace, body, (), optional=optional)
 
 
@@ -88,7 +88,7 @@ def has_references(kind: GroupKind) -> bool:
     return kind in _RULES or template_path(kind) is not None
 
 
-def _is_free(rule: _Rule, body: Mapping[str, Any]) -> bool:
+def _names_volume(rule: _Rule, body: Mapping[str, Any]) -> bool:
     """Return whether a claim names its volume: then its class need not exist."""
     return rule.path == ("spec", "storageClassName") and bool(text(body, "spec", "volumeName"))
 
@@ -130,7 +130,7 @@ def _by_rule(
     *,
     optional: bool = False,
 ) -> Iterator[Reference]:
-    for path, value in _values(body, rule.path, place):
+    for path, value in _values_at(body, rule.path, place):
         found = {"name": value} if isinstance(value, str) else mapping(value)
         name, kind = text(found, "name"), _kind(found, rule.kind)
         if not name or (rule.only and kind != rule.kind):
@@ -155,16 +155,18 @@ def _kind(found: Mapping[str, Any], usual: GroupKind) -> GroupKind:
     return GroupKind(group, kind)
 
 
-def _values(value: object, path: tuple[str, ...], place: Field) -> Iterator[tuple[Field, object]]:
+def _values_at(
+    value: object, path: tuple[str, ...], place: Field
+) -> Iterator[tuple[Field, object]]:
     if not path:
         yield place, value
         return
     step, rest = path[0], path[1:]
     if step == "*":
         for index, item in enumerate(value if isinstance(value, list) else ()):
-            yield from _values(item, rest, (*place, index))
+            yield from _values_at(item, rest, (*place, index))
     elif (inner := mapping(value).get(step)) is not None:
-        yield from _values(inner, rest, (*place, step))
+        yield from _values_at(inner, rest, (*place, step))
 
 
 # The table of references.

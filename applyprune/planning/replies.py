@@ -23,9 +23,9 @@ from applyprune.planning.comparison import (
 )
 from applyprune.planning.conflicts import drifted_fields, is_by_hand, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
-from applyprune.planning.normalize import may_be_secret, sent
+from applyprune.planning.normalize import body_to_send, may_be_secret
 from applyprune.planning.ownership import (
-    STUCK,
+    FIXED_GENERATION,
     Owner,
     applied_digest,
     confirmed_takings,
@@ -101,7 +101,7 @@ def confirmed(
     if desired.ref.group_kind in schemas and schema is None:
         fingerprint = None
     # What is only sent at creation is left to others.
-    rewritten = rewritten_fields(sent(desired), after, applyset.manager)
+    rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
     is_whole = not (desired.ignored or desired.removed)
     is_as_sent = may_be_secret(desired.body) or (is_whole and values_match(desired, after))
     entry = replace(
@@ -123,7 +123,7 @@ def confirmed(
     if created:
         return ConfirmedApply(entry, Outcome.CREATED, step.reason, rewritten)
     before = step.claimed_from or step.live
-    moved = before is None or step.takes_over or _moved(desired, before, after, applyset)
+    moved = before is None or step.takes_over or _changed_by_apply(desired, before, after, applyset)
     outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED
     return ConfirmedApply(entry, outcome, _reason(step, after, applyset), rewritten)
 
@@ -138,7 +138,7 @@ def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> s
     return "; ".join([*told, step.reason] if step.reason else told)
 
 
-def _moved(
+def _changed_by_apply(
     desired: Desired, before: LiveObject, after: LiveObject, applyset: ApplySetIdentity
 ) -> bool:
     """Return whether our apply changed the object, rather than somebody else its status."""
@@ -154,7 +154,7 @@ def _moved(
         then is None
         or now is None
         or then.managed_fields != now.managed_fields
-        or (desired.ref.group, desired.ref.kind) == STUCK
+        or (desired.ref.group, desired.ref.kind) == FIXED_GENERATION
         or not values_match(desired, before)
     )
 
@@ -168,7 +168,9 @@ def dry_run_reply(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity
         error := name_error(step.desired.ref, after, step.desired.origin, exists=False)
     ) is not None:
         raise error
-    return replace(step, rewritten=rewritten_fields(sent(step.desired), after, applyset.manager))
+    return replace(
+        step, rewritten=rewritten_fields(body_to_send(step.desired), after, applyset.manager)
+    )
 
 
 def refused_guard(

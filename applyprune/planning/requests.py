@@ -30,28 +30,28 @@ from applyprune.planning.managed_fields import (
     before_removal,
     claim_patch,
     dead_versions,
-    hand_over_patch,
     has_migration,
+    identity_body,
     is_contested,
-    kept,
-    leave_patch,
+    manager_by_label,
     mark_patch,
     marked_managers,
     may_remove,
     migrate_patch,
     orphan_patch,
-    release_patch,
     removals,
+    remove_manager_patch,
     renamed_managers,
-    set_manager,
     settle_patch,
     split_fields,
-    stub,
+    transfer_patch,
+    unlabel_patch,
     version_patch,
     with_contested,
-    yields,
+    with_live_values,
+    yield_steps,
 )
-from applyprune.planning.normalize import sent
+from applyprune.planning.normalize import body_to_send
 from applyprune.planning.ownership import has_witness, is_last_applied
 from applyprune.values import packed, replace
 
@@ -122,7 +122,7 @@ def needs_body(
     is_applied = entry is not None and is_last_applied(desired, entry, live, applyset.manager)
     return bool(
         split_fields(desired, live)
-        or yields(desired, live, applyset).fields
+        or yield_steps(desired, live, applyset).fields
         or (may_remove(desired) and not is_applied)
         or is_contested(desired, live, applyset.manager)
     )
@@ -147,8 +147,8 @@ def dry_run_request(step: ApplyStep, applyset: ApplySetIdentity) -> ApplyRequest
     if request is None:
         raise ValueError(f"nothing is sent for {step.desired.ref}")
     body = request.body
-    if live is not None and (fields := yields(step.desired, live, applyset).fields):
-        body = kept(live, body, fields)
+    if live is not None and (fields := yield_steps(step.desired, live, applyset).fields):
+        body = with_live_values(live, body, fields)
     body = before_removal(body, planned_removals(step, applyset))
     return replace(request, packed=packed(body), before=None)
 
@@ -183,7 +183,7 @@ def _body(
     desired: Desired, live: LiveObject, applyset: ApplySetIdentity, found: FieldRemovals
 ) -> Mapping[str, Any]:
     """Return the body to send for an existing object; without its annotation, it would lose it."""
-    body = with_contested(sent(desired), found)
+    body = with_contested(body_to_send(desired), found)
     return _witnessed(body, applyset) if has_witness(live, applyset) else body
 
 
@@ -218,9 +218,9 @@ def _moving(
     """Return the first request that gives fields another owner; None if none has to."""
     resource, ref = desired.resource, desired.ref
     if _has_other_label(live, applyset):
-        if old := set_manager(live):
+        if old := manager_by_label(live):
             return transfer_request(resource, live, old=old, applyset=applyset, owned=False)
-        return PatchRequest(resource, ref, release_patch(live))
+        return PatchRequest(resource, ref, unlabel_patch(live))
     if has_migration(live, migration, desired.packed, applyset.manager):
         patch = migrate_patch(
             live,
@@ -230,15 +230,15 @@ def _moving(
             api_version=resource.gvk.api_version,
         )
         return PatchRequest(resource, ref, patch)
-    todo = yields(desired, live, applyset)
+    todo = yield_steps(desired, live, applyset)
     if todo.release:
-        return PatchRequest(resource, ref, leave_patch(live, applyset.yielded))
+        return PatchRequest(resource, ref, remove_manager_patch(live, applyset.yielded))
     if todo.fields:  # guard: second-owner
         # The guards belong to the state that has these values.
         return ApplyRequest(
             resource,
             ref,
-            packed(kept(live, stub(desired), todo.fields)),
+            packed(with_live_values(live, identity_body(desired), todo.fields)),
             applyset.yielded,
             precondition=Precondition(live.uid, live.resource_version),
         )
@@ -332,7 +332,7 @@ def transfer_request(
     return PatchRequest(
         resource,
         live.ref,
-        hand_over_patch(live, old=old, new=applyset.manager, label=applyset.id, owned=owned),
+        transfer_patch(live, old=old, new=applyset.manager, label=applyset.id, owned=owned),
         managers_after=renamed_managers(live.managed_fields, old, applyset.manager),
     )
 

@@ -53,7 +53,11 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
     if not any(body is not None and may_be_secret(body) for body in (before, after)):
         return before, after
     # The manifest's own values too: what it leaves to others may be in neither state.
-    values = {*_texts(before), *_texts(after), *_texts(manifest)}  # guard: secret-unsent
+    values = {
+        *_value_forms(before),
+        *_value_forms(after),
+        *_value_forms(manifest),
+    }  # guard: secret-unsent
     allowed = mapping(manifest)
     written = mapping(allowed.get("metadata"))
 
@@ -139,7 +143,7 @@ def without_secrets(text: str, bodies: Iterable[Mapping[str, Any]]) -> str:
     have cut a long text within a value.
     """
     was_cut = len(text) >= _CUT_AT
-    values = {value for body in bodies for value in _texts(body)}
+    values = {value for body in bodies for value in _value_forms(body)}
     values |= {line.strip() for value in values for line in value.splitlines()}
     values = {value for value in values if len(value) >= _SHORTEST}
     for value in sorted(values, key=len, reverse=True):
@@ -155,7 +159,7 @@ def _start_at_end(text: str, value: str) -> int:
     return next((length for length in lengths if text.endswith(value[:length])), 0)
 
 
-def _texts(body: Body) -> Iterator[str]:
+def _value_forms(body: Body) -> Iterator[str]:
     """Yield every value of a Secret in each form in which a text may contain a copy."""
     for part in SECRET_PARTS:
         for value in mapping(mapping(body).get(part)).values():
@@ -169,7 +173,7 @@ def _texts(body: Body) -> Iterator[str]:
             yield from (plain, json.dumps(plain)[1:-1])
 
 
-def shown(value: object, *, secret: bool) -> str:
+def value_text(value: object, *, secret: bool) -> str:
     """Return a value on one short line; HIDDEN for a Secret."""
     if secret:  # guard: secret-in-conflict
         return HIDDEN

@@ -228,7 +228,7 @@ def unserved_state(
     if wanted:
         return NotListed()
     if isinstance(proof, MissingKinds):
-        return _unknown(entry, not_served(proof))
+        return _unknown(entry, not_served_reason(proof))
     return _unknown(
         entry,
         "the server does not serve its kind, and the inventory does not record that "
@@ -261,9 +261,9 @@ def hidden_kind_problem(
     A ``built_in`` group may have kinds that are switched off.
     """
     if isinstance(proof, MissingKinds) or registered is None:
-        return not_served(proof)
+        return not_served_reason(proof)
     if built_in:
-        return f"{not_served(proof)}; the API server may have switched it off"
+        return f"{not_served_reason(proof)}; the API server may have switched it off"
     for live in registered.definitions:
         spec = _spec(live)
         defined = (spec.get("group"), mapping(spec.get("names")).get("kind"))
@@ -272,7 +272,7 @@ def hidden_kind_problem(
     return ""
 
 
-def not_served(proof: CompleteResourceMap | MissingKinds) -> str:
+def not_served_reason(proof: CompleteResourceMap | MissingKinds) -> str:
     """Return the words for a kind that is not served; ``proof`` is that of its group."""
     missing = f", and {proof.reason}" if isinstance(proof, MissingKinds) else ""
     return f"the server does not serve its kind{missing}"

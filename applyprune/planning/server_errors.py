@@ -48,10 +48,12 @@ def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
     A field that the manifest lacks is represented by the nearest field around it.
     """
     marks: dict[Mark, None] = {}
-    for field, reason in _said(error):
+    for field, reason in _named_fields(error):
         path, left = parse_path(_as_written(field, body), body)
         note = f"{field.removeprefix('.')}: {reason}" if left else reason
-        for faulty in _twins(path, reason, body) or [(*path, *_quoted_entry(path, reason, body))]:
+        for faulty in _duplicates(path, reason, body) or [
+            (*path, *_quoted_entry(path, reason, body))
+        ]:
             marks[Mark(faulty, _short(note))] = None
     if not marks:
         marks = dict.fromkeys(_by_value(error.message, body))
@@ -71,7 +73,7 @@ _SCHEMA = pattern(
 )
 
 
-def _said(error: ApiError) -> Iterator[tuple[str, str]]:
+def _named_fields(error: ApiError) -> Iterator[tuple[str, str]]:
     for cause in error.causes:
         if cause.get("field"):
             yield cause["field"], cause.get("message", "")
@@ -88,7 +90,7 @@ def _as_written(field: str, body: Mapping[str, Any]) -> str:
     return field
 
 
-def _twins(path: Field, reason: str, body: object) -> list[Field]:
+def _duplicates(path: Field, reason: str, body: object) -> list[Field]:
     """Return the items of a list with the same key, if the error is about a duplicate."""
     if not reason.startswith(_DUPLICATE):
         return []

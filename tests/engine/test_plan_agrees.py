@@ -14,7 +14,7 @@ from applyprune.model.events import ObjectDiff, Outcome
 from applyprune.model.options import DryRun
 from applyprune.model.plan import ApplyStep, Fate, RemoveStep
 from applyprune.planning.comparison import without_bookkeeping
-from applyprune.planning.plan import of_apply, of_removal
+from applyprune.planning.plan import apply_forecast, removal_forecast
 from tests.support.actors import ALICE
 from tests.support.objects import config_map
 from tests.support.options import options_of
@@ -202,8 +202,8 @@ def _compare(
         assert failed == {ref for ref, one in done.outcomes.items() if one is Outcome.FAILED}
         assert done.exit_code == planned.exit_code
         return fates | {Fate.REFUSE}
-    expected = {step.desired.ref.short: of_apply(step).outcome for step in plan.applies}
-    removals = (of_removal(step, options_of()) for step in plan.removals)
+    expected = {step.desired.ref.short: apply_forecast(step).outcome for step in plan.applies}
+    removals = (removal_forecast(step, options_of()) for step in plan.removals)
     expected |= {one.ref.short: one.outcome for one in removals}
     assert done.outcomes == expected
     diffs = {one.ref: one for one in planned.events if isinstance(one, ObjectDiff)}

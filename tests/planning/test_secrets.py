@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.planning.secrets import HIDDEN, masked, shown
+from applyprune.planning.secrets import HIDDEN, masked, value_text
 
 
 def secret(data: Any, **annotations: str) -> dict[str, Any]:
@@ -118,5 +118,5 @@ def test_only_secrets_are_masked() -> None:
 
 def test_secret_field_is_never_shown() -> None:
     """Whatever it is."""
-    assert shown("eA==", secret=True) == HIDDEN
-    assert shown("eA==", secret=False) == '"eA=="'
+    assert value_text("eA==", secret=True) == HIDDEN
+    assert value_text("eA==", secret=False) == '"eA=="'

@@ -13,16 +13,16 @@ from applyprune.model.plan import OnConflict
 from applyprune.planning.applyset import applyset_identity, set_of, yielded_manager
 from applyprune.planning.desired import resolve
 from applyprune.planning.managed_fields import (
-    hand_over_patch,
-    kept,
-    leave_patch,
+    identity_body,
     orphan_patch,
+    remove_manager_patch,
     split_fields,
     split_problem,
-    stub,
-    yields,
+    transfer_patch,
+    with_live_values,
+    yield_steps,
 )
-from applyprune.planning.normalize import manifest_digest, sent
+from applyprune.planning.normalize import body_to_send, manifest_digest
 from applyprune.planning.ownership import unchanged
 from tests.support.objects import manifest
 from tests.support.planning import (
@@ -119,9 +119,9 @@ def test_ignored_fields_are_sent_at_creation_only_and_count_in_the_digest() -> N
     one = _resolved({IGNORED: '/spec/replicas,/spec/template/spec/containers[name="c"]/image'})
     assert one.body["spec"] == SPEC
     assert one.digest == manifest_digest(one.body)
-    assert sent(one)["spec"] == {"template": {"spec": {"containers": [{"name": "c"}]}}}
+    assert body_to_send(one)["spec"] == {"template": {"spec": {"containers": [{"name": "c"}]}}}
     plain = _resolved({})
-    assert sent(plain) is plain.body
+    assert body_to_send(plain) is plain.body
 
 
 def _ours(fields: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def test_ignored_fields_are_decided(name: str) -> None:
     """Co-owned is what we alone own; released is what others own, or what is wanted back."""
     entries, ignored, release, fields = YIELDS[name]
     one = replace(desired(body("Deployment", spec=SPEC), DEPLOYMENTS), ignored=tuple(ignored))
-    found = yields(one, live(one.ref, entries=entries), TARGET)
+    found = yield_steps(one, live(one.ref, entries=entries), TARGET)
     assert (found.release, sorted(map(to_pointer, found.fields))) == (release, fields)
 
 
@@ -208,7 +208,7 @@ def test_co_owned_part_is_the_field_with_its_live_value_only() -> None:
     one = desired(body("Deployment", spec=SPEC), DEPLOYMENTS)
     there = live(one.ref, full={**one.body, "spec": {**SPEC, "replicas": 5}})
     fields = [("spec", "replicas"), ("spec", "nothing")]
-    assert kept(there, stub(one), fields) == {
+    assert with_live_values(there, identity_body(one), fields) == {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "a", "namespace": "home"},
@@ -269,9 +269,9 @@ def test_both_managers_of_a_set_are_removed_and_moved_together() -> None:
     """Abandoned, neither is left; handed over, both are the other set's."""
     one = live(ENTRIES_REF, entries=[_ours(PAUSED), _second(REPLICAS), _theirs(REPLICAS)])
     assert _after(orphan_patch(one, TARGET.manager, "v1")) == ["hpa"]
-    handed = hand_over_patch(one, old=TARGET.manager, new=SHOP.manager, label=SHOP.id, owned=True)
+    handed = transfer_patch(one, old=TARGET.manager, new=SHOP.manager, label=SHOP.id, owned=True)
     assert _after(handed) == [SHOP.manager, SHOP.yielded, "hpa"]
-    assert _after(leave_patch(one, TARGET.yielded)) == [TARGET.manager, "hpa"]
+    assert _after(remove_manager_patch(one, TARGET.yielded)) == [TARGET.manager, "hpa"]
 
 
 def test_second_manager_is_not_a_sets_first() -> None:

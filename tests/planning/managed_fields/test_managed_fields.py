@@ -12,15 +12,15 @@ from applyprune.model.live import LiveObject
 from applyprune.model.plan import Migration
 from applyprune.planning.applyset import OWNED_BY, PART_OF, applyset_identity
 from applyprune.planning.managed_fields import (
-    hand_over_patch,
-    leave_patch,
+    manager_by_label,
     mark_patch,
     migrate_patch,
     orphan_patch,
-    release_patch,
+    remove_manager_patch,
     renamed_managers,
-    set_manager,
     settle_patch,
+    transfer_patch,
+    unlabel_patch,
 )
 from applyprune.planning.ownership import has_witness
 from applyprune.values import packed
@@ -71,9 +71,9 @@ def _read(metadata: Metadata) -> LiveObject:
 
 PATCHES: dict[str, Callable[[LiveObject], Operations]] = {
     "orphan": lambda one: orphan_patch(one, OURS, "v1"),
-    "leave": lambda one: leave_patch(one, TARGET.yielded),
-    "release": release_patch,
-    "hand over": lambda one: hand_over_patch(
+    "leave": lambda one: remove_manager_patch(one, TARGET.yielded),
+    "release": unlabel_patch,
+    "hand over": lambda one: transfer_patch(
         one, old=OURS, new=SHOP.manager, label=SHOP.id, owned=False
     ),
     "mark": lambda one: mark_patch(one, "v1", TARGET, owned=False),
@@ -218,18 +218,18 @@ def test_last_label_is_removed_with_the_whole_map(patch: str) -> None:
 def test_leaving_removes_one_manager_only() -> None:
     """Label and all other managers stay; the last one leaves an empty entry here, too."""
     one = live(REF, entries=[managed(TARGET.yielded), KUBECTL, managed()])
-    after = patched(one, leave_patch(one, TARGET.yielded))
+    after = patched(one, remove_manager_patch(one, TARGET.yielded))
     assert after["labels"] == {PART_OF: TARGET.id}
     assert after["managedFields"] == [KUBECTL, managed()]
     alone = live(REF, entries=[managed(TARGET.yielded)])
-    assert patched(alone, leave_patch(alone, TARGET.yielded))["managedFields"] == [{}]
+    assert patched(alone, remove_manager_patch(alone, TARGET.yielded))["managedFields"] == [{}]
 
 
 def test_releasing_removes_the_label_only() -> None:
     """Whoever's it is: its owner is no set that we know."""
     entries = [KUBECTL, managed("another-tool")]
     one = live(REF, entries=entries, labels={PART_OF: "applyset-theirs-v1", **OTHERS})
-    after = patched(one, release_patch(one))
+    after = patched(one, unlabel_patch(one))
     assert (after["labels"], after["managedFields"]) == (OTHERS, entries)
 
 
@@ -288,7 +288,7 @@ def test_transfer_there_and_back_restores_the_object() -> None:
     one = LIVES["ours and others'"]
     there = _read(patched(one, PATCHES["hand over"](one)))
     back = patched(
-        there, hand_over_patch(there, old=SHOP.manager, new=OURS, label=TARGET.id, owned=False)
+        there, transfer_patch(there, old=SHOP.manager, new=OURS, label=TARGET.id, owned=False)
     )
     assert back == {**one.whole_metadata, "resourceVersion": "6"}
 
@@ -343,7 +343,7 @@ def test_annotation_of_ownership_follows_the_label_only_if_told(owned: bool) -> 
     """A set that takes an object of another set has adopted it; a set that is given one owns it."""
     one = LIVES["ours"]
     assert has_witness(one, TARGET)
-    patch = hand_over_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id, owned=owned)
+    patch = transfer_patch(one, old=OURS, new=SHOP.manager, label=SHOP.id, owned=owned)
     assert has_witness(_read(patched(one, patch)), SHOP) is owned
 
 
@@ -386,4 +386,4 @@ MANAGERS: dict[str, tuple[str, list[Metadata], str]] = {
 def test_set_manager_is_found_by_the_label(name: str) -> None:
     """The label says whose the object is, and the manager's name which set that is."""
     label, entries, manager = MANAGERS[name]
-    assert set_manager(live(REF, label=label, entries=entries)) == manager
+    assert manager_by_label(live(REF, label=label, entries=entries)) == manager

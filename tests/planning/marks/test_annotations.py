@@ -6,7 +6,7 @@ import pytest
 
 from applyprune.model.live import BUNDLES
 from applyprune.model.problem import Origin
-from applyprune.planning.marks import annotation_errors, not_understood, orphan_mark
+from applyprune.planning.marks import annotation_errors, orphan_mark, unknown_mark
 
 KEPT = [
     {"applyprune.dev/prune": "disabled"},
@@ -125,7 +125,7 @@ LIVE: dict[str, tuple[dict[str, dict[str, str]], str]] = {
 def test_mark_of_ours_that_is_not_understood_is_named(name: str) -> None:
     """Its key, never its value."""
     metadata, expected = LIVE[name]
-    assert not_understood(metadata) == expected
+    assert unknown_mark(metadata) == expected
 
 
 @pytest.mark.parametrize(("value", "is_known"), [("true", True), ("yes", False)])
@@ -133,7 +133,7 @@ def test_mark_of_bundles_is_understood_on_a_bundle(value: str, is_known: bool) -
     """With its only value; on any other object it would promise what nobody does."""
     metadata = {"annotations": {"applyprune.dev/orphan": value}}
     kind = BUNDLES.group_kind
-    assert (not_understood(metadata, kind) == "") is is_known
+    assert (unknown_mark(metadata, kind) == "") is is_known
     assert (list(annotation_errors(metadata, Origin("b.yaml", 1, 1), kind)) == []) is is_known
 
 

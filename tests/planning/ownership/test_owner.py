@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.live import Resource
 from applyprune.planning.applyset import PART_OF
-from applyprune.planning.ownership import holds, needs_values, unchanged
+from applyprune.planning.ownership import has_values, needs_values, unchanged
 from tests.support.planning import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -186,4 +186,4 @@ def test_values_are_requested_only_where_they_decide() -> None:
 )
 def test_matching_values_are_recognised(wanted: object, there: object, expected: bool) -> None:
     """A field that only the server knows is passed over; everything else must be the same."""
-    assert holds(wanted, there) is expected
+    assert has_values(wanted, there) is expected

@@ -26,7 +26,7 @@ from applyprune.model.plan import ApplyStep, Fate, Guard, Plan, Removals, Remove
 from applyprune.model.problem import Manifest
 from applyprune.planning.approval import is_blocked, with_approval, without_unapproved
 from applyprune.planning.desired import find_hooks, hooks_refusal
-from applyprune.planning.plan import forecast, not_pruned, of_apply
+from applyprune.planning.plan import apply_forecast, forecast, not_pruned
 from tests.support.options import options_of
 from tests.support.output.plans import ALLOWED, DELETION, REFUSED, applied, refused_by, wanted
 
@@ -86,7 +86,7 @@ def ran(plan: Plan, mode: Mode = Mode.APPLY, **given: Any) -> Iterator[Event]:
     if is_blocked(plan, options):
         summary.held = True
         refused = (step for step in plan.applies if step.problem is not None)
-        yield from summary.counted(map(of_apply, refused))
+        yield from summary.counted(map(apply_forecast, refused))
         yield from summary.counted(not_pruned(step, plan.no_prune) for step in plan.removals)
     else:
         yield InventoryWritten(Phase.BEFORE_APPLY, 20, 4)
