@@ -284,9 +284,9 @@ class DeadlineHTTPConnection(HTTPConnection):
         rules = self._addresses
         # guard: checked-connection
         open_one = super()._new_conn if rules is None else partial(self._new_checked_conn, rules)
-        if is_address(self.host.strip("[]")):
+        if is_ip_address(self.host.strip("[]")):
             return open_one()
-        return self._in_time(open_one)
+        return self._connect_in_thread(open_one)
 
     def _new_checked_conn(self, rules: AddressRules) -> socket.socket:
         """Connect to an address that was checked; raise RefusedAddress if the host has another.
@@ -314,7 +314,7 @@ class DeadlineHTTPConnection(HTTPConnection):
             raise ConnectTimeoutError(self, "timed out") from failure
         raise NewConnectionError(self, str(failure)) from failure
 
-    def _in_time(self, open_one: Callable[[], socket.socket]) -> socket.socket:
+    def _connect_in_thread(self, open_one: Callable[[], socket.socket]) -> socket.socket:
         """Connect in a thread: nothing else can limit name resolution."""
         limit = min(NAMED_CONNECT_TIMEOUT, _current.get().seconds_left())
         try:
@@ -577,9 +577,11 @@ def refuses_certificate(error: ssl.SSLError) -> bool:
     return any(alert in (error.reason or "") for alert in _CERTIFICATE_ALERTS)
 
 
-# When to retry a request: after the time that the server asks for, else with backoff.
+# Redirects, and when to retry: after the time that the server asks for, else with backoff.
 
 
+MAX_REDIRECTS = 5
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 FIRST_WAIT = 0.1
 LONGEST_WAIT = 5.0
 
@@ -614,22 +616,22 @@ def seconds_to_wait(header: str, now: Callable[[], float] = time.time) -> float 
 # which hand out credentials. Private networks are where clusters usually are.
 
 
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
     """Which addresses may be connected to."""
 
-    allowed: tuple[Network, ...] = ()
+    allowed: tuple[IPNetwork, ...] = ()
     """Networks that may be, whatever is said about them here."""
-    denied: tuple[Network, ...] = ()
+    denied: tuple[IPNetwork, ...] = ()
     """Networks that may not be, even if they are allowed."""
 
     def fault(self, address: str) -> str:
         """Return what forbids a connection to an address; empty if nothing does."""
-        meant = tuple(_meant(ipaddress.ip_address(address.partition("%")[0])))
+        meant = tuple(_embedded_addresses(ipaddress.ip_address(address.partition("%")[0])))
         if any(one in network for one in meant for network in self.denied):  # guard: denied-network
             return "an address of a denied network"
         if any(one in network for one in meant for network in self.allowed):
@@ -638,7 +640,7 @@ class AddressRules:
         return next((words for network, words in _REFUSED for one in meant if one in network), "")
 
 
-def _meant(address: Address) -> Iterator[Address]:
+def _embedded_addresses(address: IPAddress) -> Iterator[IPAddress]:
     """Yield an address, and the IPv4 address in it."""
     yield address
     if isinstance(address, ipaddress.IPv4Address):
@@ -650,7 +652,7 @@ def _meant(address: Address) -> Iterator[Address]:
         yield ipaddress.IPv4Address(int(address) & _LAST_BITS)
 
 
-_WORDS: dict[str, tuple[str, ...]] = {
+_REFUSED_NETWORKS: dict[str, tuple[str, ...]] = {
     "a loopback address": ("127.0.0.0/8", "::1/128"),
     "an address of this machine": ("0.0.0.0/8", "::/128"),
     "a link-local address": ("169.254.0.0/16", "fe80::/10"),
@@ -666,9 +668,9 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "a multicast address": ("224.0.0.0/4", "ff00::/8"),
     "a reserved address": ("240.0.0.0/4",),
 }
-_REFUSED: Sequence[tuple[Network, str]] = tuple(
+_REFUSED: Sequence[tuple[IPNetwork, str]] = tuple(
     (ipaddress.ip_network(network), words)
-    for words, networks in _WORDS.items()
+    for words, networks in _REFUSED_NETWORKS.items()
     for network in networks
 )
 # An IPv6 address in these networks ends with the IPv4 address that it leads to.
@@ -678,7 +680,7 @@ _TRANSLATED = tuple(
 _LAST_BITS = 0xFFFFFFFF
 
 
-def is_address(host: str) -> bool:
+def is_ip_address(host: str) -> bool:
     """Return whether a host is an address, not a name."""
     try:
         ipaddress.ip_address(host)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
-    from applyprune.http import Network
+    from applyprune.http import IPNetwork
     from applyprune.model.options import Options
     from applyprune.model.problem import Problem
     from applyprune.sources import Input
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 def _networks(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> tuple[Network, ...]:
+) -> tuple[IPNetwork, ...]:
     """Return the networks of CIDRs such as 127.0.0.0/8."""
     try:
         return tuple(ipaddress.ip_network(value) for value in values)
@@ -182,11 +182,11 @@ def controller(
     lease_duration: float,
     listen: str,
     grace: float,
-    networks: tuple[Network, ...],
+    networks: tuple[IPNetwork, ...],
     fetch_workers: int,
     source_cache: int,
-    allowed_sources: tuple[Network, ...],
-    denied_sources: tuple[Network, ...],
+    allowed_sources: tuple[IPNetwork, ...],
+    denied_sources: tuple[IPNetwork, ...],
     log_level: str,
 ) -> int:
     """Run the Bundle controller: apply and prune Bundles continuously.

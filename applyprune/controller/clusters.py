@@ -45,7 +45,7 @@ from applyprune.errors import (
     NotFound,
     Unauthorized,
 )
-from applyprune.http import AddressRules, is_address
+from applyprune.http import AddressRules, is_ip_address
 from applyprune.model.identity import Ref
 from applyprune.model.live import NAMESPACES, SECRETS, namespace_ref, text
 from applyprune.planning.marks import ACCEPT_CLUSTER
@@ -459,7 +459,7 @@ def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:
     plain = server == f"https://{parts.netloc}{parts.path}" and parts.netloc.lower() == place
     if not (plain and port != 0 and _PATH.fullmatch(parts.path) and _is_host(host)):
         raise _fault("server is not a URL such as https://host:6443")
-    if is_address(host) and (fault := addresses.fault(host)):
+    if is_ip_address(host) and (fault := addresses.fault(host)):
         raise _fault(f"server is {fault}, to which the controller does not connect")
     return server.rstrip("/")
 
@@ -469,7 +469,7 @@ _NAME = pattern(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?", re.IGNORECASE)
 
 
 def _is_host(host: str) -> bool:
-    return (is_address(host) and "%" not in host) or _NAME.fullmatch(host) is not None
+    return (is_ip_address(host) and "%" not in host) or _NAME.fullmatch(host) is not None
 
 
 def _fault(text: str) -> AccessError:

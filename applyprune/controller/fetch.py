@@ -33,7 +33,7 @@ from applyprune.sources.archive import (
 from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_signatures import GitVerification as SignedBy
 from applyprune.sources.git_signatures import SignatureMode, verify
-from applyprune.sources.git_store import GitStore, Read
+from applyprune.sources.git_store import GitStore, PathFiles
 from applyprune.sources.kustomize import included
 from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
 from applyprune.sources.oci_cosign import verification
@@ -94,7 +94,7 @@ def _git(
     wanted = {part for one in consists.values() for part in one.paths}
     ids = store.ids(found.commit, tuple(wanted), deadline)
 
-    def read(paths: Sequence[str]) -> Iterable[tuple[str, Read]]:
+    def read(paths: Sequence[str]) -> Iterable[tuple[str, PathFiles]]:
         return store.read_all(found.commit, paths, source.limits, deadline, where=shown)
 
     contents = {
@@ -176,7 +176,7 @@ def _of_tree(task: FetchTask, cache: SourceCache, tree: FileTree) -> _Contents:
         for path, part in parts.items()
     }
 
-    def read(paths: Sequence[str]) -> Iterable[tuple[str, Read]]:
+    def read(paths: Sequence[str]) -> Iterable[tuple[str, PathFiles]]:
         for path in paths:
             absent = PathNotFound(f"the source has no such path: {shown_path(path)}")
             yield path, parts[path] or absent
@@ -219,7 +219,7 @@ def _new(
     cache: SourceCache,
     contents: Mapping[str, str],
     revision: str,
-    read: Callable[[Sequence[str]], Iterable[tuple[str, Read]]],
+    read: Callable[[Sequence[str]], Iterable[tuple[str, PathFiles]]],
 ) -> _Contents:
     """Return what is new, or wrong, at the paths; what is new is in the cache then."""
     found: _Contents = {}

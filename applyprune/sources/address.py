@@ -363,7 +363,7 @@ def shown_url(url: str) -> str:
 
 
 LIMITS = TreeLimits()
-TIMEOUT = 60.0
+GIT_TIMEOUT = 60.0
 """Seconds for one check of a reference, and for one fetch."""
 
 
@@ -416,10 +416,10 @@ class GitSource:
     url: str = field(repr=False)
     ref: GitRef = HEAD
     credentials: SourceCredentials = ANONYMOUS
-    timeout: float = TIMEOUT
+    timeout: float = GIT_TIMEOUT
     addresses: AddressRules | None = None
     """Which addresses the URL may lead to; None for all: then the caller has chosen the URL."""
-    uses_own: bool = False
+    uses_user_config: bool = False
     """Whether the user's own ssh settings, keys and credential helpers are used where
     ``credentials`` are empty. Only a command of that user may do so."""
     limits: TreeLimits = LIMITS
@@ -428,7 +428,7 @@ class GitSource:
         """Check the URL."""
         found = parse_git_url(self.url)
         has_login = bool(found.password) or (found.scheme == "https" and bool(found.user))
-        if has_login and not self.uses_own:
+        if has_login and not self.uses_user_config:
             raise UsageError(
                 "the URL of the repository contains credentials",
                 hint="Put username and password into the Secret of the source.",
@@ -640,7 +640,7 @@ def is_tag(text: str) -> bool:
     return re.fullmatch(_TAG_TEXT, text) is not None
 
 
-def is_digest(text: str) -> bool:
+def is_artifact_digest(text: str) -> bool:
     """Return whether a text is a digest that is checked here: ``sha256:`` and 64 digits."""
     return re.fullmatch(_DIGEST_TEXT, text) is not None
 

@@ -259,7 +259,7 @@ def read_tar(
     archive of regular files with distinct names that stay below its root: the server sends the
     wrong thing.
     """
-    tape = _Tape(file, limits, check_time)
+    tape = _BlockReader(file, limits, check_time)
     names = TarNames(limits.files)
     files: dict[str, bytes] = {}
     left = limits.size
@@ -284,7 +284,7 @@ def read_tar(
 _BLOCK = 512
 
 
-def _next_member(tape: _Tape) -> tuple[tarfile.TarInfo, str, int] | None:
+def _next_member(tape: _BlockReader) -> tuple[tarfile.TarInfo, str, int] | None:
     """Return the next member with its name and size; None at the end of the archive."""
     records = Records()
     while True:
@@ -367,14 +367,14 @@ _PER_FILE = 4 * _BLOCK
 """How much an archive needs for a file beside its content: headers, records, padding."""
 
 
-class _Tape:
+class _BlockReader:
     """The blocks of an archive, one after the other, and no more than the limits allow."""
 
     def __init__(self, file: IO[bytes], limits: TreeLimits, check_time: Callable[[], None]) -> None:
         start = file.tell()
         is_gzip = file.read(len(_GZIP)) == _GZIP
         file.seek(start)
-        timed = _Timed(file, check_time)
+        timed = _TimedFile(file, check_time)
         self._file = gzip.GzipFile(fileobj=timed, mode="rb") if is_gzip else timed
         self._limits = limits
         self._check_time = check_time
@@ -430,7 +430,7 @@ class _Tape:
         return data
 
 
-class _Timed(RawIOBase):
+class _TimedFile(RawIOBase):
     """A file that is read in time: gzip may read much before it returns anything."""
 
     def __init__(self, file: IO[bytes], check_time: Callable[[], None]) -> None:

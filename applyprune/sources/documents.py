@@ -17,23 +17,23 @@ from applyprune.sources.yaml import (
     MAX_DEPTH,
     TOO_DEEP,
     Allowance,
+    AllowanceSpent,
     Document,
-    TooMuch,
     YAMLFault,
     document_of,
+    json_number,
+    parse_integer,
     place_in,
     read_stream,
-    refusal_of,
-    shape,
-    shown,
-    whole_number,
+    shown_key,
     without_flow_colons,
+    yaml_fault,
 )
 from applyprune.values import dataclass, pattern, replace
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedDocument:
     """A document of a stream, or its fault, with its number."""
 
     number: int
@@ -41,7 +41,7 @@ class Numbered:
     content: Document | YAMLFault
 
 
-def read_documents(data: bytes, allowance: Allowance | None = None) -> list[Numbered]:
+def read_documents(data: bytes, allowance: Allowance | None = None) -> list[NumberedDocument]:
     """Return every document of a stream in order; a broken document as its fault.
 
     ``allowance`` is what is left for this load; when it is spent, the rest is not read.
@@ -51,14 +51,14 @@ def read_documents(data: bytes, allowance: Allowance | None = None) -> list[Numb
     try:
         allowance.take(0, len(data))
         text = _decode(data)
-    except TooMuch as refused:
+    except AllowanceSpent as refused:
         found = [refused.at(1, 1)]
     except YAMLFault as refused:
         found = [refused]
     else:
         is_json = text.lstrip().startswith("{")
         found = _read_json(text, allowance) if is_json else _read_yaml(text, 0, allowance)
-    return [Numbered(number, content) for number, content in enumerate(found, 1)]
+    return [NumberedDocument(number, content) for number, content in enumerate(found, 1)]
 
 
 # libyaml skips a byte order mark at the start of any line, Go only at the start of the stream.
@@ -111,7 +111,7 @@ def _read_yaml(
     left, found = allowance.memory, list[Document | YAMLFault]()
     try:
         return [replace(each, line=each.line + above) for each in _read_piece(text, allowance)]
-    except TooMuch as refused:
+    except AllowanceSpent as refused:
         return [refused.moved(above, before)]
     except (YAMLFault, YAMLError):
         allowance.memory = left
@@ -123,7 +123,7 @@ def _read_yaml(
             documents = _read_mended(piece, allowance)
         except YAMLFault as refused:
             found.append(refused.moved(above, before))
-            if isinstance(refused, TooMuch) or (faults := faults + 1) >= allowance.errors:
+            if isinstance(refused, AllowanceSpent) or (faults := faults + 1) >= allowance.errors:
                 break
         else:
             found += [replace(each, line=each.line + above) for each in documents]
@@ -141,11 +141,11 @@ def _read_mended(text: str, allowance: Allowance) -> list[Document]:
         allowance.memory = left
         mended = without_flow_colons(text, error)
         if mended is None:
-            raise refusal_of(error, text) from None
+            raise yaml_fault(error, text) from None
     try:
         return _read_piece(mended[0], allowance, mended[1])
     except YAMLError as error:
-        raise refusal_of(error, text) from None
+        raise yaml_fault(error, text) from None
 
 
 _NO_SEPARATOR = pattern("\n---(?![ \t]*(?:#[^\r\n\x85\u2028\u2029]*)?\n)|\n---#")
@@ -214,7 +214,7 @@ def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
         else:
             try:
                 allowance.take(values)
-            except TooMuch as refused:
+            except AllowanceSpent as refused:
                 return [*found, refused.at(above + 1, _before(text, place) + 1)]
             # kubectl skips a null, as it skips an empty YAML document.
             found += [document_of(value, above + 1, text)] if value is not None else []
@@ -279,13 +279,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise YAMLFault(f"duplicate key {shown(key)}", hint=_TWICE)
+            raise YAMLFault(f"duplicate key {shown_key(key)}", hint=_TWICE)
         seen.add(key)
     return result
 
 
 def _float(literal: str) -> int | float:
-    return shape(float(literal))
+    return json_number(float(literal))
 
 
 def _constant(_name: str) -> Any:
@@ -313,6 +313,6 @@ def _values(value: Any) -> int:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique,
     parse_float=_float,
-    parse_int=whole_number,
+    parse_int=parse_integer,
     parse_constant=_constant,
 )

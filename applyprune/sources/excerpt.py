@@ -47,7 +47,7 @@ def excerpt(
     if not (0 < line <= len(lines) and column > 0):
         return ""
     whole = lines[line - 1].rstrip("\r")
-    if may_be_secret(text, line):
+    if line_may_be_secret(text, line):
         masked = _masked(whole, column - 1, key)
         if masked is None:
             return ""
@@ -117,7 +117,7 @@ def _columns(char: str) -> int:
 _LONGEST_JSON = 5_000
 
 
-def may_be_secret(text: str, line: int) -> bool:
+def line_may_be_secret(text: str, line: int) -> bool:
     """Return whether the document that contains a line holds a Secret, or could be a Secret."""
     start, end = document_around(text, line)
     if _may_be_secret(text, start, end):

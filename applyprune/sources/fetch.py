@@ -78,9 +78,9 @@ def _fetch_git(address: GitAddress) -> FileTree:
     )
     from applyprune.system.processes import ProcessGuard
 
-    source = GitSource(address.url, _ref(address), uses_own=True)
+    source = GitSource(address.url, _ref(address), uses_user_config=True)
     if address.ref:
-        source = _with_named(source, address.ref)
+        source = _resolve_name(source, address.ref)
     # A store of its own: another command may fetch the same at this moment.
     with TemporaryDirectory(prefix="applyprune-") as folder, ProcessGuard(Path(folder)):
         return fetch_git(source, address.path, Path(folder) / "store")
@@ -114,7 +114,7 @@ def _ref(address: GitAddress) -> GitRef:
 _COMMIT = pattern(r"[0-9a-fA-F]{40}")
 
 
-def _with_named(source: GitSource, name: str) -> GitSource:
+def _resolve_name(source: GitSource, name: str) -> GitSource:
     """Return a source with what a name means: a commit ID, a branch, or else a tag."""
     if _COMMIT.fullmatch(name):
         return replace(source, ref=GitRef(commit=name.lower()))

@@ -199,7 +199,7 @@ def is_pattern(path: str) -> bool:
     return any(map(_MAGIC.search, parts)) and not os.path.lexists(path)
 
 
-def expand(pattern: str) -> list[str]:
+def expand_pattern(pattern: str) -> list[str]:
     """Return the paths that match, sorted; raises OSError for a folder that cannot be read."""
     root, parts = split_path(pattern)
     return sorted(dict.fromkeys(_matches(root, parts, frozenset())))

@@ -39,14 +39,14 @@ MEMORY = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class GitEnvironment:
     """What the git that speaks to one server has beside the settings of every git."""
 
     settings: Settings = field(default=(), repr=False)
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-LOCAL = Surroundings()
+LOCAL = GitEnvironment()
 """Those of a git that speaks to no server."""
 _OUTPUT = 64 * 2**20
 _FILES = 256
@@ -110,7 +110,7 @@ class GitProgram:
         self,
         *arguments: str,
         repository: Path | None = None,
-        around: Surroundings = LOCAL,
+        environment: GitEnvironment = LOCAL,
         stdin: bytes = b"",
         limit: int = _OUTPUT,
         records: tuple[bytes, int] | None = None,
@@ -124,7 +124,7 @@ class GitProgram:
         code, out, err = self.try_run(
             *arguments,
             repository=repository,
-            around=around,
+            environment=environment,
             stdin=stdin,
             limit=limit,
             records=records,
@@ -138,7 +138,7 @@ class GitProgram:
         self,
         *arguments: str,
         repository: Path | None = None,
-        around: Surroundings = LOCAL,
+        environment: GitEnvironment = LOCAL,
         stdin: bytes = b"",
         limit: int = _OUTPUT,
         records: tuple[bytes, int] | None = None,
@@ -168,7 +168,7 @@ class GitProgram:
                     # Without a terminal; and what it starts is killed with it.
                     start_new_session=True,
                     cwd=self.folder,
-                    env=self._environ(around, repository),
+                    env=self._process_environ(environment, repository),
                     bufsize=0,
                     # Python ignores SIGXFSZ, and so does git then: it says that a file is too
                     # large, where its death would say nothing. git itself restores SIGPIPE.
@@ -206,13 +206,15 @@ class GitProgram:
 
         return exchange(process, partial(self.deadline.left, self.where), check)
 
-    def _environ(self, around: Surroundings, repository: Path | None) -> dict[str, str]:
-        settings = (*_SETTINGS, *around.settings)
+    def _process_environ(
+        self, environment: GitEnvironment, repository: Path | None
+    ) -> dict[str, str]:
+        settings = (*_SETTINGS, *environment.settings)
         environ = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(self.folder / "home"),
             "TMPDIR": str(self.folder),
-            **around.environ,
+            **environment.environ,
             "LC_ALL": "C",
             "LANGUAGE": "",
             "GIT_CONFIG_NOSYSTEM": "1",

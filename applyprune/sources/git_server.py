@@ -22,19 +22,21 @@ from applyprune._version import __version__
 from applyprune.errors import AccessError, UsageError
 from applyprune.http import (
     CONNECT_TIMEOUT,
+    MAX_REDIRECTS,
+    REDIRECTS,
     RefusedAddress,
     causes,
     describe_error,
-    is_address,
+    is_ip_address,
     one_try,
     open_pools,
     proxy_for,
 )
 from applyprune.sources.address import FoundRef, GitUrl, best_version, parse_git_url
 from applyprune.sources.git_program import (
+    GitEnvironment,
     GitProgram,
     Settings,
-    Surroundings,
     dying_with_git,
     failure,
     is_redirect,
@@ -74,7 +76,7 @@ def find_ref(source: GitSource, deadline: Deadline | None = None) -> FoundRef:
     with GitProgram(where, deadline, source.limits.size) as program:
         out, _ = GitServer(program, source).run(
             *("ls-remote", "--quiet", "--symref"),
-            *_asked(source),
+            *_ls_remote_arguments(source),
             records=(b"\n", MOST_REFS),
         )
     refs, targets = _parse(out, where)
@@ -89,10 +91,10 @@ def find_ref(source: GitSource, deadline: Deadline | None = None) -> FoundRef:
             )
         name = f"{_TAGS}{best}"
     else:
-        name = _name(source)
+        name = _ref_name(source)
     oid = refs.get(name, "")
     if not oid:
-        raise _absent(name, where, is_empty=not refs)
+        raise _no_such_ref(name, where, is_empty=not refs)
     found = targets.get(name, name)
     return FoundRef(
         "" if found == "HEAD" else found,
@@ -102,9 +104,9 @@ def find_ref(source: GitSource, deadline: Deadline | None = None) -> FoundRef:
     )
 
 
-def _asked(source: GitSource) -> Sequence[str]:
+def _ls_remote_arguments(source: GitSource) -> Sequence[str]:
     """Return the options and patterns that limit the answer: the server sends no other folder."""
-    ref, name = source.ref, _name(source)
+    ref, name = source.ref, _ref_name(source)
     if ref.semver and not ref.name:
         return ("--tags", REMOTE)
     for option, folder in (("--heads", _HEADS), ("--tags", _TAGS)):
@@ -113,7 +115,7 @@ def _asked(source: GitSource) -> Sequence[str]:
     return (REMOTE, name, f"{name}{_PEELED}")
 
 
-def _name(source: GitSource) -> str:
+def _ref_name(source: GitSource) -> str:
     ref = source.ref
     if ref.name:
         return ref.name
@@ -140,7 +142,7 @@ def _parse(out: bytes, where: str) -> tuple[Mapping[str, str], Mapping[str, str]
     return refs, targets
 
 
-def _absent(name: str, where: str, *, is_empty: bool) -> PathNotFound:
+def _no_such_ref(name: str, where: str, *, is_empty: bool) -> PathNotFound:
     kinds = {_HEADS: "branch", _TAGS: "tag"}
     for folder, kind in kinds.items():
         if name.startswith(folder):
@@ -173,7 +175,7 @@ class GitServer:
         self.where = program.where
         self._program = program
         self._source = source
-        self._around: Surroundings | None = None
+        self._environment: GitEnvironment | None = None
 
     def run(
         self,
@@ -188,12 +190,12 @@ class GitServer:
         Raises the errors of a source. A redirect is followed once for all later calls.
         """
         for is_last in (False, True):
-            if self._around is None:
-                self._around = self._surroundings(self._source.parts)
+            if self._environment is None:
+                self._environment = self._environment_for(self._source.parts)
             code, out, err = self._program.try_run(
                 *arguments,
                 repository=repository,
-                around=_more(self._around, settings),
+                environment=_with_settings(self._environment, settings),
                 stdin=stdin,
                 records=records,
             )
@@ -201,22 +203,22 @@ class GitServer:
                 return out, err
             if is_last or self._source.parts.scheme != "https" or not is_redirect(err):
                 raise failure(err, code, self._program.where)
-            url = follow(self._source, self._headers(), self._program.deadline)
-            self._around = self._surroundings(url)
+            url = follow_redirects(self._source, self._headers(), self._program.deadline)
+            self._environment = self._environment_for(url)
         raise AssertionError
 
     @property
     def settings(self) -> Settings:
         """The settings with which the server was asked the last time."""
-        return self._around.settings if self._around is not None else ()
+        return self._environment.settings if self._environment is not None else ()
 
-    def _surroundings(self, url: GitUrl) -> Surroundings:
+    def _environment_for(self, url: GitUrl) -> GitEnvironment:
 
         source, where = self._source, self._program.where
         proxy = proxy_for(url.place, os.environ) if url.scheme == "https" else ""
         addresses = None
         # Behind a proxy only an address in the URL can be checked: the proxy resolves names.
-        if source.addresses is not None and (not proxy or is_address(url.host)):
+        if source.addresses is not None and (not proxy or is_ip_address(url.host)):
             addresses = checked_addresses(
                 source.addresses, url.host, url.port, where, self._program.deadline
             )
@@ -230,13 +232,13 @@ class GitServer:
             address = ""
             if addresses is not None:
                 address = reachable(addresses, url.port, where, self._program.deadline)
-            return _more(ssh_surroundings(self._program, source, address), settings)
-        if addresses is not None and not is_address(url.host):
+            return _with_settings(ssh_environment(self._program, source, address), settings)
+        if addresses is not None and not is_ip_address(url.host):
             pinned = ",".join(f"[{one}]" if ":" in one else one for one in addresses)
             settings = (*settings, *(("http.curloptResolve", f"{url.host}:{url.port}:{pinned}"),))
-        return _more(self._https(proxy), settings)
+        return _with_settings(self._https_environment(proxy), settings)
 
-    def _https(self, proxy: str) -> Surroundings:
+    def _https_environment(self, proxy: str) -> GitEnvironment:
         source = self._source
         place = source.parts.place
         settings: Settings = (
@@ -253,12 +255,12 @@ class GitServer:
             *self._certificates(place),
         )
         environ: Mapping[str, str] = {}
-        if source.uses_own and not self._headers():
-            settings = (*settings, *own_helpers())
+        if source.uses_user_config and not self._headers():
+            settings = (*settings, *user_credential_helpers())
             environ = {
                 name: value for name, value in os.environ.items() if not name.startswith("GIT_")
             }
-        return Surroundings(settings, environ)
+        return GitEnvironment(settings, environ)
 
     def _certificates(self, place: str) -> Settings:
         credentials = self._source.credentials
@@ -299,15 +301,15 @@ class GitServer:
         return {"Authorization": f"Basic {login}"}
 
 
-def _more(around: Surroundings, settings: Settings) -> Surroundings:
-    return Surroundings((*around.settings, *settings), around.environ)
+def _with_settings(environment: GitEnvironment, settings: Settings) -> GitEnvironment:
+    return GitEnvironment((*environment.settings, *settings), environment.environ)
 
 
 _HELPERS = ("git", "config", "--null", "--get-regexp", r"^credential\.")
 _OWN_SECONDS = 10
 
 
-def own_helpers() -> Settings:
+def user_credential_helpers() -> Settings:
     """Return the credential helpers in the user's own configuration of git."""
     settings = []
     with suppress(OSError, subprocess.SubprocessError):
@@ -324,10 +326,7 @@ def own_helpers() -> Settings:
 # The redirects of a repository's URL: git itself follows none, and checks no address.
 
 
-MAX_REDIRECTS = 5
-
-
-def follow(source: GitSource, headers: Mapping[str, str], deadline: Deadline) -> GitUrl:
+def follow_redirects(source: GitSource, headers: Mapping[str, str], deadline: Deadline) -> GitUrl:
     """Return the URL at which the repository of a source is, after at most 5 redirects.
 
     ``headers`` are sent to the host and port of the source only. Raises FetchFailed.
@@ -336,10 +335,10 @@ def follow(source: GitSource, headers: Mapping[str, str], deadline: Deadline) ->
     for _ in range(MAX_REDIRECTS + 1):
         # guard: git-credentials-of-one-host
         own = headers if url.place == first.place else {}
-        target = _ask(source, url, own, deadline)
+        target = _redirect_location(source, url, own, deadline)
         if target is None:
             return url
-        url = _target(url, target, first.shown)
+        url = _redirect_target(url, target, first.shown)
     raise FetchFailed(f"more than {MAX_REDIRECTS} redirects", location=first.shown)
 
 
@@ -347,7 +346,7 @@ _SERVICE = "/info/refs"
 _QUERY = "?service=git-upload-pack"
 
 
-def _target(url: GitUrl, location: str, where: str) -> GitUrl:
+def _redirect_target(url: GitUrl, location: str, where: str) -> GitUrl:
     target = None
     with suppress(ValueError, UsageError):
         whole = urljoin(f"{url.place}{url.path}{_SERVICE}{_QUERY}", location)
@@ -366,10 +365,7 @@ def _target(url: GitUrl, location: str, where: str) -> GitUrl:
     return replace(target, user="", password="")
 
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-
-def _ask(
+def _redirect_location(
     source: GitSource, url: GitUrl, headers: Mapping[str, str], deadline: Deadline
 ) -> str | None:
     """Return where the server redirects to; None if it does not."""
@@ -398,10 +394,10 @@ def _ask(
     except (HTTPError, HTTPException, AccessError, OSError, ValueError) as error:
         for cause in causes(error):
             if isinstance(cause, RefusedAddress):
-                raise refused(str(cause), where) from None
+                raise address_refused(str(cause), where) from None
         reason, _ = describe_error(error, server=url.host, seconds=seconds)
         raise FetchFailed("the repository cannot be read", location=where, reason=reason) from None
-    return reply.headers.get("Location", "") if reply.status in _REDIRECTS else None
+    return reply.headers.get("Location", "") if reply.status in REDIRECTS else None
 
 
 def _trust(source: GitSource) -> ssl.SSLContext:
@@ -426,11 +422,11 @@ def checked_addresses(
     for address in addresses:
         fault = rules.fault(address)
         if fault:  # guard: refused-git-address
-            raise refused(fault, where)
+            raise address_refused(fault, where)
     return addresses
 
 
-def refused(fault: str, where: str) -> FetchFailed:
+def address_refused(fault: str, where: str) -> FetchFailed:
     """Return the error for an address that the controller does not connect to."""
     return FetchFailed(
         f"the URL leads to {fault}",
@@ -486,7 +482,7 @@ def reachable(addresses: Sequence[str], port: int, where: str, deadline: Deadlin
 _KNOWN_HOSTS = "Get the keys with `ssh-keyscan HOST`, check them, and give them as known_hosts."
 
 
-def ssh_surroundings(program: GitProgram, source: GitSource, address: str) -> Surroundings:
+def ssh_environment(program: GitProgram, source: GitSource, address: str) -> GitEnvironment:
     """Return what git has for SSH; ``address`` is that of the host, if it was checked.
 
     Raises AuthenticationFailed without the credentials that SSH needs.
@@ -500,7 +496,7 @@ def ssh_surroundings(program: GitProgram, source: GitSource, address: str) -> Su
     if credentials.known_hosts:
         known = program.write("known_hosts", credentials.known_hosts)
         lines += [f'UserKnownHostsFile "{known}"', "GlobalKnownHostsFile none"]
-    elif not source.uses_own:
+    elif not source.uses_user_config:
         raise AuthenticationFailed(
             "SSH needs known_hosts", location=program.where, hint=_KNOWN_HOSTS
         )
@@ -508,25 +504,25 @@ def ssh_surroundings(program: GitProgram, source: GitSource, address: str) -> Su
         identity = program.write("identity", _private_key(source, program.where))
         lines += [f'IdentityFile "{identity}"', "IdentitiesOnly yes", "IdentityAgent none"]
         lines += ["PreferredAuthentications publickey"]
-    elif not source.uses_own:
+    elif not source.uses_user_config:
         raise AuthenticationFailed(
             "SSH needs a private key",
             location=program.where,
             hint="Give it as identity; a password alone is not supported.",
         )
-    if source.uses_own:
+    if source.uses_user_config:
         # The user's own settings follow: the first value of an option counts.
         options = [word for line in lines for word in ("-o", line.replace(" ", "=", 1))]
-        return _around(("ssh", *options), dict(os.environ))
+        return _ssh_environment(("ssh", *options), dict(os.environ))
     lines += ["ForwardAgent no", "ClearAllForwardings yes", "ControlMaster no", "ControlPath none"]
     file = program.write("ssh_config", "\n".join(["Host *", *lines, ""]).encode())
-    return _around(("ssh", "-F", str(file)), {})
+    return _ssh_environment(("ssh", "-F", str(file)), {})
 
 
-def _around(command: Sequence[str], environ: dict[str, str]) -> Surroundings:
+def _ssh_environment(command: Sequence[str], environ: dict[str, str]) -> GitEnvironment:
     own = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
     ssh = {"GIT_SSH_COMMAND": dying_with_git(*command), "GIT_SSH_VARIANT": "ssh"}
-    return Surroundings((("protocol.ssh.allow", "always"),), {**own, **ssh})
+    return GitEnvironment((("protocol.ssh.allow", "always"),), {**own, **ssh})
 
 
 def _private_key(source: GitSource, where: str) -> bytes:

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from applyprune.model.live import one_line
-from applyprune.sources.git_program import GitProgram, Surroundings
+from applyprune.sources.git_program import GitEnvironment, GitProgram
 from applyprune.sources.tree import FetchFailed, VerificationFailed
 from applyprune.values import dataclass, field, pattern
 
@@ -50,19 +50,19 @@ def verify(
     """Raise VerificationFailed unless the commit, its tag, or both are signed by a trusted key."""
     mode = verification.mode
     with store.opened(where, deadline) as (program, repository):
-        around = _trust(program, verification.keys)
+        environment = _trust(program, verification.keys)
         if mode is not SignatureMode.TAG:
-            _check(program, repository, around, "commit", found.commit)
+            _check(program, repository, environment, "commit", found.commit)
         if mode is not SignatureMode.HEAD:
             _check_name(program, repository, found)
-            _check(program, repository, around, "tag", found.oid)
+            _check(program, repository, environment, "tag", found.oid)
 
 
 def _check(
-    program: GitProgram, repository: Path, around: Surroundings, kind: str, oid: str
+    program: GitProgram, repository: Path, environment: GitEnvironment, kind: str, oid: str
 ) -> None:
     code, _, err = program.try_run(
-        f"verify-{kind}", "--raw", oid, repository=repository, around=around
+        f"verify-{kind}", "--raw", oid, repository=repository, environment=environment
     )
     fault = _fault(err)
     if code or fault:
@@ -133,7 +133,7 @@ _PGP, _SSH = ".asc", ".sshpub"
 _GPG_SETTINGS = "trust-model always\nno-auto-key-retrieve\nno-auto-key-locate\nno-autostart\n"
 
 
-def _trust(program: GitProgram, keys: Mapping[str, bytes]) -> Surroundings:
+def _trust(program: GitProgram, keys: Mapping[str, bytes]) -> GitEnvironment:
     """Write the keys where gpg and ssh-keygen find them, and nothing else."""
     pgp = [data for name, data in sorted(keys.items()) if name.endswith(_PGP)]
     ssh = [line for name, data in sorted(keys.items()) for line in _allowed(name, data)]
@@ -146,13 +146,13 @@ def _trust(program: GitProgram, keys: Mapping[str, bytes]) -> Surroundings:
     home = program.folder / "gnupg"
     home.mkdir(mode=0o700)
     (home / "gpg.conf").write_text(_GPG_SETTINGS, encoding="ascii")
-    around = Surroundings(
+    environment = GitEnvironment(
         (("gpg.ssh.allowedSignersFile", str(program.write("signers", "".join(ssh).encode()))),),
         {"GNUPGHOME": str(home)},
     )
     if pgp:
-        _import(program, around, b"\n".join(pgp))
-    return around
+        _import(program, environment, b"\n".join(pgp))
+    return environment
 
 
 _PRINCIPAL = pattern(r"[^A-Za-z0-9_.-]")
@@ -172,11 +172,11 @@ def _allowed(name: str, data: bytes) -> Iterator[str]:
             yield f'{principal} namespaces="git" {found[0]}\n'
 
 
-def _import(program: GitProgram, around: Surroundings, keys: bytes) -> None:
+def _import(program: GitProgram, environment: GitEnvironment, keys: bytes) -> None:
     try:
         code, _, _ = program.try_run(
             *("--batch", "--quiet", "--no-tty", "--import"),
-            around=around,
+            environment=environment,
             stdin=keys,
             program="gpg",
         )

@@ -1,6 +1,6 @@
 """A local bare repository, the store of one source: fetched commits, and the files in them.
 
-It holds what one URL has for one identity: tenants share no store.
+A store belongs to one URL and one identity that reads it: tenants never share one.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ class GitStore:
         with self._open(where, deadline, source.limits, writes=True) as (program, repository):
             self._create(program, repository)
             server = GitServer(program, source)
-            if not has(repository, found.oid):
+            if not has_commit(repository, found.oid):
                 is_partial = ROOT not in paths and not (repository / NO_FILTER).exists()
                 fetch_commit(server, repository, found, is_partial=is_partial)
             if not is_whole(repository, found.oid):
                 tree = CommitTree(program, repository, found.commit)
                 fetch_files(server, tree, repository, paths, source.limits)
-            note_use(repository, found.oid)
+            touch_commit(repository, found.oid)
             compact(program, repository)
 
     def has(self, oid: str) -> bool:
         """Return whether a commit was fetched; the files of some paths may be missing."""
-        return has(self._folder / REPOSITORY, oid)
+        return has_commit(self._folder / REPOSITORY, oid)
 
     def ids(
         self, commit: str, paths: Sequence[str], deadline: Deadline | None = None
@@ -102,7 +102,7 @@ class GitStore:
         """Return what each of some paths consists of, and what on other hosts it names."""
         cleaned = dict(zip(paths, _clean(paths), strict=True))
         with self._reading(commit, deadline) as tree:
-            found = closed(tree, tuple(cleaned.values()))
+            found = load_closures(tree, tuple(cleaned.values()))
         return {path: found[clean] for path, clean in cleaned.items()}
 
     def read(
@@ -130,7 +130,7 @@ class GitStore:
         limits: TreeLimits | None = None,
         deadline: Deadline | None = None,
         where: str = _LOCAL,
-    ) -> Iterator[tuple[str, Read]]:
+    ) -> Iterator[tuple[str, PathFiles]]:
         """Yield each path with its files, as ``read`` returns them, or with what it raises."""
         if not paths:
             return
@@ -149,7 +149,7 @@ class GitStore:
         """Yield what reads the store: a program and the repository; raises FetchFailed."""
         deadline = deadline or Deadline(_LOCAL_SECONDS)
         with self._open(where, deadline, TreeLimits(), writes=False) as opened:
-            if not is_complete(opened[1]):
+            if not is_initialized(opened[1]):
                 raise FetchFailed("nothing was fetched yet", location=where)
             yield opened
 
@@ -174,7 +174,7 @@ class GitStore:
         if repository.exists():
             return
         program.run("init", "--quiet", "--bare", "--template=", str(repository))
-        mark_complete(repository)
+        mark_initialized(repository)
 
 
 def _clean(paths: Sequence[str]) -> tuple[str, ...]:
@@ -230,12 +230,12 @@ def locked(folder: Path, where: str, deadline: Deadline, *, writes: bool) -> Ite
         os.close(lock)
 
 
-def is_complete(repository: Path) -> bool:
+def is_initialized(repository: Path) -> bool:
     """Return whether a repository was created to its end."""
     return (repository / _COMPLETE).is_file()
 
 
-def mark_complete(repository: Path) -> None:
+def mark_initialized(repository: Path) -> None:
     """Mark a repository that was created; one without the mark is removed before the next write."""
     (repository / _COMPLETE).touch()
 
@@ -248,7 +248,7 @@ _PACK = pattern(r"(pack-[0-9a-f]+)\.(.+)")
 def _remove_leftovers(repository: Path) -> None:
     if not repository.exists():
         return
-    if not (repository / "HEAD").is_file() or not is_complete(repository):
+    if not (repository / "HEAD").is_file() or not is_initialized(repository):
         shutil.rmtree(repository)
         return
     for top, folders, files in os.walk(repository):
@@ -289,7 +289,7 @@ NO_FILTER = "no-filter"
 """A file in a repository whose server has no filters."""
 
 
-def has(repository: Path, oid: str) -> bool:
+def has_commit(repository: Path, oid: str) -> bool:
     """Return whether a commit or tag was fetched; the files of some paths may be missing."""
     return any((repository / kind / oid).is_file() for kind in (FULL, PARTIAL))
 
@@ -299,7 +299,7 @@ def is_whole(repository: Path, oid: str) -> bool:
     return (repository / FULL / oid).is_file()
 
 
-def note_use(repository: Path, oid: str) -> None:
+def touch_commit(repository: Path, oid: str) -> None:
     """Let a commit count as fetched now."""
     for kind in (FULL, PARTIAL):
         with suppress(FileNotFoundError):
@@ -347,15 +347,15 @@ def fetch_commit(server: GitServer, repository: Path, found: FoundRef, *, is_par
                 settings=settings,
             )
         except PathNotFound:
-            raise _moved(server) from None
+            raise _ref_moved(server) from None
         if (repository / target).read_text(encoding="ascii").strip() != found.oid:
             (repository / target).unlink()
-            raise _moved(server) from None
+            raise _ref_moved(server) from None
     if "filtering not recognized" in err:
         (repository / NO_FILTER).touch()
 
 
-def _moved(server: GitServer) -> FetchFailed:
+def _ref_moved(server: GitServer) -> FetchFailed:
     return FetchFailed(
         "the reference has moved while it was fetched",
         location=server.where,
@@ -376,7 +376,7 @@ def fetch_files(
     """
     most = min(MOST_ENTRIES, limits.files * len(paths))
     for _ in range(_ROUNDS):
-        found = closures(tree, paths)
+        found = known_closures(tree, paths)
         whole = sorted({path for one in found.values() for path in one.paths})
         wanted = [entry for entry in tree.below(whole, most, sizes=False) if entry.is_file]
         if missing := tree.missing([*wanted, *tree.wanted()]):
@@ -399,7 +399,7 @@ def _fetch_blobs(server: GitServer, repository: Path, oids: Iterable[str]) -> No
     )
 
 
-def closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
+def known_closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
     """Return what each path consists of, as far as the kustomizations that are loaded say it.
 
     ``tree.unread`` then has those that are not loaded.
@@ -410,17 +410,17 @@ def closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
     return {path: included(path, tree) if path in builds else Included((path,)) for path in paths}
 
 
-def closed(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
+def load_closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Included]:
     """Return what each path consists of; FetchFailed if a kustomization was not fetched."""
-    found = closures(tree, paths)
+    found = known_closures(tree, paths)
     while tree.unread:
         tree.load()
-        found = closures(tree, paths)
+        found = known_closures(tree, paths)
     return found
 
 
 _MOST_PACKS = 24
-_KEPT = 8
+_KEPT_COMMITS = 8
 
 
 def compact(program: GitProgram, repository: Path) -> None:
@@ -433,7 +433,7 @@ def compact(program: GitProgram, repository: Path) -> None:
         repository / kind / name for kind in (FULL, PARTIAL) for name in _newest(repository / kind)
     ]
     refs.sort(key=lambda file: file.stat().st_mtime, reverse=True)
-    kept = [str(file.relative_to(repository)) for file in refs[:_KEPT]]
+    kept = [str(file.relative_to(repository)) for file in refs[:_KEPT_COMMITS]]
     objects = program.run(
         *("rev-list", "--objects", "--missing=allow-any", "--no-object-names", *kept),
         repository=repository,
@@ -450,7 +450,7 @@ def compact(program: GitProgram, repository: Path) -> None:
     commits = program.run(
         *("for-each-ref", "--format=%(objectname)%0a%(*objectname)", *kept), repository=repository
     ).decode("ascii")
-    for file in refs[_KEPT:]:
+    for file in refs[_KEPT_COMMITS:]:
         file.unlink()
     shallow = repository / "shallow"
     lines = set(shallow.read_text(encoding="ascii").split()) & set(commits.split())
@@ -470,29 +470,29 @@ def _newest(folder: Path) -> list[str]:
     return [file.name for file in files]
 
 
-# Read the files of many paths of a commit, with as many processes of git as one path needs.
+# Read the files of many paths of a commit with the same few runs of git as those of one path.
 
 
 _BYTES_AT_ONCE = 16 * 2**20
-"""Bytes of files that are read at once, if one path has no more."""
-Read: TypeAlias = Mapping[str, bytes] | InputError
+"""Bytes of files that one run of git returns; more only if a single path has more."""
+PathFiles: TypeAlias = Mapping[str, bytes] | InputError
 """The files of a path by their paths from the root, or what is wrong with it."""
 
 
 def read_paths(
     tree: CommitTree, paths: Sequence[str], limits: TreeLimits, where: str
-) -> Iterator[tuple[str, Read]]:
-    """Yield each clean path with its files; what is wrong with one is not wrong with the others.
+) -> Iterator[tuple[str, PathFiles]]:
+    """Yield each clean path with its files, or with its own error: the others are still read.
 
     The errors are PathNotFound for a path without a file, SourceTooLarge, and FetchFailed for what
     is not a plain file.
     """
     existing = tree.find(paths)
-    found = closed(tree, paths)
+    found = load_closures(tree, paths)
     whole = sorted({part for one in found.values() for part in one.paths})
     try:
         most = min(MOST_ENTRIES, limits.files * len(paths))
-        listed = _Listed(tree.below(whole, most, sizes=True))
+        listed = _EntryIndex(tree.below(whole, most, sizes=True))
     except SourceTooLarge as error:
         if len(paths) == 1:
             yield paths[0], error
@@ -520,7 +520,7 @@ def read_paths(
         yield from _contents(tree, group, where)
 
 
-class _Listed:
+class _EntryIndex:
     """Entries, sorted: those below a path are found without a look at the others."""
 
     def __init__(self, entries: Sequence[TreeEntry]) -> None:
@@ -551,7 +551,7 @@ def _checked(
 
 def _contents(
     tree: CommitTree, group: Mapping[str, Sequence[TreeEntry]], where: str
-) -> Iterator[tuple[str, Read]]:
+) -> Iterator[tuple[str, PathFiles]]:
     every = [entry for files in group.values() for entry in files]
     try:
         contents = tree.contents(every, sum(entry.size or 0 for entry in every))
@@ -693,13 +693,13 @@ class CommitTree:
         return None if entry is None else "blob"
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file that is loaded, or note that it is wanted."""
+        """Return the content of a file; note one that is not loaded, and return an empty mapping."""
         entry = (self._all or {}).get(path)
         if entry is None or not entry.is_file:
             return None
         if entry.oid not in self._read:
             self.unread.add(entry.oid)
-            # Nothing is named yet; what reads this asks again when it is loaded.
+            # The caller asks again after ``load``.
             return b"{}"
         return self._read[entry.oid]
 

@@ -29,7 +29,7 @@ from applyprune.sources.folders import (
     FoundFile,
     FoundKustomization,
     Kind,
-    expand,
+    expand_pattern,
     find,
     is_pattern,
     manifests_in,
@@ -72,7 +72,7 @@ def read_sources(
     paths: Sequence[str | Overlay],
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] = ignore,
-) -> Iterator[Given]:
+) -> Iterator[InputSource]:
     """Yield every source once, in the order of ``paths``; a source that cannot be read as an error.
 
     Raises UsageError for ``-`` twice or without a ``stdin``, for an empty path and for an
@@ -85,7 +85,7 @@ def read_sources(
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class InputSource:
     """One source that a path leads to."""
 
     path: str | Overlay
@@ -131,20 +131,20 @@ class _Reader:
         self._seen: set[str] = set()
         self._named: dict[str, list[Address]] = {}
 
-    def read(self, path: str | Overlay) -> Iterator[Given]:
+    def read(self, path: str | Overlay) -> Iterator[InputSource]:
         """Yield the sources of one path."""
         for place in _places(path):
             if isinstance(place, InputError):
-                yield Given(path, "", place)
+                yield InputSource(path, "", place)
             elif isinstance(place, _Remote):
                 yield from self._fetched(path, place)
             elif self._is_new(identity := _identity(place)):
                 source = _read(place, self._stdin, self._left, self._warn)
                 yield self._given(path, identity, source)
             else:
-                yield Given(path, identity, None)
+                yield InputSource(path, identity, None)
 
-    def _fetched(self, path: str | Overlay, remote: _Remote) -> Iterator[Given]:
+    def _fetched(self, path: str | Overlay, remote: _Remote) -> Iterator[InputSource]:
         """Yield the sources of an address; what an earlier address has given is not new."""
         # Most inputs are local, and these two take a tenth of a start.
         from applyprune.sources.fetch import fetch  # noqa: PLC0415
@@ -153,7 +153,7 @@ class _Reader:
         try:
             tree = fetch(address)
         except InputError as error:
-            yield Given(path, "", error)
+            yield InputSource(path, "", error)
             return
         # Not its repr: that lacks what must not be shown.
         of = str(astuple(source_key(address)))
@@ -171,7 +171,7 @@ class _Reader:
             if not identity or self._is_new(identity):
                 yield self._given(path, identity, source, tree.revision)
             else:
-                yield Given(path, identity, None, tree.revision)
+                yield InputSource(path, identity, None, tree.revision)
 
     def _given(
         self,
@@ -179,10 +179,10 @@ class _Reader:
         identity: str,
         source: SourceText | InputError | None,
         revision: str = "",
-    ) -> Given:
+    ) -> InputSource:
         if isinstance(source, SourceText):
             self._left -= len(source.data)
-        return Given(path, identity, source, revision)
+        return InputSource(path, identity, source, revision)
 
     def _is_new(self, identity: str) -> bool:
         is_new = identity not in self._seen
@@ -244,7 +244,7 @@ def _identity(place: _Place) -> str:
 
 def _expand(pattern: str) -> Iterator[_Place | InputError]:
     try:
-        found = expand(pattern)
+        found = expand_pattern(pattern)
     except OSError as error:
         yield unreadable(shown_path(str(error.filename or pattern)), error)
         return

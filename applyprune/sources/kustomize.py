@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """The names of kustomize's file, in the order in which kustomize looks for them."""
-TIMEOUT = 120.0
+BUILD_TIMEOUT = 120.0
 """Seconds for one build, including the remote bases that it may fetch."""
 
 
@@ -108,11 +108,11 @@ class BuildRules:
     guard: ProcessEnder | None = None
 
 
-_OWN = BuildRules()
+_DEFAULT_RULES = BuildRules()
 
 
 def build_folder(
-    folder: str, shown: str, limit: int, warn: Warn, rules: BuildRules = _OWN
+    folder: str, shown: str, limit: int, warn: Warn, rules: BuildRules = _DEFAULT_RULES
 ) -> SourceText | InputError:
     """Build a folder that has a kustomization; messages call it ``shown``."""
     where = Origin(f"{shown} (kustomize)")
@@ -122,7 +122,7 @@ def build_folder(
     except InputError as error:
         return error
     except TimeoutError:
-        return InputError(f"the build did not finish within {TIMEOUT:.0f} s", location=where)
+        return InputError(f"the build did not finish within {BUILD_TIMEOUT:.0f} s", location=where)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return InputError("cannot be built", location=where, reason=reason or "")
@@ -181,7 +181,7 @@ def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, by
         out = readers.submit(_first, process, limit + 1)
         err = readers.submit(_last, process.stderr)
         try:
-            wait_for(process, TIMEOUT)
+            wait_for(process, BUILD_TIMEOUT)
         except subprocess.TimeoutExpired:
             raise TimeoutError from None
         finally:

@@ -32,7 +32,7 @@ from applyprune.model.text import DNS_LABEL, is_dns_label
 from applyprune.sources.documents import read_documents
 from applyprune.sources.excerpt import document_around, excerpt, item_lines, lines_of, locate
 from applyprune.sources.inputs import ignore, read_sources, shown_given
-from applyprune.sources.yaml import Allowance, Document, TooMuch, YAMLFault, shown
+from applyprune.sources.yaml import Allowance, AllowanceSpent, Document, YAMLFault, shown_key
 from applyprune.values import Packed, dataclass, field, packed, pattern, replace
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
         except (TypeError, ValueError) as error:
             found.append(InputError("not plain JSON data", location=origin, reason=str(error)))
             continue
-        for each in expand(document, lambda *_: []):
+        for each in expand_list(document, lambda *_: []):
             if isinstance(each, YAMLFault):
                 found.append(_faulty(StructureFault(("items",), each.problem), origin, ""))
             else:
@@ -187,7 +187,7 @@ def read_source(
         if isinstance(found, InputError):
             try:
                 allowance.take_error()
-            except TooMuch as last:
+            except AllowanceSpent as last:
                 yield InputError(last.problem, location=Origin(source.path), hint=last.hint)
                 return
 
@@ -199,7 +199,7 @@ def _read_source(
         if isinstance(numbered.content, YAMLFault):
             yield _error(numbered.content, source.path, numbered.number, text)
             continue
-        for each in expand(numbered.content, partial(_item_lines, text)):
+        for each in expand_list(numbered.content, partial(_item_lines, text)):
             if isinstance(each, YAMLFault):
                 where = Origin(source.path, numbered.number, each.line)
                 yield _faulty(StructureFault(("items",), each.problem), where, text)
@@ -251,7 +251,7 @@ _DEEPEST_LIST = 10
 _MISSING = object()
 
 
-def expand(
+def expand_list(
     document: Document, lines: Callable[[int, int], list[int]], level: int = 0
 ) -> Iterator[Document | YAMLFault]:
     """Yield the objects of a document in order: the document itself, or the items of nested lists.
@@ -276,7 +276,7 @@ def expand(
     if len(found) != len(items):
         found = [document.line] * len(items)
     for item, line in zip(items, found, strict=True):
-        yield from expand(Document(Packed(_typed(item, body, kind)), line), lines, level + 1)
+        yield from expand_list(Document(Packed(_typed(item, body, kind)), line), lines, level + 1)
 
 
 def _is_list(kind: str, body: dict[str, Any]) -> bool:
@@ -419,7 +419,9 @@ def _text_map_faults(metadata: JSONObject, field: str) -> Iterator[StructureFaul
         return
     for key, text in texts.items():
         if not isinstance(text, str):
-            message = f"metadata.{field}: the value of {shown(key)} is {_type(text)}, not a string"
+            message = (
+                f"metadata.{field}: the value of {shown_key(key)} is {_type(text)}, not a string"
+            )
             yield StructureFault(("metadata", field, key), message, _hint_to_quote(text))
 
 

@@ -21,7 +21,7 @@ from applyprune.sources.address import (
     DEFAULT_TAG,
     ArtifactReference,
     best_version,
-    is_digest,
+    is_artifact_digest,
     is_tag,
     joined,
     parse_reference,
@@ -33,7 +33,7 @@ from applyprune.sources.oci_registry import (
     Registry,
     next_page,
     read_json,
-    refused,
+    unexpected_status,
 )
 from applyprune.sources.tree import (
     ANONYMOUS,
@@ -135,7 +135,7 @@ def find_artifact(source: OciSource) -> FoundArtifact:
             if reply.status == 404:
                 raise _missing(wanted.tag)
             if reply.status not in {200, 405}:
-                raise refused(reply)
+                raise unexpected_status(reply)
             digest = stated_digest(reply) if reply.status == 200 else ""
         if not digest:
             digest = _manifest(registry, wanted.tag).digest
@@ -182,7 +182,7 @@ def _wanted(registry: Registry, source: OciSource) -> ArtifactReference:
     reference, ref = parse_reference(source.url), source.ref
     if (reference.tag or reference.digest) and ref != OciRef():
         raise UsageError("the URL and ref both name a version", hint="Name it in ref only.")
-    if (ref.tag and not is_tag(ref.tag)) or (ref.digest and not is_digest(ref.digest)):
+    if (ref.tag and not is_tag(ref.tag)) or (ref.digest and not is_artifact_digest(ref.digest)):
         raise UsageError(f"invalid tag or digest: {shown_path(ref.tag or ref.digest)}")
     tag, digest = reference.tag or ref.tag, reference.digest or ref.digest
     if ref.semver and not digest:
@@ -281,23 +281,23 @@ def fetch_manifest(registry: Registry, name: str) -> ArtifactManifest | None:
         if reply.status == 404:
             return None
         if reply.status != 200:
-            raise refused(reply)
+            raise unexpected_status(reply)
         raw = reply.read(_MOST_MANIFEST)
         stated = stated_digest(reply)
         content_type = reply.header("Content-Type").partition(";")[0].strip()
     digest = f"sha256:{hashlib.sha256(raw).hexdigest()}"
-    check_digest(digest, name if is_digest(name) else "", "the manifest")
+    check_digest(digest, name if is_artifact_digest(name) else "", "the manifest")
     check_digest(digest, stated, "the manifest")
-    return read_manifest(raw, digest, content_type)
+    return parse_manifest(raw, digest, content_type)
 
 
 def stated_digest(reply: Reply) -> str:
     """Return the digest that a registry states; empty if there is none that is checked here."""
     stated = reply.header("Docker-Content-Digest").strip()
-    return stated if is_digest(stated) else ""
+    return stated if is_artifact_digest(stated) else ""
 
 
-def read_manifest(raw: bytes, digest: str, content_type: str) -> ArtifactManifest:
+def parse_manifest(raw: bytes, digest: str, content_type: str) -> ArtifactManifest:
     """Return the manifest in some bytes; raises FetchFailed for an index and what is invalid."""
     try:
         body = json.loads(raw)
@@ -330,7 +330,7 @@ def read_descriptor(value: object) -> Descriptor:
     """Return a descriptor; raises FetchFailed for one without a digest or a size."""
     body = mapping(value)
     digest, size = text(body, "digest"), whole_number(body, "size")
-    if not is_digest(digest) or size is None or size < 0:
+    if not is_artifact_digest(digest) or size is None or size < 0:
         raise FetchFailed(
             "a descriptor has no valid digest or size", reason="only sha256 digests are checked"
         )
@@ -356,7 +356,7 @@ def fetch_blob(registry: Registry, blob: Descriptor, file: IO[bytes], limit: int
         if reply.status == 404:
             raise FetchFailed("the registry lacks a blob of the artifact", reason=blob.digest)
         if reply.status != 200:
-            raise refused(reply)
+            raise unexpected_status(reply)
         try:
             digest = reply.save(file, blob.size)
         except SourceTooLarge:
@@ -394,7 +394,7 @@ def list_tags(registry: Registry) -> Iterator[str]:
             if reply.status == 404:
                 raise PathNotFound("the registry has no such repository")
             if reply.status != 200:
-                raise refused(reply)
+                raise unexpected_status(reply)
             found = items(mapping(read_json(reply)), "tags")
             page = next_page(reply)
         count += len(found)
@@ -443,7 +443,7 @@ def _pages(registry: Registry, page: str) -> list[Descriptor] | None:
             if reply.status in _NO_API:
                 return None
             if reply.status != 200:
-                raise refused(reply)
+                raise unexpected_status(reply)
             listed = items(mapping(read_json(reply)), "manifests")
             page = next_page(reply)
         found += [read_descriptor(one) for one in listed]
@@ -494,7 +494,7 @@ def push(
         path, kind = f"manifests/{reference.tag}", {"Content-Type": MANIFEST}
         with registry.request("PUT", path, headers=kind, body=manifest) as reply:
             if reply.status not in {200, 201}:
-                raise refused(reply)
+                raise unexpected_status(reply)
             check_digest(digest, stated_digest(reply), "the manifest")
     return digest
 
@@ -548,10 +548,10 @@ def _upload(registry: Registry, data: bytes) -> None:
         if reply.status == 200:
             return
         if reply.status != 404:
-            raise refused(reply)
+            raise unexpected_status(reply)
     with registry.request("POST", "blobs/uploads/", body=b"") as reply:
         if reply.status != 202:
-            raise refused(reply)
+            raise unexpected_status(reply)
         location = reply.header("Location")
         place = joined(reply.url, location)
     if not location:
@@ -559,7 +559,7 @@ def _upload(registry: Registry, data: bytes) -> None:
     place += f"{'&' if '?' in place else '?'}{urlencode({'digest': digest})}"
     with registry.request("PUT", place, headers=_BINARY, body=data) as reply:
         if reply.status != 201:
-            raise refused(reply)
+            raise unexpected_status(reply)
 
 
 def _root(diff_id: str) -> dict[str, object]:

@@ -51,7 +51,7 @@ def verify_artifact(registry: Registry, digest: str, keys: Sequence[PublicKey]) 
     Takes two requests for a signature in the tag form, and two more for each bundle. Raises
     VerificationFailed, and what ``fetch_manifest`` and ``fetch_blob`` raise.
     """
-    verify(
+    verify_signatures(
         digest,
         keys,
         signatures=_signatures(registry, digest),
@@ -132,7 +132,7 @@ _MESSAGES = {
 }
 
 
-def verify(
+def verify_signatures(
     digest: str,
     keys: Sequence[PublicKey],
     *,

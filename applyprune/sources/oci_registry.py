@@ -56,7 +56,7 @@ class Registry:
         self._scope = f"repository:{reference.repository}:{actions}"
         self._login = login_for(reference, credentials)
         self._authorization = bearer(self._login.bearer_token)
-        self._has_asked = False
+        self._has_logged_in = False
 
     @contextmanager
     def request(
@@ -76,20 +76,20 @@ class Registry:
         if not is_https(url):
             raise FetchFailed(f"the registry names {shown_url(url)}", reason="it is not https://")
         with ExitStack() as stack:
-            reply = stack.enter_context(self._sent(method, url, headers, body))
-            if self._is_question(reply):
+            reply = stack.enter_context(self._send(method, url, headers, body))
+            if self._asks_for_login(reply):
                 challenge = reply.header("WWW-Authenticate")
                 stack.close()
-                self._has_asked = True
-                self._authorization = self._answer(challenge)
-                reply = stack.enter_context(self._sent(method, url, headers, body))
+                self._has_logged_in = True
+                self._authorization = self._log_in(challenge)
+                reply = stack.enter_context(self._send(method, url, headers, body))
             yield reply
 
     def check_time(self) -> None:
         """Raise FetchFailed if the time for the source has passed."""
         self._web.check_time()
 
-    def _sent(
+    def _send(
         self, method: str, url: str, headers: Mapping[str, str] | None, body: bytes | None
     ) -> AbstractContextManager[Reply]:
         is_own = origin_of(url) == self._origin
@@ -98,18 +98,18 @@ class Registry:
             method, url, authorization=authorization, headers=headers, body=body
         )
 
-    def _is_question(self, reply: Reply) -> bool:
+    def _asks_for_login(self, reply: Reply) -> bool:
         """Return whether the registry itself asks who we are, for the first time."""
         # guard: question-of-another-host
         is_own = origin_of(reply.url) == self._origin
-        return is_own and reply.status == 401 and not self._has_asked
+        return is_own and reply.status == 401 and not self._has_logged_in
 
-    def _answer(self, challenge: str) -> str:
+    def _log_in(self, challenge: str) -> str:
         """Return the authorization that a challenge asks for; raises AuthenticationFailed."""
         asked = challenges(challenge)
         login = basic(self._login.username, self._login.password)
         if "bearer" in asked:
-            return self._token(asked["bearer"], login)
+            return self._fetch_token(asked["bearer"], login)
         if "basic" in asked and login:
             return login
         if "basic" in asked:
@@ -119,7 +119,7 @@ class Registry:
             )
         raise AuthenticationFailed("the registry asks for a login of an unknown kind")
 
-    def _token(self, asked: Mapping[str, str], login: str) -> str:
+    def _fetch_token(self, asked: Mapping[str, str], login: str) -> str:
         realm = asked.get("realm", "")
         if not is_https(realm):
             raise AuthenticationFailed(
@@ -176,7 +176,7 @@ _CODE = pattern(r"[A-Z][A-Z_]{1,40}")
 _NEXT = pattern(r'\s*<([^<>]+)>\s*;\s*rel="?next"?')
 
 
-def refused(reply: Reply) -> InputError:
+def unexpected_status(reply: Reply) -> InputError:
     """Return the error for a reply with another status than the expected one."""
     return reply.refusal(reason=error_code(reply))
 
@@ -322,7 +322,7 @@ def registry_login(
     if not isinstance(config, dict):
         raise _unusable(path, where, "it is not a JSON object")
     if helper := _helper(config, host):
-        login = _ask(helper, host, environ, where, timeout)
+        login = _run_helper(helper, host, environ, where, timeout)
         if login is not None:
             return login
     return SourceCredentials(docker_config=data)
@@ -341,7 +341,7 @@ _IDENTITY_USER = "<token>"
 _NOT_FOUND = "credentials not found"
 
 
-def _ask(
+def _run_helper(
     name: str, host: str, environ: Mapping[str, str], where: str, timeout: float
 ) -> SourceCredentials | None:
     """Return what a helper knows about a host; None if it has no credentials for it."""

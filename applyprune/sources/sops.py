@@ -34,14 +34,14 @@ from applyprune.clock import CLOCK
 from applyprune.sources.documents import read_documents
 from applyprune.sources.tree import DecryptionFailed, FetchFailed, SourceTooLarge
 from applyprune.sources.yaml import Allowance, YAMLFault, events
-from applyprune.system.processes import ProcessLimits, TooMuchOutput, run
+from applyprune.system.processes import ProcessLimits, TooMuchOutput, run_program
 from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-TIMEOUT = 60.0
+DECRYPT_TIMEOUT = 60.0
 """Seconds for all files of one source."""
 SIZE = 64 * 2**20
 """Bytes of one file, decrypted."""
@@ -51,7 +51,7 @@ def decrypt(
     files: Mapping[str, bytes],
     keys: Mapping[str, bytes],
     *,
-    timeout: float = TIMEOUT,
+    timeout: float = DECRYPT_TIMEOUT,
     size: int = SIZE,
     program: str = "sops",
 ) -> dict[str, bytes]:
@@ -143,7 +143,7 @@ class _Sops(contextlib.ExitStack):
 
     def decrypted(self, path: str, parts: Sequence[Part]) -> bytes:
         """Return a file with its parts decrypted."""
-        return joined([self._part(path, part) for part in parts])
+        return join_documents([self._part(path, part) for part in parts])
 
     def _part(self, path: str, part: Part) -> bytes:
         if part.format is None:
@@ -151,7 +151,7 @@ class _Sops(contextlib.ExitStack):
         command = [self._program, "--decrypt"]
         command += ["--input-type", part.format, "--output-type", part.format, "/dev/stdin"]
         try:
-            done = run(
+            done = run_program(
                 command,
                 env=self._environment,
                 stdin=part.content,
@@ -347,7 +347,7 @@ def is_encrypted(path: str, data: bytes) -> bool:
 
 
 _METADATA = "sops"
-_MINE = frozenset({"age", "pgp"})
+_LOCAL_KEYS = frozenset({"age", "pgp"})
 # What sops writes beside keys; anything else, such as a key in other capitals, is left out.
 _PLAIN = frozenset(
     {
@@ -365,8 +365,16 @@ _PLAIN = frozenset(
     }
 )
 _GROUPS = "key_groups"
-_KEPT = _MINE | _PLAIN | {_GROUPS}
-_SIGNS = _MINE | {"mac", "lastmodified", "version", "kms", "gcp_kms", "azure_kv", "hc_vault"}
+_KEPT_NAMES = _LOCAL_KEYS | _PLAIN | {_GROUPS}
+_METADATA_NAMES = _LOCAL_KEYS | {
+    "mac",
+    "lastmodified",
+    "version",
+    "kms",
+    "gcp_kms",
+    "azure_kv",
+    "hc_vault",
+}
 _MEMORY = 128 << 20
 """Bytes for the values of one file, by the measure of an Allowance."""
 _SEPARATOR = pattern(r"^(?=---)", re.MULTILINE)
@@ -459,18 +467,18 @@ def _part(text: str, kind: SopsFormat, allowance: Allowance) -> tuple[str, SopsF
 def _has_metadata(value: Any) -> bool:
     """Return whether a document has what sops adds to it; its MAC may be lost."""
     metadata = value.get(_METADATA) if isinstance(value, Mapping) else None
-    return isinstance(metadata, Mapping) and not _SIGNS.isdisjoint(metadata)
+    return isinstance(metadata, Mapping) and not _METADATA_NAMES.isdisjoint(metadata)
 
 
 def _foreign(metadata: Mapping[str, Any]) -> frozenset[str]:
     """Return the names to leave out; raise Undecryptable if no key would be left."""
     groups = metadata.get(_GROUPS) or []
     for group in groups if isinstance(groups, list) else [groups]:
-        if not isinstance(group, Mapping) or any(group[name] for name in set(group) - _MINE):
+        if not isinstance(group, Mapping) or any(group[name] for name in set(group) - _LOCAL_KEYS):
             raise Undecryptable(_OTHER_GROUPS)
-    if not groups and not any(metadata.get(name) for name in _MINE):
+    if not groups and not any(metadata.get(name) for name in _LOCAL_KEYS):
         raise Undecryptable(_OTHER_KEYS)
-    return frozenset(metadata) - _KEPT
+    return frozenset(metadata) - _KEPT_NAMES
 
 
 def _without_lines(text: str) -> str:
@@ -482,7 +490,7 @@ def _without_lines(text: str) -> str:
     lines = text.split("\n")
     spans = zip(starts, [*(line for _, line in starts[1:]), end], strict=True)
     for (name, first), after in reversed(list(spans)):
-        if name not in _KEPT:
+        if name not in _KEPT_NAMES:
             del lines[first:after]
     return "\n".join(lines)
 
@@ -525,12 +533,12 @@ def _flat(text: str, kind: SopsFormat, pattern: re.Pattern[str]) -> Part:
         found = pattern.match(line)
         name, _, rest = found["name"].partition("__") if found else ("", "", "")
         group = _FLAT_GROUP.match(rest) if name == _GROUPS else None
-        if name == _GROUPS and (group is None or group[1] not in _MINE):
+        if name == _GROUPS and (group is None or group[1] not in _LOCAL_KEYS):
             raise Undecryptable(_OTHER_GROUPS)
         names.add(name)
-        if not name or name in _KEPT:
+        if not name or name in _KEPT_NAMES:
             kept.append(line)
-    if names.isdisjoint({*_MINE, _GROUPS}):
+    if names.isdisjoint({*_LOCAL_KEYS, _GROUPS}):
         raise Undecryptable(_OTHER_KEYS)
     return Part("".join(kept).encode(), kind)
 
@@ -547,7 +555,7 @@ def _ini(text: str) -> Part:
     return Part(f"{text[:start]}\n".encode() + metadata.content, SopsFormat.INI)
 
 
-def joined(parts: Sequence[bytes]) -> bytes:
+def join_documents(parts: Sequence[bytes]) -> bytes:
     """Return the parts of a YAML file as one file, after their decryption."""
     text = b""
     for part in parts:

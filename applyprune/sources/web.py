@@ -23,11 +23,13 @@ from applyprune.clock import BOOT_CLOCK
 from applyprune.errors import AccessError, ApplypruneError, InputError, UsageError
 from applyprune.http import (
     CONNECT_TIMEOUT,
+    MAX_REDIRECTS,
+    REDIRECTS,
     RefusedAddress,
     backoff,
     causes,
     describe_error,
-    is_address,
+    is_ip_address,
     one_try,
     open_pools,
     proxy_for,
@@ -70,7 +72,6 @@ if TYPE_CHECKING:
     Warn = Callable[[Problem], None]
 
 
-MAX_REDIRECTS = 5
 MAX_TRIES = 8
 """How often one request is sent to a server that is busy."""
 
@@ -101,7 +102,6 @@ def open_web(
             web.close()
 
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _BUSY = frozenset({429, 502, 503, 504})
 _FOLLOWED = frozenset({"GET", "HEAD"})
 
@@ -151,7 +151,7 @@ class Web:
         redirects. Raises FetchFailed if there is no reply or if a redirect is not followed, and
         AuthenticationFailed if the server refuses our certificate.
         """
-        reply = self._followed(method, url, authorization, headers or {}, body)
+        reply = self._follow_redirects(method, url, authorization, headers or {}, body)
         try:
             yield reply
         finally:
@@ -162,7 +162,7 @@ class Web:
         for pool in self._pools.values():
             pool.close()
 
-    def _followed(
+    def _follow_redirects(
         self,
         method: str,
         url: str,
@@ -175,8 +175,8 @@ class Web:
             own = {"Authorization": authorization}
             # guard: authorization-of-one-host
             sent = {**headers, **(own if authorization and origin_of(url) == first else {})}
-            reply = self._answered(method, url, sent, body)
-            if reply.status not in _REDIRECTS or method not in _FOLLOWED:
+            reply = self._retry_while_busy(method, url, sent, body)
+            if reply.status not in REDIRECTS or method not in _FOLLOWED:
                 return reply
             target = joined(url, reply.header("Location"))
             self._finish(reply)
@@ -186,7 +186,7 @@ class Web:
             url = target
         raise FetchFailed(f"more than {MAX_REDIRECTS} redirects")
 
-    def _answered(
+    def _retry_while_busy(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> Reply:
         """Return the reply of one server, asked again while it is busy and there is time."""
@@ -194,7 +194,7 @@ class Web:
         tries = 0
         while True:
             tries += 1
-            reply = self._sent(method, url, headers, body)
+            reply = self._send(method, url, headers, body)
             if reply.status not in _BUSY or tries == MAX_TRIES:
                 return reply
             asked = seconds_to_wait(reply.header("Retry-After"))
@@ -211,18 +211,18 @@ class Web:
             self._finish(reply)
             self._current.clock.wait(Event(), wait)
 
-    def _sent(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
+    def _send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Reply:
         from urllib3.exceptions import HTTPError
 
         self.check_time()
         server = host_of(urlsplit(url))
         try:
-            raw = self._exchange(method, url, headers, body)
+            raw = self._urlopen(method, url, headers, body)
         except (HTTPError, HTTPException, OSError, ValueError) as error:
             raise connection_failed(error, server, self._seconds) from None
         return Reply(raw, url, server, self._seconds)
 
-    def _exchange(
+    def _urlopen(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> BaseHTTPResponse:
         from urllib3.util import Retry, Timeout
@@ -294,7 +294,7 @@ def _check_redirect(url: str, target: str) -> None:
 def _check_literal(host: str, rules: AddressRules) -> None:
     """Raise FetchFailed for a host that is a refused address; a proxy resolves names itself."""
     address = host
-    if not is_address(host):
+    if not is_ip_address(host):
         try:
             # In the ways of the resolver: 127.1, 0x7f000001.
             address = socket.inet_ntoa(socket.inet_aton(host))
@@ -535,7 +535,7 @@ def refused_address(server: str, fault: str) -> FetchFailed:
 # itself are sent. Messages never contain them or the query string, which is often a credential too.
 
 
-TIMEOUT = 60.0
+DOWNLOAD_TIMEOUT = 60.0
 """Seconds for one URL in total: DNS, redirects, and the last byte of a slow server."""
 _PIPE = "curl … | applyprune … -f -"
 
@@ -562,7 +562,7 @@ def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
     login = basic(*login_of(urlsplit(url)))
     try:
         with (
-            open_web(url, timeout=TIMEOUT, on_redirect=redirected) as web,
+            open_web(url, timeout=DOWNLOAD_TIMEOUT, on_redirect=redirected) as web,
             web.request("GET", url, authorization=login) as reply,
         ):
             return SourceText(where.path, _content(reply, limit))

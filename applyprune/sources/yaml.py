@@ -104,8 +104,8 @@ class _Builder:
         if stand_in:
             take = self.take
             self.take = lambda: _with_colons(take(), stand_in)
-        self._plain: _Remembered[Scalar] = _Remembered(resolve_scalar)
-        self._keys: _Remembered[str] = _Remembered(resolve_key)
+        self._plain: _ScalarCache[Scalar] = _ScalarCache(resolve_scalar)
+        self._keys: _ScalarCache[str] = _ScalarCache(resolve_key)
         self._anchors: dict[str, _Anchor] = {}
         self._allowance = allowance
         self._nodes = 0
@@ -246,7 +246,7 @@ class _Builder:
         else:
             brought = self._merge_source(event, depth)
         if clash := next((key for key in brought if key in result), None):
-            problem = f"<< overwrites the key {shown(clash)}, which comes before it"
+            problem = f"<< overwrites the key {shown_key(clash)}, which comes before it"
             raise YAMLFault(problem, line, column, hint=_MERGED)
         result.update(brought)
         merged.update(brought)
@@ -287,7 +287,7 @@ _T = TypeVar("_T", bound=Scalar)
 _LONGEST_REMEMBERED = 64
 
 
-class _Remembered(dict[str, _T], Generic[_T]):
+class _ScalarCache(dict[str, _T], Generic[_T]):
     """A cache of plain scalars and their values: most texts of a manifest occur many times."""
 
     __slots__ = ("_resolve",)
@@ -325,7 +325,7 @@ def place(event: Any) -> tuple[int, int]:
 def _override(key: str, merged: set[str]) -> None:
     """Let a key override an earlier merge once: this is the purpose of merges."""
     if key not in merged:
-        raise YAMLFault(f"duplicate key {shown(key)}", hint=_TWICE)
+        raise YAMLFault(f"duplicate key {shown_key(key)}", hint=_TWICE)
     merged.discard(key)
 
 
@@ -374,7 +374,7 @@ def _copy(value: Any) -> Any:
     return value
 
 
-def shown(key: str) -> str:
+def shown_key(key: str) -> str:
     """Return a key for a message: quoted, on one line, and short."""
     return ascii(key if len(key) <= 60 else f"{key[:57]}...")
 
@@ -388,7 +388,7 @@ def shown(key: str) -> str:
 def resolve_scalar(text: str) -> Scalar:
     """Return the value of a plain scalar without a tag; raise YAMLFault where JSON has no value."""
     value = _read(text)
-    return shape(value) if isinstance(value, float) else value
+    return json_number(value) if isinstance(value, float) else value
 
 
 def resolve_key(text: str) -> str:
@@ -408,7 +408,7 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
         return _decode(text)
     value = _read(text)
     if tag == f"{_TAG}float" and isinstance(value, int | float) and not isinstance(value, bool):
-        return shape(float(value))
+        return json_number(float(value))
     kinds: dict[str, type] = {"int": int, "bool": bool, "null": type(None)}
     name = tag.removeprefix(_TAG)
     if not tag.startswith(_TAG) or name not in {*kinds, "float"}:
@@ -498,7 +498,7 @@ def _number(text: str) -> Scalar:
         return int(plain.removeprefix("0b"), base=2)
     if _DIGITS.fullmatch(plain):
         # 08 and 0899 are not octal: Go reads them as floats, with the values 8 and 899.
-        value = whole_number(plain)
+        value = parse_integer(plain)
         if abs(value) > _EXACT:
             raise YAMLFault(
                 "an integer that Go reads as a float would lose digits", hint="Quote it."
@@ -510,7 +510,7 @@ def _number(text: str) -> Scalar:
     return text
 
 
-def whole_number(text: str) -> int:
+def parse_integer(text: str) -> int:
     """Return the value of a decimal literal; YAMLFault beyond 64 bits: Go would lose digits."""
     if len(text) <= _LONGEST_LITERAL and _INT64_MIN <= (value := int(text)) <= _UINT64_MAX:
         return value
@@ -523,7 +523,7 @@ def whole_number(text: str) -> int:
 _WRITTEN_OUT = 1e21
 
 
-def shape(number: float) -> int | float:
+def json_number(number: float) -> int | float:
     """Return ``number`` as Go's JSON writes it: an integral value below 1e21 as an integer."""
     if not math.isfinite(number):
         raise YAMLFault("JSON cannot represent infinity or NaN")
@@ -606,7 +606,7 @@ def _decode(text: str) -> str:
 def events(text: str) -> Callable[[], Any]:
     """Return a function that returns the next event of the stream on each call.
 
-    It raises YAMLError, which ``refusal_of`` translates. After the stream's end it returns None.
+    It raises YAMLError, which ``yaml_fault`` translates. After the stream's end it returns None.
     """
     take: Callable[[], Any] = CParser(text).get_event
     return take
@@ -628,7 +628,7 @@ _ADVICE = {
 _FORBIDDEN = pattern("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def refusal_of(error: YAMLError, text: str) -> YAMLFault:
+def yaml_fault(error: YAMLError, text: str) -> YAMLFault:
     """Return libyaml's error without any part of the text; the line is a line of ``text``."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
@@ -748,7 +748,7 @@ MOST_ERRORS = 1000
 _BYTES_PER_VALUE = 64
 
 
-class TooMuch(YAMLFault):
+class AllowanceSpent(YAMLFault):
     """No further document of the load is read."""
 
 
@@ -772,20 +772,20 @@ class Allowance:
         return self.memory < 0 or self.errors <= 0
 
     def take(self, values: int, text: int = 0) -> None:
-        """Take the memory for some values and for their text; raise TooMuch if it is too much."""
+        """Take the memory for some values and their text; raise AllowanceSpent if too little is left."""
         self.memory -= values * _BYTES_PER_VALUE + text
         if self.memory < 0:  # guard: memory-of-a-load
-            raise TooMuch(
+            raise AllowanceSpent(
                 f"the input is too large: up to here, with all aliases expanded, it takes more "
                 f"than {self._limit >> 20} MiB of memory",
                 hint="Write fewer or smaller aliases, or split the input into several sets.",
             )
 
     def take_error(self) -> None:
-        """Count an error that is reported; raise TooMuch after the last one."""
+        """Count an error that is reported; raise AllowanceSpent after the last one."""
         self.errors -= 1
         self._reported += 1
         if self.errors <= 0:  # guard: errors-of-a-load
-            raise TooMuch(
+            raise AllowanceSpent(
                 f"there may be more errors than these {self._reported}", hint="Correct these first."
             )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-def run(
+def run_program(
     command: Sequence[str],
     *,
     env: Mapping[str, str],

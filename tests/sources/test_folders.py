@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.sources import read
-from applyprune.sources.folders import expand, is_pattern
+from applyprune.sources.folders import expand_pattern, is_pattern
 from tests.support.source_text import config_map, write
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_glob_matches_as_in_a_shell(folder: Path, pattern: str) -> None:
     reply = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     shells = [path for path in reply.stdout.split("\0") if path]
     # The shell has `.` and `..` for `.*`; they are no names of files.
-    assert sorted(expand(pattern)) == sorted(shells)
+    assert sorted(expand_pattern(pattern)) == sorted(shells)
 
 
 def test_file_with_that_exact_name_wins(folder: Path) -> None:

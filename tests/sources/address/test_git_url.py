@@ -57,7 +57,7 @@ def test_credentials_in_a_url_are_for_commands_only(url: str) -> None:
     with pytest.raises(UsageError, match="contains credentials") as caught:
         GitSource(url)
     assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in repr(GitSource(url, uses_own=True))
+    assert "hunter2" not in repr(GitSource(url, uses_user_config=True))
 
 
 @pytest.mark.parametrize(

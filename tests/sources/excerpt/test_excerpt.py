@@ -6,7 +6,7 @@ import pytest
 
 from applyprune.errors import InputError, as_problem
 from applyprune.model.problem import Mark, Origin, Problem, ProblemKind
-from applyprune.sources.excerpt import excerpt, may_be_secret
+from applyprune.sources.excerpt import excerpt, line_may_be_secret
 from applyprune.sources.load import Input
 
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata:\n"
@@ -64,7 +64,7 @@ SECRETS: dict[str, str] = {
 def test_possible_secret_is_never_shown(name: str) -> None:
     text = SECRETS[name]
     line = next(at for at, line in enumerate(text.split("\n"), 1) if "hunter2" in line)
-    assert may_be_secret(text, line)
+    assert line_may_be_secret(text, line)
     for column in range(1, 40):
         for key in ("", "a", "data", "items", "kind"):
             assert "hunter2" not in excerpt(text, line, column, key=key)
@@ -77,7 +77,7 @@ def test_other_kinds_are_shown() -> None:
         "# about a\n---\nkind: ConfigMap # a comment\ndata: {}\n",
     )
     for text in shown:
-        assert not may_be_secret(text, len(text.rstrip().split("\n")))
+        assert not line_may_be_secret(text, len(text.rstrip().split("\n")))
 
 
 def test_missing_field_is_located_by_its_nearest_parent() -> None:

@@ -151,10 +151,10 @@ def test_credentials_of_a_url_are_sent_by_commands(tmp_path: Path) -> None:
         site.repository().commit(FILES)
         url = site.url("web").replace("https://", "https://me:hunter2@")
         ca = replace(site.credentials, username="", password="")
-        assert find_ref(replace(site.source(uses_own=True, credentials=ca), url=url)).name
+        assert find_ref(replace(site.source(uses_user_config=True, credentials=ca), url=url)).name
         wrong = url.replace("hunter2", "hunter3")
         with pytest.raises(AuthenticationFailed) as caught:
-            find_ref(replace(site.source(uses_own=True, credentials=ca), url=wrong))
+            find_ref(replace(site.source(uses_user_config=True, credentials=ca), url=wrong))
         assert "hunter3" not in str(caught.value)
 
 
@@ -169,6 +169,6 @@ def test_own_credential_helper_is_used_by_commands_only(
         (home / ".git-credentials").write_text(f"https://me:hunter2@localhost:{site.port}\n")
         site.repository().commit(FILES)
         ca = replace(site.credentials, username="", password="")
-        assert find_ref(site.source(uses_own=True, credentials=ca)).name
+        assert find_ref(site.source(uses_user_config=True, credentials=ca)).name
         with pytest.raises(AuthenticationFailed):
             find_ref(site.source(credentials=ca))

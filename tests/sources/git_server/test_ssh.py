@@ -128,7 +128,7 @@ def test_own_agent_is_used_by_commands_only(
             ).returncode:
                 assert agent.poll() is None
             own = replace(ssh.credentials, identity=b"")
-            assert find_ref(ssh.source(uses_own=True, credentials=own)).commit
+            assert find_ref(ssh.source(uses_user_config=True, credentials=own)).commit
             with pytest.raises(AuthenticationFailed):
                 find_ref(ssh.source(credentials=own))
             foreign = asyncssh.generate_private_key("ssh-ed25519").export_private_key()

@@ -120,7 +120,7 @@ def test_many_commits_stay_complete(
 ) -> None:
     """Whichever paths were read at which commit, and after the packs became one."""
     monkeypatch.setattr(git_store, "_MOST_PACKS", 8)
-    monkeypatch.setattr(git_store, "_KEPT", 3)
+    monkeypatch.setattr(git_store, "_KEPT_COMMITS", 3)
     repository = site.repository()
     repository.set("uploadpack.allowFilter", filters)
     repository.commit(FILES)

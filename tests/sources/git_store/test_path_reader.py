@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from applyprune.sources.git_store import Read
+    from applyprune.sources.git_store import PathFiles
 
 GOOD = {"web": {"web/a.yaml": b"a"}, "web-2": {"web-2/a.yaml": b"b", "web-2/more/c.yaml": b"c"}}
 SMALL = TreeLimits(files=3, size=1000)
@@ -28,7 +28,7 @@ def read_all(
     files: Mapping[str, str],
     paths: Sequence[str],
     limits: TreeLimits | None = None,
-) -> dict[str, Read]:
+) -> dict[str, PathFiles]:
     modes = {name: LINK for name in files if name.startswith("link/")}
     site.repository().commit(files, modes=modes)
     found = find_ref(site.source())

@@ -201,7 +201,7 @@ def test_endless_build_is_stopped(folder: Path, monkeypatch: pytest.MonkeyPatch)
     child = folder / "child"
 
     def wait_for(process: Popen[bytes], seconds: float) -> None:
-        assert seconds == kustomize.TIMEOUT
+        assert seconds == kustomize.BUILD_TIMEOUT
         eventually(lambda: child.exists() and child.read_text().endswith("\n"))
         processes.wait_for(process, 0)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.sources.oci_cosign import SimpleSignature, public_keys, verify
+from applyprune.sources.oci_cosign import SimpleSignature, public_keys, verify_signatures
 from applyprune.sources.tree import VerificationFailed
 from tests.support.cosign import KINDS, RECORDED
 from tests.support.signing import (
@@ -50,10 +50,10 @@ def simple(key: Signer, payload: bytes, *, is_keyless: bool = False) -> SimpleSi
 def test_each_kind_of_key_verifies_each_form(kind: str) -> None:
     mine = signer(kind)
     trusted = keys(FOREIGN, mine)
-    verify(DIGEST, trusted, signatures=[simple(mine, simple_payload(DIGEST))])
-    verify(DIGEST, trusted, bundles=[envelope_bundle(mine, statement(DIGEST))])
+    verify_signatures(DIGEST, trusted, signatures=[simple(mine, simple_payload(DIGEST))])
+    verify_signatures(DIGEST, trusted, bundles=[envelope_bundle(mine, statement(DIGEST))])
     if kind != "ed25519":
-        verify(DIGEST, trusted, bundles=[message_bundle(mine, ARTIFACT)])
+        verify_signatures(DIGEST, trusted, bundles=[message_bundle(mine, ARTIFACT)])
 
 
 def test_one_good_signature_among_bad_ones_is_enough_and_no_more_is_read() -> None:
@@ -64,7 +64,7 @@ def test_one_good_signature_among_bad_ones_is_enough_and_no_more_is_read() -> No
             read.append(one[:6].decode())
             yield one
 
-    verify(DIGEST, keys(MINE), signatures=[SimpleSignature(b"", "!")], bundles=found())  # type: ignore[arg-type]
+    verify_signatures(DIGEST, keys(MINE), signatures=[SimpleSignature(b"", "!")], bundles=found())  # type: ignore[arg-type]
     assert len(read) == 2
 
 
@@ -87,7 +87,7 @@ def test_one_good_signature_among_bad_ones_is_enough_and_no_more_is_read() -> No
 )
 def test_simple_signature_that_proves_nothing(signature: SimpleSignature, message: str) -> None:
     with pytest.raises(VerificationFailed) as caught:
-        verify(DIGEST, keys(MINE), signatures=[signature])
+        verify_signatures(DIGEST, keys(MINE), signatures=[signature])
     assert caught.value.message == message
     assert caught.value.reason == DIGEST
     assert ("Keyless" in caught.value.hint) is (message == KEYLESS)
@@ -147,7 +147,7 @@ GOOD = envelope_bundle(MINE, statement(DIGEST))
 )
 def test_bundle_that_proves_nothing(made: bytes, message: str) -> None:
     with pytest.raises(VerificationFailed) as caught:
-        verify(DIGEST, keys(MINE), bundles=[made])
+        verify_signatures(DIGEST, keys(MINE), bundles=[made])
     assert caught.value.message == message
 
 
@@ -158,25 +158,25 @@ def test_statement_without_the_digest_proves_nothing(subject: object) -> None:
     body = json.loads(statement(DIGEST)) | {"subject": subject}
     made = envelope_bundle(MINE, json.dumps(body).encode())
     with pytest.raises(VerificationFailed) as caught:
-        verify(DIGEST, keys(MINE), bundles=[made])
+        verify_signatures(DIGEST, keys(MINE), bundles=[made])
     assert caught.value.message == ANOTHER
 
 
 def test_message_signature_of_ed25519_cannot_be_checked_by_a_digest() -> None:
     mine = signer("ed25519")
     with pytest.raises(VerificationFailed, match="no key of the Secret"):
-        verify(DIGEST, keys(mine), bundles=[message_bundle(mine, ARTIFACT)])
+        verify_signatures(DIGEST, keys(mine), bundles=[message_bundle(mine, ARTIFACT)])
 
 
 def test_signature_that_proves_most_is_reported() -> None:
     made = [envelope_bundle(MINE, statement(OTHER)), envelope_bundle(FOREIGN, statement(DIGEST))]
     with pytest.raises(VerificationFailed, match=ANOTHER):
-        verify(DIGEST, keys(MINE), bundles=made)
+        verify_signatures(DIGEST, keys(MINE), bundles=made)
 
 
 def test_unsigned_artifact() -> None:
     with pytest.raises(VerificationFailed) as caught:
-        verify(DIGEST, keys(MINE))
+        verify_signatures(DIGEST, keys(MINE))
     assert caught.value.message == NONE
     assert "cosign sign --key" in caught.value.hint
 
@@ -221,13 +221,13 @@ def test_signatures_that_cosign_has_made(kind: str) -> None:
     recorded = SimpleSignature(payload, (folder / "signature.txt").read_text().strip())
     made = (folder / "bundle.json").read_bytes()
     digest = json.loads(payload)["critical"]["image"]["docker-manifest-digest"]
-    verify(digest, trusted, signatures=[recorded])
-    verify(digest, trusted, bundles=[made])
+    verify_signatures(digest, trusted, signatures=[recorded])
+    verify_signatures(digest, trusted, bundles=[made])
     for wanted, keys_then, message in (
         (OTHER, trusted, ANOTHER),
         (digest, keys(FOREIGN), NO_KEY),
     ):
         with pytest.raises(VerificationFailed, match=message):
-            verify(wanted, keys_then, signatures=[recorded])
+            verify_signatures(wanted, keys_then, signatures=[recorded])
         with pytest.raises(VerificationFailed, match=message):
-            verify(wanted, keys_then, bundles=[made])
+            verify_signatures(wanted, keys_then, bundles=[made])

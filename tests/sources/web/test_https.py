@@ -270,7 +270,7 @@ def test_dripping_server_times_out(site: str, monkeypatch: pytest.MonkeyPatch) -
             one.wfile.write(b"#")
 
     serve("/a", drip)
-    monkeypatch.setattr(download, "TIMEOUT", 0.7)
+    monkeypatch.setattr(download, "DOWNLOAD_TIMEOUT", 0.7)
     text = message(f"{site}/a")
     stop.set()
     assert "cannot be read" in text

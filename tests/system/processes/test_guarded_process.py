@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.clock import CLOCK
-from applyprune.system.processes import ProcessLimits, TooMuchOutput, run
+from applyprune.system.processes import ProcessLimits, TooMuchOutput, run_program
 from tests.support.home import processes_with
 from tests.support.waiting import eventually
 
@@ -28,7 +28,7 @@ def soon(seconds: float = 3600) -> float:
 
 
 def test_output_errors_and_code_are_returned_and_the_environment_is_only_what_was_given() -> None:
-    done = run(
+    done = run_program(
         ["sh", "-c", "cat; pwd; env; echo bad >&2; exit 3"],
         env=ENV | {"KEY": "value"},
         stdin=b"input\n",
@@ -43,18 +43,18 @@ def test_output_errors_and_code_are_returned_and_the_environment_is_only_what_wa
 
 def test_input_larger_than_a_pipe_flows_through() -> None:
     data = os.urandom(3 << 20)
-    done = run(["cat"], env=ENV, stdin=data, deadline=soon(), max_output=4 << 20)
+    done = run_program(["cat"], env=ENV, stdin=data, deadline=soon(), max_output=4 << 20)
     assert (done.code, done.stdout == data) == (0, True)
 
 
 def test_program_that_does_not_read_its_input_is_no_failure() -> None:
-    done = run(["true"], env=ENV, stdin=b"x" * (3 << 20), deadline=soon(), max_output=10)
+    done = run_program(["true"], env=ENV, stdin=b"x" * (3 << 20), deadline=soon(), max_output=10)
     assert (done.code, done.stdout) == (0, b"")
 
 
 def test_errors_are_cut() -> None:
     script = "head -c 1000000 /dev/zero | tr '\\0' x >&2; echo end >&2"
-    done = run(["sh", "-c", script], env=ENV, deadline=soon(), max_output=10)
+    done = run_program(["sh", "-c", script], env=ENV, deadline=soon(), max_output=10)
     assert done.stderr.endswith("xxxend\n")
     assert len(done.stderr) == 16 * 1024
 
@@ -63,18 +63,18 @@ def test_errors_are_cut() -> None:
 def test_deadline_ends_the_program_and_what_it_has_started(tmp_path: Path, script: str) -> None:
     command = ["sh", "-c", f"{script}; true", str(tmp_path)]
     with pytest.raises(TimeoutError):
-        run(command, env=ENV, deadline=soon(0.3), max_output=10)
+        run_program(command, env=ENV, deadline=soon(0.3), max_output=10)
     eventually(lambda: processes_with(tmp_path) == {}, lambda: "the end of the program")
 
 
 def test_too_much_output_ends_the_program() -> None:
     with pytest.raises(TooMuchOutput):
-        run(["cat", "/dev/zero"], env=ENV, deadline=soon(), max_output=100_000)
+        run_program(["cat", "/dev/zero"], env=ENV, deadline=soon(), max_output=100_000)
 
 
 def test_missing_program_is_an_error_of_the_system() -> None:
     """Either Popen says it, or the program that sets the limits ends with its own code."""
-    done = run(["/nonexistent/program"], env=ENV, deadline=soon(), max_output=100)
+    done = run_program(["/nonexistent/program"], env=ENV, deadline=soon(), max_output=100)
     assert done.code == 127
 
 
@@ -95,9 +95,11 @@ def test_missing_program_is_an_error_of_the_system() -> None:
 def test_limits_end_the_program(tmp_path: Path, script: str, limits: ProcessLimits) -> None:
     file = tmp_path / "file"
     script = script.replace("FILE", str(file))
-    within = run([*PYTHON, script[:0]], env=ENV, deadline=soon(), max_output=10, limits=limits)
+    within = run_program(
+        [*PYTHON, script[:0]], env=ENV, deadline=soon(), max_output=10, limits=limits
+    )
     assert within.code == 0
-    beyond = run([*PYTHON, script], env=ENV, deadline=soon(), max_output=10, limits=limits)
+    beyond = run_program([*PYTHON, script], env=ENV, deadline=soon(), max_output=10, limits=limits)
     assert beyond.code != 0
     assert not file.exists() or file.stat().st_size <= 4000
 
