@@ -495,7 +495,7 @@ def describe_error(
     """
     limit = IN_TIME if seconds is None else f"in {seconds:.3g} s"
     # A refused connection is also a NewConnectionError, which is a kind of ConnectTimeoutError.
-    found = [cause for cause in _causes(error) if type(cause) is not NewConnectionError]
+    found = [cause for cause in causes(error) if type(cause) is not NewConnectionError]
     for kinds, message, unreachable in _TRANSIENT:
         if any(isinstance(cause, kinds) for cause in found):
             return message.format(server=server, limit=limit), unreachable
@@ -507,10 +507,6 @@ def describe_error(
 
 def causes(error: BaseException) -> tuple[BaseException, ...]:
     """Return the error and its causes, outermost first."""
-    return tuple(_causes(error))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
     seen: list[BaseException] = []
     pending: list[BaseException] = [error]
     while pending:
@@ -518,9 +514,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         if any(current is known for known in seen):
             continue
         seen.append(current)
-        yield current
         wrapped = [item for item in current.args if isinstance(item, BaseException)]
         pending += [*wrapped, *([current.__cause__] if current.__cause__ else [])]
+    return tuple(seen)
 
 
 # Certificates: PEM from memory to an SSLContext.
@@ -682,8 +678,4 @@ _LAST_BITS = 0xFFFFFFFF
 
 def is_ip_address(host: str) -> bool:
     """Return whether a host is an address, not a name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return _address(host) is not None

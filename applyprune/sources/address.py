@@ -207,10 +207,9 @@ def _is_ref_name(name: str) -> bool:
     )
 
 
-_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-_REPOSITORY = pattern(f"{_PART}(?:/{_PART})*")
-_TAG = pattern(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-_DIGEST = pattern(r"sha256:[0-9a-f]{64}")
+_NAME_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_REPOSITORY_TEXT = rf"{_NAME_PART}(?:/{_NAME_PART})*"
+_REPOSITORY = pattern(_REPOSITORY_TEXT)
 _TAG_HINT = "Check for an unset variable in the script."
 
 
@@ -231,9 +230,9 @@ def _oci(parts: SplitResult) -> OciAddress:
             "its repository is invalid" if repository else "it names no repository",
             f"Write {_OCI_FORM}, in lower case.",
         )
-    if colon and _TAG.fullmatch(tag) is None:
+    if colon and not is_tag(tag):
         raise _invalid(text, "its tag is invalid" if tag else "its tag is empty", _TAG_HINT)
-    if at and _DIGEST.fullmatch(digest) is None:
+    if at and not is_artifact_digest(digest):
         raise _invalid(
             text, "its digest is invalid", "Write @sha256: and 64 digits, or leave it out."
         )
@@ -249,7 +248,7 @@ def _archive(parts: SplitResult) -> ArchiveAddress:
     text = urlunsplit(parts)
     values = _pairs(text, parts.fragment, ("path", "digest"), "fragment")
     digest = values.get("digest", "")
-    if digest and _DIGEST.fullmatch(digest) is None:
+    if digest and not is_artifact_digest(digest):
         raise _invalid(text, "its digest is invalid", "Write digest=sha256: and 64 digits.")
     url = urlunsplit(("https", parts.netloc, parts.path, parts.query, ""))
     return ArchiveAddress(url, _clean(text, values.get("path", "")), digest)
@@ -604,12 +603,11 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _REGISTRY_HOST = (
     rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-9]{{1,5}}))?"
 )
-_NAME_PART = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _TAG_TEXT = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
 _DIGEST_TEXT = r"sha256:[0-9a-f]{64}"
 _REFERENCE = pattern(
     rf"oci://(?P<host>{_REGISTRY_HOST})"
-    rf"/(?P<name>{_NAME_PART}(?:/{_NAME_PART})*)(?::(?P<tag>{_TAG_TEXT}))?"
+    rf"/(?P<name>{_REPOSITORY_TEXT})(?::(?P<tag>{_TAG_TEXT}))?"
     rf"(?:@(?P<digest>{_DIGEST_TEXT}))?"
 )
 _LONGEST_NAME = 255

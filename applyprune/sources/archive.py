@@ -291,9 +291,7 @@ def _next_member(tape: _BlockReader) -> tuple[tarfile.TarInfo, str, int] | None:
         block = tape.exactly(_BLOCK)
         if not any(block):
             if records != Records():
-                raise FetchFailed(
-                    "the archive is invalid", reason="it ends before a file that it names"
-                )
+                raise _invalid("it ends before a file that it names")
             return None
         info = _header(block)
         if info.type in {tarfile.XHDTYPE, tarfile.XGLTYPE}:
@@ -301,9 +299,7 @@ def _next_member(tape: _BlockReader) -> tuple[tarfile.TarInfo, str, int] | None:
             if info.type == tarfile.XHDTYPE:
                 records = records.then(found)
             elif found != Records():
-                raise FetchFailed(
-                    "the archive is invalid", reason="a name or a size for all its files"
-                )
+                raise _invalid("a name or a size for all its files")
         elif info.type == tarfile.GNUTYPE_LONGNAME:
             records = records.then(Records(name=tape.header_data(info.size).rstrip(b"\0")))
         elif info.type == tarfile.GNUTYPE_LONGLINK:
@@ -476,7 +472,7 @@ def read_records(data: bytes) -> Records:
         start = _START.match(data, at)
         end = at + int(start[1]) if start else 0
         if start is None or not start.end() < end <= len(data) or data[end - 1 : end] != b"\n":
-            raise FetchFailed("the archive is invalid", reason="a pax header cannot be read")
+            raise _invalid("a pax header cannot be read")
         records = records.then(_record(start[2], data[start.end() : end - 1]))
         at = end
     return records
@@ -495,7 +491,7 @@ def _record(key: bytes, value: bytes) -> Records:
     if key != b"size":
         return Records()
     if _SIZE.fullmatch(value) is None:
-        raise FetchFailed("the archive is invalid", reason="a pax header has an invalid size")
+        raise _invalid("a pax header has an invalid size")
     return Records(size=int(value))
 
 

@@ -202,7 +202,10 @@ def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
             # After two JSON documents, kubectl also reads the rest of the stream as JSON.
             if len(found) > 1 or (found and not _YAML_FOLLOWS.match(text, end)):
                 problem = f"not valid JSON: {error.msg}"
-                return [*found, YAMLFault(problem, *place_in(text, min(error.pos, _end(text))))]
+                return [
+                    *found,
+                    YAMLFault(problem, *place_in(text, min(error.pos, len(text.rstrip())))),
+                ]
             return found + _read_yaml(text[place:], above, allowance, _before(text, place))
         except YAMLFault as refused:
             after = end_of_value(text, place)
@@ -226,10 +229,6 @@ def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
 def _before(text: str, place: int) -> int:
     """Return how many characters precede an index in its line."""
     return place - text.rfind("\n", 0, place) - 1
-
-
-def _end(text: str) -> int:
-    return len(text.rstrip())
 
 
 _SPACE = pattern(r"[ \t\r\n]*")
@@ -284,10 +283,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _float(literal: str) -> int | float:
-    return json_number(float(literal))
-
-
 def _constant(_name: str) -> Any:
     raise YAMLFault("JSON cannot represent infinity or NaN")
 
@@ -312,7 +307,7 @@ def _values(value: Any) -> int:
 
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique,
-    parse_float=_float,
+    parse_float=lambda literal: json_number(float(literal)),
     parse_int=parse_integer,
     parse_constant=_constant,
 )

@@ -16,10 +16,11 @@ from applyprune.sources.git_server import find_ref
 from applyprune.sources.git_signatures import GitVerification, verify
 from applyprune.sources.git_store import GitStore
 from applyprune.sources.tree import Deadline, FileTree, PathNotFound, shown_path
+from applyprune.system.processes import ProcessGuard, require_posix
 from applyprune.values import pattern, replace
 
 if TYPE_CHECKING:
-    from applyprune.sources.address import Address, GitRef, GitSource
+    from applyprune.sources.address import Address
     from applyprune.sources.oci_artifact import OciSource
 
 
@@ -35,25 +36,17 @@ def fetch(address: Address) -> FileTree:
             case GitAddress():
                 return _fetch_git(address)
             case OciAddress():
-                return _fetch_artifact(address)
+                from applyprune.sources.oci_artifact import fetch_artifact
+
+                return fetch_artifact(artifact_source(address, os.environ))
             case ArchiveAddress():
-                return _fetch_archive(address)
+                from applyprune.sources.archive import ArchiveSource, fetch_archive
+
+                return fetch_archive(ArchiveSource(address.url, address.digest))
     except InputError as error:
         error.origin = Origin(address.shown)
         error.location = str(error.origin)
         raise
-
-
-def _fetch_archive(address: ArchiveAddress) -> FileTree:
-    from applyprune.sources.archive import ArchiveSource, fetch_archive
-
-    return fetch_archive(ArchiveSource(address.url, address.digest))
-
-
-def _fetch_artifact(address: OciAddress) -> FileTree:
-    from applyprune.sources.oci_artifact import fetch_artifact
-
-    return fetch_artifact(artifact_source(address, os.environ))
 
 
 def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSource:
@@ -69,16 +62,15 @@ def artifact_source(address: OciAddress, environ: Mapping[str, str]) -> OciSourc
 
 
 def _fetch_git(address: GitAddress) -> FileTree:
-    from applyprune.system.processes import require_posix
-
     require_posix(
         "a Git repository cannot be read",
         reason="git is run with limits that Windows does not have",
         hint="Clone it and give -f the folder, publish it with `applyprune push`, or use WSL.",
     )
-    from applyprune.system.processes import ProcessGuard
-
-    source = GitSource(address.url, _ref(address), uses_user_config=True)
+    ref = GitRef(
+        branch=address.branch, tag=address.tag, semver=address.semver, commit=address.commit
+    )
+    source = GitSource(address.url, ref, uses_user_config=True)
     if address.ref:
         source = _resolve_name(source, address.ref)
     # A store of its own: another command may fetch the same at this moment.
@@ -103,12 +95,6 @@ def fetch_git(
         verify(store, found, verification, where, deadline)
     files = store.read(found.commit, path, source.limits, deadline, where)
     return FileTree(files, found.revision)
-
-
-def _ref(address: GitAddress) -> GitRef:
-    return GitRef(
-        branch=address.branch, tag=address.tag, semver=address.semver, commit=address.commit
-    )
 
 
 _COMMIT = pattern(r"[0-9a-fA-F]{40}")

@@ -52,7 +52,7 @@ def find(
         yield InputError(
             "a kustomization is not a manifest",
             location=Origin(folders.shown(top)),
-            hint=folders.build_hint(_parent(top)),
+            hint=folders.build_hint(top.parent),
         )
     elif is_named or kind is Kind.FILE:
         yield FoundFile(top, is_named)
@@ -146,12 +146,8 @@ def _nested(folders: Folders[P], kustomization: P, top: P) -> InputError:
         f"found a kustomization in a subfolder of {folders.shown(top)}",
         location=Origin(folders.shown(kustomization)),
         reason="it may be meant to be built, or to be the base of another build",
-        hint=folders.nested_hint(_parent(kustomization)),
+        hint=folders.nested_hint(kustomization.parent),
     )
-
-
-def _parent(path: P) -> P:
-    return path.parent
 
 
 def _irregular(shown: str) -> InputError:

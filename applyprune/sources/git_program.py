@@ -320,20 +320,16 @@ def is_redirect(err: str) -> bool:
 
 
 _CREDENTIALS = "Check the credentials of the source, and that they may read this repository."
-_HOST_KEY = "Check known_hosts: `ssh-keyscan HOST` shows the keys that the server has now."
-_CERTIFICATE = "Give the certificate of its CA as ca.crt, or renew the certificate of the server."
-_LARGE = "Read a smaller path, or keep large files out of the repository."
 _REFUSED = "the server refuses the credentials, or wants some"
 # How the kernel ends a process at a limit.
 _OF_LIMITS = [one.value for one in signal.Signals if one.name in {"SIGXCPU", "SIGXFSZ"}]
-_REPOSITORY = "Check the URL. Some servers say so too when the credentials are missing."
 # The first pattern that matches decides.
 _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
     (
         r"host key verification failed|remote host identification has changed",
         AuthenticationFailed,
         "the server has no host key that known_hosts names",
-        _HOST_KEY,
+        "Check known_hosts: `ssh-keyscan HOST` shows the keys that the server has now.",
     ),
     (r"permission denied \(|too many authentication", AuthenticationFailed, _REFUSED, _CREDENTIALS),
     (
@@ -367,7 +363,7 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
         r"certificate|ssl|gnutls|tls",
         FetchFailed,
         "no trusted TLS connection to the server",
-        _CERTIFICATE,
+        "Give the certificate of its CA as ca.crt, or renew the certificate of the server.",
     ),
     (
         (
@@ -377,7 +373,7 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
         ),
         SourceTooLarge,
         "git exceeded its limit of memory, time or file size",
-        _LARGE,
+        "Read a smaller path, or keep large files out of the repository.",
     ),
     (
         r"no space left|disk quota exceeded",
@@ -398,7 +394,7 @@ _MEANINGS: tuple[tuple[str, type[InputError], str, str], ...] = (
         ),
         FetchFailed,
         "no such repository",
-        _REPOSITORY,
+        "Check the URL. Some servers say so too when the credentials are missing.",
     ),
     (
         r"dumb http",

@@ -213,7 +213,6 @@ class GitServer:
         return self._environment.settings if self._environment is not None else ()
 
     def _environment_for(self, url: GitUrl) -> GitEnvironment:
-
         source, where = self._source, self._program.where
         proxy = proxy_for(url.place, os.environ) if url.scheme == "https" else ""
         addresses = None
@@ -235,7 +234,7 @@ class GitServer:
             return _with_settings(ssh_environment(self._program, source, address), settings)
         if addresses is not None and not is_ip_address(url.host):
             pinned = ",".join(f"[{one}]" if ":" in one else one for one in addresses)
-            settings = (*settings, *(("http.curloptResolve", f"{url.host}:{url.port}:{pinned}"),))
+            settings = (*settings, ("http.curloptResolve", f"{url.host}:{url.port}:{pinned}"))
         return _with_settings(self._https_environment(proxy), settings)
 
     def _https_environment(self, proxy: str) -> GitEnvironment:
@@ -273,7 +272,7 @@ class GitServer:
                 ("http.sslCAPath", str(self._program.folder / "no-cas")),
             )
         elif file := os.environ.get("SSL_CERT_FILE"):
-            settings = (*settings, *(("http.sslCAInfo", file),))
+            settings = (*settings, ("http.sslCAInfo", file))
         if credentials.certificate:
             certificate = self._program.write("tls.crt", credentials.certificate)
             key = self._program.write("tls.key", credentials.key or credentials.certificate)
@@ -305,16 +304,16 @@ def _with_settings(environment: GitEnvironment, settings: Settings) -> GitEnviro
     return GitEnvironment((*environment.settings, *settings), environment.environ)
 
 
-_HELPERS = ("git", "config", "--null", "--get-regexp", r"^credential\.")
-_OWN_SECONDS = 10
-
-
 def user_credential_helpers() -> Settings:
     """Return the credential helpers in the user's own configuration of git."""
     settings = []
     with suppress(OSError, subprocess.SubprocessError):
         found = subprocess.run(
-            _HELPERS, capture_output=True, timeout=_OWN_SECONDS, check=False, cwd="/"
+            ("git", "config", "--null", "--get-regexp", r"^credential\."),
+            capture_output=True,
+            timeout=10,
+            check=False,
+            cwd="/",
         )
         for entry in found.stdout.decode("utf-8", "replace").split("\0"):
             key, line, value = entry.partition("\n")
@@ -461,13 +460,10 @@ def _resolve(host: str, port: int, where: str, deadline: Deadline) -> Sequence[s
     return addresses
 
 
-_CONNECT = 5.0
-
-
 def reachable(addresses: Sequence[str], port: int, where: str, deadline: Deadline) -> str:
     """Return the first address that accepts a connection, or the first one if none does."""
     for address in addresses if len(addresses) > 1 else ():
-        wait = min(_CONNECT, deadline.left(where))
+        wait = min(CONNECT_TIMEOUT, deadline.left(where))
         try:
             with socket.create_connection((address, port), wait):
                 return address

@@ -64,7 +64,9 @@ class GitStore:
         where = source.parts.shown
         deadline = deadline or Deadline(source.timeout)
         with self._open(where, deadline, source.limits, writes=True) as (program, repository):
-            self._create(program, repository)
+            if not repository.exists():
+                program.run("init", "--quiet", "--bare", "--template=", str(repository))
+                (repository / _COMPLETE).touch()
             server = GitServer(program, source)
             if not has_commit(repository, found.oid):
                 is_partial = ROOT not in paths and not (repository / NO_FILTER).exists()
@@ -170,12 +172,6 @@ class GitStore:
         ):
             yield program, repository
 
-    def _create(self, program: GitProgram, repository: Path) -> None:
-        if repository.exists():
-            return
-        program.run("init", "--quiet", "--bare", "--template=", str(repository))
-        mark_initialized(repository)
-
 
 def _clean(paths: Sequence[str]) -> tuple[str, ...]:
     """Return paths as a FileTree has them; raise UsageError for one that is not inside the tree."""
@@ -231,13 +227,8 @@ def locked(folder: Path, where: str, deadline: Deadline, *, writes: bool) -> Ite
 
 
 def is_initialized(repository: Path) -> bool:
-    """Return whether a repository was created to its end."""
+    """Return whether a repository was created to its end; else the next write removes it."""
     return (repository / _COMPLETE).is_file()
-
-
-def mark_initialized(repository: Path) -> None:
-    """Mark a repository that was created; one without the mark is removed before the next write."""
-    (repository / _COMPLETE).touch()
 
 
 # What git gives another name, or removes, before it ends by itself.
@@ -693,7 +684,7 @@ class CommitTree:
         return None if entry is None else "blob"
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a file; note one that is not loaded, and return an empty mapping."""
+        """Return the content of a file; empty, and noted in ``unread``, if it is not loaded."""
         entry = (self._all or {}).get(path)
         if entry is None or not entry.is_file:
             return None

@@ -341,7 +341,8 @@ _STDIN_SHOWN = "<stdin>"
 def shown_given(path: str | Overlay) -> str:
     """Return one of the paths, safe to print."""
     if isinstance(path, Overlay):
-        return _shown_folder(path.folder)
+        folder = path.folder
+        return shown_address(folder) if is_address(folder) else shown_path(folder)
     if path == STDIN:
         return _STDIN_SHOWN
     if is_address(path):
@@ -349,17 +350,10 @@ def shown_given(path: str | Overlay) -> str:
     return shown_url(path) if is_url(path) else shown_path(path)
 
 
-def _shown_folder(folder: str) -> str:
-    return shown_address(folder) if is_address(folder) else shown_path(folder)
-
-
 # The files of a fetched source, by the same rules as a local folder.
 #
 # A kustomization is built in a private folder with the files of the source: regular files only, so
 # that no link leads out of it. No message names that folder.
-
-
-_CASE = "Check the spelling, and upper and lower case."
 
 
 def tree_sources(
@@ -388,7 +382,9 @@ def tree_sources(
         return
     if not folders.exists(top):
         yield PathNotFound(
-            "the source has no such path", location=Origin(folders.shown(top)), hint=_CASE
+            "the source has no such path",
+            location=Origin(folders.shown(top)),
+            hint="Check the spelling, and upper and lower case.",
         )
         return
     source: SourceText | InputError | None

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from posixpath import normpath
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from applyprune.errors import InputError
@@ -142,7 +141,6 @@ def build_folder(
 
 
 def _command(folder: str, shown: str) -> Sequence[str]:
-
     # An absolute path: kustomize treats some relative paths as the address of a repository.
     path = os.path.abspath(folder)  # noqa: PTH100 -- links in it stay as they are
     if program := find_program("kustomize", os.environ):
@@ -593,7 +591,7 @@ def _inside(folder: str, text: str) -> str | None:
     """Return the path in the tree that a text means, seen from a folder; None if it leads out."""
     if text.startswith("/") or "\\" in text:
         return None
-    path = normpath(f"{folder}/{text}" if folder else text)
+    path = posixpath.normpath(f"{folder}/{text}" if folder else text)
     if path == ".." or path.startswith("../"):
         return None
     return "" if path == "." else path

@@ -223,16 +223,13 @@ def _faulty(fault: StructureFault, origin: Origin, text: str) -> InputError:
     return error
 
 
-_TEMPLATE = "If this is a template, render it first, for example with `helm template`."
-
-
 def _error(refused: YAMLFault, path: str, document: int, text: str) -> InputError:
     line, column = refused.line, refused.column
     begin, _ = refused.since
     where = Origin(path, document, line, column)
     hint = refused.hint
     if 0 < line <= len(lines_of(text)) and "{{" in lines_of(text)[line - 1]:
-        hint = _TEMPLATE
+        hint = "If this is a template, render it first, for example with `helm template`."
     reason = f"it begins on line {begin}" if begin else ""
     error = InputError(refused.problem, location=where, reason=reason, hint=hint)
     width = len(str(line))

@@ -511,7 +511,8 @@ def pack(
     if not files:
         raise UsageError("there are no files to push")
     layer = write_layer(files, limits or TreeLimits())
-    config = _json({"architecture": "", "config": {}, "os": "", "rootfs": _root(layer.diff_id)})
+    rootfs = {"type": "layers", "diff_ids": [layer.diff_id]}
+    config = _json({"architecture": "", "config": {}, "os": "", "rootfs": rootfs})
     manifest = _json(
         {
             "schemaVersion": 2,
@@ -560,10 +561,6 @@ def _upload(registry: Registry, data: bytes) -> None:
     with registry.request("PUT", place, headers=_BINARY, body=data) as reply:
         if reply.status != 201:
             raise unexpected_status(reply)
-
-
-def _root(diff_id: str) -> dict[str, object]:
-    return {"type": "layers", "diff_ids": [diff_id]}
 
 
 def _descriptor(media_type: str, data: bytes) -> dict[str, object]:

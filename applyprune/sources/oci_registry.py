@@ -234,7 +234,11 @@ def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> L
     entries = mapping(mapping(config).get("auths"))
     place = f"{reference.host}/{reference.repository}".lower()
     # As kubelet does: the longest name wins, which may be that of a part of the registry.
-    best = max((key for key in entries if _covers(_normal(key), place)), key=_length, default=None)
+    best = max(
+        (key for key in entries if _covers(_normal(key), place)),
+        key=lambda key: len(_normal(key)),
+        default=None,
+    )
     return _login(mapping(entries[best])) if best is not None else Login()
 
 
@@ -258,10 +262,6 @@ def _normal(key: str) -> str:
     for end in _ENDS:
         name = name.removesuffix(end)
     return name
-
-
-def _length(key: str) -> int:
-    return len(_normal(key))
 
 
 def _covers(name: str, place: str) -> bool:

@@ -45,12 +45,9 @@ def read_plan(path: str | os.PathLike[str]) -> PlanFile:
         except OSError as error:
             raise _unreadable(shown, error) from None
     if len(data) > LARGEST:
-        reason = f"it has more than {LARGEST // _MIB} MiB"
+        reason = f"it has more than {LARGEST // 2**20} MiB"
         raise UsageError("the plan file is too large", location=shown, reason=reason)
     return decode_plan_file(data, source=shown)
-
-
-_MIB = 1024 * 1024
 
 
 def _without_waiting(path: str, flags: int) -> int:

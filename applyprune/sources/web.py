@@ -199,7 +199,8 @@ class Web:
                 return reply
             asked = seconds_to_wait(reply.header("Retry-After"))
             wait = backoff(tries, asked)
-            left = self._seconds_left()
+            self.check_time()
+            left = self._current.seconds_left()
             if wait >= left and asked:
                 self._finish(reply)
                 raise FetchFailed(
@@ -243,7 +244,6 @@ class Web:
         )
 
     def _pool(self, url: str) -> HTTPConnectionPool:
-
         origin = origin_of(url)
         if (known := self._pools.get(origin)) is not None:
             return known
@@ -267,10 +267,6 @@ class Web:
         if shows not in self._contexts:
             self._contexts[shows] = _tls(self._credentials, shows=shows)
         return self._contexts[shows]
-
-    def _seconds_left(self) -> float:
-        self.check_time()
-        return self._current.seconds_left()
 
     def _finish(self, reply: Reply) -> None:
         from urllib3.exceptions import HTTPError
@@ -489,9 +485,6 @@ def not_stored(error: OSError) -> FetchFailed:
     )
 
 
-_SHOWN = 200
-
-
 def connection_failed(error: Exception, server: str, seconds: float) -> InputError:
     """Return the error for a broken connection to a server; ``seconds`` was the time limit."""
     from urllib3.exceptions import ProxyError
@@ -511,7 +504,7 @@ def connection_failed(error: Exception, server: str, seconds: float) -> InputErr
                 hint="Check the source's client certificate: it may have expired.",
             )
         if isinstance(cause, ProxyError):
-            why = visible(str(cause.original_error))[:_SHOWN]
+            why = visible(str(cause.original_error))[:200]
             hint = "Check HTTPS_PROXY and NO_PROXY."
             return FetchFailed("cannot be read", reason=f"the proxy failed: {why}", hint=hint)
     reason, _ = describe_error(error, server=server, seconds=seconds)

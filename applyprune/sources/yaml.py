@@ -772,7 +772,7 @@ class Allowance:
         return self.memory < 0 or self.errors <= 0
 
     def take(self, values: int, text: int = 0) -> None:
-        """Take the memory for some values and their text; raise AllowanceSpent if too little is left."""
+        """Take the memory for some values and their text; raise AllowanceSpent beyond the limit."""
         self.memory -= values * _BYTES_PER_VALUE + text
         if self.memory < 0:  # guard: memory-of-a-load
             raise AllowanceSpent(
