@@ -248,13 +248,12 @@ class KnownBundle:
 
 
 _LARGEST = 16 * 1024
-_UNUSED = frozenset({"managedFields"})
 
 
 def known_bundle(live: LiveObject) -> KnownBundle | None:
     """Return a Bundle packed; None if it is large: then it is read each time."""
     body = live.body or {}
-    kept = {key: value for key, value in body["metadata"].items() if key not in _UNUSED}
+    kept = {key: value for key, value in body["metadata"].items() if key != "managedFields"}
     packed = zlib.compress(json.dumps({**body, "metadata": kept}).encode(), 1)
     return KnownBundle(live.resource_version, packed) if len(packed) <= _LARGEST else None
 

@@ -112,7 +112,7 @@ class OtherClusters:
 
     def _own_uid(self) -> str:
         if not self._home:
-            self._home = home_uid(self.own)
+            self._home = self.own.get(NAMESPACES, namespace_ref(SYSTEM_NAMESPACE)).uid
         return self._home
 
     def _connect(self, access: ClusterAccess) -> Transport:
@@ -198,11 +198,6 @@ def missing_namespace(name: str) -> NamespaceMissing:
         f"the namespace {name} does not exist in the other cluster",
         reason="the inventory of the set belongs there: create it",
     )
-
-
-def home_uid(cluster: Cluster) -> str:
-    """Return the UID of the cluster that the controller runs for."""
-    return cluster.get(NAMESPACES, namespace_ref(SYSTEM_NAMESPACE)).uid
 
 
 def recorded_cluster(status: Mapping[str, Any]) -> ClusterIdentity | None:
@@ -350,15 +345,15 @@ MOST_BYTES = 64 * 1024
 def _parsed(raw: bytes) -> Mapping[str, Any]:
     """Parse one small YAML document without aliases, every scalar as text."""
     if len(raw) > MOST_BYTES:  # guard: kubeconfig-size
-        raise _fault(f"it has more than {MOST_BYTES >> 10} KiB")
+        raise AccessError(f"it has more than {MOST_BYTES >> 10} KiB")
     try:
         _measure(raw)
         content = YAML(typ="base").load(raw)
     except (YAMLError, UnicodeDecodeError, RecursionError, ValueError):
         # The parser's own message may quote a value, and values here are tokens.
-        raise _fault("it is not valid YAML") from None
+        raise AccessError("it is not valid YAML") from None
     if not isinstance(content, dict):
-        raise _fault("it must be a mapping")
+        raise AccessError("it must be a mapping")
     return content
 
 
@@ -374,32 +369,32 @@ def _measure(raw: bytes) -> None:
         depth += kind.endswith("StartEvent")
         depth -= kind.endswith("EndEvent")
         if kind == "AliasEvent":
-            raise _fault("it has a YAML alias")
+            raise AccessError("it has a YAML alias")
         if number > _MOST_VALUES or depth > _DEEPEST:  # guard: kubeconfig-cost
-            raise _fault("it has too many values, or too many levels")
+            raise AccessError("it has too many values, or too many levels")
 
 
 def _top(content: Mapping[str, Any], key: str) -> str:
     text = KubeconfigEntry("kubeconfig", content, Path()).text(key)
     if not text:
-        raise _fault(f"{key} is not set")
+        raise AccessError(f"{key} is not set")
     return text
 
 
 def _only_entry(content: Mapping[str, Any], kind: str, name: str) -> KubeconfigEntry:
     """Return the only entry with a name; what it is called in messages is its kind."""
     if not name:
-        raise _fault(f"the context names no {kind}")
+        raise AccessError(f"the context names no {kind}")
     items = content.get(f"{kind}s")
     listed = items if isinstance(items, list) else []
     found = [one for one in listed if isinstance(one, dict) and one.get("name") == name]
     if len(found) != 1:
         where = "current-context" if kind == "context" else "the current context"
         what = f"twice under {kind}s" if found else f"missing under {kind}s"
-        raise _fault(f"the {kind} that {where} names is {what}")
+        raise AccessError(f"the {kind} that {where} names is {what}")
     fields = found[0].get(kind)
     if not isinstance(fields, dict):
-        raise _fault(f"the {kind} of the current context must be a mapping")
+        raise AccessError(f"the {kind} of the current context must be a mapping")
     return KubeconfigEntry(f"the {kind} of the current context", fields, Path())
 
 
@@ -407,23 +402,23 @@ def _refuse(entry: KubeconfigEntry, forbidden: Mapping[str, str]) -> None:
     for key, why in forbidden.items():
         value = entry.fields.get(key, "")
         if value and (not isinstance(value, str) or value not in _NO):  # guard: foreign-kubeconfig
-            raise _fault(f"{entry.name} has {key}, which is not allowed: {why}")
+            raise AccessError(f"{entry.name} has {key}, which is not allowed: {why}")
 
 
 def _identity(user: KubeconfigEntry) -> Identity:
     token = checked_token(user.text("token"), "token")
     certificate, key = user.data("client-certificate-data"), user.data("client-key-data")
     if bool(certificate) != bool(key):
-        raise _fault("client-certificate-data and client-key-data belong together")
+        raise AccessError("client-certificate-data and client-key-data belong together")
     if not token and not certificate:
-        raise _fault("the user has neither token nor client-certificate-data")
+        raise AccessError("the user has neither token nor client-certificate-data")
     return Identity(token, certificate, key)
 
 
 def _tenant_trust(cluster: KubeconfigEntry) -> TLSTrust:
     name = cluster.text("tls-server-name")
     if name and not _is_host(name):
-        raise _fault("tls-server-name is not a host's name")
+        raise AccessError("tls-server-name is not a host's name")
     authorities = cluster.data("certificate-authority-data").decode("ascii", "replace")
     return TLSTrust(authorities, name)
 
@@ -433,12 +428,14 @@ def _check_certificates(trust: TLSTrust, identity: Identity) -> None:
     try:
         tls_context(trust, Identity())
     except AccessError:
-        raise _fault("certificate-authority-data is not a PEM certificate") from None
+        raise AccessError("certificate-authority-data is not a PEM certificate") from None
     try:
         tls_context(TLSTrust(skip_verify=True), identity)
     except AccessError as error:
         why = error.reason
-        raise _fault(f"client-certificate-data and client-key-data cannot be used: {why}") from None
+        raise AccessError(
+            f"client-certificate-data and client-key-data cannot be used: {why}"
+        ) from None
 
 
 _PATH = pattern(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*/?")
@@ -450,17 +447,17 @@ def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:
         parts = urlsplit(server)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise _fault("server is not a URL such as https://host:6443") from None
+        raise AccessError("server is not a URL such as https://host:6443") from None
     if parts.scheme != "https":  # guard: https-only
-        raise _fault("server must begin with https://")
+        raise AccessError("server must begin with https://")
     place = f"[{host}]" if ":" in host else host
     place += f":{port}" if port is not None else ""
     # Written in one way only: another parser must not find another host in it.
     plain = server == f"https://{parts.netloc}{parts.path}" and parts.netloc.lower() == place
     if not (plain and port != 0 and _PATH.fullmatch(parts.path) and _is_host(host)):
-        raise _fault("server is not a URL such as https://host:6443")
+        raise AccessError("server is not a URL such as https://host:6443")
     if is_ip_address(host) and (fault := addresses.fault(host)):
-        raise _fault(f"server is {fault}, to which the controller does not connect")
+        raise AccessError(f"server is {fault}, to which the controller does not connect")
     return server.rstrip("/")
 
 
@@ -470,7 +467,3 @@ _NAME = pattern(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?", re.IGNORECASE)
 
 def _is_host(host: str) -> bool:
     return (is_ip_address(host) and "%" not in host) or _NAME.fullmatch(host) is not None
-
-
-def _fault(text: str) -> AccessError:
-    return AccessError(text)

@@ -25,7 +25,6 @@ from applyprune.controller.task import (
     FetchTask,
     ReconcileHistory,
     SourceRequest,
-    SourceState,
     Task,
 )
 from applyprune.controller.watches import Watches
@@ -163,7 +162,7 @@ class Dispatcher:
             return None
         answer = self._reconcile(handle, task)
         self._act_on(key, answer)
-        known = self.fetches.state(key)
+        known = self.fetches.sources.state(key)
         if known is not None and known != task.source:
             # The look has ended meanwhile, or others had it made before: nobody else says so.
             self.queue.add(key, news=True)
@@ -176,7 +175,7 @@ class Dispatcher:
             return None
         known = self.watches.unless_changed(key, self._known.pop(key, None))
         alone = frozenset() if is_whole or len(drifted) > MOST_ALONE else drifted
-        source = self.fetches.state(key)
+        source = self.fetches.sources.state(key)
         return Task(
             key,
             self._histories.get(key, ReconcileHistory()),
@@ -206,7 +205,7 @@ class Dispatcher:
         self.queue.set_cluster(key, _cluster(answer))
         if answer.gone:
             self._histories.pop(key, None)
-            self.fetches.leave(key)
+            self.fetches.sources.leave(key)
             self.watches.forget(key)
             self.metrics.forget(key)
             return
@@ -219,7 +218,7 @@ class Dispatcher:
             if answer.source.is_known:
                 self.fetches.follow(key, answer.source.remote)
         elif answer.measured is not None and answer.measured.sample.suspended:
-            self.fetches.pause(key)
+            self.fetches.sources.pause(key)
         if answer.objects is not None:
             self.watches.follow_objects(key, answer.objects)
             # Else the hints stay as due as they were, and its own delay counts.
@@ -235,7 +234,7 @@ class Dispatcher:
         self.queue.set_cluster(key, "")
         self._histories.pop(key, None)
         self._known.pop(key, None)
-        self.fetches.leave(key)
+        self.fetches.sources.leave(key)
         self.watches.leave(key)
         self.metrics.forget(key)
 
@@ -323,18 +322,6 @@ class FetchDispatcher:
         """Let a Bundle follow a source, or none, and look at once if nothing is known of it."""
         if (look := self.sources.follow(key, request)) is not None:
             self.queue.add(look, news=True)
-
-    def pause(self, key: Key) -> None:
-        """Look at nothing for a Bundle until it follows again."""
-        self.sources.pause(key)
-
-    def leave(self, key: Key) -> None:
-        """Let a Bundle follow nothing."""
-        self.sources.leave(key)
-
-    def state(self, key: Key) -> SourceState | None:
-        """Return what is known of a Bundle's source; None if nothing is yet."""
-        return self.sources.state(key)
 
     def end(self) -> None:
         """Start no other look, and end those under way: nothing of them is lost."""

@@ -31,8 +31,7 @@ from applyprune.sources.archive import (
     fetch_archive,
 )
 from applyprune.sources.git_server import find_ref
-from applyprune.sources.git_signatures import GitVerification as SignedBy
-from applyprune.sources.git_signatures import SignatureMode, verify
+from applyprune.sources.git_signatures import GitVerification, SignatureMode, verify
 from applyprune.sources.git_store import GitStore, PathFiles
 from applyprune.sources.kustomize import included
 from applyprune.sources.oci_artifact import FoundArtifact, OciSource, fetch_artifact, find_artifact
@@ -87,7 +86,7 @@ def _git(
     shown = source.parts.shown
     problems = _fetched(store, source, found, task, deadline)
     if verified_by is not None:
-        signed = SignedBy(SignatureMode(verified_by.mode), verified_by.keys)
+        signed = GitVerification(SignatureMode(verified_by.mode), verified_by.keys)
         verify(store, found, signed, shown, deadline)  # guard: verified-commit
     paths = tuple(path for path in task.paths if path not in problems)
     consists = store.all_included(found.commit, paths, deadline)
@@ -268,7 +267,9 @@ class RemoteSource:
         verification = self.verification
         keys = sorted(verification.keys.items()) if verification is not None else []
         mode = verification.mode if verification is not None else ""
-        return _name(secret, self.place(secret), _version(self.transport), mode, keys)
+        source = self.transport
+        version = source.digest if isinstance(source, ArchiveSource) else astuple(source.ref)
+        return _name(secret, self.place(secret), version, mode, keys)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,10 +280,6 @@ class SourceVerification:
     """``HEAD``, ``Tag`` or ``TagAndHEAD`` for Git, ``cosign`` for OCI."""
     keys: Mapping[str, bytes] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     """The public keys, by their names in the Secret."""
-
-
-def _version(transport: SourceTransport) -> object:
-    return transport.digest if isinstance(transport, ArchiveSource) else astuple(transport.ref)
 
 
 def _name(secret: bytes, *parts: object) -> str:

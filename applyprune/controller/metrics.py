@@ -403,11 +403,8 @@ def application(metrics: Metrics, probes: Probes) -> WSGIApplication:
     return answer
 
 
-_TIMEOUT = 5.0
-
-
 class _Handler(WSGIRequestHandler):
-    timeout = _TIMEOUT
+    timeout = 5.0
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's
         """Log nothing: a probe arrives every few seconds."""

@@ -31,7 +31,7 @@ from applyprune.controller.drift import (
 )
 from applyprune.controller.pending_plan import pending_plan
 from applyprune.controller.queue import with_jitter
-from applyprune.controller.reasons import FINALIZER, Key, Reason
+from applyprune.controller.reasons import FINALIZER, DriftPolicy, Key, Reason
 from applyprune.controller.removal import Finalizer, read_deleted
 from applyprune.controller.report import Reporter, log_event, utc_now
 from applyprune.controller.result import (
@@ -44,7 +44,7 @@ from applyprune.controller.result import (
     reason_of_exit,
 )
 from applyprune.controller.sources import LoadedSource, SourceAwaited, SourceMissing, SourceReader
-from applyprune.controller.spec import BundleSpec, Dependency, DriftPolicy, InvalidSpec, read_bundle
+from applyprune.controller.spec import BundleSpec, Dependency, InvalidSpec, read_bundle
 from applyprune.controller.status import (
     ConditionStatus,
     ReconcileResult,
@@ -81,7 +81,6 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.controller.pending_plan import PendingPlan
-    from applyprune.model.fieldset import FieldWriter
     from applyprune.model.inventory import HolderObservation
     from applyprune.model.plan import ApplyStep
 
@@ -500,7 +499,7 @@ def run_request(
         Mode.APPLY,
         approved=live.annotations.get(APPROVE, ""),
         source=source.version,
-        contended=contended_now(live, bundle, source.revision),
+        contended=winning_writers(counts_before(live, source.revision), limits_of(bundle), _now()),
         corrects=corrects,
         tries_rewritten=tries_rewritten(live, bundle, source.revision),
     )
@@ -514,11 +513,6 @@ def run_request(
         takes_over=bool(bundle.spec.inventory_name),
         observation=observation,
     )
-
-
-def contended_now(live: LiveObject, bundle: BundleSpec, revision: str) -> frozenset[FieldWriter]:
-    """Return the managers that win in this reconcile if they have changed their fields again."""
-    return winning_writers(counts_before(live, revision), limits_of(bundle), _now())
 
 
 def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool:

@@ -39,6 +39,7 @@ from applyprune.controller.spec import (
     BundleSpec,
     DeletionPolicy,
     fault_text,
+    name_fault,
     without_null_fields,
 )
 from applyprune.controller.status import ConditionStatus, ReconcileResult
@@ -450,7 +451,7 @@ def read_deleted(live: LiveObject) -> DeletedBundle:
     decides = _DECIDES | _MIRRORED if mirrors else _DECIDES
     # guard: unreadable-decides
     decisive = tuple(text for path, text in faults.items() if path in decides)
-    return _read(live, spec, (*decisive, *_name_fault(found.bundle)))
+    return _read(live, spec, (*decisive, *name_fault(found.bundle)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,15 +540,6 @@ def _read(live: LiveObject, spec: Mapping[str, Any], faults: tuple[str, ...]) ->
         live.ref.namespace, live.ref.name, parsed, parsed.timeout, live.generation or 0
     )
     return DeletedBundle(live, bundle, faults)
-
-
-def _name_fault(bundle: BundleSpec) -> tuple[str, ...]:
-    """Return why no set can have its name, as a tuple of at most one."""
-    try:
-        _ = bundle.target
-    except UsageError as error:
-        return (f"{error.message}: {error.reason}",)
-    return ()
 
 
 def objects_named(refs: Collection[Ref]) -> str:

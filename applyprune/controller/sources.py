@@ -62,7 +62,6 @@ from applyprune.sources.tree import (
     TreeLimits,
     error_of,
 )
-from applyprune.sources.tree import SourceText as Text
 from applyprune.sources.yaml import Allowance
 from applyprune.values import dataclass, packed, replace
 
@@ -199,7 +198,7 @@ def load_source(
     if fetched is not None:
         texts = fetched.texts
     elif source.inline is not None:
-        texts = [Text("spec.source.inline", source.inline.encode("utf-8", "replace"))]
+        texts = [SourceText("spec.source.inline", source.inline.encode("utf-8", "replace"))]
     else:
         lives = _lives(bundle, cluster, uses)
         refs = (*source.config_map_refs, *source.secret_refs)
@@ -236,7 +235,7 @@ class LoadedSource:
 
 @dataclass(frozen=True, slots=True)
 class FetchedTexts:
-    texts: Sequence[Text]
+    texts: Sequence[SourceText]
     revision: str
     content: str
     """What changes with the content."""
@@ -277,7 +276,7 @@ def _lives(bundle: BundleSpec, cluster: Cluster, uses: ReadVersions) -> Sequence
     return found
 
 
-def _texts(ref: SourceRef, live: LiveObject) -> Iterator[Text]:
+def _texts(ref: SourceRef, live: LiveObject) -> Iterator[SourceText]:
     """Yield the value of each selected key, in order."""
     body = live.body or {}
     values = {**(body.get("data") or {}), **(body.get("binaryData") or {})}
@@ -287,7 +286,7 @@ def _texts(ref: SourceRef, live: LiveObject) -> Iterator[Text]:
             raise SourceMissing(
                 "the source is incomplete", reason=f"{live.ref.short} has no key {key!r}"
             )
-        yield Text(
+        yield SourceText(
             f"{live.ref.short}[{key}]", _bytes(values[key], encoded=key in encoded, where=live.ref)
         )
 
@@ -301,7 +300,7 @@ def _bytes(value: object, *, encoded: bool, where: Ref) -> bytes:
         raise InputError(f"{where.short} has a value that is not base64") from None
 
 
-def _manifests(texts: Sequence[Text], rules: Sequence[IgnoreRule]) -> tuple[Manifest, ...]:
+def _manifests(texts: Sequence[SourceText], rules: Sequence[IgnoreRule]) -> tuple[Manifest, ...]:
     manifests: list[Manifest] = []
     errors: list[InputError] = []
     allowance = Allowance(_MOST_MEMORY, _MOST_ERRORS)
@@ -471,10 +470,7 @@ class _Secrets:
             ) from None
         self._uses[ref] = live.resource_version
         data = (live.body or {}).get("data") or {}
-        try:
-            return {key: base64.b64decode(str(text), validate=True) for key, text in data.items()}
-        except (binascii.Error, ValueError):
-            raise InputError(f"{ref.short} has a value that is not base64") from None
+        return {key: _bytes(text, encoded=True, where=ref) for key, text in data.items()}
 
 
 def secret_refs(bundle: BundleSpec) -> tuple[Ref, ...]:
@@ -564,7 +560,11 @@ def _decrypted(
 
     Of a kustomization, files elsewhere may be there that it does not use, and that others encrypt.
     """
-    own = {name: data for name, data in files.items() if is_below(name, path)}
+    own = {
+        name: data
+        for name, data in files.items()
+        if path in {"", name} or name.startswith(f"{path}/")
+    }
     if keys is None:
         if encrypted := encrypted_files(own):
             raise DecryptionFailed(
@@ -576,11 +576,6 @@ def _decrypted(
         with suppress(DecryptionFailed):
             found.update(decrypt({name: files[name]}, keys))
     return found
-
-
-def is_below(name: str, path: str) -> bool:
-    """Return whether a file is at a path, or in the folder that is there."""
-    return path in {"", name} or name.startswith(f"{path}/")
 
 
 class SourceAwaited(Exception):

@@ -61,9 +61,6 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
 
 
-__all__ = ["ON_DRIFT", "DriftPolicy", "DriftSpec"]
-
-
 def read_bundle(live: LiveObject) -> BundleSpec:
     """Return the Bundle in an object that was read in full.
 
@@ -121,14 +118,19 @@ def fault_text(error: ErrorDetails) -> str:
 
 def _faults(bundle: BundleSpec) -> list[str]:
     """Return the faults that concern more than the type of a field."""
-    faults = []
-    try:
-        _ = bundle.target
-    except UsageError as error:
-        faults.append(f"{error.message}: {error.reason}")
+    faults = name_fault(bundle)
     if any(dependency.name == bundle.name for dependency in bundle.spec.depends_on):
         faults.append("spec.dependsOn: a Bundle cannot depend on itself")
     return faults
+
+
+def name_fault(bundle: BundleSpec) -> list[str]:
+    """Return why no set can have its name, as a list of at most one."""
+    try:
+        _ = bundle.target
+    except UsageError as error:
+        return [f"{error.message}: {error.reason}"]
+    return []
 
 
 ON_DRIFT = {
@@ -158,7 +160,8 @@ class BundleSpec:
     @property
     def owner(self) -> str:
         """Return the Bundle's name as the owner in an inventory."""
-        return owner_name(self.namespace, self.name) + (self.home and f"{OF_CLUSTER}{self.home}")
+        owner = f"{BUNDLES.kind} {self.namespace}/{self.name}"
+        return f"{owner}{OF_CLUSTER}{self.home}" if self.home else owner
 
     @property
     def deletion_policy(self) -> DeletionPolicy:
@@ -250,11 +253,6 @@ class BundleSpec:
                 ready_when=() if removes else tuple(map(rule_of_kind, spec.ready_when)),
             ),
         )
-
-
-def owner_name(namespace: str, name: str) -> str:
-    """Return the name of a Bundle as the owner in an inventory."""
-    return f"{BUNDLES.kind} {namespace}/{name}"
 
 
 # The types of fields, each with the checks that its CRD cannot make.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
 
 
-Status = dict[str, Any]
-
 UNOBSERVED = -1
 """The default of observedGeneration in the CRD: no generation was tried."""
 FAILING_SHOWN = 10
@@ -78,7 +76,7 @@ def status_after(
     requested: str = "",
     inventory: tuple[str, str] | None = None,
     replica: str = "",
-) -> Status:
+) -> dict[str, Any]:
     """Return the status after a reconcile.
 
     ``requested`` is the value of the annotation that requested it. ``inventory`` is the
@@ -116,7 +114,7 @@ def status_after(
 
 def progressing_status(
     before: Mapping[str, Any], generation: int, now: str, *, replica: str = ""
-) -> Status:
+) -> dict[str, Any]:
     """Return the status while a new generation is being applied."""
     # observedGeneration does not change: the new generation has not been applied yet.
     status = {"observedGeneration": UNOBSERVED, **before}
@@ -142,8 +140,9 @@ def _wanted(result: ReconcileResult) -> dict[ConditionType, tuple[str, Reason, s
     retries = result.retries and not stalled
     suspended = result.ready is ConditionStatus.SAME
     waits = result.ready is ConditionStatus.WAITING
+    awaited = result.message if result.run_result is None else "its objects are not ready yet"
     wanted = {
-        ConditionType.RECONCILING: ("True", reason, _waits_for(result))
+        ConditionType.RECONCILING: ("True", reason, awaited)
         if waits
         else ("True", Reason.RETRYING, f"it is retried after {reason}")
         if retries
@@ -159,10 +158,6 @@ def _wanted(result: ReconcileResult) -> dict[ConditionType, tuple[str, Reason, s
     if result.drift is not None and result.drift.condition is not None:
         wanted[ConditionType.DRIFTED] = result.drift.condition
     return wanted
-
-
-def _waits_for(result: ReconcileResult) -> str:
-    return result.message if result.run_result is None else "its objects are not ready yet"
 
 
 def _blocked(run: RunResult, pending: PendingPlan | None) -> tuple[str, Reason, str]:
@@ -195,16 +190,12 @@ def _conditions(
                 "type": str(kind),
                 "status": status,
                 "reason": str(reason),
-                "message": _cut(message),
+                "message": message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…",
                 "lastTransitionTime": now if old is None or changed else old["lastTransitionTime"],
                 "observedGeneration": generation,
             }
         )
     return conditions
-
-
-def _cut(message: str) -> str:
-    return message if len(message) <= _MESSAGE else f"{message[: _MESSAGE - 1]}…"
 
 
 def _failing(run: RunResult) -> list[dict[str, str]]:
@@ -237,7 +228,7 @@ def _change(run: RunResult, now: str) -> dict[str, Any]:
     }
 
 
-def _put(status: Status, key: str, value: object) -> None:
+def _put(status: dict[str, Any], key: str, value: object) -> None:
     """Set a field, or remove it when its value is empty."""
     if value:
         status[key] = value

@@ -375,12 +375,9 @@ def _of_status(name: str) -> int | None:
 # The parent's side: start a process, give it tasks, and end it at a limit.
 
 
-_PRELOADED = "applyprune.controller.worker_preload"
-
-
 def worker_context() -> ForkServer:
     """Return the context that starts workers: each is a copy of a process with all modules."""
-    return fork_server(_PRELOADED)
+    return fork_server("applyprune.controller.worker_preload")
 
 
 _START = 60.0
@@ -489,7 +486,7 @@ class WorkerHandle:
             if done is None:
                 self.kill()
                 self._close(_JOIN)
-            if done is None or not _has_result(done):
+            if done is None or (isinstance(done, Reconciled) and done.answer.measured is None):
                 took = f"it took longer than {limits.describe(Limit.TIME)}"
                 raise LimitExceeded(Limit.TIME, took)
         if done.resident > _MOST_RESIDENT:
@@ -570,10 +567,6 @@ class WorkerHandle:
             if code is not None:
                 process.close()
         return code
-
-
-def _has_result(done: Reconciled | Fetched) -> bool:
-    return not isinstance(done, Reconciled) or done.answer.measured is not None
 
 
 def _kill(process: ForkedProcess) -> None:
