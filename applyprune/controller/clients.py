@@ -234,6 +234,9 @@ def status_of(live: LiveObject) -> Mapping[str, Any]:
 # Bundle only looks: its first write ends it, and it begins again with everything read.
 
 
+_LARGEST = 16 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class KnownBundle:
     """A Bundle in one resourceVersion, packed: the main process keeps thousands."""
@@ -245,9 +248,6 @@ class KnownBundle:
         body = json.loads(zlib.decompress(self.packed))
         metadata = body["metadata"]
         return LiveObject.of(bundle_ref(key), metadata["uid"], self.version, metadata, body)
-
-
-_LARGEST = 16 * 1024
 
 
 def known_bundle(live: LiveObject) -> KnownBundle | None:

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from applyprune.engine.ports import Cluster
     from applyprune.model.live import LiveObject
 
-
 _POOL = 8
 
 
@@ -297,16 +296,20 @@ _USER: Mapping[str, str] = {
     "password": "Kubernetes no longer accepts it",
 }
 """What the user may not have, and why."""
-
 _CLUSTER: Mapping[str, str] = {
     "certificate-authority": f"{_FILE}; give certificate-authority-data",
     "insecure-skip-tls-verify": "then anybody could be the server",
     "proxy-url": "the server is connected to directly",
 }
 """What the cluster may not have, and why."""
-
 _NO = frozenset({"", "~", "null", "Null", "NULL", "false", "False", "FALSE", "no", "off"})
 """How YAML spells nothing and false."""
+MOST_BYTES = 64 * 1024
+_MOST_VALUES = 5000
+_DEEPEST = 12
+_PATH = pattern(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*/?")
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_NAME = pattern(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?", re.IGNORECASE)
 
 
 def self_contained(raw: bytes, where: str, addresses: AddressRules) -> ClusterAccess:
@@ -339,9 +342,6 @@ def self_contained(raw: bytes, where: str, addresses: AddressRules) -> ClusterAc
         raise InvalidKubeConfig(f"the kubeconfig of {where} cannot be used: {fault}") from None
 
 
-MOST_BYTES = 64 * 1024
-
-
 def _parsed(raw: bytes) -> Mapping[str, Any]:
     """Parse one small YAML document without aliases, every scalar as text."""
     if len(raw) > MOST_BYTES:  # guard: kubeconfig-size
@@ -355,10 +355,6 @@ def _parsed(raw: bytes) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise AccessError("it must be a mapping")
     return content
-
-
-_MOST_VALUES = 5000
-_DEEPEST = 12
 
 
 def _measure(raw: bytes) -> None:
@@ -438,9 +434,6 @@ def _check_certificates(trust: TLSTrust, identity: Identity) -> None:
         ) from None
 
 
-_PATH = pattern(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+)*/?")
-
-
 def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:
     server = cluster.text("server")
     try:
@@ -459,10 +452,6 @@ def _tenant_server(cluster: KubeconfigEntry, addresses: AddressRules) -> str:
     if is_ip_address(host) and (fault := addresses.fault(host)):
         raise AccessError(f"server is {fault}, to which the controller does not connect")
     return server.rstrip("/")
-
-
-_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_NAME = pattern(rf"(?=.{{1,253}}\Z)(?:{_LABEL}\.)*{_LABEL}\.?", re.IGNORECASE)
 
 
 def _is_host(host: str) -> bool:

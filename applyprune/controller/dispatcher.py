@@ -35,10 +35,15 @@ from applyprune.values import dataclass, field, replace
 
 MOST_ALONE = 10
 """How many objects are looked at alone; for more, a look at the whole set costs less."""
-
 _SPREAD = 1.0
 """Seconds over which the Bundles are spread that this replica takes over."""
 _SOON = 1.0
+_UNREACHABLE = frozenset({Reason.CLUSTER_UNREACHABLE, Reason.UNREACHABLE})
+_SILENT = "silent"
+_LONGEST_PAUSE = 60.0
+"""Seconds, at most, between two tries to start a worker."""
+_AGAIN = 10.0
+"""Seconds until another try if no worker process could look."""
 
 
 @dataclass(slots=True)
@@ -271,10 +276,6 @@ def _limit_message(error: LimitExceeded) -> str:
     return f"the reconcile was ended at its limit of {error.limit}: {error.message}"
 
 
-_UNREACHABLE = frozenset({Reason.CLUSTER_UNREACHABLE, Reason.UNREACHABLE})
-_SILENT = "silent"
-
-
 def _cluster(answer: Answer) -> str:
     """Return which other cluster the next reconcile of a Bundle needs a worker for.
 
@@ -282,13 +283,6 @@ def _cluster(answer: Answer) -> str:
     """
     failed = answer.measured is not None and answer.measured.reason in _UNREACHABLE
     return _SILENT if failed and answer.history.cluster else answer.history.cluster
-
-
-_LONGEST_PAUSE = 60.0
-"""Seconds, at most, between two tries to start a worker."""
-
-_AGAIN = 10.0
-"""Seconds until another try if no worker process could look."""
 
 
 @dataclass(slots=True)

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
     from applyprune.model.live import LiveObject
     from applyprune.model.plan import ApplyStep
 
-
 DRIFT_SHOWN = 10
+_LONGEST_POINTER = 500
+"""What is around a field with a longer pointer is counted instead of it."""
+_FIELDS_SHOWN = 5
+_LONGEST_FIELD = 120
 
 
 def drift_report(
@@ -103,10 +106,6 @@ def _is_rewriting(step: ApplyStep, drift: Drift, run: RunResult) -> bool:
     ref = step.desired.ref
     is_sent = bool(run.rewritten.get(ref))
     return is_sent and ref not in run.written and not drift.manager  # guard: rewritten-no-drift
-
-
-_LONGEST_POINTER = 500
-"""What is around a field with a longer pointer is counted instead of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +201,6 @@ def _condition(
     return "False", Reason.NO_DRIFT, "nothing has drifted"
 
 
-_FIELDS_SHOWN = 5
-
-
 def _rewritten(
     status: Mapping[str, Any],
     run: RunResult,
@@ -247,9 +243,6 @@ def _shown_path(path: str, *, is_secret: bool) -> str:
     return path
 
 
-_LONGEST_FIELD = 120
-
-
 def _cut(field: str) -> str:
     return field if len(field) <= _LONGEST_FIELD else f"{field[:_LONGEST_FIELD]}…"
 
@@ -284,6 +277,14 @@ def reverted_words(run: RunResult) -> str:
 # value in the Bundle's status, so they survive the process that has counted.
 
 
+_GRAIN = 10
+"""A later change of a contended field counts as news after this part of the period."""
+MOST_COUNTS = 50
+"""How many fields are counted at once."""
+_PLAUSIBLE = (datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC))
+"""No clock is before or after these: whoever may write a status may write any time."""
+
+
 def counts_before(live: LiveObject, revision: str) -> tuple[RevertCount, ...]:
     if is_new_attempt(live, revision):
         return ()
@@ -308,10 +309,6 @@ def limits_of(bundle: BundleSpec) -> ContentionLimits:
     """Return how often this Bundle reverts a field in which period."""
     contention = bundle.spec.drift.contention
     return ContentionLimits(contention.reverts, timedelta(seconds=contention.within))
-
-
-_GRAIN = 10
-"""A later change of a contended field counts as news after this part of the period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,10 +364,6 @@ def winning_writers(
 ) -> frozenset[FieldWriter]:
     """Return the managers that win if they have changed their fields again."""
     return frozenset(count.writer for count in counts if _wins(count, limits, now))
-
-
-MOST_COUNTS = 50
-"""How many fields are counted at once."""
 
 
 def updated_counts(
@@ -466,10 +459,6 @@ def _read(stored: Mapping[str, Any]) -> RevertCount:
         str(stored.get("ours", "")),
         str(stored.get("theirs", "")),
     )
-
-
-_PLAUSIBLE = (datetime(2000, 1, 1, tzinfo=UTC), datetime(3000, 1, 1, tzinfo=UTC))
-"""No clock is before or after these: whoever may write a status may write any time."""
 
 
 def _plausible(text: object) -> datetime | None:

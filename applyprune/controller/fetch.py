@@ -46,6 +46,8 @@ from applyprune.sources.tree import (
 )
 from applyprune.values import dataclass, field, replace
 
+_Contents: TypeAlias = dict[str, SourceContent | Problem]
+
 
 def fetch_source(task: FetchTask, cache: SourceCache) -> FetchResult:
     """Look at a source, and put into the cache what of the task's paths is new."""
@@ -208,9 +210,6 @@ class _Files:
 
     def read(self, path: str) -> bytes | None:
         return self._files.get(path)
-
-
-_Contents: TypeAlias = dict[str, SourceContent | Problem]
 
 
 def _new(

@@ -23,6 +23,8 @@ from applyprune.values import dataclass, field
 
 _FIRST_RETRY = 5.0
 """Seconds after which a look that has failed is tried again, at first."""
+_LASTING = 3
+"""How many looks in a row must fail before a Bundle with a good content says so."""
 
 
 @dataclass(slots=True)
@@ -171,10 +173,6 @@ class FollowedSources:
 
 def _paths(found: _Followed) -> set[str]:
     return {request.path for request in found.users.values()}
-
-
-_LASTING = 3
-"""How many looks in a row must fail before a Bundle with a good content says so."""
 
 
 @dataclass(slots=True)

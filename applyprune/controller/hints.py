@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from applyprune.cluster.many_watches import AllSeen, Watched
     from applyprune.model.live import LiveObject
 
-
 _EARLY = 10.0
 """Seconds for which what was seen of an unnamed object is kept, if there are many."""
 _MOST_EARLY = 1000
@@ -30,6 +29,14 @@ READY_DELAY = 0.3
 """Seconds to wait for more changes of what is becoming ready."""
 READY_GAP = 2.0
 """Seconds between two looks at what changes all the time while it becomes ready."""
+GATHER = 0.2
+"""Seconds to wait for hints about other objects, so that one reconcile is about all of them."""
+_AT_ONCE = 5
+"""How many times in a row an object is looked at at once."""
+_QUIET = 60.0
+"""Seconds without a look after which an object is looked at at once again."""
+_LONGEST = 30.0
+_MOST_DOUBLINGS = 10
 
 
 @dataclass(slots=True)
@@ -242,16 +249,6 @@ class _Hint:
     """How often in a row it was looked at."""
     checked: float = 0.0
     """When it was looked at last."""
-
-
-GATHER = 0.2
-"""Seconds to wait for hints about other objects, so that one reconcile is about all of them."""
-_AT_ONCE = 5
-"""How many times in a row an object is looked at at once."""
-_QUIET = 60.0
-"""Seconds without a look after which an object is looked at at once again."""
-_LONGEST = 30.0
-_MOST_DOUBLINGS = 10
 
 
 def _delay(hint: _Hint, now: float) -> float:

@@ -35,20 +35,18 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-
 _SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-
 _VALUES = {"True": 1.0, "False": 0.0, "Unknown": -1.0}
 _LABELS = ("namespace", "bundle")
 STATES = ("applied", "failing")
 
 
-# Of each Bundle, made when it is scraped: a Bundle that is gone leaves no series.
-
-
 @standard_dataclass(slots=True, eq=False)
 class BundleMetrics(Collector):
-    """The state of every Bundle; thread-safe. A scrape counts, so a reconcile costs nothing."""
+    """The state of every Bundle; thread-safe. A scrape counts, so a reconcile costs nothing.
+
+    A Bundle that is gone leaves no series.
+    """
 
     _samples: dict[Key, BundleSample] = standard_field(default_factory=dict)
     _lock: Lock = standard_field(default_factory=Lock)

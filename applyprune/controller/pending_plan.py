@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from applyprune.model.identity import Ref
     from applyprune.model.plan import Plan
 
-
 OBJECTS_SHOWN = 20
 _DELETIONS = (Fate.PRUNE, Fate.RECREATE)
 _ORDER = (
@@ -41,6 +40,7 @@ _ORDER = (
     Fate.REMOVE_FROM_INVENTORY,
     Fate.REFUSE,
 )
+_DIGITS = len("sha256:") + 12
 
 
 def pending_plan(run: RunResult, bundle: BundleSpec, approved: str) -> PendingPlan | None:
@@ -157,9 +157,6 @@ def _counts_text(concerned: Iterable[tuple[Fate, ApplyStep | RemoveStep]]) -> st
 
 def _ref(step: ApplyStep | RemoveStep) -> Ref:
     return step.desired.ref if isinstance(step, ApplyStep) else step.entry.ref
-
-
-_DIGITS = len("sha256:") + 12
 
 
 def _mismatch(approved: str) -> str:

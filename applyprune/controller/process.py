@@ -42,6 +42,11 @@ if TYPE_CHECKING:
 
     from applyprune.cluster.access import ClusterAccess
 
+_LONGEST_NODE = 200
+_LONG = 3600.0
+_LONGEST_LOOK = 660.0
+"""Seconds for one look at a source; what the source itself may take is less."""
+
 
 def serve(settings: ControllerSettings, cancellation: Cancellation) -> int:
     """Run until the process is cancelled; return the exit code.
@@ -104,9 +109,6 @@ class ControllerSettings:
     """The number of worker processes that read sources on other hosts."""
 
 
-_LONGEST_NODE = 200
-
-
 def new_identity(node: str) -> str:
     """Return a new name for this replica, as a Lease may have it; it begins with the Pod's name."""
     words = re.sub(r"[^a-z0-9]+", "-", node.lower())[:_LONGEST_NODE].strip("-")
@@ -123,11 +125,6 @@ def _check_crd(client: KubernetesClient, settings: ControllerSettings) -> None:
             reason=error.message,
             hint="Install the CRD first: kubectl apply --server-side -f deploy/crd.yaml",
         ) from error
-
-
-_LONG = 3600.0
-_LONGEST_LOOK = 660.0
-"""Seconds for one look at a source; what the source itself may take is less."""
 
 
 @dataclass(slots=True)

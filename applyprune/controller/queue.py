@@ -19,6 +19,8 @@ MIN_GAP = 0.25
 # While both wait, changes get three turns of four.
 _NEWS_PER_ROUTINE = 3
 _MANY_RESTS = 1000
+_MOST_DOUBLINGS = 20
+_JITTER = 0.1
 
 
 @dataclass(slots=True)
@@ -258,9 +260,6 @@ class NamespaceQueues:
                 del self._lines[key[0]]
 
 
-_MOST_DOUBLINGS = 20
-
-
 def retry_delay(failures: int, *, first: float, longest: float) -> float:
     """Return the seconds before the next try after ``failures`` failures in a row, 1 or more.
 
@@ -268,9 +267,6 @@ def retry_delay(failures: int, *, first: float, longest: float) -> float:
     """
     doublings = min(max(failures - 1, 0), _MOST_DOUBLINGS)
     return float(min(first * 2**doublings, max(first, longest)))
-
-
-_JITTER = 0.1
 
 
 def with_jitter(seconds: float) -> float:

@@ -15,12 +15,10 @@ from typing import TypeAlias
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name of a Bundle."""
-
 FINALIZER = "applyprune.dev/finalizer"
 """On a Bundle: the controller has not yet removed the Bundle's objects."""
 COMPONENT = "applyprune-controller"
 """The controller's name in Events."""
-
 RUN = "applyprune.dev/run"
 """On an Event: the ID of the run that it is about."""
 RETRY_BUDGET = 10.0

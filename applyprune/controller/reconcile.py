@@ -84,6 +84,17 @@ if TYPE_CHECKING:
     from applyprune.model.inventory import HolderObservation
     from applyprune.model.plan import ApplyStep
 
+_INVALID_SPEC_DELAY = 600.0
+"""Seconds until the next look at a Bundle with an invalid spec."""
+_SHORT_RUN = 20
+"""How many objects a run sends or removes within a moment."""
+_UNTIL_CHANGE = frozenset({Reason.SUSPENDED, Reason.FETCHING})
+"""The reasons that only a change ends, of the Bundle or of its source."""
+_NOT_FOUND = {
+    AccountMissing: Reason.SERVICE_ACCOUNT_NOT_FOUND,
+    SourceMissing: Reason.SOURCE_NOT_FOUND,
+}
+
 
 @dataclass(slots=True)
 class Reconciler:
@@ -147,18 +158,6 @@ class Reconciler:
         self._ended = True
         if (current := self._current) is not None:
             current.stop.request(0)
-
-
-_INVALID_SPEC_DELAY = 600.0
-"""Seconds until the next look at a Bundle with an invalid spec."""
-_SHORT_RUN = 20
-"""How many objects a run sends or removes within a moment."""
-_UNTIL_CHANGE = frozenset({Reason.SUSPENDED, Reason.FETCHING})
-"""The reasons that only a change ends, of the Bundle or of its source."""
-_NOT_FOUND = {
-    AccountMissing: Reason.SERVICE_ACCOUNT_NOT_FOUND,
-    SourceMissing: Reason.SOURCE_NOT_FOUND,
-}
 
 
 @dataclass(slots=True)
@@ -529,6 +528,9 @@ def tries_rewritten(live: LiveObject, bundle: BundleSpec, revision: str) -> bool
 # The Bundles that a Bundle depends on.
 
 
+_MAX_SEEN = 100
+
+
 def unready_dependencies(bundle: BundleSpec, bundles: BundleObjects) -> Sequence[str]:
     """Return why dependencies of a Bundle are not ready; empty when all are ready."""
     dependencies = bundle.spec.depends_on
@@ -558,9 +560,6 @@ def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> s
     if (live.body or {}).get("spec", {}).get("suspend") is True:
         return f"the Bundle {name} is suspended, and its last change has not been applied"
     return f"the Bundle {name} is not ready"
-
-
-_MAX_SEEN = 100
 
 
 def _cycle(bundle: BundleSpec, bundles: BundleObjects) -> Sequence[str]:
@@ -689,6 +688,9 @@ def _seen_state(step: ApplyStep, run_result: RunResult, manager: str) -> SeenSta
 # The result of a reconcile, from the end of its run.
 
 
+_SOONEST = 1.0
+
+
 def ended_result(
     run_result: RunResult, revision: str, pending: PendingPlan | None
 ) -> ReconcileResult:
@@ -768,9 +770,6 @@ def with_drift_reported(
     return replace(
         result, ready=ConditionStatus.NOT_READY, reason=Reason.CONTENDED, message=message
     )
-
-
-_SOONEST = 1.0
 
 
 def delay_with_contention(seconds: float, result: ReconcileResult) -> float:

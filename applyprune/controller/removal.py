@@ -64,10 +64,8 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
-
 _NO_RIGHTS = NO_CLUSTER | {Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN}
 """Why nobody may remove the objects; what the inventory lists is safe there."""
-
 _NAMED = 3
 
 

@@ -326,6 +326,11 @@ def list_leases(client: KubernetesClient, namespace: str, timeout: float) -> Seq
 # changes or does not.
 
 
+_TERMINATES = "deletionTimestamp"
+MOST_REPLICAS = 64
+"""With this many others, a replica believes none of them, and serves all Bundles."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseSighting:
     """One state of a Lease, and since when it is the same."""
@@ -339,8 +344,6 @@ class LeaseSighting:
 
 Sightings: TypeAlias = Mapping[str, LeaseSighting]
 """By the name of the Lease."""
-
-_TERMINATES = "deletionTimestamp"
 
 
 def updated_sightings(
@@ -371,10 +374,6 @@ def _namespaces(live: LiveObject) -> tuple[str, ...]:
 def alive(sightings: Sightings, asked: float, duration: float) -> frozenset[Replica]:
     """Return the replicas that live by a look that was asked for at ``asked``."""
     return frozenset(one.replica for one in sightings.values() if asked - one.since < duration)
-
-
-MOST_REPLICAS = 64
-"""With this many others, a replica believes none of them, and serves all Bundles."""
 
 
 def believed(others: frozenset[Replica]) -> frozenset[Replica]:

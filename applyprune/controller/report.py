@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from applyprune.controller.spec import BundleSpec
     from applyprune.engine.plan_stage import RunRequest
 
+_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
+
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
@@ -201,9 +203,6 @@ def _revision(status: Mapping[str, Any]) -> str:
     """Return the revision that was applied last; whoever may write a status may write any text."""
     revision = str(status.get("lastAppliedRevision") or "")
     return revision if is_revision(revision) else ""  # guard: forged-revision
-
-
-_REVISION = pattern(r"(?:[\w.][\w./+-]{0,254}@)?(?:sha1:[0-9a-f]{40}|sha256:[0-9a-f]{64})")
 
 
 def is_revision(text: str) -> bool:

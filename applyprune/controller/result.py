@@ -44,11 +44,22 @@ from applyprune.values import dataclass, field, pattern
 
 _EXIT_NOT_READY = 5
 _NAMED = 3
-
 REMOVED = frozenset(
     {Outcome.PRUNED, Outcome.DELETED, Outcome.ORPHANED, Outcome.REMOVED_FROM_INVENTORY}
 )
 CHANGED = REMOVED | {Outcome.CREATED, Outcome.CONFIGURED, Outcome.RECREATED, Outcome.MOVED}
+_MAX_WARNINGS = 10
+_PASSING = frozenset(
+    {
+        ProblemKind.API_ERROR,
+        ProblemKind.CONFLICT,
+        ProblemKind.EXPIRED,
+        ProblemKind.UNAVAILABLE,
+        ProblemKind.UNREACHABLE,
+    }
+)
+_MAX_MESSAGE = 400
+_MAX_ERRORS = 900
 
 
 @dataclass(slots=True)
@@ -150,9 +161,6 @@ class FailedObject:
         return self.kind is ProblemKind.NOT_READY and not self.hopeless
 
 
-_MAX_WARNINGS = 10
-
-
 def collect(events: Iterable[Event], result: RunResult, each: Callable[[Event], None]) -> RunResult:
     """Collect the events of a run into ``result``; ``each`` is called with every event.
 
@@ -184,17 +192,6 @@ def collect(events: Iterable[Event], result: RunResult, each: Callable[[Event], 
     return result
 
 
-_PASSING = frozenset(
-    {
-        ProblemKind.API_ERROR,
-        ProblemKind.CONFLICT,
-        ProblemKind.EXPIRED,
-        ProblemKind.UNAVAILABLE,
-        ProblemKind.UNREACHABLE,
-    }
-)
-
-
 def _collect_object(done: ObjectDone, result: RunResult) -> None:
     ref, outcome = done.ref, done.outcome
     result.outcomes[outcome] += 1
@@ -216,9 +213,6 @@ def _collect_object(done: ObjectDone, result: RunResult) -> None:
         )
 
 
-_MAX_MESSAGE = 400
-
-
 def problem_message(problem: Problem, *, secret: bool = False) -> str:
     """Return a problem in one line for a status: the same line as long as the facts are the same.
 
@@ -234,9 +228,6 @@ def problem_message(problem: Problem, *, secret: bool = False) -> str:
         parts = shown_parts(problem)
     line = " ".join(": ".join(part for part in parts if part).split())
     return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE - 1]}…"
-
-
-_MAX_ERRORS = 900
 
 
 def error_message(problems: Sequence[Problem], *, secret: bool = False) -> str:
@@ -256,12 +247,6 @@ _EXITS = {
     5: Reason.NOT_READY,
     6: Reason.PRUNE_REFUSED,
 }
-
-
-def reason_of_exit(code: int) -> Reason:
-    return _EXITS.get(code, Reason.APPLY_FAILED)
-
-
 _SOURCES = {
     kind: Reason(kind)
     for kind in (
@@ -274,6 +259,10 @@ _SOURCES = {
     )
 }
 """The kinds of problems of sources on other hosts; their words are those of the reasons."""
+
+
+def reason_of_exit(code: int) -> Reason:
+    return _EXITS.get(code, Reason.APPLY_FAILED)
 
 
 def reason_of(error: ApplypruneError) -> Reason:
@@ -377,6 +366,9 @@ _WORDS = {
 }
 _NOT_SHOWN = "details are not shown, because the source is a Secret"
 _SHOWN = 3
+# The keys of these maps are content, as the keys of associative lists are.
+_FREE = ("annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "stringData")
+_FIELDS = pattern(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
 
 
 def shown_parts(problem: Problem) -> tuple[str, ...]:
@@ -427,11 +419,6 @@ def shown_field(path: str) -> str:
     return shown[0].replace(".", sign) if shown else sign
 
 
-# The keys of these maps are content, as the keys of associative lists are.
-_FREE = ("annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "stringData")
-_FIELDS = pattern(r"(?:\.?[a-z][A-Za-z]*(?=[.\[]|$)|\[\d+\])+")
-
-
 def _shown(paths: Sequence[str]) -> Sequence[str]:
     """Return each path as far as it has names of fields: ``.spec.template.spec.containers``."""
     found: dict[str, None] = {}
@@ -441,9 +428,6 @@ def _shown(paths: Sequence[str]) -> Sequence[str]:
         ends = next((at + 1 for at, step in enumerate(steps) if step in _FREE), None)
         found[".".join(steps[:ends])] = None
     return [path for path in found if path]
-
-
-# Errors about the other cluster of a Bundle.
 
 
 class ClusterUnreached(ApplypruneError):

@@ -332,6 +332,10 @@ def _ignoring(manifest: Manifest, rules: Sequence[IgnoreRule]) -> Manifest:
 _LIMITS = TreeLimits(files=20_000, size=64 * 2**20)
 _LONGEST = 600.0
 """Seconds, at most, for one look at a source."""
+_CERTIFICATES = frozenset({"ca.crt", "tls.crt", "tls.key"})
+_GIT_KEYS = (".asc", ".sshpub")
+_COSIGN_KEYS = (".pub",)
+_SOPS_KEYS = (".agekey", ".asc")
 
 
 def source_request(
@@ -362,9 +366,6 @@ def source_request(
         min(spec.timeout, _LONGEST),
         asked,
     )
-
-
-_CERTIFICATES = frozenset({"ca.crt", "tls.crt", "tls.key"})
 
 
 def _transport(
@@ -406,10 +407,6 @@ def _credentials(values: Mapping[str, bytes]) -> SourceCredentials:
     )
 
 
-_GIT_KEYS = (".asc", ".sshpub")
-_COSIGN_KEYS = (".pub",)
-
-
 def _verification(
     spec: GitSpec | OciSpec | ArchiveSpec, secrets: _Secrets
 ) -> SourceVerification | None:
@@ -420,9 +417,6 @@ def _verification(
         keys = secrets.keys(spec.verify.secret_ref, _COSIGN_KEYS)
         return SourceVerification(spec.verify.provider, keys)
     return None
-
-
-_SOPS_KEYS = (".agekey", ".asc")
 
 
 def decryption_keys(
@@ -504,6 +498,10 @@ class SourceMissing(ApplypruneError):
 # The content that was fetched, as texts of manifests: decrypted, and built.
 
 
+_LARGEST = 64 * 2**20
+"""Bytes for all texts of one source."""
+
+
 def content_of(request: SourceRequest, state: SourceState | None) -> SourceContent:
     """Return the last good content of a source.
 
@@ -517,10 +515,6 @@ def content_of(request: SourceRequest, state: SourceState | None) -> SourceConte
             raise SourceAwaited
         raise error_of(state.problem)
     return state.content
-
-
-_LARGEST = 64 * 2**20
-"""Bytes for all texts of one source."""
 
 
 def remote_texts(

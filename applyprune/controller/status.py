@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from applyprune.controller.pending_plan import PendingPlan
     from applyprune.controller.spec import BundleSpec
 
-
 UNOBSERVED = -1
 """The default of observedGeneration in the CRD: no generation was tried."""
 FAILING_SHOWN = 10
@@ -288,6 +287,11 @@ _LOOK_AGAIN = 120.0
 """Seconds, at most, between two looks for what is missing."""
 _SOON = 1.0
 """Seconds, at least, before another look at what may have changed soon."""
+_LONGEST_PAUSE = 15.0
+"""Seconds, at most, between two looks at what is not ready."""
+_LONGEST_UNWRITTEN = 60.0
+_AFTER_LIMIT = 5.0
+_LONGEST_AFTER_LIMIT = 600.0
 
 
 def next_reconcile(
@@ -327,10 +331,6 @@ def next_reconcile(
     return with_jitter(delay), history
 
 
-_LONGEST_PAUSE = 15.0
-"""Seconds, at most, between two looks at what is not ready."""
-
-
 def _next_ready_check(history: ReconcileHistory, timeout: float, now: float) -> float:
     """Return the seconds until the next look at what is not ready; changes wake it earlier."""
     pause = with_jitter(retry_delay(history.ready_checks, first=_SOON, longest=_LONGEST_PAUSE))
@@ -339,18 +339,11 @@ def _next_ready_check(history: ReconcileHistory, timeout: float, now: float) -> 
     return min(pause, max(timeout - (now - history.waiting_since), 0.0))
 
 
-_LONGEST_UNWRITTEN = 60.0
-
-
 def unwritten_answer(history: ReconcileHistory) -> Answer:
     """Return the answer for a reconcile that could not even write a status."""
     failures = history.failures + 1
     delay = with_jitter(retry_delay(failures, first=_SOON, longest=_LONGEST_UNWRITTEN))
     return Answer(delay, replace(history, failures=failures))
-
-
-_AFTER_LIMIT = 5.0
-_LONGEST_AFTER_LIMIT = 600.0
 
 
 def ended_at_limit(history: ReconcileHistory) -> Answer:

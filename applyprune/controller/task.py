@@ -286,6 +286,14 @@ class SourceSettings:
 # What the metrics count.
 
 
+READY = ("True", "False", "Unknown")
+"""The statuses of the condition Ready."""
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+CODES = ("2xx", "3xx", "4xx", "5xx", "none")
+Counts = Mapping[tuple[str, str], int]
+"""How many tries there were, by method and kind of code."""
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What the metrics say of one reconcile."""
@@ -296,10 +304,6 @@ class Measured:
     pruned: int = 0
     refused: bool = False
     """Whether a guard has refused the prune."""
-
-
-READY = ("True", "False", "Unknown")
-"""The statuses of the condition Ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,13 +327,6 @@ class BundleSample:
     def ready(self) -> str:
         found = self.conditions.get(ConditionType.READY, "")
         return found if found in READY else "Unknown"
-
-
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-CODES = ("2xx", "3xx", "4xx", "5xx", "none")
-
-Counts = Mapping[tuple[str, str], int]
-"""How many tries there were, by method and kind of code."""
 
 
 @dataclass(slots=True)

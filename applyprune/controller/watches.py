@@ -31,6 +31,18 @@ if TYPE_CHECKING:
     from applyprune.cluster.access import ClusterAccess
     from applyprune.engine.ports import Cluster
 
+_TICK = 0.5
+_SOON = 1.0
+"""Seconds from a change of a CRD until its kind is served, or until another look."""
+_NARROW = 3600.0
+"""Seconds until a whole namespace is tried again that may not be watched."""
+_GONE = ("gone",)
+_WAKING = (ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW)
+"""The annotations of a Bundle whose change needs a reconcile."""
+_KEPT_METADATA = ("name", "namespace", "generation", "deletionTimestamp")
+_LONGEST_KEPT = 256
+"""Characters of an annotation's value; of a longer one, its digest is enough."""
+
 
 @dataclass(slots=True)
 class WaitingBundles:
@@ -55,15 +67,6 @@ class WaitingBundles:
 
     def waiting_for(self, other: Key) -> frozenset[Key]:
         return frozenset(self._waited_for.get(other, ()))
-
-
-_TICK = 0.5
-_SOON = 1.0
-"""Seconds from a change of a CRD until its kind is served, or until another look."""
-_NARROW = 3600.0
-"""Seconds until a whole namespace is tried again that may not be watched."""
-
-_GONE = ("gone",)
 
 
 @dataclass(slots=True)
@@ -392,13 +395,6 @@ class Watches:
                 self.queue.add(key, seconds, news=True, is_part=True)
 
 
-_WAKING = (ACCEPT_CLUSTER, APPROVE, ORPHAN, RECONCILE_NOW)
-"""The annotations of a Bundle whose change needs a reconcile."""
-_KEPT_METADATA = ("name", "namespace", "generation", "deletionTimestamp")
-_LONGEST_KEPT = 256
-"""Characters of an annotation's value; of a longer one, its digest is enough."""
-
-
 def _slim(live: LiveObject) -> LiveObject:
     """Return an object with the metadata that a mark needs; the rest may be large."""
     metadata: dict[str, object] = {
@@ -431,7 +427,6 @@ MOST_OF_A_NAMESPACE = 100
 """How many of them the Bundles of one namespace may open, so that no tenant has all."""
 _REFUSED = frozenset({401, 403, 404, 405})
 _MOST_RECENT = 4096
-
 _Place: TypeAlias = "tuple[str, Ref]"
 """A user, and an object that it has seen."""
 

@@ -107,8 +107,19 @@ class Fetched:
     """The bytes of memory that the worker holds."""
 
 
+# The worker.
+
+
 OUT_OF_MEMORY = 86
 """The exit code of a worker that has reached its limit of memory."""
+_POOL = 12
+"""Connections: those of a run's threads, of the renewal of its lock, and of the controller."""
+_NO_THREAD = "can't start new thread"
+_BUG = "The log of the controller has more. Please report it."
+_ORPHANED = 20.0
+"""Seconds in which a worker whose parent has gone finishes its reconcile."""
+_Failure: TypeAlias = "threading.ExceptHookArgs | sys.UnraisableHookArgs"
+_NOT_BEGUN = "in thread started by"
 
 
 def work(connection: Connection, settings: WorkerSettings) -> None:
@@ -154,10 +165,6 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
     _end(0)
 
 
-_POOL = 12
-"""Connections: those of a run's threads, of the renewal of its lock, and of the controller."""
-
-
 def _reconciler(settings: WorkerSettings, requests: SentRequests) -> Reconciler:
     # Here, because the parent names `work` and must stay small; the process that is copied has it.
     from applyprune.controller.clusters import OtherClusters
@@ -180,9 +187,6 @@ def _reconciler(settings: WorkerSettings, requests: SentRequests) -> Reconciler:
     return Reconciler(bundles, Impersonation(client), clusters, sources, reporter)
 
 
-_NO_THREAD = "can't start new thread"
-
-
 def _reconcile(reconciler: Reconciler, task: Task) -> Answer:
     place = {"namespace": task.key[0], "bundle": task.key[1]}
     try:
@@ -200,9 +204,6 @@ def _reconcile(reconciler: Reconciler, task: Task) -> Answer:
         # A bug that one Bundle triggers must not stop the work on all others.
         LOG.exception("reconcile crashed", extra=fields(**place))
     return unwritten_answer(task.history)
-
-
-_BUG = "The log of the controller has more. Please report it."
 
 
 def _fetch(settings: WorkerSettings, task: FetchTask) -> FetchResult:
@@ -226,10 +227,6 @@ def _fetch(settings: WorkerSettings, task: FetchTask) -> FetchResult:
             ProblemKind.FETCH_FAILED, "the source cannot be read", reason=reason, hint=_BUG
         )
         return FetchResult(task.tip, problem=problem)
-
-
-_ORPHANED = 20.0
-"""Seconds in which a worker whose parent has gone finishes its reconcile."""
 
 
 def _listen(
@@ -262,10 +259,6 @@ def _listen(
         tasks.put(None)
         time.sleep(_ORPHANED)
         _end(0)
-
-
-_Failure: TypeAlias = "threading.ExceptHookArgs | sys.UnraisableHookArgs"
-_NOT_BEGUN = "in thread started by"
 
 
 def _end_with_lost_threads() -> None:
@@ -304,6 +297,8 @@ def _end(code: int) -> NoReturn:
 
 
 MIB = 1 << 20
+_VICTIM = 500
+"""How much sooner the kernel kills a worker than its parent when the machine has no memory left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,10 +342,6 @@ def write_no_core() -> None:
     lower_limit(ProcessResource.CORE, 0)
 
 
-_VICTIM = 500
-"""How much sooner the kernel kills a worker than its parent when the machine has no memory left."""
-
-
 def be_first_victim() -> None:
     """Let the kernel kill this process before its parent when the machine has no memory left."""
     with suppress(OSError):
@@ -375,11 +366,6 @@ def _of_status(name: str) -> int | None:
 # The parent's side: start a process, give it tasks, and end it at a limit.
 
 
-def worker_context() -> ForkServer:
-    """Return the context that starts workers: each is a copy of a process with all modules."""
-    return fork_server("applyprune.controller.worker_preload")
-
-
 _START = 60.0
 """Seconds in which a worker must have started."""
 _UNKNOWN = 255
@@ -391,6 +377,11 @@ _MOST_MESSAGES = 100
 """Messages about one task, at most: a worker that reads none must not hold up its parent."""
 # Of all handles, because multiprocessing looks at all of its processes when it starts one.
 _PROCESSES = Lock()
+
+
+def worker_context() -> ForkServer:
+    """Return the context that starts workers: each is a copy of a process with all modules."""
+    return fork_server("applyprune.controller.worker_preload")
 
 
 @dataclass(slots=True)

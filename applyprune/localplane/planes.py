@@ -147,6 +147,10 @@ def _folder(name: str) -> Path:
 # One plane, in any folder.
 
 
+# Seconds: three stages of stopping take 1 s each; the rest is for a busy machine.
+STOP_TIMEOUT = 30.0
+
+
 def start(
     binaries: Binaries,
     spec: PlaneSpec,
@@ -248,10 +252,6 @@ class StartedPlane:
         """Keep the plane running when this process ends."""
         self._channel.sendall(b"detach\n")
         self._channel.close()
-
-
-# Seconds: three stages of stopping take 1 s each; the rest is for a busy machine.
-STOP_TIMEOUT = 30.0
 
 
 def stop_plane(folder: Path) -> None:

@@ -47,6 +47,12 @@ from applyprune.values import dataclass, replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+LIFELINE = "APPLYPRUNE_LIFELINE_FD"
+# Seconds. A start takes 3 to 5 seconds on an idle machine; this limit is for a busy machine.
+START_TIMEOUT = 180.0
+# Seconds between SIGTERM and SIGKILL. The data that SIGKILL loses is disposable.
+GRACE_PERIOD = 1.0
+
 
 def main(arguments: list[str]) -> int:
     """Run the plane that the channel configures; return the exit code."""
@@ -86,13 +92,6 @@ class Config:
         """Read the channel's first line."""
         facts = json.loads(line)
         return cls(**facts | {"spec": PlaneSpec(**facts["spec"])})
-
-
-LIFELINE = "APPLYPRUNE_LIFELINE_FD"
-# Seconds. A start takes 3 to 5 seconds on an idle machine; this limit is for a busy machine.
-START_TIMEOUT = 180.0
-# Seconds between SIGTERM and SIGKILL. The data that SIGKILL loses is disposable.
-GRACE_PERIOD = 1.0
 
 
 class Supervisor:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from applyprune.localplane.cache import Progress
 
-
 DISTRIBUTION = "applyprune-plane"
 PACKAGE = "applyprune_plane"
 
@@ -96,6 +95,8 @@ KUBECTL = "kubectl"
 PROGRAMS = (CONTROL_PLANE, KUBECTL)
 REVISION = 2
 """To be raised for every wheel that is built from another Go module for the same Kubernetes."""
+_SHA256 = pattern(r"[0-9a-f]{64}")
+_LONGEST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,6 @@ class Unfit(Exception):
     """The programs are not those that this applyprune would build; the text says why."""
 
 
-_SHA256 = pattern(r"[0-9a-f]{64}")
-
-
 def fitting_facts(content: bytes, module: str) -> WheelFacts:
     """Return the facts if they are complete and of this module and platform; raise Unfit."""
     try:
@@ -153,9 +151,6 @@ def fitting_facts(content: bytes, module: str) -> WheelFacts:
             f" this applyprune wants module {module}"
         )
     return facts
-
-
-_LONGEST = 200
 
 
 def _text(value: object) -> str:
@@ -202,6 +197,12 @@ def wheel_version(kubernetes: str) -> str:
 
 MIRROR_INDEX = "applyprune-plane.json"
 """The file of a mirror that names its wheels and their digests."""
+_PIN = "#sha256="
+_CHUNK = 2**20
+_LARGEST_INDEX = 2**20
+_WHEEL = pattern(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}\.whl")
+_LARGEST_WHEEL = 2**30
+_LARGEST_FACTS = 2**16
 
 
 def fetched(origin: PlaneOrigin, module: str, progress: Progress) -> Path:
@@ -265,9 +266,6 @@ class _Wheel:
     size: int
 
 
-_PIN = "#sha256="
-
-
 def _opened(origin: PlaneOrigin) -> _Mirror:
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", origin.named) is None:
         return _folder(Path(origin.named).expanduser())
@@ -292,10 +290,6 @@ def _opened(origin: PlaneOrigin) -> _Mirror:
         origin.download(f"{base}/{name}", file, limit)
 
     return _Mirror(shown, pin, read)
-
-
-_CHUNK = 2**20
-_LARGEST_INDEX = 2**20
 
 
 def _folder(folder: Path) -> _Mirror:
@@ -357,10 +351,6 @@ class _ShownDownload(io.BufferedWriter):
         return written
 
 
-_WHEEL = pattern(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}\.whl")
-_LARGEST_WHEEL = 2**30
-
-
 def _wheel(mirror: _Mirror, module: str) -> _Wheel:
     """Return the wheel of this module; the index is read only when it is the trusted one."""
     content = io.BytesIO()
@@ -403,9 +393,6 @@ def _check(path: Path, wheel: _Wheel) -> None:
     size = path.stat().st_size
     part = f": it has {size} of {wheel.size} bytes" if size != wheel.size else ""
     raise Unfit(f"{wheel.name} has another digest than in the index{part}")
-
-
-_LARGEST_FACTS = 2**16
 
 
 def _unpack(wheel: Path, folder: Path, module: str) -> None:
