@@ -233,10 +233,10 @@ _KEYS = ("value", "value.yaml")
 """The keys that are tried if the spec names none, as in Flux."""
 
 
-def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]) -> bytes:
+def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, versions: dict[Ref, str]) -> bytes:
     """Return the kubeconfig of a Bundle; empty if it is applied in this cluster.
 
-    The Secret's resourceVersion goes into ``uses``; it is empty if the Secret does not exist.
+    The Secret's resourceVersion goes into ``versions``; it is empty if the Secret does not exist.
     Raises KubeConfigMissing, InvalidKubeConfig and AccessError.
     """
     ref = kubeconfig_ref(bundle)
@@ -245,11 +245,11 @@ def read_kubeconfig(bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]) 
     try:
         live = cluster.get(SECRETS, ref, full=True)
     except NotFound:
-        uses[ref] = ""
+        versions[ref] = ""
         raise KubeConfigMissing(
             "the kubeconfig is missing", reason=f"{ref.short} does not exist"
         ) from None
-    uses[ref] = live.resource_version
+    versions[ref] = live.resource_version
     key = bundle.spec.kube_config.secret_ref.key
     keys = (key,) if key else _KEYS
     values = (live.body or {}).get("data") or {}

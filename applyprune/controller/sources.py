@@ -92,19 +92,19 @@ class SourceReader:
         ``asked`` is the value of reconcile-now. ``keep`` gets what the source consists of, so that
         this is watched even if it is unreadable. Raises SourceAwaited and ApplypruneError.
         """
-        uses: ReadVersions = {}
+        versions: ReadVersions = {}
         resources = {ref: resource for resource, ref in watched_refs(bundle)}
-        read = SourceObjects(bundle.spec.service_account_name, resources, uses)
+        read = SourceObjects(bundle.spec.service_account_name, resources, versions)
         try:
-            request = self._request(bundle, cluster, uses, asked)
+            request = self._request(bundle, cluster, versions, asked)
             read = replace(read, remote=request)
-            keys = decryption_keys(bundle, cluster, uses)
+            keys = decryption_keys(bundle, cluster, versions)
             if request is None or self.remote is None:
-                source = load_source(bundle, cluster, uses, None)
+                source = load_source(bundle, cluster, versions, None)
             else:
                 cache = SourceCache(self.remote.folder, self.remote.limit)
                 source = _Fetched(bundle, cluster, request, keys, cache).usable(*states)
-            kubeconfig = read_kubeconfig(bundle, cluster, uses)
+            kubeconfig = read_kubeconfig(bundle, cluster, versions)
         except SourceAwaited as awaited:
             if read.remote is not None:
                 read = replace(read, remote=replace(read.remote, lost=awaited.lost))
@@ -118,7 +118,7 @@ class SourceReader:
         return source, kubeconfig
 
     def _request(
-        self, bundle: BundleSpec, cluster: Cluster, uses: ReadVersions, asked: str
+        self, bundle: BundleSpec, cluster: Cluster, versions: ReadVersions, asked: str
     ) -> SourceRequest | None:
         if bundle.spec.source.remote is None:
             return None
@@ -131,7 +131,7 @@ class SourceReader:
         return source_request(
             bundle,
             cluster,
-            uses,
+            versions,
             secret=self.remote.secret,
             addresses=self.remote.addresses,
             asked=asked,
@@ -186,9 +186,9 @@ ReadVersions = dict[Ref, str]
 
 
 def load_source(
-    bundle: BundleSpec, cluster: Cluster, uses: ReadVersions, fetched: FetchedTexts | None
+    bundle: BundleSpec, cluster: Cluster, versions: ReadVersions, fetched: FetchedTexts | None
 ) -> LoadedSource:
-    """Read a Bundle's source; the resourceVersion of each object read goes into ``uses``.
+    """Read a Bundle's source; the resourceVersion of each object read goes into ``versions``.
 
     It is empty for an object that does not exist. ``fetched`` is what was read from another host;
     None if the manifests are in the cluster. Raises SourceMissing, InputError for an invalid
@@ -200,7 +200,7 @@ def load_source(
     elif source.inline is not None:
         texts = [SourceText("spec.source.inline", source.inline.encode("utf-8", "replace"))]
     else:
-        lives = _lives(bundle, cluster, uses)
+        lives = _lives(bundle, cluster, versions)
         refs = (*source.config_map_refs, *source.secret_refs)
         texts = [text for ref, live in zip(refs, lives, strict=True) for text in _texts(ref, live)]
     manifests = _manifests(texts, bundle.ignore_rules)
@@ -209,13 +209,13 @@ def load_source(
         is_secret = any(one.gvk.group_kind == SECRETS.group_kind for one in manifests)
         return LoadedSource(manifests, fetched.revision, version if is_secret else "")
     if bundle.has_secret_source:  # guard: secret-revision
-        content: object = sorted((ref.name, version) for ref, version in uses.items())
+        content: object = sorted((ref.name, version) for ref, version in versions.items())
     else:
         content = [[manifest.namespace, manifest_digest(manifest.body)] for manifest in manifests]
     revision = f"sha256:{digest(content)}"
     version = ""
     if any(manifest.gvk.group_kind == SECRETS.group_kind for manifest in manifests):
-        read = sorted((ref.kind, ref.name, version) for ref, version in uses.items())
+        read = sorted((ref.kind, ref.name, version) for ref, version in versions.items())
         version = digest([bundle.generation, read])
     return LoadedSource(manifests, revision, version)
 
@@ -259,17 +259,17 @@ def watched_refs(bundle: BundleSpec) -> tuple[tuple[Resource, Ref], ...]:
     return (*used_refs(bundle), *((SECRETS, ref) for ref in secrets))
 
 
-def _lives(bundle: BundleSpec, cluster: Cluster, uses: ReadVersions) -> Sequence[LiveObject]:
+def _lives(bundle: BundleSpec, cluster: Cluster, versions: ReadVersions) -> Sequence[LiveObject]:
     found = []
     missing = []
     for resource, ref in used_refs(bundle):
         try:
             live = cluster.get(resource, ref, full=True)
         except NotFound:
-            uses[ref] = ""
+            versions[ref] = ""
             missing.append(f"{ref.short} does not exist")
             continue
-        uses[ref] = live.resource_version
+        versions[ref] = live.resource_version
         found.append(live)
     if missing:
         raise SourceMissing("the source is incomplete", reason="; ".join(missing))
@@ -341,7 +341,7 @@ _SOPS_KEYS = (".agekey", ".asc")
 def source_request(
     bundle: BundleSpec,
     cluster: Cluster,
-    uses: dict[Ref, str],
+    versions: ReadVersions,
     *,
     secret: bytes,
     addresses: AddressRules,
@@ -349,13 +349,13 @@ def source_request(
 ) -> SourceRequest | None:
     """Return what a Bundle needs of another host; None if its manifests are in the cluster.
 
-    The resourceVersion of each Secret goes into ``uses``; it is empty for one that does not exist.
+    The resourceVersion of each Secret goes into ``versions``; it is empty for a missing one.
     ``secret`` is that of RemoteSource. Raises SourceMissing, InputError and AccessError.
     """
     spec = bundle.spec.source.remote
     if spec is None:
         return None
-    secrets = _Secrets(bundle, cluster, uses)
+    secrets = _Secrets(bundle, cluster, versions)
     remote = RemoteSource(_transport(spec, secrets, addresses), _verification(spec, secrets))
     return SourceRequest(
         pickle.dumps(remote),
@@ -420,19 +420,19 @@ def _verification(
 
 
 def decryption_keys(
-    bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]
+    bundle: BundleSpec, cluster: Cluster, versions: ReadVersions
 ) -> Mapping[str, bytes] | None:
     """Return the private keys by their names in the Secret; None if nothing is to be decrypted."""
     if bundle.spec.decryption is None:
         return None
-    return _Secrets(bundle, cluster, uses).keys(bundle.spec.decryption.secret_ref, _SOPS_KEYS)
+    return _Secrets(bundle, cluster, versions).keys(bundle.spec.decryption.secret_ref, _SOPS_KEYS)
 
 
 class _Secrets:
     """The Secrets of one Bundle, each read once."""
 
-    def __init__(self, bundle: BundleSpec, cluster: Cluster, uses: dict[Ref, str]) -> None:
-        self._bundle, self._cluster, self._uses = bundle, cluster, uses
+    def __init__(self, bundle: BundleSpec, cluster: Cluster, versions: ReadVersions) -> None:
+        self._bundle, self._cluster, self._versions = bundle, cluster, versions
         self._read: dict[str, Mapping[str, bytes]] = {}
 
     def values(self, secret_ref: SecretRef) -> Mapping[str, bytes]:
@@ -458,11 +458,11 @@ class _Secrets:
         try:
             live = self._cluster.get(SECRETS, ref, full=True)
         except NotFound:
-            self._uses[ref] = ""
+            self._versions[ref] = ""
             raise SourceMissing(
                 "the source is incomplete", reason=f"{ref.short} does not exist"
             ) from None
-        self._uses[ref] = live.resource_version
+        self._versions[ref] = live.resource_version
         data = (live.body or {}).get("data") or {}
         return {key: _bytes(text, encoded=True, where=ref) for key, text in data.items()}
 
