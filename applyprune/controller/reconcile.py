@@ -50,8 +50,8 @@ from applyprune.controller.status import (
     ReconcileResult,
     has_waited,
     is_bundle_ready,
-    is_observed,
     next_reconcile,
+    observes_generation,
     progressing_status,
     unwritten_answer,
 )
@@ -226,7 +226,9 @@ class OneReconcile:
         if bundle.spec.kube_config is None:
             self.history = replace(self.history, cluster="")
         live, result = self._apply(live, bundle)
-        if result.reason is Reason.FETCHING and is_observed(status_of(live), live.generation):
+        if result.reason is Reason.FETCHING and observes_generation(
+            status_of(live), live.generation
+        ):
             # After a restart, say: what the status says still holds, and others may wait for it.
             return replace(self.answer, delay=None, history=self.history)
         live = self.begun or live
@@ -551,7 +553,7 @@ def _reason(namespace: str, dependency: Dependency, bundles: BundleObjects) -> s
         return f"the Bundle {name} does not exist"
     if live.terminating:
         return f"the Bundle {name} is being deleted"
-    if dependency.ready_when and is_observed(status_of(live), live.generation):
+    if dependency.ready_when and observes_generation(status_of(live), live.generation):
         judged = compile_rule(dependency.ready_when, where="spec.dependsOn").judge(live.body or {})
         ready = judged.status is Status.CURRENT
         return "" if ready else f"the Bundle {name}: {judged.message}"

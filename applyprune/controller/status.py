@@ -242,10 +242,10 @@ def is_bundle_ready(status: Mapping[str, Any], generation: int | None) -> bool:
     """Return whether a Bundle is ready in its current generation."""
     ready = condition_of(status, ConditionType.READY)
     own = ready.get("observedGeneration", generation) == generation
-    return is_observed(status, generation) and own and ready.get("status") == "True"
+    return observes_generation(status, generation) and own and ready.get("status") == "True"
 
 
-def is_observed(status: Mapping[str, Any], generation: int | None) -> bool:
+def observes_generation(status: Mapping[str, Any], generation: int | None) -> bool:
     """Return whether a status is about this generation: one before it says nothing of it."""
     return status.get("observedGeneration") == generation  # guard: tried-generation
 

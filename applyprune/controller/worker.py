@@ -396,7 +396,7 @@ class WorkerHandle:
     settings: WorkerSettings
     _process: ForkedProcess | None = None
     _connection: Connection | None = None
-    _sent: int = 0
+    _messages: int = 0
     _ending: bool = False
     _lock: Lock = field(default_factory=Lock)
 
@@ -465,7 +465,7 @@ class WorkerHandle:
         ends = time.monotonic() + limits.time
         if connection is None or not self._send(task):
             raise WorkerUnavailable("the worker process ended before it got the task")
-        self._sent = 0
+        self._messages = 0
         if self._ending:
             # `end` may have come before the task.
             self._send(End())
@@ -514,8 +514,8 @@ class WorkerHandle:
 
     def cut_off(self, key: Key, generation: int | None) -> None:
         """End the reconcile of an older generation of a Bundle; None ends any."""
-        if self._sent < _MOST_MESSAGES:
-            self._sent += 1
+        if self._messages < _MOST_MESSAGES:
+            self._messages += 1
             self._send(CutOff(key, generation))
 
     def end(self) -> None:

@@ -24,7 +24,7 @@ from applyprune.controller.status import (
     ReconcileResult,
     event_state,
     is_bundle_ready,
-    is_observed,
+    observes_generation,
     progressing_status,
     status_after,
 )
@@ -132,7 +132,7 @@ def test_new_generation_is_not_ready() -> None:
     assert begun["observedGeneration"] == 3
     assert not is_bundle_ready(begun, 3)
     assert not is_bundle_ready({}, None)
-    assert (is_observed(status, 3), is_observed(begun, 4)) == (True, False)
+    assert (observes_generation(status, 3), observes_generation(begun, 4)) == (True, False)
 
 
 SUSPENDED = ReconcileResult(ConditionStatus.SAME, Reason.SUSPENDED, "spec.suspend is true")
