@@ -82,9 +82,9 @@ if TYPE_CHECKING:
 
     Body = Mapping[str, Any]
 
+
 CONTROLLER_NAMESPACE = "applyprune-system"
 """The namespace of the controller, unless it was installed elsewhere."""
-_TREE = StatusOptions(tree=True)
 
 
 class Bundle:
@@ -275,6 +275,9 @@ def _no_bundles(error: NotServed) -> UsageError:
     )
 
 
+_TREE = StatusOptions(tree=True)
+
+
 def _tree(bundle: Bundle, stop: Cancellation, above: frozenset[Ref]) -> Iterator[Event]:
     """Yield the status of the set of a Bundle, with the objects of each Bundle in it.
 
@@ -321,27 +324,7 @@ def _with_its_objects(
     return replace(event, tree=replace(node, owned=(*node.owned, *owned)))
 
 
-# Read the state of a Bundle from its object, and decide whether a wait for it has ended.
-
-
-INLINE = "spec.source.inline"
-"""The source of a Bundle that contains its manifests itself."""
-_SOURCES = (("configMapRefs", CONFIG_MAPS), ("secretRefs", SECRETS))
-_REMOTE_SOURCES = ("git", "oci", "archive")
-_TRUE = "True"
-
-ERRORS: Mapping[str, type[ApplypruneError]] = {
-    "ApplyFailed": RunFailed,
-    "Conflicts": ConflictsFound,
-    "InvalidKubeConfig": UsageError,
-    "InvalidSource": InputError,
-    "InvalidSpec": UsageError,
-    "InventoryOwned": OwnedByBundle,
-    "InventoryUnreadable": InventoryError,
-    "PendingApproval": NotApproved,
-    "PruneRefused": PruneRefused,
-}
-"""The error of a Bundle that is not ready, by the reason; NotReady for any other reason."""
+# The state of a Bundle, from its object.
 
 
 def bundle_status(live: LiveObject, now: datetime) -> BundleStatus:
@@ -388,46 +371,6 @@ def bundle_status(live: LiveObject, now: datetime) -> BundleStatus:
     )
 
 
-def bundle_readiness(status: BundleStatus, requested: str) -> Readiness:
-    """Return whether a Bundle is ready since the reconcile that was ``requested``; empty for none.
-
-    What is Failed does not become ready until someone changes something.
-    """
-    told = f"{status.reason}: {status.message}"
-    stalled = next((one for one in status.conditions if one.type == "Stalled"), None)
-    if status.deleting:
-        return Readiness(Status.TERMINATING, "the Bundle is being deleted")
-    if status.suspended:
-        return failed("the Bundle is suspended")
-    # Somebody else may have requested another reconcile since.
-    if requested and status.reconciled_at not in {requested, status.requested_at}:
-        return in_progress("the controller has not handled the request yet")
-    if status.observed_generation != status.generation:
-        return in_progress(f"generation {status.generation} has not been handled yet")
-    if status.ready == _TRUE:
-        return current(status.message)
-    if status.pending is not None or (stalled is not None and stalled.status == _TRUE):
-        return failed(told)
-    return stuck(told) if status.ready == "False" else in_progress(told)
-
-
-def not_ready(
-    status: BundleStatus, readiness: Readiness, *, within: float | None = None
-) -> ApplypruneError:
-    """Return the error of a wait that has ended without readiness.
-
-    ``within`` is after how many seconds its time was over; None if it has ended before.
-    """
-    is_final = readiness.status is Status.FAILED
-    kind = ERRORS.get(status.reason, NotReady) if is_final or readiness.stuck else NotReady
-    late = "" if within is None else f" within {within:.0f} s"
-    return kind(
-        f"the Bundle {status.name} in namespace {status.namespace} is not ready{late}",
-        reason=readiness.message,
-        hint=f"See: applyprune bundle show {status.name} -n {status.namespace}",
-    )
-
-
 def _conditions(status: Body) -> Iterator[BundleCondition]:
     for one in map(mapping, items(status, "conditions")):
         yield BundleCondition(
@@ -437,6 +380,12 @@ def _conditions(status: Body) -> Iterator[BundleCondition]:
             text(one, "message"),
             text(one, "lastTransitionTime"),
         )
+
+
+INLINE = "spec.source.inline"
+"""The source of a Bundle that contains its manifests itself."""
+_SOURCES = (("configMapRefs", CONFIG_MAPS), ("secretRefs", SECRETS))
+_REMOTE_SOURCES = ("git", "oci", "archive")
 
 
 def _source(spec: Body) -> Iterator[str]:
@@ -496,10 +445,64 @@ def _change(change: Body) -> BundleChange | None:
     )
 
 
-# Wait until the controller has reconciled a Bundle and the Bundle is ready.
+_TRUE = "True"
 
 
-_TURN = 1.0
+def bundle_readiness(status: BundleStatus, requested: str) -> Readiness:
+    """Return whether a Bundle is ready since the reconcile that was ``requested``; empty for none.
+
+    What is Failed does not become ready until someone changes something.
+    """
+    told = f"{status.reason}: {status.message}"
+    stalled = next((one for one in status.conditions if one.type == "Stalled"), None)
+    if status.deleting:
+        return Readiness(Status.TERMINATING, "the Bundle is being deleted")
+    if status.suspended:
+        return failed("the Bundle is suspended")
+    # Somebody else may have requested another reconcile since.
+    if requested and status.reconciled_at not in {requested, status.requested_at}:
+        return in_progress("the controller has not handled the request yet")
+    if status.observed_generation != status.generation:
+        return in_progress(f"generation {status.generation} has not been handled yet")
+    if status.ready == _TRUE:
+        return current(status.message)
+    if status.pending is not None or (stalled is not None and stalled.status == _TRUE):
+        return failed(told)
+    return stuck(told) if status.ready == "False" else in_progress(told)
+
+
+ERRORS: Mapping[str, type[ApplypruneError]] = {
+    "ApplyFailed": RunFailed,
+    "Conflicts": ConflictsFound,
+    "InvalidKubeConfig": UsageError,
+    "InvalidSource": InputError,
+    "InvalidSpec": UsageError,
+    "InventoryOwned": OwnedByBundle,
+    "InventoryUnreadable": InventoryError,
+    "PendingApproval": NotApproved,
+    "PruneRefused": PruneRefused,
+}
+"""The error of a Bundle that is not ready, by the reason; NotReady for any other reason."""
+
+
+def not_ready(
+    status: BundleStatus, readiness: Readiness, *, within: float | None = None
+) -> ApplypruneError:
+    """Return the error of a wait that has ended without readiness.
+
+    ``within`` is after how many seconds its time was over; None if it has ended before.
+    """
+    is_final = readiness.status is Status.FAILED
+    kind = ERRORS.get(status.reason, NotReady) if is_final or readiness.stuck else NotReady
+    late = "" if within is None else f" within {within:.0f} s"
+    return kind(
+        f"the Bundle {status.name} in namespace {status.namespace} is not ready{late}",
+        reason=readiness.message,
+        hint=f"See: applyprune bundle show {status.name} -n {status.namespace}",
+    )
+
+
+# The wait until the controller has reconciled a Bundle and the Bundle is ready.
 
 
 @dataclass(frozen=True, slots=True)
@@ -514,6 +517,9 @@ class BundleWait:
     """Seconds."""
     fail_fast: bool = False
     """Whether to end at the first failure, although the controller retries."""
+
+
+_TURN = 1.0
 
 
 def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Iterator[Event]:
@@ -556,20 +562,6 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
             yield Waiting(wait.ref, "ready", elapsed, wait.timeout, readiness.message)
 
 
-def requested_event(ref: Ref) -> ObjectDone:
-    """Return the event about a Bundle whose reconcile was requested."""
-    return ObjectDone(ref, Outcome.CONFIGURED, reason="a reconcile was requested")
-
-
-def _is_over(wait: BundleWait, readiness: Readiness, elapsed: float) -> bool:
-    ended = readiness.status in {Status.FAILED, Status.TERMINATING}
-    return ended or (wait.fail_fast and readiness.stuck) or elapsed > wait.timeout
-
-
-def _failed(error: ApplypruneError, elapsed: float) -> Finished:
-    return Finished({Outcome.CONFIGURED: 1}, error.exit_code, elapsed, as_problem(error))
-
-
 def _live(change: Change, ref: Ref, cluster: Cluster) -> tuple[bool, LiveObject | None]:
     """Return whether a change says what the Bundle is now, and the Bundle; None if it is gone."""
     if isinstance(change, Upserted):
@@ -585,18 +577,23 @@ def _live(change: Change, ref: Ref, cluster: Cluster) -> tuple[bool, LiveObject 
         return True, None
 
 
-# Read from the logs of the controller's Pods what is about one Bundle.
+def _failed(error: ApplypruneError, elapsed: float) -> Finished:
+    return Finished({Outcome.CONFIGURED: 1}, error.exit_code, elapsed, as_problem(error))
 
 
-SELECTOR = "app.kubernetes.io/name=applyprune,app.kubernetes.io/component=controller"
-"""The labels of the controller's Pods."""
-CONTAINER = "controller"
-_LOG_TURN = 0.5
-_PODS_AGAIN = 5.0
-"""Seconds between two looks for new Pods."""
-_OPEN_AGAIN = 1.0
-_OVERLAP = 5
-_EARLY = 30.0
+def _is_over(wait: BundleWait, readiness: Readiness, elapsed: float) -> bool:
+    ended = readiness.status in {Status.FAILED, Status.TERMINATING}
+    return ended or (wait.fail_fast and readiness.stuck) or elapsed > wait.timeout
+
+
+def requested_event(ref: Ref) -> ObjectDone:
+    """Return the event about a Bundle whose reconcile was requested."""
+    return ObjectDone(ref, Outcome.CONFIGURED, reason="a reconcile was requested")
+
+
+# The logs of the controller's Pods, as far as they are about one Bundle.
+
+
 _OWN = ("time", "level", "message")
 
 
@@ -625,6 +622,10 @@ class LogFilter:
         if line.get("set") == f"{self.namespace}/{self.applyset}":
             return True
         return (line.get("namespace"), line.get("bundle")) == (self.namespace, self.bundle)
+
+
+SELECTOR = "app.kubernetes.io/name=applyprune,app.kubernetes.io/component=controller"
+"""The labels of the controller's Pods."""
 
 
 def controller_logs(
@@ -675,6 +676,9 @@ def controller_pods(cluster: Cluster, namespace: str) -> Sequence[Ref]:
         raise _explained(error, namespace) from None
 
 
+CONTAINER = "controller"
+
+
 def _read(
     cluster: Cluster, pod: Ref, wanted: LogFilter, since: int | None, stop: Cancellation
 ) -> list[LogLine] | ApplypruneError:
@@ -696,6 +700,14 @@ def _explained(error: Forbidden, namespace: str) -> Forbidden:
         f"pods/log in the namespace {namespace}."
     )
     return error
+
+
+_LOG_TURN = 0.5
+_PODS_AGAIN = 5.0
+"""Seconds between two looks for new Pods."""
+_OPEN_AGAIN = 1.0
+_OVERLAP = 5
+_EARLY = 30.0
 
 
 @dataclass(slots=True)

@@ -1,8 +1,7 @@
 """The Python API of sets: connect, load, and the `ApplySet`, which applies, prunes and reports.
 
-Here a cluster, an inventory and an input are put together with the engine.
-
-Nothing here prints, asks, or touches signal handlers.
+Here a cluster, an inventory and an input are put together with the engine. Nothing here prints,
+asks, or touches signal handlers.
 """
 
 from __future__ import annotations
@@ -413,9 +412,6 @@ class ApplySet:
         return with_excerpt(events, given)
 
 
-# Load the manifests of a run, from files and from Python objects.
-
-
 Path: TypeAlias = "str | os.PathLike[str]"
 
 
@@ -446,9 +442,6 @@ def load(
 
 def _ignore(problem: Problem) -> None:
     del problem
-
-
-# Connect to a cluster: the access, the transport and the client in one value.
 
 
 def connect(
@@ -528,9 +521,6 @@ class ClusterConnection:
         self._transport.close()
 
 
-# Turn the plain arguments of the Python API into the values of a run.
-
-
 def wait_options(timeout: float | None, wait: bool | WaitOptions | None = None) -> WaitOptions:
     """Return what a run waits for; ``wait`` is as ``--wait`` or ``--no-wait``, None for neither."""
     options = wait if isinstance(wait, WaitOptions) else WaitOptions(WaitMode.asked(wait))
@@ -542,11 +532,10 @@ def given_or_new(cancellation: Cancellation | None) -> Cancellation:
     return Cancellation() if cancellation is None else cancellation
 
 
-# Report requests that are not answered while a run goes on: a run yields nothing meanwhile.
+# Requests without an answer are reported while a run goes on: a run yields nothing meanwhile.
 
 
 Unanswered: TypeAlias = Callable[[], Sequence[RetryReported]]
-
 _TICK = 0.5
 
 
@@ -580,11 +569,6 @@ def with_retries(
                 run.go_on()
     finally:
         run.end()
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    error: BaseException | None = None
 
 
 @dataclass(slots=True)
@@ -665,15 +649,17 @@ def _is_bulk(event: Event) -> bool:
     return isinstance(event, ObjectStatus)
 
 
-# Find out for whom a run works: the user's own text, or the variables of a pipeline.
-#
-# GitHub Actions and GitLab CI set variables in each job. Their values are bounded, and made safe to
-# print; an odd one is left out, because no run may fail for it.
+@dataclass(frozen=True, slots=True)
+class _End:
+    error: BaseException | None = None
+
+
+# For whom a run works: the user's own text, or the variables of a pipeline. These are bounded and
+# made safe to print; an odd one is left out, because no run may fail for it.
 
 
 LONGEST_NAME = 200
 _LONGEST_COMMIT = 64
-_LONGEST_URL = 500
 
 
 def actor_of(environ: Mapping[str, str], name: str = "") -> Actor:
@@ -705,6 +691,9 @@ def _job(environ: Mapping[str, str]) -> tuple[str, str, str]:
         user, commit, url = (environ.get(key, "") for key in keys)
         return user, commit, url
     return "", "", ""
+
+
+_LONGEST_URL = 500
 
 
 def _is_safe(url: str) -> bool:

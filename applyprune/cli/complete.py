@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 else:
     _Text = click.ParamType  # click 8.1 has no generic one
 
+
 _TIMEOUT = 2.0
 
 
@@ -83,21 +84,6 @@ class CompletedText(_Text):
         return [CompletionItem(text) for text in sorted(set(found)) if text.startswith(incomplete)]
 
 
-class _File(_Text):
-    name = "path"
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem]:
-        """Let the shell complete files."""
-        from click.shell_completion import CompletionItem
-
-        return [CompletionItem(incomplete, type="file")]
-
-
 def _sets(line: CommandLine) -> Iterable[str]:
     from applyprune.cluster.inventory_store import list_sets
 
@@ -107,12 +93,20 @@ def _sets(line: CommandLine) -> Iterable[str]:
         return [applyset.name for applyset in list_sets(cluster.client, namespace)]
 
 
+SET = CompletedText("set", _sets)
+"""A set in the namespace of ``-n`` or of the context."""
+
+
 def _bundles(line: CommandLine) -> Iterable[str]:
     from applyprune.model.live import BUNDLES
 
     with line.connection() as cluster:
         found = cluster.client.list(BUNDLES, namespace=cluster.namespace)
         return [live.ref.name for live in found]
+
+
+BUNDLE = CompletedText("bundle", _bundles)
+"""A Bundle in the namespace of ``-n`` or of the context."""
 
 
 def _objects(line: CommandLine) -> Iterable[str]:
@@ -135,10 +129,18 @@ def _objects(line: CommandLine) -> Iterable[str]:
             yield f"{word}/{ref.name}"
 
 
+OBJECT = CompletedText("kind/name", _objects)
+"""An object of the set on the command line."""
+
+
 def _guarded_kinds(_line: CommandLine) -> Iterable[str]:
     from applyprune.model.live import GUARDED_KINDS
 
     return GUARDED_KINDS.values()
+
+
+GUARDED_KIND = CompletedText("kind", _guarded_kinds)
+"""A kind that a prune deletes only if that is allowed."""
 
 
 def _namespaces(line: CommandLine) -> Iterable[str]:
@@ -148,10 +150,18 @@ def _namespaces(line: CommandLine) -> Iterable[str]:
         return [live.ref.name for live in cluster.client.list(NAMESPACES)]
 
 
+NAMESPACE = CompletedText("namespace", _namespaces)
+"""A namespace in the cluster."""
+
+
 def _contexts(line: CommandLine) -> Iterable[str]:
     from applyprune.cluster.credentials import candidate_files, load
 
     return load(candidate_files(line.text("kubeconfig"), os.environ)).contexts
+
+
+CONTEXT = CompletedText("context", _contexts)
+"""A context of the kubeconfig."""
 
 
 def _formats(_line: CommandLine) -> Iterable[str]:
@@ -160,19 +170,24 @@ def _formats(_line: CommandLine) -> Iterable[str]:
     return PRINTERS
 
 
-SET = CompletedText("set", _sets)
-"""A set in the namespace of ``-n`` or of the context."""
-BUNDLE = CompletedText("bundle", _bundles)
-"""A Bundle in the namespace of ``-n`` or of the context."""
-OBJECT = CompletedText("kind/name", _objects)
-"""An object of the set on the command line."""
-GUARDED_KIND = CompletedText("kind", _guarded_kinds)
-"""A kind that a prune deletes only if that is allowed."""
-NAMESPACE = CompletedText("namespace", _namespaces)
-"""A namespace in the cluster."""
-CONTEXT = CompletedText("context", _contexts)
-"""A context of the kubeconfig."""
 FORMAT = CompletedText("format", _formats)
 """A format of output."""
+
+
+class _File(_Text):
+    name = "path"
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """Let the shell complete files."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
+
+
 FILE = _File()
 """A file or a directory."""

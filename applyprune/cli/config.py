@@ -1,8 +1,8 @@
 """Default values of options from ``applyprune.yaml``.
 
 The file is that of the working directory, or the one of ``--config``; never one of a parent folder,
-so that no unseen file decides what a prune deletes. A key is the long name of an option. An option
-that disables a guard is not a key: it would apply to every future run, unreviewed."""
+so that no unseen file decides what a prune deletes. A key is the long name of an option.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ KEYS: Mapping[str, Form] = {
     "show-unchanged": Form.FLAG,
 }
 """The keys of the file: options, and ``context``, which is a condition or a selection."""
-
 GUARDS = frozenset(
     {
         "allow-cascade",
@@ -79,15 +78,11 @@ GUARDS = frozenset(
     }
 )
 """The options that disable a guard: the user must give them for each run."""
-
 _UNSAFE: Mapping[str, tuple[str | bool, str]] = {
     "adopt": ("all", "adopt"),
     "wait": (False, "no-wait"),
 }
 """The values that disable a guard, by their key, and the option that the user must give instead."""
-
-_META = "applyprune.configuration"
-_NAMES_ITSELF = {"name", "context"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +134,6 @@ def names_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
     return names(_config_option(command))
 
 
-def no_set_given() -> UsageError:
-    """Return the error of a call that names no set."""
-    return UsageError("no set given", hint="Give NAME, or add name: NAME to applyprune.yaml.")
-
-
 # NAME is eager too: the file must be read before any other option gets its default.
 def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
@@ -158,10 +148,7 @@ def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def config_in_use() -> ConfigInUse:
-    """Return the file that the current call uses."""
-    noted = click.get_current_context().meta.get(_META, {}).get("used")
-    return noted if isinstance(noted, ConfigInUse) else ConfigInUse()
+_META = "applyprune.configuration"
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
@@ -173,6 +160,9 @@ def _note(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     if {"names", "config"} <= noted.keys() and not ctx.resilient_parsing:
         noted["used"] = _use(ctx, noted["names"], noted["config"])
     return value
+
+
+_NAMES_ITSELF = {"name", "context"}
 
 
 def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> ConfigInUse:
@@ -257,18 +247,9 @@ def _fits(form: Form, value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) and text for text in value)
 
 
-def _context(value: str | Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the name of a context, and whether the file selects it."""
-    return (value, False) if isinstance(value, str) else (value["name"], value.get("use", False))
-
-
 def _from(folder: str, path: str) -> str:
     """Return a path that is relative to the file as one relative to the working directory."""
     return path if "://" in path else os.path.join(folder, path)  # noqa: PTH118 -- as it was given
-
-
-def _option(command: click.Command, key: str) -> click.Parameter | None:
-    return next((param for param in command.params if f"--{key}" in param.opts), None)
 
 
 def _converted(
@@ -289,3 +270,23 @@ def _converted(
             hint=error.hint,
         ) from None
     return value
+
+
+def _option(command: click.Command, key: str) -> click.Parameter | None:
+    return next((param for param in command.params if f"--{key}" in param.opts), None)
+
+
+def _context(value: str | Mapping[str, Any]) -> tuple[str, bool]:
+    """Return the name of a context, and whether the file selects it."""
+    return (value, False) if isinstance(value, str) else (value["name"], value.get("use", False))
+
+
+def no_set_given() -> UsageError:
+    """Return the error of a call that names no set."""
+    return UsageError("no set given", hint="Give NAME, or add name: NAME to applyprune.yaml.")
+
+
+def config_in_use() -> ConfigInUse:
+    """Return the file that the current call uses."""
+    noted = click.get_current_context().meta.get(_META, {}).get("used")
+    return noted if isinstance(noted, ConfigInUse) else ConfigInUse()

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from applyprune.sources import Overlay
 
 
-_FIRST_PART_STAYS = "nothing more was changed: what the first part has applied stays"
 _STANDARD_INPUT = ("-", "/dev/stdin")
 
 
@@ -103,6 +102,9 @@ class Confirmation:
                 stdin_is_input=self._stdin_is_input,
                 written=written,
             )
+
+
+_FIRST_PART_STAYS = "nothing more was changed: what the first part has applied stays"
 
 
 @dataclass(slots=True)
@@ -210,14 +212,11 @@ def _sets(applyset: ApplySetIdentity, session: Session) -> Sequence[ApplySetIden
     return ()
 
 
-# Ask the user a question on the terminal.
-#
 # Somebody can be asked if standard error is a terminal and an answer can be read from standard
 # input. If that is the input (``-f -``), the answer comes from the process's own terminal. The
 # runner of a pipeline may give it a terminal too, but sets ``CI``: nobody is there to answer.
 
 
-_LONGEST = 1024
 _OFF = frozenset({"", "0", "false"})
 
 
@@ -257,26 +256,6 @@ def ask(
             raise
 
 
-def _line(terminal: Terminal, answers: RawIOBase, question: str) -> str:
-    """Ask, and return the line of the answer; empty at the end of the terminal."""
-    terminal.prompt(f"{question} [y/N] ")
-    try:
-        line = answers.read(_LONGEST) or b""
-    except OSError:  # the terminal is gone
-        line = b""
-    if not line:
-        terminal.err("")
-    return line.decode(errors="replace")
-
-
-def _is_yes(line: str, written: str) -> bool:
-    """Return True for a yes, and False for an unclear answer; raise Declined for a no."""
-    answer = line.strip().lower()
-    if answer in {"", "n", "no"}:
-        raise Declined(written or "nothing was changed")
-    return answer in {"y", "yes"}
-
-
 @contextmanager
 def _answers(action: str, *, stdin_is_input: bool) -> Iterator[RawIOBase]:
     """Yield what to read an answer from."""
@@ -304,7 +283,27 @@ def _interruptible(written: str) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# Write the plan file of ``applyprune plan --out``.
+def _is_yes(line: str, written: str) -> bool:
+    """Return True for a yes, and False for an unclear answer; raise Declined for a no."""
+    answer = line.strip().lower()
+    if answer in {"", "n", "no"}:
+        raise Declined(written or "nothing was changed")
+    return answer in {"y", "yes"}
+
+
+_LONGEST = 1024
+
+
+def _line(terminal: Terminal, answers: RawIOBase, question: str) -> str:
+    """Ask, and return the line of the answer; empty at the end of the terminal."""
+    terminal.prompt(f"{question} [y/N] ")
+    try:
+        line = answers.read(_LONGEST) or b""
+    except OSError:  # the terminal is gone
+        line = b""
+    if not line:
+        terminal.err("")
+    return line.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,15 +250,14 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-# ``applyprune install``: install the controller as a set, from the files in ``deploy/``.
-#
-# The files are changed as text, not as data: so --print keeps their comments, and ``deploy/`` is
-# the only place that lists what the controller needs.
+# The files in ``deploy/`` are changed as text, not as data: so --print keeps their comments, and
+# ``deploy/`` is the only place that lists what the controller needs.
 
 
 SET = "applyprune"
 """The name of the controller's set."""
-_ORIGIN = "install --print"
+DEFAULT_NAMESPACE = "applyprune-system"
+"""The namespace in the files."""
 
 
 @click.command(cls=RunCommand)
@@ -333,6 +332,9 @@ def install(
     return reporting.print_events(run_set(cluster_target, SET, partial(_read_text, text), options))
 
 
+_ORIGIN = "install --print"
+
+
 def _read_text(text: str, *, warn: Callable[[Problem], None]) -> Input:
     """Return the manifests of a text; their origins are lines of the output of --print."""
     from applyprune.sources import Input, read
@@ -344,23 +346,10 @@ def _read_text(text: str, *, warn: Callable[[Problem], None]) -> Input:
     return Input(tuple(manifests), {_ORIGIN: text})
 
 
-DEFAULT_NAMESPACE = "applyprune-system"
-"""The namespace in the files."""
 _NAMESPACE_IN_TEXT = pattern(rf"\b{DEFAULT_NAMESPACE}\b")
 _IMAGE = pattern(r"(?<= image: )applyprune:\S+$", re.MULTILINE)
 _IMAGE_NAME = pattern(r"[A-Za-z0-9][\w./:@-]*", re.ASCII)
-_GRACE = pattern(r"^( +- )--grace=.*$", re.MULTILINE)
 _NAMESPACE = "\nkind: Namespace\n"
-_BINDING = "kind: ClusterRoleBinding\nmetadata:\n  name: applyprune-controller\n"
-_EVERYWHERE = "kind: ClusterRole\nmetadata:\n  name: applyprune-controller-crd\n"
-"""The role whose binding stays one for the whole cluster."""
-_HOME = """\
-  # Read the UID of this cluster: in another one, it names the owner of a set.
-  - apiGroups: [""]
-    resources: [namespaces]
-    resourceNames: [kube-system]
-    verbs: [get]
-"""
 
 
 def installation(
@@ -406,6 +395,19 @@ def _documents(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("---\n")
 
 
+_GRACE = pattern(r"^( +- )--grace=.*$", re.MULTILINE)
+_BINDING = "kind: ClusterRoleBinding\nmetadata:\n  name: applyprune-controller\n"
+_EVERYWHERE = "kind: ClusterRole\nmetadata:\n  name: applyprune-controller-crd\n"
+"""The role whose binding stays one for the whole cluster."""
+_HOME = """\
+  # Read the UID of this cluster: in another one, it names the owner of a set.
+  - apiGroups: [""]
+    resources: [namespaces]
+    resourceNames: [kube-system]
+    verbs: [get]
+"""
+
+
 def _limited_to(document: str, watched_namespaces: Sequence[str]) -> Iterator[str]:
     """Yield a document, changed for a controller that handles some namespaces only."""
     if _EVERYWHERE in document:
@@ -418,9 +420,6 @@ def _limited_to(document: str, watched_namespaces: Sequence[str]) -> Iterator[st
     for namespace in watched_namespaces:
         binding = _BINDING.replace("ClusterRole", "Role") + f"  namespace: {namespace}\n"
         yield document.replace(_BINDING, binding)
-
-
-# The files that applyprune contains beside its code: the demo's manifests, and ``deploy/``.
 
 
 _PACKAGE = Path(__file__).parent.parent

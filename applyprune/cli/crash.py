@@ -13,9 +13,11 @@ from applyprune._version import __version__
 BUG = 70
 """The exit code for an internal error: EX_SOFTWARE of sysexits.h."""
 FAILED = 3
-
 TRACEBACK = "APPLYPRUNE_TRACEBACK"
 _NEXT_STEP = "What was written to the cluster is recorded; the next run continues from there."
+_SYSTEM_ERRORS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
+)
 
 
 def describe_error(error: Exception) -> tuple[str, int]:
@@ -39,16 +41,6 @@ def describe_error(error: Exception) -> tuple[str, int]:
     return message, BUG
 
 
-def details(error: Exception) -> str:
-    """Return the traceback if the environment requests it, else an empty text."""
-    return "".join(traceback.format_exception(error)) if os.environ.get(TRACEBACK) else ""
-
-
-_SYSTEM_ERRORS = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE}
-)
-
-
 def _location(error: Exception) -> str:
     """Return module and line of the innermost frame of our own code, else of any code."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -60,3 +52,8 @@ def _location(error: Exception) -> str:
     if ours:
         parts = parts[len(parts) - 1 - parts[::-1].index("applyprune") :]
     return f"{'.'.join(parts if ours else parts[-2:])}:{frame.lineno}"
+
+
+def details(error: Exception) -> str:
+    """Return the traceback if the environment requests it, else an empty text."""
+    return "".join(traceback.format_exception(error)) if os.environ.get(TRACEBACK) else ""

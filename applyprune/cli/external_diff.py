@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
     from applyprune.model.events import Event
 
-# kubectl's own rule. kubectl drops other arguments silently; we report them.
-_PLAIN = pattern(r"[A-Za-z0-9=-]+")
-_LONGEST_NAME = 255
-
-
-def _command(text: str) -> Sequence[str]:
-    program, *arguments = text.split()
-    if odd := [argument for argument in arguments if not _PLAIN.fullmatch(argument)]:
-        raise UsageError(
-            f"invalid argument {odd[0]!r} for the diff program",
-            reason="as with kubectl, an argument may contain only letters, digits, - and =",
-            hint="Use a script that calls the program with this argument.",
-        )
-    return program, *arguments
-
 
 def with_external_diff(events: Iterable[Event], text: str) -> Iterator[Event]:
     """Pass events on, and run a diff program before the last of them.
@@ -57,6 +42,24 @@ def with_external_diff(events: Iterable[Event], text: str) -> Iterator[Event]:
             if isinstance(event, Finished):
                 _run_program([*command, live, merged])
             yield event
+
+
+# kubectl's own rule. kubectl drops other arguments silently; we report them.
+_PLAIN = pattern(r"[A-Za-z0-9=-]+")
+
+
+def _command(text: str) -> Sequence[str]:
+    program, *arguments = text.split()
+    if odd := [argument for argument in arguments if not _PLAIN.fullmatch(argument)]:
+        raise UsageError(
+            f"invalid argument {odd[0]!r} for the diff program",
+            reason="as with kubectl, an argument may contain only letters, digits, - and =",
+            hint="Use a script that calls the program with this argument.",
+        )
+    return program, *arguments
+
+
+_LONGEST_NAME = 255
 
 
 def _write(folder: Path, diff: ObjectDiff, body: Mapping[str, Any]) -> None:

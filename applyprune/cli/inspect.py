@@ -106,13 +106,6 @@ def _applyset_status(session: Session, name: str, namespace: str) -> Iterator[Ev
         yield ApplySetListed(name, namespace, problem=as_problem(error))
 
 
-# ``applyprune status``: show the health and drift of each object in a set.
-
-
-_DRIFTED = 1
-_SHOWN = 5
-
-
 @click.command(cls=Command)
 @names_argument
 @cluster_options
@@ -267,6 +260,10 @@ def _each(
     yield _ended(failed, len(sets), stop, time.monotonic() - began)
 
 
+_DRIFTED = 1
+_SHOWN = 5
+
+
 def _ended(failed: Mapping[str, int], count: int, stop: Cancellation, elapsed: float) -> Finished:
     codes = set(failed.values())
     if stop.requested:
@@ -277,9 +274,6 @@ def _ended(failed: Mapping[str, int], count: int, stop: Cancellation, elapsed: f
     is_late = codes <= {_DRIFTED, NotReady.exit_code}
     error = NotReady(message) if is_late else RunFailed(message)
     return Finished({}, error.exit_code, elapsed, as_problem(error))
-
-
-# ``applyprune rbac``: print the roles that the account of a set needs.
 
 
 @click.command(cls=Command)
@@ -330,6 +324,20 @@ def rbac(
     Terminal().out(rbac_text((*found, *bindings(found, subjects))))
 
 
+def _account(text: str) -> Mapping[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise UsageError(
+            f"--account {text} does not name a ServiceAccount",
+            hint="Write NAMESPACE/NAME: shop/applyprune.",
+        )
+    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+
+
+def _subject(kind: str, name: str) -> Mapping[str, str]:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+
+
 def _roles(
     cluster_target: ClusterTarget,
     name: str | None,
@@ -354,17 +362,3 @@ def _warn(problem: Problem) -> None:
     from applyprune.output.terminal import Terminal
 
     Terminal().err(problem_text("warning", problem))
-
-
-def _account(text: str) -> Mapping[str, str]:
-    namespace, slash, name = text.partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise UsageError(
-            f"--account {text} does not name a ServiceAccount",
-            hint="Write NAMESPACE/NAME: shop/applyprune.",
-        )
-    return {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-
-
-def _subject(kind: str, name: str) -> Mapping[str, str]:
-    return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}

@@ -33,10 +33,104 @@ if TYPE_CHECKING:
     from applyprune.cluster.client import KubernetesClient
     from applyprune.model.events import Event
 
-# The subcommands of ``applyprune inventory`` that change who lists or owns an object.
+
+@click.group(cls=CommandGroup)
+def inventory() -> None:
+    """Show, check and repair inventories; move or orphan objects."""
 
 
-@click.command(cls=RunCommand)
+@inventory.command()
+@name_argument
+@cluster_options
+@reporting_options
+def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
+    """List the objects in the inventory of the set NAME.
+
+    `applyprune status` shows their health.
+
+    \b
+    Examples:
+      applyprune inventory show web
+    """
+    return reporting.print_events(_entries(cluster_target, name))
+
+
+def _entries(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
+    found = _read(cluster_target, name)
+    yield from (EntryListed(found.name, found.namespace, one) for one in found.entries.values())
+
+
+@inventory.command()
+@name_argument
+@cluster_options
+@reporting_options
+def history(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
+    """List the last ten runs that changed an object of the set NAME.
+
+    The API server's audit log has the ID of the run in the User-Agent of each request. A run is
+    unfinished while it works, and if it was killed. Whoever may write the inventory may forge this
+    list.
+
+    \b
+    Examples:
+      applyprune inventory history web
+      applyprune inventory history web -o json
+    """
+    return reporting.print_events(_runs(cluster_target, name))
+
+
+def _runs(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
+    found = _read(cluster_target, name)
+    yield from (RunListed(found.name, found.namespace, one) for one in found.history)
+
+
+def _read(cluster_target: ClusterTarget, name: str) -> Inventory:
+    """Return the inventory of a set; raise UsageError if there is none."""
+    from applyprune.api.sets import ApplySet
+    from applyprune.cli.session import connection_to
+    from applyprune.engine.check import no_such_set
+
+    with connection_to(cluster_target) as cluster:
+        applyset = ApplySet(name, cluster=cluster)
+        found = applyset.inventory()
+    if not found.exists:
+        raise no_such_set(applyset.identity)
+    return found
+
+
+@inventory.command()
+@name_argument
+@cluster_options
+@reporting_options
+def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
+    """Compare the inventory of the set NAME with the cluster; change nothing.
+
+    Exits with 1 if they differ. Each difference says what a repair would do.
+
+    \b
+    Examples:
+      applyprune inventory check web
+    """
+    events = repair_events(cluster_target, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
+    return reporting.print_events(_with_exit_code(events))
+
+
+def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
+    """Pass events on; change the exit code 0 to 1 if there was a mismatch."""
+    found = False
+    for event in events:
+        if isinstance(event, Started):
+            # A check is not the dry run of a repair for its user.
+            yield replace(event, dry_run=DryRun.OFF)
+            continue
+        found = found or isinstance(event, MismatchFound)
+        if found and isinstance(event, Finished) and event.exit_code == 0:
+            yield replace(event, exit_code=1)
+        else:
+            yield event
+
+
+@inventory.command(cls=RunCommand)
 @name_argument
 @cluster_options
 @record_options
@@ -90,7 +184,27 @@ def repair(
     )
 
 
-@click.command(cls=RunCommand)
+def repair_events(
+    cluster_target: ClusterTarget, name: str, options: Options, ownership: Ownership
+) -> Iterator[Event]:
+    """Check or repair the inventory of a set, and yield the events."""
+    from applyprune.cli.session import open_session
+    from applyprune.engine.inventory import repair as repair_inventory
+
+    with open_session(cluster_target) as session:
+        applyset = session.applyset(name)
+        repaired = repair_inventory(
+            applyset.identity,
+            options,
+            ownership,
+            session.cluster.client,
+            applyset.store(),
+            session.stop,
+        )
+        yield from session.reported(repaired)
+
+
+@inventory.command(cls=RunCommand)
 @set_argument
 @click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
 @cluster_options
@@ -121,7 +235,7 @@ def orphan(
     return reporting.print_events(run_set(cluster_target, name, no_input, options))
 
 
-@click.command(cls=RunCommand)
+@inventory.command(cls=RunCommand)
 @set_argument
 @click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
 @cluster_options
@@ -194,7 +308,7 @@ def _them(refs: Sequence[Ref]) -> str:
     return "this object" if len(refs) == 1 else f"these {len(refs)} objects"
 
 
-@click.command(cls=RunCommand)
+@inventory.command(cls=RunCommand)
 @click.argument("source", type=SET, metavar="FROM")
 @click.argument("to", type=SET, metavar="TO")
 @click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
@@ -259,7 +373,16 @@ def move(
     return reporting.print_events(events())
 
 
-@click.command(cls=RunCommand)
+def _selected(
+    objects: tuple[str, ...], *, everything: bool, option: str = "--all"
+) -> frozenset[str]:
+    """Return the named objects; empty for ``option``. Raise UsageError for both or neither."""
+    if bool(objects) == everything:
+        raise UsageError(f"name the objects as KIND/NAME, or give {option}")
+    return frozenset(objects)
+
+
+@inventory.command(cls=RunCommand)
 @set_argument
 @cluster_options
 @record_options
@@ -317,135 +440,3 @@ def _is_active(cluster: KubernetesClient, owner: str) -> bool:
             raise
         return False
     return not ((live.body or {}).get("spec") or {}).get("suspend")
-
-
-def repair_events(
-    cluster_target: ClusterTarget, name: str, options: Options, ownership: Ownership
-) -> Iterator[Event]:
-    """Check or repair the inventory of a set, and yield the events."""
-    from applyprune.cli.session import open_session
-    from applyprune.engine.inventory import repair as repair_inventory
-
-    with open_session(cluster_target) as session:
-        applyset = session.applyset(name)
-        repaired = repair_inventory(
-            applyset.identity,
-            options,
-            ownership,
-            session.cluster.client,
-            applyset.store(),
-            session.stop,
-        )
-        yield from session.reported(repaired)
-
-
-def _selected(
-    objects: tuple[str, ...], *, everything: bool, option: str = "--all"
-) -> frozenset[str]:
-    """Return the named objects; empty for ``option``. Raise UsageError for both or neither."""
-    if bool(objects) == everything:
-        raise UsageError(f"name the objects as KIND/NAME, or give {option}")
-    return frozenset(objects)
-
-
-@click.group(cls=CommandGroup)
-def inventory() -> None:
-    """Show, check and repair inventories; move or orphan objects."""
-
-
-@inventory.command()
-@name_argument
-@cluster_options
-@reporting_options
-def show(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
-    """List the objects in the inventory of the set NAME.
-
-    `applyprune status` shows their health.
-
-    \b
-    Examples:
-      applyprune inventory show web
-    """
-    return reporting.print_events(_entries(cluster_target, name))
-
-
-@inventory.command()
-@name_argument
-@cluster_options
-@reporting_options
-def history(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
-    """List the last ten runs that changed an object of the set NAME.
-
-    The API server's audit log has the ID of the run in the User-Agent of each request. A run is
-    unfinished while it works, and if it was killed. Whoever may write the inventory may forge this
-    list.
-
-    \b
-    Examples:
-      applyprune inventory history web
-      applyprune inventory history web -o json
-    """
-    return reporting.print_events(_runs(cluster_target, name))
-
-
-@inventory.command()
-@name_argument
-@cluster_options
-@reporting_options
-def check(name: str, cluster_target: ClusterTarget, reporting: Reporting) -> int:
-    """Compare the inventory of the set NAME with the cluster; change nothing.
-
-    Exits with 1 if they differ. Each difference says what a repair would do.
-
-    \b
-    Examples:
-      applyprune inventory check web
-    """
-    events = repair_events(cluster_target, name, Options(dry_run=DryRun.SERVER), Ownership.ADOPTED)
-    return reporting.print_events(_with_exit_code(events))
-
-
-inventory.add_command(repair)
-inventory.add_command(orphan)
-inventory.add_command(own)
-inventory.add_command(move)
-inventory.add_command(release)
-
-
-def _read(cluster_target: ClusterTarget, name: str) -> Inventory:
-    """Return the inventory of a set; raise UsageError if there is none."""
-    from applyprune.api.sets import ApplySet
-    from applyprune.cli.session import connection_to
-    from applyprune.engine.check import no_such_set
-
-    with connection_to(cluster_target) as cluster:
-        applyset = ApplySet(name, cluster=cluster)
-        found = applyset.inventory()
-    if not found.exists:
-        raise no_such_set(applyset.identity)
-    return found
-
-
-def _entries(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
-    found = _read(cluster_target, name)
-    yield from (EntryListed(found.name, found.namespace, one) for one in found.entries.values())
-
-
-def _runs(cluster_target: ClusterTarget, name: str) -> Iterator[Event]:
-    found = _read(cluster_target, name)
-    yield from (RunListed(found.name, found.namespace, one) for one in found.history)
-
-
-def _with_exit_code(events: Iterable[Event]) -> Iterator[Event]:
-    """Pass events on; change the exit code 0 to 1 if there was a mismatch."""
-    found = False
-    for event in events:
-        if isinstance(event, Started):
-            # A check is not the dry run of a repair for its user.
-            yield replace(event, dry_run=DryRun.OFF)
-            continue
-        found = found or isinstance(event, MismatchFound)
-        if found and isinstance(event, Finished) and event.exit_code == 0:
-            yield replace(event, exit_code=1)
-        else:
-            yield event

@@ -20,124 +20,107 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-# The click classes of verbs and groups: options under headings, suggestions for mistyped verbs.
-
-
-class SuggestingGroup(click.Group):
-    """A group that suggests a verb for a mistyped one, as click does for options."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the verb of the first argument; raise UsageError for an unknown verb."""
-        verb = args[0]
-        if not ctx.resilient_parsing and self.get_command(ctx, verb) is None and verb[:1] != "-":
-            from applyprune.planning.names import did_you_mean
-
-            verbs = self.list_commands(ctx)
-            hint = did_you_mean(verb, verbs) or f"The commands are {', '.join(verbs)}."
-            ctx.fail(f"No such command {verb!r}. {hint}")
-        return super().resolve_command(ctx, args)
-
-
-HEADINGS: dict[str, tuple[str, ...]] = {
-    "Input": (
-        "filename",
-        "kustomize",
-        "selector",
-        "only",
-        "namespace-override",
-        "helm-hooks",
-        "config",
-    ),
-    "Apply": (
-        "adopt",
-        "on-drift",
-        "take-over",
-        "force-conflicts",
-        "recreate",
-        "create-namespace",
-        "reapply-all",
-        "ignore",
-        "no-default-ignore",
-        "plan",
-        "check",
-    ),
-    "Prune": ("prune", "propagation", "prune-adopted", "prune-shared"),
-    "Prune guards": (
-        "max-prune",
-        "allow-empty",
-        "allow-kind",
-        "allow-cascade",
-        "orphan",
-        "apply-anyway",
-        "approve",
-    ),
-    "Waiting": (
-        "wait",
-        "wait-for",
-        "watch",
-        "fail-fast",
-        "ready-when",
-        "timeout",
-        "lock-timeout",
-    ),
-    "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
-    "Output": ("output", "out", "expires-in", "show-unchanged", "quiet", "verbose"),
-}
-"""The headings of the help, and the long options under each; the others are under ``Options``."""
-
-_REST = "Options"
-_WHOLE = 1000
-
-
-class Command(click.Command):
-    """A command whose help lists its options under HEADINGS, and whose options complete."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; for a completion drop a last option that still needs its value."""
-        if ctx.resilient_parsing and args and self._wants_value(ctx, args[-1]):
-            # Without its value click would stop parsing, and the set's name would be unknown.
-            args = args[:-1]
-        return super().parse_args(ctx, args)
-
-    def _wants_value(self, ctx: click.Context, arg: str) -> bool:
-        options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
-        return any(arg in option.opts and not option.is_flag for option in options)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a section for each heading that has options, with ``Options`` first."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for param in self.get_params(ctx):
-            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
-            if record is not None:
-                sections.setdefault(_heading(param), []).append(record)
-        for heading in (_REST, *HEADINGS):
-            if heading in sections:
-                with formatter.section(heading):
-                    formatter.write_dl(sections[heading])
-
-
-class CommandGroup(SuggestingGroup):
-    """A group of such commands."""
-
-    command_class = Command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the verbs, each with its whole first sentence; click would shorten it."""
-        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, verb.get_short_help_str(_WHOLE)) for name, verb in verbs if verb]
-            )
-
-
-def _heading(param: click.Parameter) -> str:
-    names = {name.lstrip("-") for name in param.opts}
-    return next((heading for heading, options in HEADINGS.items() if names & set(options)), _REST)
-
-
 PROGRAM = "applyprune"
+
+
+def main() -> NoReturn:
+    """Run the command line and exit with a code of docs/reference/exit-codes.md."""
+    if sys.stdout is None or sys.stderr is None:  # closed by the parent process
+        null = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        sys.stdout, sys.stderr = sys.stdout or null, sys.stderr or null
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # A stream with few characters must not end a run.
+            stream.reconfigure(encoding=_encoding(stream), errors="backslashreplace")
+    sys.exit(exit_code_of(_code))
+
+
+def _encoding(stream: TextIOWrapper) -> str | None:
+    """Return the encoding that a stream must get; None to leave its own."""
+    # Files and pipes of Windows would get that of the region: YAML and JSON are UTF-8 everywhere.
+    is_regional = sys.platform == "win32" and not stream.isatty()
+    return "utf-8" if is_regional and "PYTHONIOENCODING" not in os.environ else None
+
+
+def _code() -> int:
+    code = cli.main(standalone_mode=False, prog_name=PROGRAM)
+    sys.stdout.flush()
+    return code if isinstance(code, int) else 0
+
+
+def exit_code_of(work: Callable[[], int]) -> int:
+    """Run ``work`` and return the exit code; print what it raises in a few lines."""
+    try:
+        return work()
+    except click.ClickException as error:
+        _print_error(_usage_text(error))
+        return 2
+    except click.Abort:
+        _print_error("aborted")
+        return 130
+    except KeyboardInterrupt:
+        _print_error("interrupted")
+        return 130
+    except BrokenPipeError:
+        # The reader of our help has read enough. A run handles this error itself.
+        _discard_stdout()
+        return 0
+    except Exception as error:  # noqa: BLE001  # the last resort
+        return _print_problems(error)
+
+
+def _usage_text(error: click.ClickException) -> str:
+    """Return the text of a wrong call, in the form of all other errors; or the help."""
+    ctx = getattr(error, "ctx", None)
+    if ctx is None or isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        text = StringIO()
+        error.show(text)
+        return text.getvalue().rstrip("\n")
+    from applyprune.model.problem import Problem, ProblemKind
+    from applyprune.output.plan_text import problem_text
+
+    # click puts each choice on a line of its own, with tabs.
+    message = " ".join(error.format_message().split())
+    message = f"{message[:1].lower()}{message[1:]}"
+    usage = " ".join(ctx.get_usage().split())
+    hint = f"{usage}\nSee: {ctx.command_path} --help"
+    return problem_text("error", Problem(ProblemKind.USAGE_ERROR, message, hint=hint))
+
+
+def _print_problems(error: Exception) -> int:
+    """Print what an error of ours says, or that of a bug; return the exit code."""
+    # The help needs none of this, and a third of its time would be the import.
+    from applyprune.errors import ApplypruneError, problems_of
+
+    if isinstance(error, ApplypruneError):
+        from applyprune.output.plan_text import problem_text
+
+        for problem in problems_of(error):
+            _print_error(problem_text("error", problem))
+        return error.exit_code
+    from applyprune.cli.crash import describe_error, details
+
+    message, code = describe_error(error)
+    _print_error(f"{details(error)}error: {message}")
+    if isinstance(error, OSError):
+        _discard_stdout()
+    return code
+
+
+def _print_error(text: str) -> None:
+    from applyprune.output.terminal import Terminal
+
+    Terminal().err(text)
+
+
+def _discard_stdout() -> None:
+    """Let Python's flush at exit write to /dev/null, so that it does not fail again."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# The commands, under the headings of the help. Their modules are imported only when they are
+# called.
 
 
 class ListedCommand(NamedTuple):
@@ -245,6 +228,23 @@ VERBS: dict[str, dict[str, ListedCommand]] = {
 """The commands under the headings of the help; a test compares each summary with the command."""
 
 
+class SuggestingGroup(click.Group):
+    """A group that suggests a verb for a mistyped one, as click does for options."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the verb of the first argument; raise UsageError for an unknown verb."""
+        verb = args[0]
+        if not ctx.resilient_parsing and self.get_command(ctx, verb) is None and verb[:1] != "-":
+            from applyprune.planning.names import did_you_mean
+
+            verbs = self.list_commands(ctx)
+            hint = did_you_mean(verb, verbs) or f"The commands are {', '.join(verbs)}."
+            ctx.fail(f"No such command {verb!r}. {hint}")
+        return super().resolve_command(ctx, args)
+
+
 class _LazyGroup(SuggestingGroup):
     """A group that imports the module of a command only when it is called."""
 
@@ -286,97 +286,104 @@ def cli() -> None:
     """
 
 
-def main() -> NoReturn:
-    """Run the command line and exit with a code of docs/reference/exit-codes.md."""
-    if sys.stdout is None or sys.stderr is None:  # closed by the parent process
-        null = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
-        sys.stdout, sys.stderr = sys.stdout or null, sys.stderr or null
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            # A stream with few characters must not end a run.
-            stream.reconfigure(encoding=_encoding(stream), errors="backslashreplace")
-    sys.exit(exit_code_of(_code))
+# The click classes of the verbs: options under headings, suggestions for mistyped verbs.
 
 
-def _encoding(stream: TextIOWrapper) -> str | None:
-    """Return the encoding that a stream must get; None to leave its own."""
-    # Files and pipes of Windows would get that of the region: YAML and JSON are UTF-8 everywhere.
-    is_regional = sys.platform == "win32" and not stream.isatty()
-    return "utf-8" if is_regional and "PYTHONIOENCODING" not in os.environ else None
+_REST = "Options"
 
 
-def _code() -> int:
-    code = cli.main(standalone_mode=False, prog_name=PROGRAM)
-    sys.stdout.flush()
-    return code if isinstance(code, int) else 0
+class Command(click.Command):
+    """A command whose help lists its options under HEADINGS, and whose options complete."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; for a completion drop a last option that still needs its value."""
+        if ctx.resilient_parsing and args and self._wants_value(ctx, args[-1]):
+            # Without its value click would stop parsing, and the set's name would be unknown.
+            args = args[:-1]
+        return super().parse_args(ctx, args)
+
+    def _wants_value(self, ctx: click.Context, arg: str) -> bool:
+        options = (param for param in self.get_params(ctx) if isinstance(param, click.Option))
+        return any(arg in option.opts and not option.is_flag for option in options)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a section for each heading that has options, with ``Options`` first."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record is not None:
+                sections.setdefault(_heading(param), []).append(record)
+        for heading in (_REST, *HEADINGS):
+            if heading in sections:
+                with formatter.section(heading):
+                    formatter.write_dl(sections[heading])
 
 
-def exit_code_of(work: Callable[[], int]) -> int:
-    """Run ``work`` and return the exit code; print what it raises in a few lines."""
-    try:
-        return work()
-    except click.ClickException as error:
-        _print_error(_usage_text(error))
-        return 2
-    except click.Abort:
-        _print_error("aborted")
-        return 130
-    except KeyboardInterrupt:
-        _print_error("interrupted")
-        return 130
-    except BrokenPipeError:
-        # The reader of our help has read enough. A run handles this error itself.
-        _discard_stdout()
-        return 0
-    except Exception as error:  # noqa: BLE001  # the last resort
-        return _print_problems(error)
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "Input": (
+        "filename",
+        "kustomize",
+        "selector",
+        "only",
+        "namespace-override",
+        "helm-hooks",
+        "config",
+    ),
+    "Apply": (
+        "adopt",
+        "on-drift",
+        "take-over",
+        "force-conflicts",
+        "recreate",
+        "create-namespace",
+        "reapply-all",
+        "ignore",
+        "no-default-ignore",
+        "plan",
+        "check",
+    ),
+    "Prune": ("prune", "propagation", "prune-adopted", "prune-shared"),
+    "Prune guards": (
+        "max-prune",
+        "allow-empty",
+        "allow-kind",
+        "allow-cascade",
+        "orphan",
+        "apply-anyway",
+        "approve",
+    ),
+    "Waiting": (
+        "wait",
+        "wait-for",
+        "watch",
+        "fail-fast",
+        "ready-when",
+        "timeout",
+        "lock-timeout",
+    ),
+    "Cluster": ("namespace", "all-namespaces", "to-namespace", "context", "kubeconfig"),
+    "Output": ("output", "out", "expires-in", "show-unchanged", "quiet", "verbose"),
+}
+"""The headings of the help, and the long options under each; the others are under ``Options``."""
 
 
-def _print_problems(error: Exception) -> int:
-    """Print what an error of ours says, or that of a bug; return the exit code."""
-    # The help needs none of this, and a third of its time would be the import.
-    from applyprune.errors import ApplypruneError, problems_of
-
-    if isinstance(error, ApplypruneError):
-        from applyprune.output.plan_text import problem_text
-
-        for problem in problems_of(error):
-            _print_error(problem_text("error", problem))
-        return error.exit_code
-    from applyprune.cli.crash import describe_error, details
-
-    message, code = describe_error(error)
-    _print_error(f"{details(error)}error: {message}")
-    if isinstance(error, OSError):
-        _discard_stdout()
-    return code
+def _heading(param: click.Parameter) -> str:
+    names = {name.lstrip("-") for name in param.opts}
+    return next((heading for heading, options in HEADINGS.items() if names & set(options)), _REST)
 
 
-def _usage_text(error: click.ClickException) -> str:
-    """Return the text of a wrong call, in the form of all other errors; or the help."""
-    ctx = getattr(error, "ctx", None)
-    if ctx is None or isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
-        text = StringIO()
-        error.show(text)
-        return text.getvalue().rstrip("\n")
-    from applyprune.model.problem import Problem, ProblemKind
-    from applyprune.output.plan_text import problem_text
-
-    # click puts each choice on a line of its own, with tabs.
-    message = " ".join(error.format_message().split())
-    message = f"{message[:1].lower()}{message[1:]}"
-    usage = " ".join(ctx.get_usage().split())
-    hint = f"{usage}\nSee: {ctx.command_path} --help"
-    return problem_text("error", Problem(ProblemKind.USAGE_ERROR, message, hint=hint))
+_WHOLE = 1000
 
 
-def _print_error(text: str) -> None:
-    from applyprune.output.terminal import Terminal
+class CommandGroup(SuggestingGroup):
+    """A group of such commands."""
 
-    Terminal().err(text)
+    command_class = Command
 
-
-def _discard_stdout() -> None:
-    """Let Python's flush at exit write to /dev/null, so that it does not fail again."""
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verbs, each with its whole first sentence; click would shorten it."""
+        verbs = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, verb.get_short_help_str(_WHOLE)) for name, verb in verbs if verb]
+            )

@@ -38,320 +38,6 @@ if TYPE_CHECKING:
     from applyprune.sources import Overlay
 
 
-__all__ = [
-    "RunCommand",
-    "cluster_options",
-    "duration",
-    "execution_options",
-    "input_option",
-    "optional_input_option",
-    "placement_option",
-    "record_options",
-    "run_options",
-    "set_argument",
-    "timeout_option",
-    "yes_option",
-]
-
-
-class RunCommand(Command):
-    """A verb whose ``--dry-run`` takes a value only after ``=``, like kubectl's.
-
-    Otherwise ``apply --dry-run web -f …`` would take the set's name as the value.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Replace a bare ``--dry-run`` with ``--dry-run=server`` before click parses it."""
-        end = args.index("--") if "--" in args else len(args)
-        bare = ["--dry-run=server" if arg == "--dry-run" else arg for arg in args[:end]]
-        return super().parse_args(ctx, bare + args[end:])
-
-
-def set_argument(command: F) -> F:
-    """Add NAME, which the verb gets as ``name``."""
-    return click.argument("name", type=SET)(command)
-
-
-def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f and -k, both repeatable; the verb gets at least one path in ``paths``."""
-
-    @wraps(verb)
-    def command(paths: tuple[str | Overlay, ...], **others: Any) -> Any:
-        if not paths:
-            raise UsageError(
-                "no input given",
-                hint="Give -f PATH or -k DIR, or add filename to applyprune.yaml.",
-            )
-        return verb(paths=paths, **others)
-
-    return optional_input_option(command)
-
-
-def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add -f and -k to a verb that needs no input; ``paths`` may be empty."""
-
-    @wraps(verb)
-    def command(paths: tuple[str, ...], kustomize: tuple[str, ...], **others: Any) -> Any:
-        from applyprune.sources import Overlay
-
-        if is_given("paths") != is_given("kustomize"):
-            # Input on the command line replaces all input of a configuration.
-            paths = paths if is_given("paths") else ()
-            kustomize = kustomize if is_given("kustomize") else ()
-        return verb(paths=(*paths, *map(Overlay, kustomize)), **others)
-
-    return with_options(
-        command,
-        click.option(
-            "-k",
-            "--kustomize",
-            type=FILE,
-            multiple=True,
-            metavar="DIR",
-            help="A kustomization, built with kustomize or kubectl, or the address of one. "
-            "Repeatable.",
-        ),
-        click.option(
-            "-f",
-            "--filename",
-            "paths",
-            type=FILE,
-            multiple=True,
-            metavar="PATH",
-            help="A file, a folder (with everything below it, or built if it is a "
-            "kustomization), a quoted pattern with *, ? or **, an https:// URL of a document or "
-            "archive, git+https://HOST/REPO.git//PATH?ref=REF, git+ssh://…, oci://HOST/NAME:TAG, "
-            "or - for standard input. Repeatable.",
-        ),
-    )
-
-
-def is_given(option: str) -> bool:
-    """Return whether the command line itself gives an option."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source is ParameterSource.COMMANDLINE
-
-
-def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that decide which objects an input means; they become part of ``options``."""
-
-    @wraps(verb)
-    def command(
-        namespace_override: str, helm_hooks: str, options: Options | None = None, **others: Any
-    ) -> Any:
-        options = options or Options()
-        options = replace(
-            options,
-            apply=replace(
-                options.apply,
-                namespace_override=namespace_override,
-                helm_hooks=HelmHooks(helm_hooks),
-            ),
-        )
-        return verb(options=options, **others)
-
-    return with_options(
-        command,
-        click.option(
-            "--helm-hooks",
-            type=click.Choice([str(decision) for decision in HelmHooks]),
-            default=str(HelmHooks.REFUSE),
-            show_default=True,
-            help="What to do with the install and upgrade hooks of a chart: leave them out, or "
-            "apply them like other objects. Test, delete and rollback hooks are always left out.",
-        ),
-        click.option(
-            "--namespace-override",
-            default="",
-            metavar="NS",
-            callback=namespace_name,
-            help="Apply every namespaced manifest in this namespace, even if it names another one. "
-            "Namespaces keep their names. Names inside manifests, such as the subjects "
-            "of a RoleBinding, do not change.",
-        ),
-    )
-
-
-def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every run that deletes; the verb gets them as ``options``."""
-    return execution_options(removal_options(verb))
-
-
-def execution_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that only a run has, and no plan; place it above ``removal_options``."""
-
-    @wraps(verb)
-    def command(dry_run: DryRun, timeout: float, actor: Actor, **others: Any) -> Any:
-        options = Options(dry_run=dry_run, wait=WaitOptions(timeout=timeout), actor=actor)
-        return verb(options=options, **others)
-
-    return with_options(
-        command,
-        _actor_option,
-        timeout_option("How long each wait may take: for CRDs, readiness and deletions."),
-        _dry_run_option,
-    )
-
-
-def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of deletions; the verb gets them as ``options``."""
-
-    @wraps(verb)
-    def command(
-        lock_timeout: float,
-        orphan: tuple[str, ...],
-        allow_cascade: tuple[str, ...],
-        prune_adopted: bool,
-        prune_shared: bool,
-        propagation: str,
-        options: Options | None = None,
-        **others: Any,
-    ) -> Any:
-        options = replace(
-            options or Options(),
-            lock_timeout=lock_timeout,
-            prune=PruneOptions(
-                orphan=frozenset(orphan),
-                allow_cascade=frozenset(allow_cascade),
-                prune_adopted=prune_adopted,
-                prune_shared=prune_shared,
-                propagation=Propagation(propagation.capitalize()),
-            ),
-        )
-        return verb(options=options, **others)
-
-    return with_options(
-        command,
-        click.option(
-            "--propagation",
-            type=click.Choice([str(propagation).lower() for propagation in Propagation]),
-            default="background",
-            show_default=True,
-            help="What happens to the dependents of a deleted object.",
-        ),
-        click.option(
-            "--prune-shared",
-            is_flag=True,
-            help="Delete objects that another tool runs by now as well, instead of orphaning them.",
-        ),
-        click.option(
-            "--prune-adopted",
-            is_flag=True,
-            help="Delete adopted objects as well, instead of orphaning them.",
-        ),
-        click.option(
-            "--allow-cascade",
-            type=OBJECT,
-            multiple=True,
-            metavar="KIND/NAME",
-            help="Allow the deletion of this object although it cascades to objects "
-            "outside the set.",
-        ),
-        click.option(
-            "--orphan",
-            type=OBJECT,
-            multiple=True,
-            metavar="KIND/NAME",
-            help="Orphan this object instead of deleting it: it leaves the set and stays in the "
-            "cluster.",
-        ),
-        _lock_timeout_option,
-    )
-
-
-def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of every change to an inventory; the verb gets them as ``options``."""
-
-    @wraps(verb)
-    def command(dry_run: DryRun, lock_timeout: float, actor: Actor, **others: Any) -> Any:
-        options = Options(dry_run=dry_run, lock_timeout=lock_timeout, actor=actor)
-        return verb(options=options, **others)
-
-    return with_options(command, _actor_option, _lock_timeout_option, _dry_run_option)
-
-
-def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Return the seconds of a duration in Go's form (90s, 5m, 1h30m), or of a number."""
-    try:
-        return seconds_of(value)
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
-
-
-def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """Return the seconds of a duration; None if it was not given."""
-    return None if value is None else duration(ctx, param, value)
-
-
-def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:
-    from applyprune.api.sets import actor_of
-
-    try:
-        return actor_of(os.environ, value)
-    except UsageError as error:
-        raise click.BadParameter(error.reason, ctx, param) from None
-
-
-def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
-    try:
-        return DryRun(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
-
-
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-"""Adds --yes to a verb that asks; the verb gets it as ``yes``."""
-
-
-def timeout_option(help_text: str) -> Callable[[F], F]:
-    """Return --timeout with its ``help_text``; the verb gets seconds."""
-    return click.option(
-        "--timeout",
-        default="5m",
-        metavar="TIME",
-        callback=duration,
-        help=f"{help_text}  [default: 5m]",
-    )
-
-
-fail_fast_option = click.option(
-    "--fail-fast",
-    is_flag=True,
-    help="End a wait at the first problem, even if it may pass: a crash, an image that cannot be "
-    "pulled, a quota, no node.",
-)
-"""Adds --fail-fast to a verb that waits; the verb gets it as ``fail_fast``."""
-
-
-_lock_timeout_option = click.option(
-    "--lock-timeout",
-    default="60s",
-    metavar="TIME",
-    callback=duration,
-    help="How long to wait for another run on the same set.  [default: 60s]",
-)
-_actor_option = click.option(
-    "--actor",
-    default="",
-    metavar="TEXT",
-    callback=_actor,
-    help="For whom the run works, for `inventory history`.  [default: the user of the job of "
-    "GitHub or GitLab]",
-)
-_dry_run_option = click.option(
-    "--dry-run",
-    is_flag=False,
-    flag_value="server",
-    default="none",
-    metavar="[server|client]",
-    callback=_dry_run,
-    help="Change nothing; the server checks everything unless it is 'client'.",
-)
-
-
-# The options that decide a plan: ``apply`` and the verbs that show its plan have the same.
-
-
 def planning_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add NAME, the input, the cluster and the options of an apply and its prune.
 
@@ -368,9 +54,6 @@ def optional_planning_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 def _plan_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     verb = guard_options(placement_option(selection_option(apply_options(verb))))
     return cluster_options(removal_options(verb))
-
-
-# The options of ``apply``, which ``diff`` shares.
 
 
 DEFAULT_RULES = ("aggregated-rules", "autoscaled-replicas", "ca-bundle")
@@ -495,15 +178,6 @@ def apply_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-def _rules(_: click.Context, __: click.Parameter, rules: tuple[str, ...]) -> tuple[str, ...]:
-    if rules:
-        from applyprune.planning.normalize import parse_rule
-
-        for rule in rules:
-            parse_rule(rule)
-    return rules
-
-
 def _not_of_sets(managers: tuple[str, ...]) -> tuple[str, ...]:
     from applyprune.planning.applyset import MANAGERS
 
@@ -515,41 +189,13 @@ def _not_of_sets(managers: tuple[str, ...]) -> tuple[str, ...]:
     return managers
 
 
-# The option ``--approve`` of every verb that prunes by an input.
+def _rules(_: click.Context, __: click.Parameter, rules: tuple[str, ...]) -> tuple[str, ...]:
+    if rules:
+        from applyprune.planning.normalize import parse_rule
 
-
-def approval_option(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --approve; it becomes part of ``options``."""
-
-    @wraps(verb)
-    def command(options: Options, approve: str, **others: Any) -> Any:
-        options = replace(options, prune=replace(options.prune, approved=approve))
-        return verb(options=options, **others)
-
-    return click.option(
-        "--approve",
-        envvar="APPLYPRUNE_APPROVE",
-        default="",
-        metavar="DIGEST",
-        callback=digest_value,
-        help="Allow exactly the deletions with this digest, as `plan` and `diff` show it.  "
-        "[env: APPLYPRUNE_APPROVE]",
-    )(command)
-
-
-def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the digest that an option gives, empty if it gives none; raise BadParameter."""
-    from applyprune.planning.digests import is_digest
-
-    digest = value.strip()
-    if digest and not is_digest(digest):
-        raise click.BadParameter(
-            f"{value!r} is not a digest: write sha256: and 64 hex digits", ctx, param
-        )
-    return digest
-
-
-# The options that disable the guards of a prune.
+        for rule in rules:
+            parse_rule(rule)
+    return rules
 
 
 def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -613,7 +259,23 @@ def _prune_limit(
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 
 
-# The options that select a part of a set, by label or by name.
+def approval_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --approve; it becomes part of ``options``."""
+
+    @wraps(verb)
+    def command(options: Options, approve: str, **others: Any) -> Any:
+        options = replace(options, prune=replace(options.prune, approved=approve))
+        return verb(options=options, **others)
+
+    return click.option(
+        "--approve",
+        envvar="APPLYPRUNE_APPROVE",
+        default="",
+        metavar="DIGEST",
+        callback=digest_value,
+        help="Allow exactly the deletions with this digest, as `plan` and `diff` show it.  "
+        "[env: APPLYPRUNE_APPROVE]",
+    )(command)
 
 
 def selection_option(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -668,6 +330,9 @@ def _refuse_both(selector: Selector | None, only: tuple[str, ...]) -> None:
         )
 
 
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
 def _only(help_text: str) -> Callable[[F], F]:
     return click.option(
         "--only",
@@ -696,7 +361,256 @@ def _parsed(ctx: click.Context, param: click.Parameter, value: str | None) -> Se
         ) from error
 
 
-# The option ``--no-check`` of the verbs that show a plan.
+def placement_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that decide which objects an input means; they become part of ``options``."""
+
+    @wraps(verb)
+    def command(
+        namespace_override: str, helm_hooks: str, options: Options | None = None, **others: Any
+    ) -> Any:
+        options = options or Options()
+        options = replace(
+            options,
+            apply=replace(
+                options.apply,
+                namespace_override=namespace_override,
+                helm_hooks=HelmHooks(helm_hooks),
+            ),
+        )
+        return verb(options=options, **others)
+
+    return with_options(
+        command,
+        click.option(
+            "--helm-hooks",
+            type=click.Choice([str(decision) for decision in HelmHooks]),
+            default=str(HelmHooks.REFUSE),
+            show_default=True,
+            help="What to do with the install and upgrade hooks of a chart: leave them out, or "
+            "apply them like other objects. Test, delete and rollback hooks are always left out.",
+        ),
+        click.option(
+            "--namespace-override",
+            default="",
+            metavar="NS",
+            callback=namespace_name,
+            help="Apply every namespaced manifest in this namespace, even if it names another one. "
+            "Namespaces keep their names. Names inside manifests, such as the subjects "
+            "of a RoleBinding, do not change.",
+        ),
+    )
+
+
+def input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -f and -k, both repeatable; the verb gets at least one path in ``paths``."""
+
+    @wraps(verb)
+    def command(paths: tuple[str | Overlay, ...], **others: Any) -> Any:
+        if not paths:
+            raise UsageError(
+                "no input given",
+                hint="Give -f PATH or -k DIR, or add filename to applyprune.yaml.",
+            )
+        return verb(paths=paths, **others)
+
+    return optional_input_option(command)
+
+
+def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -f and -k to a verb that needs no input; ``paths`` may be empty."""
+
+    @wraps(verb)
+    def command(paths: tuple[str, ...], kustomize: tuple[str, ...], **others: Any) -> Any:
+        from applyprune.sources import Overlay
+
+        if is_given("paths") != is_given("kustomize"):
+            # Input on the command line replaces all input of a configuration.
+            paths = paths if is_given("paths") else ()
+            kustomize = kustomize if is_given("kustomize") else ()
+        return verb(paths=(*paths, *map(Overlay, kustomize)), **others)
+
+    return with_options(
+        command,
+        click.option(
+            "-k",
+            "--kustomize",
+            type=FILE,
+            multiple=True,
+            metavar="DIR",
+            help="A kustomization, built with kustomize or kubectl, or the address of one. "
+            "Repeatable.",
+        ),
+        click.option(
+            "-f",
+            "--filename",
+            "paths",
+            type=FILE,
+            multiple=True,
+            metavar="PATH",
+            help="A file, a folder (with everything below it, or built if it is a "
+            "kustomization), a quoted pattern with *, ? or **, an https:// URL of a document or "
+            "archive, git+https://HOST/REPO.git//PATH?ref=REF, git+ssh://…, oci://HOST/NAME:TAG, "
+            "or - for standard input. Repeatable.",
+        ),
+    )
+
+
+def is_given(option: str) -> bool:
+    """Return whether the command line itself gives an option."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
+
+
+def run_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every run that deletes; the verb gets them as ``options``."""
+    return execution_options(removal_options(verb))
+
+
+def _actor(ctx: click.Context, param: click.Parameter, value: str) -> Actor:
+    from applyprune.api.sets import actor_of
+
+    try:
+        return actor_of(os.environ, value)
+    except UsageError as error:
+        raise click.BadParameter(error.reason, ctx, param) from None
+
+
+_actor_option = click.option(
+    "--actor",
+    default="",
+    metavar="TEXT",
+    callback=_actor,
+    help="For whom the run works, for `inventory history`.  [default: the user of the job of "
+    "GitHub or GitLab]",
+)
+
+
+def _dry_run(ctx: click.Context, param: click.Parameter, value: str) -> DryRun:
+    try:
+        return DryRun(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither server nor client", ctx, param) from None
+
+
+_dry_run_option = click.option(
+    "--dry-run",
+    is_flag=False,
+    flag_value="server",
+    default="none",
+    metavar="[server|client]",
+    callback=_dry_run,
+    help="Change nothing; the server checks everything unless it is 'client'.",
+)
+
+
+def execution_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that only a run has, and no plan; place it above ``removal_options``."""
+
+    @wraps(verb)
+    def command(dry_run: DryRun, timeout: float, actor: Actor, **others: Any) -> Any:
+        options = Options(dry_run=dry_run, wait=WaitOptions(timeout=timeout), actor=actor)
+        return verb(options=options, **others)
+
+    return with_options(
+        command,
+        _actor_option,
+        timeout_option("How long each wait may take: for CRDs, readiness and deletions."),
+        _dry_run_option,
+    )
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Return the seconds of a duration in Go's form (90s, 5m, 1h30m), or of a number."""
+    try:
+        return seconds_of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
+
+
+_lock_timeout_option = click.option(
+    "--lock-timeout",
+    default="60s",
+    metavar="TIME",
+    callback=duration,
+    help="How long to wait for another run on the same set.  [default: 60s]",
+)
+
+
+def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of deletions; the verb gets them as ``options``."""
+
+    @wraps(verb)
+    def command(
+        lock_timeout: float,
+        orphan: tuple[str, ...],
+        allow_cascade: tuple[str, ...],
+        prune_adopted: bool,
+        prune_shared: bool,
+        propagation: str,
+        options: Options | None = None,
+        **others: Any,
+    ) -> Any:
+        options = replace(
+            options or Options(),
+            lock_timeout=lock_timeout,
+            prune=PruneOptions(
+                orphan=frozenset(orphan),
+                allow_cascade=frozenset(allow_cascade),
+                prune_adopted=prune_adopted,
+                prune_shared=prune_shared,
+                propagation=Propagation(propagation.capitalize()),
+            ),
+        )
+        return verb(options=options, **others)
+
+    return with_options(
+        command,
+        click.option(
+            "--propagation",
+            type=click.Choice([str(propagation).lower() for propagation in Propagation]),
+            default="background",
+            show_default=True,
+            help="What happens to the dependents of a deleted object.",
+        ),
+        click.option(
+            "--prune-shared",
+            is_flag=True,
+            help="Delete objects that another tool runs by now as well, instead of orphaning them.",
+        ),
+        click.option(
+            "--prune-adopted",
+            is_flag=True,
+            help="Delete adopted objects as well, instead of orphaning them.",
+        ),
+        click.option(
+            "--allow-cascade",
+            type=OBJECT,
+            multiple=True,
+            metavar="KIND/NAME",
+            help="Allow the deletion of this object although it cascades to objects "
+            "outside the set.",
+        ),
+        click.option(
+            "--orphan",
+            type=OBJECT,
+            multiple=True,
+            metavar="KIND/NAME",
+            help="Orphan this object instead of deleting it: it leaves the set and stays in the "
+            "cluster.",
+        ),
+        _lock_timeout_option,
+    )
+
+
+def record_options(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of every change to an inventory; the verb gets them as ``options``."""
+
+    @wraps(verb)
+    def command(dry_run: DryRun, lock_timeout: float, actor: Actor, **others: Any) -> Any:
+        options = Options(dry_run=dry_run, lock_timeout=lock_timeout, actor=actor)
+        return verb(options=options, **others)
+
+    return with_options(command, _actor_option, _lock_timeout_option, _dry_run_option)
 
 
 def check_option(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -713,49 +627,6 @@ def check_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         help="Whether the server checks, in a dry run, what would change. If not, the command "
         "only reads: for a job that has no right to write.  [default: check]",
     )(command)
-
-
-# The options that choose the cluster and the namespace.
-
-
-F = TypeVar("F", bound="Callable[..., Any]")
-
-
-def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return an option's value; raise UsageError if the command line gives an empty one.
-
-    The default could be another cluster or namespace than the script meant.
-    """
-    is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
-    if not value and is_given and not ctx.resilient_parsing:
-        raise UsageError(
-            f"empty value for {param.opts[-1]}", hint="Is a variable of the script not set?"
-        )
-    return value
-
-
-def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Return the namespace of an option; raise BadParameter for an invalid name."""
-    if not_empty(ctx, param, value) and not ctx.resilient_parsing and not is_dns_label(value):
-        raise click.BadParameter(f"{value!r} is not a valid namespace name", ctx, param)
-    return value
-
-
-def namespaces_option(help_text: str) -> Callable[[F], F]:
-    """Return --watch-namespaces with its ``help_text``; the verb gets the names."""
-    return click.option(
-        "--watch-namespaces",
-        metavar="NS,…",
-        callback=_namespace_names,
-        help=f"{help_text}  [default: all]",
-    )
-
-
-def _namespace_names(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> tuple[str, ...]:
-    names = () if value is None else value.split(",")
-    return tuple(namespace_name(ctx, param, name.strip()) for name in names)
 
 
 def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
@@ -802,14 +673,105 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-# The argument NAME of the verbs about one Bundle.
+def namespaces_option(help_text: str) -> Callable[[F], F]:
+    """Return --watch-namespaces with its ``help_text``; the verb gets the names."""
+    return click.option(
+        "--watch-namespaces",
+        metavar="NS,…",
+        callback=_namespace_names,
+        help=f"{help_text}  [default: all]",
+    )
+
+
+def _namespace_names(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[str, ...]:
+    names = () if value is None else value.split(",")
+    return tuple(namespace_name(ctx, param, name.strip()) for name in names)
+
+
+def namespace_name(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the namespace of an option; raise BadParameter for an invalid name."""
+    if not_empty(ctx, param, value) and not ctx.resilient_parsing and not is_dns_label(value):
+        raise click.BadParameter(f"{value!r} is not a valid namespace name", ctx, param)
+    return value
+
+
+def not_empty(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return an option's value; raise UsageError if the command line gives an empty one.
+
+    The default could be another cluster or namespace than the script meant.
+    """
+    is_given = ctx.get_parameter_source(str(param.name)) is ParameterSource.COMMANDLINE
+    if not value and is_given and not ctx.resilient_parsing:
+        raise UsageError(
+            f"empty value for {param.opts[-1]}", hint="Is a variable of the script not set?"
+        )
+    return value
+
+
+# Single options and arguments.
+
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+"""Adds --yes to a verb that asks; the verb gets it as ``yes``."""
+fail_fast_option = click.option(
+    "--fail-fast",
+    is_flag=True,
+    help="End a wait at the first problem, even if it may pass: a crash, an image that cannot be "
+    "pulled, a quota, no node.",
+)
+"""Adds --fail-fast to a verb that waits; the verb gets it as ``fail_fast``."""
+
+
+def timeout_option(help_text: str) -> Callable[[F], F]:
+    """Return --timeout with its ``help_text``; the verb gets seconds."""
+    return click.option(
+        "--timeout",
+        default="5m",
+        metavar="TIME",
+        callback=duration,
+        help=f"{help_text}  [default: 5m]",
+    )
+
+
+def set_argument(command: F) -> F:
+    """Add NAME, which the verb gets as ``name``."""
+    return click.argument("name", type=SET)(command)
 
 
 bundle_argument = click.argument("name", type=BUNDLE, metavar="NAME")
 """Adds NAME, which the verb gets as ``name``."""
 
 
-# Add several options to a verb at once.
+def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """Return the seconds of a duration; None if it was not given."""
+    return None if value is None else duration(ctx, param, value)
+
+
+def digest_value(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the digest that an option gives, empty if it gives none; raise BadParameter."""
+    from applyprune.planning.digests import is_digest
+
+    digest = value.strip()
+    if digest and not is_digest(digest):
+        raise click.BadParameter(
+            f"{value!r} is not a digest: write sha256: and 64 hex digits", ctx, param
+        )
+    return digest
+
+
+class RunCommand(Command):
+    """A verb whose ``--dry-run`` takes a value only after ``=``, like kubectl's.
+
+    Otherwise ``apply --dry-run web -f …`` would take the set's name as the value.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Replace a bare ``--dry-run`` with ``--dry-run=server`` before click parses it."""
+        end = args.index("--") if "--" in args else len(args)
+        bare = ["--dry-run=server" if arg == "--dry-run" else arg for arg in args[:end]]
+        return super().parse_args(ctx, bare + args[end:])
 
 
 def with_options(command: F, *options: Callable[[F], F]) -> F:

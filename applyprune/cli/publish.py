@@ -65,6 +65,9 @@ def push(
     )
 
 
+_FORM = "Write oci://HOST/NAME:TAG."
+
+
 def _address(text: str) -> OciAddress:
     from applyprune.sources.address import OciAddress, parse_address, shown_address
 
@@ -76,9 +79,6 @@ def _address(text: str) -> OciAddress:
         reason = "it has a path" if address.path else "it names no tag"
         raise UsageError(f"cannot push to {address.shown}", reason=reason, hint=_FORM)
     return address
-
-
-_FORM = "Write oci://HOST/NAME:TAG."
 
 
 def _events(
@@ -110,9 +110,7 @@ def _events(
     yield ArtifactPushed(f"{named}@{digest}", digest, len(given), dry_run)
 
 
-# Which files an artifact has: the objects of an input in one file, and what SOPS has encrypted.
-#
-# Everything is sorted, so that the same objects give the same files, wherever they were read. A
+# The files of an artifact. Everything is sorted, so that the same objects give the same files. A
 # document that SOPS has encrypted keeps its text: its MAC is about the order of its values, and in
 # a file with others no tool could decrypt it.
 
@@ -120,8 +118,6 @@ def _events(
 MANIFESTS = "manifests.yaml"
 ENCRYPTED = "encrypted"
 """The folder of documents that SOPS has encrypted."""
-
-_CIPHERTEXT = pattern(r"ENC\[AES256_GCM,data:[^,\]]*,iv:[^,\]]+,tag:[^,\]]+,type:\w+\]")
 
 
 def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:
@@ -151,16 +147,6 @@ def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:
     return {path: text.encode() for path, text in files.items()}
 
 
-def _documents(manifests: Iterable[Manifest]) -> str:
-    texts = ("\n".join(*as_yaml(manifest.body)) for manifest in manifests)
-    return "".join(f"---\n{text}\n" for text in texts)
-
-
-def _identity(manifest: Manifest) -> tuple[str, ...]:
-    gvk = manifest.gvk
-    return (manifest.namespace, gvk.group, gvk.kind, manifest.name, gvk.version)
-
-
 def _refuse_repeated(given: Input) -> None:
     """Raise InputError for each object that is there more than once."""
     first: dict[tuple[object, ...], Manifest] = {}
@@ -178,6 +164,20 @@ def _refuse_repeated(given: Input) -> None:
     raise_all(errors)
 
 
+def _readable_secret(manifest: Manifest) -> InputError:
+    return InputError(
+        f"{_named(manifest)} is not encrypted",
+        location=manifest.origin,
+        reason="whoever can pull the artifact could read its values",
+        hint="Encrypt it with SOPS, or push it with --with-secrets.",
+    )
+
+
+def _named(manifest: Manifest) -> str:
+    place = f" in namespace {manifest.namespace}" if manifest.namespace else ""
+    return f"{manifest.gvk.kind} {manifest.name}{place}"
+
+
 def _is_readable_secret(manifest: Manifest) -> bool:
     """Return whether anybody who can pull the artifact could read a value of a Secret."""
     if manifest.gvk.group_kind != SECRETS.group_kind:
@@ -185,6 +185,9 @@ def _is_readable_secret(manifest: Manifest) -> bool:
     # The metadata of SOPS alone proves nothing: a value may have been added later.
     fields = (manifest.body.get(name) for name in ("data", "stringData"))
     return _mac(manifest.body) is None or not all(map(_is_ciphertext, fields))
+
+
+_CIPHERTEXT = pattern(r"ENC\[AES256_GCM,data:[^,\]]*,iv:[^,\]]+,tag:[^,\]]+,type:\w+\]")
 
 
 def _is_ciphertext(value: Any) -> bool:
@@ -202,20 +205,6 @@ def _mac(body: Mapping[str, Any]) -> str | None:
     return mac if isinstance(mac, str) else None
 
 
-def _readable_secret(manifest: Manifest) -> InputError:
-    return InputError(
-        f"{_named(manifest)} is not encrypted",
-        location=manifest.origin,
-        reason="whoever can pull the artifact could read its values",
-        hint="Encrypt it with SOPS, or push it with --with-secrets.",
-    )
-
-
-def _named(manifest: Manifest) -> str:
-    place = f" in namespace {manifest.namespace}" if manifest.namespace else ""
-    return f"{manifest.gvk.kind} {manifest.name}{place}"
-
-
 def _text_of(manifest: Manifest, texts: Mapping[str, str]) -> str:
     """Return the text of the document that a manifest is in."""
     origin = manifest.origin
@@ -226,7 +215,17 @@ def _text_of(manifest: Manifest, texts: Mapping[str, str]) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-# ``applyprune init``: write an ``applyprune.yaml``, and its JSON Schema for editors.
+def _documents(manifests: Iterable[Manifest]) -> str:
+    texts = ("\n".join(*as_yaml(manifest.body)) for manifest in manifests)
+    return "".join(f"---\n{text}\n" for text in texts)
+
+
+def _identity(manifest: Manifest) -> tuple[str, ...]:
+    gvk = manifest.gvk
+    return (manifest.namespace, gvk.group, gvk.kind, manifest.name, gvk.version)
+
+
+# ``init``.
 
 
 SCHEMA_FILE = "applyprune.schema.json"
@@ -325,29 +324,6 @@ def init(
     return reporting.print_text(f"{file} and {schema} written")
 
 
-def _text(settings: Mapping[str, object]) -> str:
-    from applyprune.sources.folders import API_VERSION, KIND
-
-    lines = [
-        f"# yaml-language-server: $schema={SCHEMA_FILE}",
-        f"apiVersion: {API_VERSION}",
-        f"kind: {KIND}",
-        *(line for key, value in settings.items() if value for line in _lines(key, value)),
-    ]
-    return "\n".join((*lines, ""))
-
-
-def _lines(key: str, value: object) -> Iterator[str]:
-    # A text of JSON is a text of YAML too, whatever is in it.
-    if key == "context" and isinstance(value, str):
-        yield "# A condition: if another context is in use, applyprune refuses to run."
-    if isinstance(value, list):
-        yield f"{key}:"
-        yield from (f"  - {json.dumps(text, ensure_ascii=False)}" for text in value)
-    else:
-        yield f"{key}: {json.dumps(value, ensure_ascii=False)}"
-
-
 def _write(texts: Mapping[Path, str], *, force: bool) -> None:
     """Write all files or none; raise UsageError if one exists and may not be overwritten."""
     _refuse([path for path, text in texts.items() if not force and _differs(path, text)])
@@ -379,3 +355,26 @@ def _differs(path: Path, text: str) -> bool:
         return False
     except (OSError, ValueError):
         return True
+
+
+def _text(settings: Mapping[str, object]) -> str:
+    from applyprune.sources.folders import API_VERSION, KIND
+
+    lines = [
+        f"# yaml-language-server: $schema={SCHEMA_FILE}",
+        f"apiVersion: {API_VERSION}",
+        f"kind: {KIND}",
+        *(line for key, value in settings.items() if value for line in _lines(key, value)),
+    ]
+    return "\n".join((*lines, ""))
+
+
+def _lines(key: str, value: object) -> Iterator[str]:
+    # A text of JSON is a text of YAML too, whatever is in it.
+    if key == "context" and isinstance(value, str):
+        yield "# A condition: if another context is in use, applyprune refuses to run."
+    if isinstance(value, list):
+        yield f"{key}:"
+        yield from (f"  - {json.dumps(text, ensure_ascii=False)}" for text in value)
+    else:
+        yield f"{key}: {json.dumps(value, ensure_ascii=False)}"

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from applyprune.output.printers import Printer
     from applyprune.output.progress import LiveDisplay
 
+
 _PRINT_PROBLEMS = frozenset({"text", "github", *TEXTS})
 """The formats that print problems themselves; the others need a text printer beside them."""
 
@@ -185,6 +186,26 @@ class Reporting:
         )
 
 
+def repository_paths(environ: Mapping[str, str]) -> RepositoryPaths:
+    """Return paths from the checkout of GitHub Actions or GitLab CI, or the working directory."""
+    from pathlib import Path
+
+    try:
+        working_directory = str(Path.cwd())
+    except OSError:
+        return RepositoryPaths()
+    root = environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or working_directory
+    return RepositoryPaths(working_directory, os.path.realpath(root))
+
+
+def step_summary(environ: Mapping[str, str]) -> Path | None:
+    """Return the file to which a step of GitHub Actions appends its summary."""
+    from pathlib import Path
+
+    path = environ.get("GITHUB_STEP_SUMMARY")
+    return Path(path) if path else None
+
+
 def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Add -o, --quiet and -v; the verb gets them as ``reporting``."""
 
@@ -221,43 +242,6 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-show_unchanged_option = click.option(
-    "--show-unchanged", is_flag=True, help="Also list the objects that do not change."
-)
-"""Adds --show-unchanged to a verb with ``reporting_options``; it becomes part of these."""
-
-
-def raising(error: ApplypruneError) -> Iterator[Event]:
-    """Return a stream that raises the error before its first event."""
-    yield from ()
-    raise error
-
-
-def ended(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield the events, the error that the stream raises if it does, and always a Finished event.
-
-    A verb that only reads may omit the Finished event of a success.
-    """
-    from applyprune.model.events import ErrorRaised, Finished, ObjectDone
-
-    began = time.monotonic()
-    counts: Counter[Outcome] = Counter()
-    exit_code: int | None = 0
-    try:
-        for event in events:
-            if isinstance(event, ObjectDone):
-                counts[event.outcome] += 1
-            elif isinstance(event, Finished):
-                exit_code = None
-            yield event
-    except ApplypruneError as error:
-        for problem in problems_of(error):
-            yield ErrorRaised(problem)
-        exit_code = error.exit_code
-    if exit_code is not None:
-        yield Finished(dict(counts), exit_code, time.monotonic() - began)
-
-
 def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the requested formats, with one for standard output: text by default."""
     formats = tuple((form, path) for form, _, path in (text.partition("=") for text in given))
@@ -285,6 +269,43 @@ def _formats(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         if files.count(path) > 1:
             raise UsageError(f"two formats cannot both go to {path}")
     return formats if to_stdout else (("text", ""), *formats)
+
+
+show_unchanged_option = click.option(
+    "--show-unchanged", is_flag=True, help="Also list the objects that do not change."
+)
+"""Adds --show-unchanged to a verb with ``reporting_options``; it becomes part of these."""
+
+
+def ended(events: Iterable[Event]) -> Iterator[Event]:
+    """Yield the events, the error that the stream raises if it does, and always a Finished event.
+
+    A verb that only reads may omit the Finished event of a success.
+    """
+    from applyprune.model.events import ErrorRaised, Finished, ObjectDone
+
+    began = time.monotonic()
+    counts: Counter[Outcome] = Counter()
+    exit_code: int | None = 0
+    try:
+        for event in events:
+            if isinstance(event, ObjectDone):
+                counts[event.outcome] += 1
+            elif isinstance(event, Finished):
+                exit_code = None
+            yield event
+    except ApplypruneError as error:
+        for problem in problems_of(error):
+            yield ErrorRaised(problem)
+        exit_code = error.exit_code
+    if exit_code is not None:
+        yield Finished(dict(counts), exit_code, time.monotonic() - began)
+
+
+def raising(error: ApplypruneError) -> Iterator[Event]:
+    """Return a stream that raises the error before its first event."""
+    yield from ()
+    raise error
 
 
 class ReportFile:
@@ -343,23 +364,3 @@ class ReportFile:
                 self._file.truncate()
         except OSError as error:
             self.write_error = error
-
-
-def repository_paths(environ: Mapping[str, str]) -> RepositoryPaths:
-    """Return paths from the checkout of GitHub Actions or GitLab CI, or the working directory."""
-    from pathlib import Path
-
-    try:
-        working_directory = str(Path.cwd())
-    except OSError:
-        return RepositoryPaths()
-    root = environ.get("GITHUB_WORKSPACE") or environ.get("CI_PROJECT_DIR") or working_directory
-    return RepositoryPaths(working_directory, os.path.realpath(root))
-
-
-def step_summary(environ: Mapping[str, str]) -> Path | None:
-    """Return the file to which a step of GitHub Actions appends its summary."""
-    from pathlib import Path
-
-    path = environ.get("GITHUB_STEP_SUMMARY")
-    return Path(path) if path else None

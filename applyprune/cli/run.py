@@ -1,7 +1,4 @@
-"""The verbs about one run: ``apply``, ``prune``, ``delete``, ``plan``, ``diff`` and ``explain``.
-
-An external diff program gets two folders, as kubectl calls it.
-"""
+"""The verbs about one run: ``apply``, ``prune``, ``delete``, ``plan``, ``diff`` and ``explain``."""
 
 from __future__ import annotations
 
@@ -166,9 +163,6 @@ def _rule(text: str) -> tuple[str, str]:
         raise UsageError(f"invalid rule --ready-when {text!r}", hint=f"It {error}") from None
 
 
-# ``applyprune prune``: prune what has left the set, and apply nothing.
-
-
 @click.command(cls=RunCommand)
 @name_argument
 @input_option
@@ -202,9 +196,6 @@ def prune(
         run_set(cluster_target, name, input_reader(paths), options, confirmation),
         plan_is_shown=confirmation.can_ask,
     )
-
-
-# ``applyprune delete``: delete the whole set, and its inventory last.
 
 
 @click.command(cls=RunCommand)
@@ -242,9 +233,6 @@ def delete(
         run_set(cluster_target, name, no_input, options, confirmation),
         plan_is_shown=confirmation.can_ask,
     )
-
-
-# ``applyprune plan``: show what an apply would do to each object, and the digest of the plan.
 
 
 @click.command(cls=Command)
@@ -305,9 +293,6 @@ def plan(
     if exits_with_1:
         events = with_exit_code(events, drift_only=False)
     return reporting.with_text("plan").print_events(events)
-
-
-# ``applyprune diff``: show what an apply would change, object by object.
 
 
 @click.command(cls=Command)
@@ -398,9 +383,6 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
             yield replace(event, exit_code=int(drifted if drift_only else changed))
         else:
             yield event
-
-
-# ``applyprune explain``: explain what ``apply`` would do with one object, and why.
 
 
 @click.command(cls=Command)

@@ -30,13 +30,7 @@ if TYPE_CHECKING:
     from applyprune.localplane.planes import PlaneStatus
 
 
-# ``--plane-from``: the folder or HTTPS mirror that the control plane is taken from.
-
-
 VARIABLE = "APPLYPRUNE_PLANE"
-_TIMEOUT = 900.0
-"""Seconds for one file: a wheel has 60 MB, and a line may be slow."""
-
 plane_from = click.option(
     "--plane-from",
     metavar="FOLDER|URL",
@@ -45,58 +39,6 @@ plane_from = click.option(
     default="",
     help="Take the control plane from a mirror: a folder, or https://…#sha256=….",
 )
-
-
-def origin_of(named: str) -> PlaneOrigin | None:
-    """Return the mirror that the user has named; None for none."""
-    from applyprune.localplane import PlaneOrigin
-
-    return PlaneOrigin(named, download) if named else None
-
-
-def download(url: str, file: IO[bytes], limit: int) -> None:
-    """Write the content of an HTTPS address to a file, at most ``limit`` bytes.
-
-    Raises AccessError if it is not received completely, is larger, or is a web page.
-    """
-    from urllib.parse import urlsplit
-
-    from applyprune.sources.address import login_of, shown_url, url_parts
-    from applyprune.sources.web import basic, open_web
-
-    if url_parts(url) is None:
-        raise _failure("", "the URL is invalid", "")
-    try:
-        with (
-            open_web(url, timeout=_TIMEOUT) as web,
-            web.request("GET", url, authorization=basic(*login_of(urlsplit(url)))) as reply,
-        ):
-            if reply.status != 200:
-                raise reply.refusal(hint="Check the address of the mirror.")
-            if reply.header("Content-Type").lower().startswith("text/html"):
-                raise _failure(
-                    shown_url(url),
-                    "the response is a web page",
-                    "Use the address below which the files themselves are.",
-                )
-            reply.save(file, limit)
-    except AccessError:
-        raise
-    except ApplypruneError as error:
-        reason = f"{error.message}{f': {error.reason}' if error.reason else ''}"
-        raise _failure(shown_url(url), reason, error.hint) from None
-
-
-def _failure(where: str, reason: str, hint: str) -> AccessError:
-    return AccessError(
-        "the control plane cannot be fetched",
-        location=where,
-        reason=reason,
-        hint=hint or "Run it again, or leave out --plane-from and APPLYPRUNE_PLANE.",
-    )
-
-
-_KINDS = "namespaces,crds,deployments,services,configmaps,secrets,roles,cronjobs,networkpolicies"
 
 
 @click.command(cls=Command)
@@ -127,6 +69,9 @@ def demo(controller: bool, plane_from: str) -> int:
         else:
             demonstrate_apply(Shell(plane, manifests))
     return 0
+
+
+_KINDS = "namespaces,crds,deployments,services,configmaps,secrets,roles,cronjobs,networkpolicies"
 
 
 def demonstrate_apply(shell: Shell) -> None:
@@ -167,13 +112,6 @@ def demonstrate_apply(shell: Shell) -> None:
 
 
 _NAMESPACE = "applyprune-system"
-_KINDS_OF_SHOP = (
-    "deployments,services,pdb,networkpolicies,ingresses,cronjobs,configmaps,serviceaccounts"
-)
-_GET_OBJECTS = f"kubectl get {_KINDS_OF_SHOP} -n shop -l applyset.kubernetes.io/part-of"
-_URL = "http://catalogue:8080"
-_PATCH = """kubectl patch configmap storefront -n shop -p '{{"data":{{"CATALOGUE_URL":"{}"}}}}'"""
-_WAIT_READY = "kubectl wait bundle/shop -n shop --for=condition=Ready --timeout=60s"
 
 
 def demonstrate_bundles(shell: Shell) -> None:
@@ -199,6 +137,15 @@ def demonstrate_bundles(shell: Shell) -> None:
         f"applyprune delete applyprune -n {_NAMESPACE} --yes", contains="15 deleted, 2 orphaned"
     )
     shell.comment("Demo finished. Removing the control plane.")
+
+
+_KINDS_OF_SHOP = (
+    "deployments,services,pdb,networkpolicies,ingresses,cronjobs,configmaps,serviceaccounts"
+)
+_GET_OBJECTS = f"kubectl get {_KINDS_OF_SHOP} -n shop -l applyset.kubernetes.io/part-of"
+_URL = "http://catalogue:8080"
+_PATCH = """kubectl patch configmap storefront -n shop -p '{{"data":{{"CATALOGUE_URL":"{}"}}}}'"""
+_WAIT_READY = "kubectl wait bundle/shop -n shop --for=condition=Ready --timeout=60s"
 
 
 def _bundle_life(shell: Shell) -> None:
@@ -467,20 +414,17 @@ def demo_failed(location: str, reason: str) -> RunFailed:
     return RunFailed("the demo failed", location=location, reason=reason)
 
 
-# ``applyprune local``: run a real control plane on this machine.
-
-
-_NAME = click.option(
-    "--name", default="default", show_default=True, metavar="NAME", help="Name of the plane."
-)
-
-
 @click.group(cls=CommandGroup)
 def local() -> None:
     """Run a real Kubernetes control plane on this machine: API server, controllers, fake nodes."""
     from applyprune.localplane.plane import require_supported_system
 
     require_supported_system()
+
+
+_NAME = click.option(
+    "--name", default="default", show_default=True, metavar="NAME", help="Name of the plane."
+)
 
 
 @local.command()
@@ -561,6 +505,12 @@ def status() -> None:
         click.echo("  ".join([*padded, detail]).rstrip())
 
 
+def _row(status: PlaneStatus) -> tuple[str, str, str, str]:
+    if status.plane is not None:
+        return status.name, status.phase, status.plane.server, str(status.plane.kubeconfig)
+    return status.name, status.phase, "-", status.reason or str(status.folder)
+
+
 @local.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     add_help_option=False,
@@ -585,7 +535,57 @@ def kubectl(name: str, arguments: tuple[str, ...]) -> None:
         ) from None
 
 
-def _row(status: PlaneStatus) -> tuple[str, str, str, str]:
-    if status.plane is not None:
-        return status.name, status.phase, status.plane.server, str(status.plane.kubeconfig)
-    return status.name, status.phase, "-", status.reason or str(status.folder)
+# ``--plane-from``.
+
+
+def origin_of(named: str) -> PlaneOrigin | None:
+    """Return the mirror that the user has named; None for none."""
+    from applyprune.localplane import PlaneOrigin
+
+    return PlaneOrigin(named, download) if named else None
+
+
+_TIMEOUT = 900.0
+"""Seconds for one file: a wheel has 60 MB, and a line may be slow."""
+
+
+def download(url: str, file: IO[bytes], limit: int) -> None:
+    """Write the content of an HTTPS address to a file, at most ``limit`` bytes.
+
+    Raises AccessError if it is not received completely, is larger, or is a web page.
+    """
+    from urllib.parse import urlsplit
+
+    from applyprune.sources.address import login_of, shown_url, url_parts
+    from applyprune.sources.web import basic, open_web
+
+    if url_parts(url) is None:
+        raise _failure("", "the URL is invalid", "")
+    try:
+        with (
+            open_web(url, timeout=_TIMEOUT) as web,
+            web.request("GET", url, authorization=basic(*login_of(urlsplit(url)))) as reply,
+        ):
+            if reply.status != 200:
+                raise reply.refusal(hint="Check the address of the mirror.")
+            if reply.header("Content-Type").lower().startswith("text/html"):
+                raise _failure(
+                    shown_url(url),
+                    "the response is a web page",
+                    "Use the address below which the files themselves are.",
+                )
+            reply.save(file, limit)
+    except AccessError:
+        raise
+    except ApplypruneError as error:
+        reason = f"{error.message}{f': {error.reason}' if error.reason else ''}"
+        raise _failure(shown_url(url), reason, error.hint) from None
+
+
+def _failure(where: str, reason: str, hint: str) -> AccessError:
+    return AccessError(
+        "the control plane cannot be fetched",
+        location=where,
+        reason=reason,
+        hint=hint or "Run it again, or leave out --plane-from and APPLYPRUNE_PLANE.",
+    )

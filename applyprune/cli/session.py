@@ -34,52 +34,32 @@ class InputReader(Protocol):
         """Return the input; raise InputError if it cannot be read."""
 
 
-def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
-    """Return a connection to the cluster; raise UsageError if it is not the expected context."""
-    cluster = connect(
-        cluster_target.context,
-        kubeconfig=cluster_target.kubeconfig,
-        namespace=cluster_target.namespace,
-        trace=cluster_target.listener.trace if cluster_target.listener else None,
-    )
-    if cluster_target.expected not in {"", cluster.context}:
-        raise UsageError(
-            f"the context in use is {cluster.context or 'none'}, and the configuration is for "
-            f"{cluster_target.expected}",
-            hint=f"Give --context {cluster_target.expected}, or another context on purpose.",
-        )
-    return cluster
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The connection of one call, and the cancellation that a signal requests."""
-
-    cluster: ClusterConnection
-    stop: Cancellation
-
-    def applyset(self, name: str, namespace: str = "") -> ApplySet:
-        """Return a set of the cluster, by default in the namespace of ``-n`` or the context."""
-        return ApplySet(name, namespace, cluster=self.cluster)
-
-    def reported(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Yield the events, and in between what does not answer."""
-
-        return with_retries(events, self.cluster.unanswered, self.stop)
-
-
-@contextmanager
-def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:
-    """Yield what a run needs; meanwhile a signal to stop requests its cancellation."""
-    with connection_to(cluster_target) as cluster, cancel_on_signals(cluster_target) as stop:
-        yield Session(cluster, stop)
-
-
 class RunWatcher(Protocol):
     """Follows the events of a run, and may stop it before it writes."""
 
     def watch(self, events: Iterator[Event], session: Session, options: Options) -> Iterator[Event]:
         """Pass the events on; raise ApplypruneError to stop the run."""
+
+
+def run_set(
+    cluster_target: ClusterTarget,
+    name: str,
+    read: InputReader,
+    options: Options,
+    watcher: RunWatcher | None = None,
+    *,
+    plan: str | None = None,
+) -> Iterator[Event]:
+    """Read the input, run once, and yield the events; ``watcher`` may stop the run.
+
+    ``plan`` is the path of the plan file that the run is bound to; None for no plan.
+    """
+    file = read_plan(plan) if plan is not None else None
+    given = yield from read_input(read)
+    with open_session(cluster_target) as session:
+        applyset = session.applyset(name)
+        events = applyset.iter_run(given, options, plan=file, cancellation=session.stop)
+        yield from events if watcher is None else watcher.watch(events, session, options)
 
 
 def input_reader(paths: Sequence[str | Overlay]) -> InputReader:
@@ -107,25 +87,45 @@ def no_input(*, warn: Callable[[Problem], None]) -> Input:
     return Input()
 
 
-def run_set(
-    cluster_target: ClusterTarget,
-    name: str,
-    read: InputReader,
-    options: Options,
-    watcher: RunWatcher | None = None,
-    *,
-    plan: str | None = None,
-) -> Iterator[Event]:
-    """Read the input, run once, and yield the events; ``watcher`` may stop the run.
+@contextmanager
+def open_session(cluster_target: ClusterTarget) -> Iterator[Session]:
+    """Yield what a run needs; meanwhile a signal to stop requests its cancellation."""
+    with connection_to(cluster_target) as cluster, cancel_on_signals(cluster_target) as stop:
+        yield Session(cluster, stop)
 
-    ``plan`` is the path of the plan file that the run is bound to; None for no plan.
-    """
-    file = read_plan(plan) if plan is not None else None
-    given = yield from read_input(read)
-    with open_session(cluster_target) as session:
-        applyset = session.applyset(name)
-        events = applyset.iter_run(given, options, plan=file, cancellation=session.stop)
-        yield from events if watcher is None else watcher.watch(events, session, options)
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The connection of one call, and the cancellation that a signal requests."""
+
+    cluster: ClusterConnection
+    stop: Cancellation
+
+    def applyset(self, name: str, namespace: str = "") -> ApplySet:
+        """Return a set of the cluster, by default in the namespace of ``-n`` or the context."""
+        return ApplySet(name, namespace, cluster=self.cluster)
+
+    def reported(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Yield the events, and in between what does not answer."""
+
+        return with_retries(events, self.cluster.unanswered, self.stop)
+
+
+def connection_to(cluster_target: ClusterTarget) -> ClusterConnection:
+    """Return a connection to the cluster; raise UsageError if it is not the expected context."""
+    cluster = connect(
+        cluster_target.context,
+        kubeconfig=cluster_target.kubeconfig,
+        namespace=cluster_target.namespace,
+        trace=cluster_target.listener.trace if cluster_target.listener else None,
+    )
+    if cluster_target.expected not in {"", cluster.context}:
+        raise UsageError(
+            f"the context in use is {cluster.context or 'none'}, and the configuration is for "
+            f"{cluster_target.expected}",
+            hint=f"Give --context {cluster_target.expected}, or another context on purpose.",
+        )
+    return cluster
 
 
 @contextmanager

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 InspectionEvent: TypeAlias = ObjectStatus | ApplySetListed | Explanation | VersionReport
 
-_DRIFTED = {True: "yes", False: "no", None: "unknown"}
-
 
 @dataclass(slots=True)
 class InspectionPrinter:
@@ -126,6 +124,37 @@ class InspectionPrinter:
         return wrapped_line(_line(text), self._width)
 
 
+_DRIFTED = {True: "yes", False: "no", None: "unknown"}
+
+
+def _objects(objects: list[ObjectStatus], width: int | None) -> str:
+    rows = [
+        (
+            status.ref.namespace or "-",
+            status.ref.short,
+            status.readiness.status.text,
+            _DRIFTED[status.drifted],
+            age(status.age),
+            _message(status),
+        )
+        for status in objects
+    ]
+    return table(("NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"), rows, width)
+
+
+def _change(status: ObjectStatus) -> str:
+    words = [status.readiness.status.text, *(["drifted"] if status.drifted else [])]
+    message = _message(status)
+    return _line(f"{_name(status)} {', '.join(words)}{f': {message}' if message else ''}")
+
+
+def _message(status: ObjectStatus) -> str:
+    """Return why an object is not ready, or the warning about a ready one."""
+    if status.readiness.status is Status.CURRENT:
+        return " ".join(status.readiness.warning.split())
+    return " ".join(status.readiness.message.split())
+
+
 def _names(applyset: ApplySetListed) -> tuple[tuple[str, str], ...]:
     """Return the names by which the objects of a set may name it: a stream may have none."""
     return (applyset.namespace, applyset.name), ("", "")
@@ -153,28 +182,6 @@ def _ended(last: RunRecord) -> str:
     return "" if last.exit_code == 0 else f" ({ended(last)})"
 
 
-def _objects(objects: list[ObjectStatus], width: int | None) -> str:
-    rows = [
-        (
-            status.ref.namespace or "-",
-            status.ref.short,
-            status.readiness.status.text,
-            _DRIFTED[status.drifted],
-            age(status.age),
-            _message(status),
-        )
-        for status in objects
-    ]
-    return table(("NAMESPACE", "OBJECT", "STATUS", "DRIFTED", "AGE", "MESSAGE"), rows, width)
-
-
-def _message(status: ObjectStatus) -> str:
-    """Return why an object is not ready, or the warning about a ready one."""
-    if status.readiness.status is Status.CURRENT:
-        return " ".join(status.readiness.warning.split())
-    return " ".join(status.readiness.message.split())
-
-
 def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
     for status in objects:
         if not status.drift:
@@ -184,6 +191,11 @@ def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
             who = " ".join(part for part in (drift.manager, drift.operation, drift.time) if part)
             wanted = f" (the set's: {drift.wanted})" if drift.wanted else ""
             yield _line(f"  {drift.path}: {drift.found}{wanted}{f', by {who}' if who else ''}")
+
+
+def _name(status: ObjectStatus) -> str:
+    ref = status.ref
+    return f"{ref.short} -n {ref.namespace}" if ref.namespace else ref.short
 
 
 def _about(applyset: ApplySetListed, objects: list[ObjectStatus]) -> Iterator[str]:
@@ -208,22 +220,7 @@ def _line(text: str) -> str:
     return text.replace("\n", "\\n")
 
 
-def _change(status: ObjectStatus) -> str:
-    words = [status.readiness.status.text, *(["drifted"] if status.drifted else [])]
-    message = _message(status)
-    return _line(f"{_name(status)} {', '.join(words)}{f': {message}' if message else ''}")
-
-
-def _name(status: ObjectStatus) -> str:
-    ref = status.ref
-    return f"{ref.short} -n {ref.namespace}" if ref.namespace else ref.short
-
-
-# The text of what explains a status: the tree of a set, warning events and logs.
-
-
-_MOST = 20
-"""How many of the objects that one object owns are shown."""
+# What explains a status: the tree of a set, warning events and logs.
 
 
 def tree_table(objects: Sequence[ObjectStatus], namespace: str) -> str:
@@ -250,21 +247,8 @@ def tree_table(objects: Sequence[ObjectStatus], namespace: str) -> str:
     return table(("NAME", "READY", "STATUS", "RESTARTS", "AGE"), rows)
 
 
-def details(status: ObjectStatus, namespace: str, *, told: bool) -> Sequence[str]:
-    """Return a heading, and the lines that say why an object is not ready; empty if none do.
-
-    ``told`` says whether the message was shown.
-    """
-    message = "" if told or status.readiness.status is Status.CURRENT else status.readiness.message
-    lines = [
-        *map(_event_line, status.events),
-        *filter(None, [status.not_read]),
-        *(line for log in status.logs for line in _log_lines(log)),
-    ]
-    if not (lines or message):
-        return ()
-    heading = f"{called(status.ref, namespace)}{f': {message}' if message else ':'}"
-    return (heading, *(f"  {line}" for line in lines))
+_MOST = 20
+"""How many of the objects that one object owns are shown."""
 
 
 def _owned_rows(node: TreeNode | None, indent: str, namespace: str) -> Iterator[Sequence[str]]:
@@ -291,6 +275,23 @@ def _number(restarts: int | None) -> str:
     return "-" if restarts is None else str(restarts)
 
 
+def details(status: ObjectStatus, namespace: str, *, told: bool) -> Sequence[str]:
+    """Return a heading, and the lines that say why an object is not ready; empty if none do.
+
+    ``told`` says whether the message was shown.
+    """
+    message = "" if told or status.readiness.status is Status.CURRENT else status.readiness.message
+    lines = [
+        *map(_event_line, status.events),
+        *filter(None, [status.not_read]),
+        *(line for log in status.logs for line in _log_lines(log)),
+    ]
+    if not (lines or message):
+        return ()
+    heading = f"{called(status.ref, namespace)}{f': {message}' if message else ':'}"
+    return (heading, *(f"  {line}" for line in lines))
+
+
 def _event_line(event: WarningEvent) -> str:
     when = f", {age_of(event.last)} ago" if event.last else ""
     times = f"×{event.count}, " if event.count > 1 else ""
@@ -309,7 +310,7 @@ def _log_lines(log: ContainerLog) -> Iterator[str]:
         yield from (f"  {line}" for line in log.lines)
 
 
-# The text of the runs that an inventory records.
+# The runs that an inventory records.
 
 
 _RUN_HEAD = ("RUN", "AGE", "COMMAND", "ENDED", "CREATED", "CHANGED", "PRUNED", "BY")
@@ -338,6 +339,10 @@ def run_table(events: Sequence[RunListed]) -> str:
     return table((*_RUN_HEAD, *(_OF_PIPELINES if pipelines else ())), rows)
 
 
+def _counts(run: RunRecord) -> tuple[int, int, int]:
+    return run.created, run.changed, run.pruned
+
+
 def ended(run: RunRecord) -> str:
     """Return how a run ended; the end of a run that works or was killed is not recorded."""
     return "unfinished" if run.exit_code is None else f"exit code {run.exit_code}"
@@ -348,20 +353,10 @@ def by(run: RunRecord) -> str:
     return f"{run.actor} ({run.who})" if run.actor else run.who
 
 
-def _counts(run: RunRecord) -> tuple[int, int, int]:
-    return run.created, run.changed, run.pruned
-
-
-# Bundles as text: the table of a list, the details of one, and lines of the controller's log.
+# Bundles, and the controller's log about them.
 
 
 _BUNDLE_HEAD = ("NAMESPACE", "NAME", "READY", "STATUS", "REVISION", "DRIFT", "OBJECTS", "AGE")
-_CONDITIONS = ("CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")
-_DIGITS = 12
-_CASCADED = "cascaded"
-"""The count of the deletions that follow from others; it is not the count of a fate."""
-_COLOURS = {"True": Colour.GREEN, "False": Colour.RED}
-_LEVELS = {"warning": Colour.YELLOW, "error": Colour.RED}
 
 
 def bundle_table(bundles: Sequence[BundleStatus]) -> str:
@@ -382,6 +377,24 @@ def bundle_table(bundles: Sequence[BundleStatus]) -> str:
     return table(_BUNDLE_HEAD, rows)
 
 
+def _word(bundle: BundleStatus) -> str:
+    """Return the reason of its readiness, or what keeps the controller from it."""
+    if bundle.deleting:
+        return "Terminating"
+    return "Suspended" if bundle.suspended else bundle.reason
+
+
+_DIGITS = 12
+
+
+def _short(revision: str) -> str:
+    """Return the first digits of a digest, as Git shows a commit."""
+    return revision.rpartition(":")[2][:_DIGITS]
+
+
+_CONDITIONS = ("CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")
+
+
 def bundle_details(bundle: BundleStatus, width: int | None) -> str:
     """Return everything about one Bundle; a terminal of ``width`` columns wraps the messages."""
     lines = [f"{bundle.name} -n {bundle.namespace}: {_state(bundle)}"]
@@ -399,46 +412,20 @@ def bundle_details(bundle: BundleStatus, width: int | None) -> str:
     return "\n".join(lines)
 
 
-def plan_lines(bundle: BundleStatus, plan: BundlePlan) -> list[str]:
-    """Return the plan that waits for an approval: its objects, its digest, and what approves it."""
-    counts = ", ".join(
-        f"{count} cascaded" if fate == _CASCADED else f"{count} to {_spaced(fate)}"
-        for fate, count in plan.counts.items()
-    )
-    since = f", since {age_of(plan.since)}" if plan.since else ""
-    covers = "the whole plan" if plan.scope == "Plan" else "its deletions"
-    lines = [f"waiting for an approval of {covers}{since}: {counts or 'nothing that is counted'}"]
-    for one in plan.objects:
-        place = f" -n {one.namespace}" if one.namespace not in {"", bundle.namespace} else ""
-        lines.append(f"  {one.name}{place}: {_spaced(one.fate)}")
-    shown = sum(plan.counts.values()) - plan.counts.get(_CASCADED, 0)
-    if shown > len(plan.objects):
-        lines.append(f"  and {shown - len(plan.objects)} more")
-    lines.append(f"  digest: {plan.digest}")
-    if plan.approved:
-        lines.append("  approved; the controller has not applied it yet")
-    else:
-        lines.append(f"  approve it: applyprune bundle approve {bundle.name} -n {bundle.namespace}")
-    return lines
+_COLOURS = {"True": Colour.GREEN, "False": Colour.RED}
 
 
-def log_text(line: LogLine) -> str:
-    """Return a line of the log: time, level, message, and its fields as ``key=value``."""
-    level = styled(line.level, _LEVELS.get(line.level))
-    parts = [f"{key}={_value(value)}" for key, value in line.fields.items()]
-    return " ".join([line.time, level, line.message, *parts]).replace("\n", "\\n")
-
-
-def _condition(condition: BundleCondition, bundle: BundleStatus) -> tuple[str, ...]:
-    """Return the row of a condition; what the first lines say is not said again."""
-    message = " ".join(condition.message.split())
-    return (
-        condition.type,
-        condition.status,
-        age_of(condition.since) if condition.since else "-",
-        condition.reason or "-",
-        "" if message == " ".join(bundle.message.split()) else message,
-    )
+def _state(bundle: BundleStatus) -> str:
+    ready = {"True": "ready", "False": "not ready"}.get(bundle.ready, "readiness unknown")
+    words = [styled(ready, _COLOURS.get(bundle.ready))]
+    if bundle.reason:
+        words.append(bundle.reason)
+    if bundle.observed_generation != bundle.generation:
+        words.append(f"generation {bundle.generation} not handled yet")
+    words += ["drifted"] if bundle.drifted == "True" else []
+    words += ["suspended"] if bundle.suspended else []
+    words += ["being deleted"] if bundle.deleting else []
+    return ", ".join(words)
 
 
 def _fields(bundle: BundleStatus) -> Iterator[str]:
@@ -465,35 +452,59 @@ def _fields(bundle: BundleStatus) -> Iterator[str]:
         yield f"last change: {age_of(change.time)} ago, {told} in {change.seconds:.1f} s"
 
 
-def _state(bundle: BundleStatus) -> str:
-    ready = {"True": "ready", "False": "not ready"}.get(bundle.ready, "readiness unknown")
-    words = [styled(ready, _COLOURS.get(bundle.ready))]
-    if bundle.reason:
-        words.append(bundle.reason)
-    if bundle.observed_generation != bundle.generation:
-        words.append(f"generation {bundle.generation} not handled yet")
-    words += ["drifted"] if bundle.drifted == "True" else []
-    words += ["suspended"] if bundle.suspended else []
-    words += ["being deleted"] if bundle.deleting else []
-    return ", ".join(words)
+def _condition(condition: BundleCondition, bundle: BundleStatus) -> tuple[str, ...]:
+    """Return the row of a condition; what the first lines say is not said again."""
+    message = " ".join(condition.message.split())
+    return (
+        condition.type,
+        condition.status,
+        age_of(condition.since) if condition.since else "-",
+        condition.reason or "-",
+        "" if message == " ".join(bundle.message.split()) else message,
+    )
 
 
-def _word(bundle: BundleStatus) -> str:
-    """Return the reason of its readiness, or what keeps the controller from it."""
-    if bundle.deleting:
-        return "Terminating"
-    return "Suspended" if bundle.suspended else bundle.reason
+_CASCADED = "cascaded"
+"""The count of the deletions that follow from others; it is not the count of a fate."""
 
 
-def _short(revision: str) -> str:
-    """Return the first digits of a digest, as Git shows a commit."""
-    return revision.rpartition(":")[2][:_DIGITS]
+def plan_lines(bundle: BundleStatus, plan: BundlePlan) -> list[str]:
+    """Return the plan that waits for an approval: its objects, its digest, and what approves it."""
+    counts = ", ".join(
+        f"{count} cascaded" if fate == _CASCADED else f"{count} to {_spaced(fate)}"
+        for fate, count in plan.counts.items()
+    )
+    since = f", since {age_of(plan.since)}" if plan.since else ""
+    covers = "the whole plan" if plan.scope == "Plan" else "its deletions"
+    lines = [f"waiting for an approval of {covers}{since}: {counts or 'nothing that is counted'}"]
+    for one in plan.objects:
+        place = f" -n {one.namespace}" if one.namespace not in {"", bundle.namespace} else ""
+        lines.append(f"  {one.name}{place}: {_spaced(one.fate)}")
+    shown = sum(plan.counts.values()) - plan.counts.get(_CASCADED, 0)
+    if shown > len(plan.objects):
+        lines.append(f"  and {shown - len(plan.objects)} more")
+    lines.append(f"  digest: {plan.digest}")
+    if plan.approved:
+        lines.append("  approved; the controller has not applied it yet")
+    else:
+        lines.append(f"  approve it: applyprune bundle approve {bundle.name} -n {bundle.namespace}")
+    return lines
 
 
 def _spaced(fate: str) -> str:
     """Return ``remove from inventory`` for ``removeFromInventory`` or ``remove-from-inventory``."""
     words = "".join(f" {char.lower()}" if char.isupper() else char for char in fate)
     return words.replace("-", " ")
+
+
+_LEVELS = {"warning": Colour.YELLOW, "error": Colour.RED}
+
+
+def log_text(line: LogLine) -> str:
+    """Return a line of the log: time, level, message, and its fields as ``key=value``."""
+    level = styled(line.level, _LEVELS.get(line.level))
+    parts = [f"{key}={_value(value)}" for key, value in line.fields.items()]
+    return " ".join([line.time, level, line.message, *parts]).replace("\n", "\\n")
 
 
 def _value(value: object) -> str:

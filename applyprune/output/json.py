@@ -1,13 +1,8 @@
-"""``-o jsonl``: one line for each event, at once. ``-o json``: one document, at the end.
+"""``-o jsonl``: one line for each event, at once; ``-o json``: one document, at the end.
 
-Both are ASCII, so that no text of a server or a manifest can move a terminal's cursor.
-
-Both follow the schema ``applyprune.dev/output/v1``. Each event is an object whose ``event`` is its
-name; names and keys come from ``wire_names``. A type or a field is printed only if it has an entry
-there; bodies, digests and live objects have none. Within v1 keys and words are only added; none is
-removed or changes its meaning.
-
-A diff has two more forms for programs: an RFC 6902 patch, and a list of changes."""
+Both are ASCII, so that no text of a server or a manifest can move a terminal's cursor. Within the
+schema v1 keys and words are only added; none is removed or changes its meaning.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +61,8 @@ from applyprune.model.reports import (
 )
 from applyprune.output.printers import OutputTarget
 from applyprune.output.report import ObjectReport, RunReport
+
+SCHEMA = "applyprune.dev/output/v1"
 
 
 class JsonLinesPrinter:
@@ -165,12 +162,6 @@ def version_document(report: RunReport) -> dict[str, Any]:
     }
 
 
-def to_json(value: object, indent: int | None = None) -> str:
-    """Return JSON in ASCII, with DEL escaped too."""
-    separators = (",", ":") if indent is None else None
-    return json.dumps(value, indent=indent, separators=separators).replace("\x7f", "\\u007f")
-
-
 def _object(object_report: ObjectReport) -> dict[str, Any]:
     result = object_report.result
     outcome = result.outcome if result else None
@@ -198,9 +189,6 @@ def _part(event: Event | None, *elsewhere: str) -> dict[str, Any] | None:
     }
 
 
-SCHEMA = "applyprune.dev/output/v1"
-
-
 def event_data(event: Event) -> dict[str, Any]:
     """Return an event as JSON data; a diff also gets its patch and its list of changes."""
     record = {"event": EVENT_NAMES[type(event)], **_record(event)}
@@ -210,6 +198,59 @@ def event_data(event: Event) -> dict[str, Any]:
 def differences(diff: ObjectDiff) -> dict[str, Any]:
     """Return the differences as an RFC 6902 patch, and as a list with the values."""
     return {"patch": json_patch(diff), "changes": changes(diff)}
+
+
+def json_patch(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
+    """Return the RFC 6902 operations that turn ``before`` of a diff into its ``after``.
+
+    For a Secret they contain the masks, not the values.
+    """
+    before, after = diff.before, diff.after
+    if after is None:
+        return [{"op": "remove", "path": ""}]
+    if before is None:
+        return [{"op": "add", "path": "", "value": after}]
+    # Imported here, like deepdiff below: both imports take longer than most runs.
+    from jsonpatch import make_patch
+
+    patch: Sequence[Mapping[str, Any]] = make_patch(before, after).patch
+    return patch
+
+
+def changes(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
+    """Return each difference: ``path`` (a JSON pointer), ``kind`` and the values.
+
+    The kind is ``added`` (with ``new``), ``removed`` (with ``old``) or ``changed`` (with both). An
+    object that is created or deleted is one change at the path "". deepdiff takes about 12 ms.
+    """
+    before, after = diff.before, diff.after
+    if before is None or after is None:
+        if before is after:
+            return []
+        whole = {"kind": "added", "new": after} if before is None else {"kind": "removed"}
+        return [{"path": "", **whole, **({"old": before} if after is None else {})}]
+    from deepdiff import DeepDiff
+
+    tree = DeepDiff(before, after, view="tree")
+    found = [_change(kind, node) for kind, nodes in tree.items() for node in nodes]
+    return sorted(found, key=lambda change: str(change["path"]))
+
+
+_KINDS = {
+    "dictionary_item_added": "added",
+    "iterable_item_added": "added",
+    "dictionary_item_removed": "removed",
+    "iterable_item_removed": "removed",
+}
+
+
+def _change(kind: str, node: Any) -> Mapping[str, Any]:
+    steps = node.path(output_format="list")
+    path = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
+    word = _KINDS.get(kind, "changed")
+    old = {} if word == "added" else {"old": node.t1}
+    new = {} if word == "removed" else {"new": node.t2}
+    return {"path": path, "kind": word, **old, **new}
 
 
 def data(value: object) -> Any:
@@ -249,6 +290,24 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
+    desired = step.desired if isinstance(step, ApplyStep) else None
+    return {
+        "ref": data(step.entry.ref),
+        "fate": str(step.fate),
+        "reason": step.reason,
+        "notChecked": step.not_checked,
+        "takenFrom": list(step.taken_from) if isinstance(step, ApplyStep) else [],
+        "reverts": [{"path": path, "manager": who} for path, who in _reverts(step)],
+        "origin": data(desired.origin) if desired else None,
+        "problem": data(step.problem),
+    }
+
+
+def _reverts(step: ApplyStep | RemoveStep) -> Sequence[tuple[str, str]]:
+    return step.reverts if isinstance(step, ApplyStep) else ()
+
+
 def _record(value: object) -> dict[str, Any]:
     kind: type = type(value)
     record = {key: data(getattr(value, name)) for name, key in _keys(kind)}
@@ -270,81 +329,15 @@ def _keys(kind: type) -> tuple[tuple[str, str], ...]:
     return tuple((name, key) for name, key in keys.items() if key is not None)
 
 
-def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
-    desired = step.desired if isinstance(step, ApplyStep) else None
-    return {
-        "ref": data(step.entry.ref),
-        "fate": str(step.fate),
-        "reason": step.reason,
-        "notChecked": step.not_checked,
-        "takenFrom": list(step.taken_from) if isinstance(step, ApplyStep) else [],
-        "reverts": [{"path": path, "manager": who} for path, who in _reverts(step)],
-        "origin": data(desired.origin) if desired else None,
-        "problem": data(step.problem),
-    }
+def to_json(value: object, indent: int | None = None) -> str:
+    """Return JSON in ASCII, with DEL escaped too."""
+    separators = (",", ":") if indent is None else None
+    return json.dumps(value, indent=indent, separators=separators).replace("\x7f", "\\u007f")
 
 
-def _reverts(step: ApplyStep | RemoveStep) -> Sequence[tuple[str, str]]:
-    return step.reverts if isinstance(step, ApplyStep) else ()
-
-
-_KINDS = {
-    "dictionary_item_added": "added",
-    "iterable_item_added": "added",
-    "dictionary_item_removed": "removed",
-    "iterable_item_removed": "removed",
-}
-
-
-def json_patch(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
-    """Return the RFC 6902 operations that turn ``before`` of a diff into its ``after``.
-
-    For a Secret they contain the masks, not the values.
-    """
-    before, after = diff.before, diff.after
-    if after is None:
-        return [{"op": "remove", "path": ""}]
-    if before is None:
-        return [{"op": "add", "path": "", "value": after}]
-    # Imported here, like deepdiff below: both imports take longer than most runs.
-    from jsonpatch import make_patch
-
-    patch: Sequence[Mapping[str, Any]] = make_patch(before, after).patch
-    return patch
-
-
-def changes(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
-    """Return each difference: ``path`` (a JSON pointer), ``kind`` and the values.
-
-    The kind is ``added`` (with ``new``), ``removed`` (with ``old``) or ``changed`` (with both). An
-    object that is created or deleted is one change at the path "". deepdiff takes about 12 ms.
-    """
-    before, after = diff.before, diff.after
-    if before is None or after is None:
-        if before is after:
-            return []
-        whole = {"kind": "added", "new": after} if before is None else {"kind": "removed"}
-        return [{"path": "", **whole, **({"old": before} if after is None else {})}]
-    from deepdiff import DeepDiff
-
-    tree = DeepDiff(before, after, view="tree")
-    found = [_change(kind, node) for kind, nodes in tree.items() for node in nodes]
-    return sorted(found, key=lambda change: str(change["path"]))
-
-
-def _change(kind: str, node: Any) -> Mapping[str, Any]:
-    steps = node.path(output_format="list")
-    path = "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in steps)
-    word = _KINDS.get(kind, "changed")
-    old = {} if word == "added" else {"old": node.t1}
-    new = {} if word == "removed" else {"new": node.t2}
-    return {"path": path, "kind": word, **old, **new}
-
-
-# The wire names: the name of each event and the key of each field in the JSON output.
-#
-# This is the contract ``applyprune.dev/output/v1``. A class or an attribute may be renamed in the
-# code; its wire name, on the right, never changes. A field whose key is None is never shown.
+# The wire names, which are the contract ``applyprune.dev/output/v1``. A class or an attribute may
+# be renamed in the code; its wire name, on the right, never changes. A field whose key is None is
+# never shown.
 
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
@@ -375,7 +368,6 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
     }
 )
 """The name of each event."""
-
 KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
     {
         Started: {

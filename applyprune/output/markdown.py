@@ -2,10 +2,7 @@
 
 It fits into a comment of a pull request, and into the summary of a pipeline's step. What would be
 deleted comes first.
-
-Untrusted text is always code, with a fence of more backticks than the text contains: in code
-nothing is a link, a mention, an image or HTML. In a table a bar is replaced with a similar
-character, because a bar ends a cell even in code."""
+"""
 
 from __future__ import annotations
 
@@ -45,15 +42,6 @@ ROWS = 200
 """The largest number of objects, and of problems, that the page shows."""
 COMMENT = 65_000
 """The longest page for a comment, in bytes of UTF-8: GitHub takes 65,536 characters."""
-_FIRST = {
-    Outcome.PRUNED: 0,
-    Outcome.DELETED: 0,
-    Outcome.RECREATED: 1,
-    Outcome.ORPHANED: 2,
-    Outcome.NOT_PRUNED: 3,
-}
-_FIRST_DIFFS = {Fate.PRUNE: 0, Fate.RECREATE: 1}
-_LAST = 9
 
 
 class MarkdownPrinter:
@@ -95,6 +83,10 @@ def page(report: RunReport, room: int) -> str:
     return "\n\n".join([*kept, _note(skipped)] if skipped else kept)
 
 
+def _note(parts: int) -> str:
+    return f"… {parts} parts are left out: the page would be too long."
+
+
 def conclusion(report: RunReport) -> str:
     """Return the result of a run: ``web: 2 created, 1 failed in 0.3 s, exit code 3``.
 
@@ -116,35 +108,8 @@ def conclusion(report: RunReport) -> str:
     return f"{about}{result} in {finished.elapsed:.1f} s{code}"
 
 
-def code(text: str) -> str:
-    """Return untrusted text as a code span on one line; the text cannot end the span."""
-    line = visible(text.replace("\n", " ")) or " "
-    fence = "`" * (_longest_run(line) + 1)
-    blank = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{fence}{blank}{line}{blank}{fence}"
-
-
-def block(text: str, language: str = "text") -> str:
-    """Return untrusted text as a code block; the text cannot end the block."""
-    fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}{language}\n{shown(text)}\n{fence}"
-
-
-def _rank(report: ObjectReport) -> int:
-    return _FIRST.get(report.result.outcome, _LAST) if report.result else _LAST
-
-
-def _is_done(report: RunReport) -> bool:
-    """Return whether the run has written all that its plan says: nothing is left to approve."""
-    return not _is_dry(report) and report.finished is not None and not report.finished.exit_code
-
-
-def _digests(plan: Plan, *, done: bool) -> str:
-    """Return the digests that bind an apply to this plan, or approve its deletions."""
-    lines = [f"The plan's digest is {code(plan.digest)}."] if plan.digest else []
-    if plan.deletions and not done:
-        lines.append(f"To approve its deletions: {code(f'--approve {plan.deletions}')}.")
-    return "\n\n".join(lines)
+_FIRST_DIFFS = {Fate.PRUNE: 0, Fate.RECREATE: 1}
+_LAST = 9
 
 
 def _parts(report: RunReport) -> Iterator[str]:
@@ -209,17 +174,38 @@ def _head(report: RunReport) -> str:
     return "\n\n".join(lines)
 
 
-def _is_dry(report: RunReport) -> bool:
-    """Return whether the run only shows what another one would do."""
-    return report.started is not None and report.started.dry_run is not DryRun.OFF
-
-
 def _counts(report: RunReport, finished: Finished) -> Mapping[str, int]:
     """Return the number of objects by what was done with them, or would be."""
     if _is_dry(report):
         return plan_counts(finished.counts, report.plan)
     found = {outcome.text: finished.counts.get(outcome, 0) for outcome in Outcome}
     return {words: count for words, count in found.items() if count}
+
+
+def _digests(plan: Plan, *, done: bool) -> str:
+    """Return the digests that bind an apply to this plan, or approve its deletions."""
+    lines = [f"The plan's digest is {code(plan.digest)}."] if plan.digest else []
+    if plan.deletions and not done:
+        lines.append(f"To approve its deletions: {code(f'--approve {plan.deletions}')}.")
+    return "\n\n".join(lines)
+
+
+def _is_done(report: RunReport) -> bool:
+    """Return whether the run has written all that its plan says: nothing is left to approve."""
+    return not _is_dry(report) and report.finished is not None and not report.finished.exit_code
+
+
+_FIRST = {
+    Outcome.PRUNED: 0,
+    Outcome.DELETED: 0,
+    Outcome.RECREATED: 1,
+    Outcome.ORPHANED: 2,
+    Outcome.NOT_PRUNED: 3,
+}
+
+
+def _rank(report: ObjectReport) -> int:
+    return _FIRST.get(report.result.outcome, _LAST) if report.result else _LAST
 
 
 def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> str:
@@ -313,12 +299,6 @@ def _object_statuses(statuses: Sequence[ObjectStatus]) -> str:
     return _listing("Objects", ["object", "namespace", "", "reason", "drift"], rows, len(statuses))
 
 
-def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], of: int) -> str:
-    """Return a table under a heading, and how many of its ``of`` rows are left out."""
-    more = f"\n\n… and {of - len(rows)} more." if of > len(rows) else ""
-    return f"#### {title}\n\n{_table(head, rows)}{more}"
-
-
 def _problems(report: RunReport) -> Iterator[tuple[str, Problem]]:
     for problem in (*report.errors, *filter(None, [report.verdict])):
         yield "error", problem
@@ -336,6 +316,21 @@ def _label(object_report: ObjectReport, *, dry: bool) -> str:
     return result.outcome.forecast if dry else result.outcome.text
 
 
+def _is_dry(report: RunReport) -> bool:
+    """Return whether the run only shows what another one would do."""
+    return report.started is not None and report.started.dry_run is not DryRun.OFF
+
+
+def _bounded(problems: Sequence[tuple[str, Problem]]) -> str:
+    items = [f"- {label}\n\n{_indented(block(str(problem)))}" for label, problem in problems[:ROWS]]
+    more = len(problems) - len(items)
+    return "\n".join([*items, *([f"- … and {more} more."] if more else [])])
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.split("\n"))
+
+
 def _mismatches(mismatches: Sequence[Mismatch]) -> str:
     rows = [
         [
@@ -349,10 +344,20 @@ def _mismatches(mismatches: Sequence[Mismatch]) -> str:
     return _listing("Mismatches", ["", "object", "message", "repair"], rows, len(mismatches))
 
 
-def _bounded(problems: Sequence[tuple[str, Problem]]) -> str:
-    items = [f"- {label}\n\n{_indented(block(str(problem)))}" for label, problem in problems[:ROWS]]
-    more = len(problems) - len(items)
-    return "\n".join([*items, *([f"- … and {more} more."] if more else [])])
+def _cell(text: str) -> str:
+    # A bar ends a cell even in code.
+    return code(text.replace("|", "\N{FULLWIDTH VERTICAL LINE}"))
+
+
+def _listing(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], of: int) -> str:
+    """Return a table under a heading, and how many of its ``of`` rows are left out."""
+    more = f"\n\n… and {of - len(rows)} more." if of > len(rows) else ""
+    return f"#### {title}\n\n{_table(head, rows)}{more}"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
+    rule = ["--:" if right else "---"] * len(head)
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
 
 
 def _difference(event: ObjectDiff) -> str:
@@ -364,22 +369,23 @@ def _difference(event: ObjectDiff) -> str:
     return f"{head}\n\n{block(diff, 'diff')}{not_checked}\n\n</details>"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, right: bool = False) -> str:
-    rule = ["--:" if right else "---"] * len(head)
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, rule, *rows))
+# Untrusted text is always code, with a fence of more backticks than the text has: there nothing is
+# a link, a mention, an image or HTML.
 
 
-def _cell(text: str) -> str:
-    return code(text.replace("|", "\N{FULLWIDTH VERTICAL LINE}"))
+def block(text: str, language: str = "text") -> str:
+    """Return untrusted text as a code block; the text cannot end the block."""
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}{language}\n{shown(text)}\n{fence}"
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.split("\n"))
+def code(text: str) -> str:
+    """Return untrusted text as a code span on one line; the text cannot end the span."""
+    line = visible(text.replace("\n", " ")) or " "
+    fence = "`" * (_longest_run(line) + 1)
+    blank = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{blank}{line}{blank}{fence}"
 
 
 def _longest_run(text: str) -> int:
     return max(map(len, re.findall("`+", text)), default=0)
-
-
-def _note(parts: int) -> str:
-    return f"… {parts} parts are left out: the page would be too long."

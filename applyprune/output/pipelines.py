@@ -1,11 +1,4 @@
-"""Reports for pipelines: annotations of GitHub, a Code Quality report of GitLab, a JUnit report.
-
-A workflow command is a line ``::error file=a.yaml,line=3,col=5,title=T::MESSAGE``. The runner of
-GitHub Actions obeys each line that begins with ``::`` or contains ``##[``, so untrusted text is
-escaped. GitHub shows only the first 10 errors, 10 warnings and 10 notices of a step as annotations,
-so the summary repeats all of them. An unchanged object has no line. Everything goes to standard
-output, because a step has one log for both streams.
-"""
+"""Reports for pipelines: annotations of GitHub, a Code Quality report of GitLab, a JUnit report."""
 
 from __future__ import annotations
 
@@ -46,6 +39,12 @@ from applyprune.output.report import UNREADY, ObjectReport, RunReport
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+# ``-o github``. A workflow command is a line ``::error file=a.yaml,line=3,col=5,title=T::MESSAGE``.
+# The runner obeys each line that begins with ``::`` or contains ``##[``, so untrusted text is
+# escaped. GitHub shows the first 10 errors, 10 warnings and 10 notices of a step as annotations, so
+# the summary repeats all of them. All goes to standard output: a step has one log for both streams.
 
 
 ROOM = 1024 * 1024
@@ -179,25 +178,17 @@ class GitHubPrinter:
         self._out(f"- {line}" if line.lstrip().startswith("::") else line)
 
 
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-# ``-o gitlab``: a Code Quality report, which GitLab shows in merge requests and pipelines.
-#
-# A Code Quality report is GitLab's only way to show a finding at a line of a file: its job logs
-# have no annotations, and it has no page for a job's summary (a note on a merge request needs an
-# API token). The report is a list of ``description``, ``check_name``, ``fingerprint``, ``severity``
-# and ``location``: https://docs.gitlab.com/ci/testing/code_quality/. The job keeps it as
-# ``artifacts:reports:codequality``. It contains problems, lifted guards, differences and
-# consequences.
-#
-# GitLab requires a location, so a finding without a file is shown at the root. A fingerprint
-# contains no line number, so that a manifest that has moved by a line keeps its findings.
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+# ``-o gitlab``: https://docs.gitlab.com/ci/testing/code_quality/. GitLab has no other way to show a
+# finding at a line of a file. It requires a location, so a finding without a file is shown at the
+# root. A fingerprint has no line number: a manifest that moves by a line keeps its findings.
 
 
 _NO_FILE = "."
@@ -314,16 +305,8 @@ class GitLabPrinter:
         return to_json([*self._findings, unfinished], indent=2)
 
 
-# ``-o junit``: the run as a test report, in the schema of Jenkins' xunit plugin (junit-10).
-#
-# A set is a test suite, an object is a test case. The test case fails if the object failed or did
-# not become ready; it is skipped if the object was skipped or not pruned. A mismatch of an
-# inventory is a failure; a difference in a diff is not. An error that ended the run is a test case
-# of its own, and so is a run that did not finish. The schema has no field for file and line, so the
-# text contains them. Warnings go to ``system-err``.
-
-
-_PROGRAM = "applyprune"
+# ``-o junit``, in the schema of Jenkins' xunit plugin (junit-10): a set is a test suite, an object
+# a test case. It has no field for file and line, so the text contains them.
 
 
 class JUnitPrinter:
@@ -342,6 +325,9 @@ class JUnitPrinter:
     def close(self) -> None:
         """Write the report."""
         self._out(junit_xml(self._report))
+
+
+_PROGRAM = "applyprune"
 
 
 def junit_xml(report: RunReport) -> str:
@@ -450,14 +436,14 @@ def _error(problem: Problem) -> ET.Element:
     return _verdict(_case(problem.location or problem.message), "error", problem)
 
 
-def _case(name: str, ref: Ref | None = None) -> ET.Element:
-    kind = _PROGRAM if ref is None else f"{ref.group}/{ref.kind}" if ref.group else ref.kind
-    return ET.Element("testcase", {"classname": shown(kind), "name": shown(name)})
-
-
 def _verdict(case: ET.Element, tag: str, problem: Problem) -> ET.Element:
     _add(case, tag, problem.kind, problem.message, str(problem))
     return case
+
+
+def _case(name: str, ref: Ref | None = None) -> ET.Element:
+    kind = _PROGRAM if ref is None else f"{ref.group}/{ref.kind}" if ref.group else ref.kind
+    return ET.Element("testcase", {"classname": shown(kind), "name": shown(name)})
 
 
 def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:

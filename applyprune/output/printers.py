@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from applyprune.model.events import Event
     from applyprune.model.problem import Origin
 
+
 PRINTERS = {
     "text": "applyprune.output.text:TextPrinter",
     "json": "applyprune.output.json:JsonPrinter",
@@ -39,6 +40,12 @@ TEXTS = {
 """The printers of verbs with a text of their own; the user cannot request them as formats."""
 
 
+def printer(form: str, target: OutputTarget) -> Printer:
+    """Return the printer of a format of PRINTERS, or of a verb's own text of TEXTS."""
+    module, _, name = (PRINTERS | TEXTS)[form].partition(":")
+    return cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))(target)
+
+
 class Printer(Protocol):
     """Writes the events of a stream in one format."""
 
@@ -47,12 +54,6 @@ class Printer(Protocol):
 
     def close(self) -> None:
         """Write the rest; the stream has ended, or was cut off."""
-
-
-def printer(form: str, target: OutputTarget) -> Printer:
-    """Return the printer of a format of PRINTERS, or of a verb's own text of TEXTS."""
-    module, _, name = (PRINTERS | TEXTS)[form].partition(":")
-    return cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))(target)
 
 
 def discard(text: str) -> None:

@@ -1,9 +1,8 @@
 """Show the progress of a run: live lines on a terminal, a line from time to time in a log.
 
 A thread updates both, because a run that waits for a server yields no events. They go to standard
-error, whatever the format of the data. This is not rich's live display, because that takes 50 ms
-and 117 modules to import, leaves remains when the window gets narrower, and does not know about the
-data on the other stream."""
+error, whatever the format of the data.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +43,8 @@ LOG_INTERVAL = 5.0
 """Seconds before a wait is printed in a log, and between its changes."""
 
 
+# Not rich's: that takes 50 ms and 117 modules to import, leaves remains when the window gets
+# narrower, and does not know about the data on the other stream.
 class LiveDisplay:
     """Shows the progress of a run from its start to its end."""
 
@@ -132,19 +133,12 @@ class LiveDisplay:
             self.terminal.err(self._progress.sentence(now))
 
 
-# The progress of a run, from its events alone, as the live display and a log show it.
+# The progress of a run, from its events alone.
 
 
 INTERRUPTED = "interrupted: finishing the requests in flight; again to exit at once"
-_BAR = 16
 _LISTED = 5
 _REMOVING = {Mode.DELETE: "deleting", Mode.ORPHAN: "orphaning"}
-
-
-def clock(seconds: float) -> str:
-    """Return minutes and seconds, such as ``5:40``; ``0:00`` for a negative number."""
-    whole = max(int(seconds), 0)
-    return f"{whole // 60}:{whole % 60:02}"
 
 
 @dataclass(slots=True)
@@ -313,6 +307,9 @@ class RunProgress:
         return f"{clock(elapsed)}, {clock(left)} left"
 
 
+_BAR = 16
+
+
 def _bar(done: int, of: int) -> str:
     full = _BAR * done // of
     return f"{'█' * full}{'░' * (_BAR - full)}"
@@ -320,3 +317,9 @@ def _bar(done: int, of: int) -> str:
 
 def _because(reason: str) -> str:
     return f": {reason}" if reason else ""
+
+
+def clock(seconds: float) -> str:
+    """Return minutes and seconds, such as ``5:40``; ``0:00`` for a negative number."""
+    whole = max(int(seconds), 0)
+    return f"{whole // 60}:{whole % 60:02}"

@@ -34,56 +34,6 @@ from applyprune.model.reports import ArtifactPushed, BundleStatus, LogLine, Vers
 from applyprune.planning.plan import verdict
 from applyprune.values import dataclass, field
 
-_NOTES = 10
-
-UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
-"""The states that count as failures in a status; the others may pass with time."""
-
-
-@dataclass(slots=True)
-class ObjectReport:
-    """The result for one object.
-
-    ``ref`` names it. ``result``, ``wait_result``, ``diff``, ``status``, ``entry`` and
-    ``explanation`` are the events about it, or None.
-    """
-
-    ref: Ref
-    result: ObjectDone | None = None
-    wait_result: ReadinessReported | None = None
-    diff: ObjectDiff | None = None
-    status: ObjectStatus | None = None
-    entry: EntryListed | None = None
-    explanation: Explanation | None = None
-
-    @property
-    def origin(self) -> Origin | None:
-        """Return the place of its manifest in the input."""
-        parts = (self.result, self.diff, self.explanation)
-        return next((part.origin for part in parts if part is not None and part.origin), None)
-
-    @property
-    def problem(self) -> Problem | None:
-        """Return why the object failed, or why the wait for it failed."""
-        done = self.result.problem if self.result else None
-        return done or (self.wait_result.problem if self.wait_result else None)
-
-    @property
-    def readiness(self) -> Readiness | None:
-        """Return its last known readiness, from a status or from the wait for it."""
-        part = self.status or self.wait_result
-        return part.readiness if part else None
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """Return its outcome, None if the run did not process it."""
-        return self.result.outcome if self.result else None
-
-    @property
-    def is_unready(self) -> bool:
-        """Return whether a status found the object failed or missing."""
-        return self.status is not None and self.status.readiness.status in UNREADY
-
 
 @dataclass(slots=True)
 class RunReport:
@@ -233,6 +183,55 @@ class RunReport:
         return report
 
 
+UNREADY = frozenset({Status.FAILED, Status.NOT_FOUND})
+"""The states that count as failures in a status; the others may pass with time."""
+
+
+@dataclass(slots=True)
+class ObjectReport:
+    """The result for one object.
+
+    ``ref`` names it. ``result``, ``wait_result``, ``diff``, ``status``, ``entry`` and
+    ``explanation`` are the events about it, or None.
+    """
+
+    ref: Ref
+    result: ObjectDone | None = None
+    wait_result: ReadinessReported | None = None
+    diff: ObjectDiff | None = None
+    status: ObjectStatus | None = None
+    entry: EntryListed | None = None
+    explanation: Explanation | None = None
+
+    @property
+    def origin(self) -> Origin | None:
+        """Return the place of its manifest in the input."""
+        parts = (self.result, self.diff, self.explanation)
+        return next((part.origin for part in parts if part is not None and part.origin), None)
+
+    @property
+    def problem(self) -> Problem | None:
+        """Return why the object failed, or why the wait for it failed."""
+        done = self.result.problem if self.result else None
+        return done or (self.wait_result.problem if self.wait_result else None)
+
+    @property
+    def readiness(self) -> Readiness | None:
+        """Return its last known readiness, from a status or from the wait for it."""
+        part = self.status or self.wait_result
+        return part.readiness if part else None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return its outcome, None if the run did not process it."""
+        return self.result.outcome if self.result else None
+
+    @property
+    def is_unready(self) -> bool:
+        """Return whether a status found the object failed or missing."""
+        return self.status is not None and self.status.readiness.status in UNREADY
+
+
 def report_of(events: Iterable[Event]) -> RunReport:
     """Return the report of a run.
 
@@ -246,6 +245,9 @@ def report_of(events: Iterable[Event]) -> RunReport:
         _add_notes(error, report)
         raise
     return report
+
+
+_NOTES = 10
 
 
 def _add_notes(error: ApplypruneError, report: RunReport) -> None:

@@ -1,9 +1,7 @@
 """The terminal: standard output and standard error, colours, and tables in the style of kubectl.
 
 The program writes every line through this module, so no untrusted text reaches a terminal as a
-control sequence. The live lines are below all other lines, and the cursor is on the first of them.
-So one short write, which erases everything from the cursor on, removes exactly the live lines, even
-if the width of the window has changed.
+control sequence.
 """
 
 from __future__ import annotations
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 
+# The live lines are below all other lines, and the cursor is on the first of them. So this removes
+# exactly the live lines, even if the width of the window has changed.
 _ERASE = "\r\x1b[J"
 _CLEAR = "\x1b[2J\x1b[H"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
@@ -159,15 +159,8 @@ class Terminal:
         self._when = self.clock.now()
 
 
-# Colours in text, as marks that untrusted text cannot contain.
-#
-# Printed text contains names and messages from the cluster, so ``rendered`` escapes control
-# characters in it. Our own colours are marks with a random number; ``rendered`` turns them into
-# escape sequences if the stream can show colours.
-
-
-_OURS = f"\x1b{os.urandom(8).hex()}"
-_MARK = pattern(f"{_OURS}([0-9;]*)m")
+# Colours: marks with a random number, which untrusted text cannot contain. ``rendered`` turns them
+# into escape sequences if the stream can show colours, and escapes control characters in all else.
 
 
 class Colour(StrEnum):
@@ -182,6 +175,9 @@ class Colour(StrEnum):
     FAINT = "2"
 
 
+_OURS = f"\x1b{os.urandom(8).hex()}"
+
+
 def styled(text: str, colour: Colour | None) -> str:
     """Return the text with marks for a colour."""
     return f"{_OURS}{colour}m{text}{_OURS}0m" if colour and text else text
@@ -192,6 +188,17 @@ def rendered(text: str, *, colour: bool) -> str:
     if text.isprintable():
         return text
     return "\n".join(_line(line, colour=colour) for line in text.split("\n"))
+
+
+_MARK = pattern(f"{_OURS}([0-9;]*)m")
+
+
+def _line(line: str, *, colour: bool) -> str:
+    # Every second piece is the content of a mark.
+    pieces = _MARK.split(line)
+    pieces[::2] = map(visible, pieces[::2])
+    pieces[1::2] = (f"\x1b[{code}m" if colour else "" for code in pieces[1::2])
+    return "".join(pieces)
 
 
 def cells(text: str) -> int:
@@ -224,20 +231,7 @@ def _cells(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
 
 
-def _line(line: str, *, colour: bool) -> str:
-    # Every second piece is the content of a mark.
-    pieces = _MARK.split(line)
-    pieces[::2] = map(visible, pieces[::2])
-    pieces[1::2] = (f"\x1b[{code}m" if colour else "" for code in pieces[1::2])
-    return "".join(pieces)
-
-
 # Tables in the style of kubectl.
-
-
-_GAP = "   "
-_NARROW = 24
-_INDENT = "    "
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
@@ -252,6 +246,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int | None 
     first, *others = (_row(line, widths, width) for line in lines)
     # If messages are below their lines, drop the heading of their column.
     return "\n".join((first.split("\n")[0], *others))
+
+
+_GAP = "   "
+_NARROW = 24
+_INDENT = "    "
 
 
 def _row(line: Sequence[str], widths: Sequence[int], width: int | None) -> str:

@@ -281,7 +281,22 @@ def _entry_table(events: Sequence[EntryListed]) -> str:
     return table(("NAMESPACE", "OBJECT", "OWNERSHIP", "UID"), rows)
 
 
-# One Bundle as text: everything about it, and the plan that waits for an approval.
+_NAMED = 20
+
+
+def orphaned_lines(refs: Sequence[Ref]) -> Iterator[str]:
+    """Yield how to delete orphaned objects: nothing lists them any more."""
+    if not refs:
+        return
+    stays, them = ("object stays", "it") if len(refs) == 1 else ("objects stay", "them")
+    if len(refs) > _NAMED:
+        yield f"{len(refs)} {stays} in the cluster, and no set lists {them}: see the lines above."
+        return
+    yield f"{len(refs)} {stays} in the cluster, and no set lists {them}. To delete {them}:"
+    ordered = sorted(refs, key=lambda ref: (ref.namespace, ref))
+    for namespace, group in groupby(ordered, key=lambda ref: ref.namespace):
+        where = f" -n {namespace}" if namespace else ""
+        yield f"  kubectl delete{where} {' '.join(ref.short for ref in group)}"
 
 
 class BundlePrinter:
@@ -305,15 +320,9 @@ class BundlePrinter:
         self._text.close()
 
 
-# ``-o name``: one line ``kind.group/name`` for each object, as ``kubectl -o name`` prints it.
-#
-# Print every object the run succeeded on, whether changed, unchanged or deleted, like kubectl does:
-# a script can wait for all of them. Omit an object that failed, was skipped or was not pruned. A
-# diff prints the objects that would change; a verb that only reads prints all that it read, and a
-# set as the ConfigMap of its inventory. As with kubectl there is no namespace.
-
-
-_OMITTED = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
+# ``-o name``: as kubectl does, the objects on which the run succeeded, without a namespace, so that
+# a script can wait for all of them. A diff prints the objects that would change, a verb that only
+# reads all that it read, and a set as the ConfigMap of its inventory.
 
 
 class NamePrinter:
@@ -333,6 +342,9 @@ class NamePrinter:
 
     def close(self) -> None:
         """Do nothing: each line was written with its event."""
+
+
+_OMITTED = frozenset({Outcome.FAILED, Outcome.SKIPPED, Outcome.NOT_PRUNED})
 
 
 def _ref_of(event: Event) -> Ref | None:
@@ -355,24 +367,3 @@ def _ref_of(event: Event) -> Ref | None:
             return ApplySetIdentity(name, namespace).inventory
         case _:
             return None
-
-
-# What to do with the objects that stay in the cluster after their set is deleted.
-
-
-_NAMED = 20
-
-
-def orphaned_lines(refs: Sequence[Ref]) -> Iterator[str]:
-    """Yield how to delete orphaned objects: nothing lists them any more."""
-    if not refs:
-        return
-    stays, them = ("object stays", "it") if len(refs) == 1 else ("objects stay", "them")
-    if len(refs) > _NAMED:
-        yield f"{len(refs)} {stays} in the cluster, and no set lists {them}: see the lines above."
-        return
-    yield f"{len(refs)} {stays} in the cluster, and no set lists {them}. To delete {them}:"
-    ordered = sorted(refs, key=lambda ref: (ref.namespace, ref))
-    for namespace, group in groupby(ordered, key=lambda ref: ref.namespace):
-        where = f" -n {namespace}" if namespace else ""
-        yield f"  kubectl delete{where} {' '.join(ref.short for ref in group)}"
