@@ -453,7 +453,7 @@ def bundle_readiness(status: BundleStatus, requested: str) -> Readiness:
 
     What is Failed does not become ready until someone changes something.
     """
-    told = f"{status.reason}: {status.message}"
+    why = f"{status.reason}: {status.message}"
     stalled = next((one for one in status.conditions if one.type == "Stalled"), None)
     if status.deleting:
         return Readiness(Status.TERMINATING, "the Bundle is being deleted")
@@ -467,8 +467,8 @@ def bundle_readiness(status: BundleStatus, requested: str) -> Readiness:
     if status.ready == _TRUE:
         return current(status.message)
     if status.pending is not None or (stalled is not None and stalled.status == _TRUE):
-        return failed(told)
-    return stuck(told) if status.ready == "False" else in_progress(told)
+        return failed(why)
+    return stuck(why) if status.ready == "False" else in_progress(why)
 
 
 ERRORS: Mapping[str, type[ApplypruneError]] = {
@@ -530,7 +530,7 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
     began = stop.now()
     readiness = in_progress("it has not been read yet")
     status = BundleStatus(wait.ref.name, wait.ref.namespace)
-    told = ""
+    reported = ""
     counts = {Outcome.CONFIGURED: 1}
     with closing(Informer(cluster, clock=stop.clock)) as informer:  # guard: clock-of-bundle
         informer.open(WatchScope(BUNDLES, wait.ref.namespace, name=wait.ref.name))
@@ -556,8 +556,8 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
                 within = wait.timeout if elapsed > wait.timeout else None
                 yield _failed(not_ready(status, readiness, within=within), elapsed)
                 return
-            if readiness.stuck and readiness.message != told:
-                told = readiness.message
+            if readiness.stuck and readiness.message != reported:
+                reported = readiness.message
                 yield ObjectStuck(wait.ref, readiness, elapsed)
             yield Waiting(wait.ref, "ready", elapsed, wait.timeout, readiness.message)
 

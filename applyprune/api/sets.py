@@ -16,8 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, TypeAlias
 from urllib.parse import urlsplit
 
-from applyprune.cluster.access import ClusterAccess
-from applyprune.cluster.access import connect as choose_access
+from applyprune.cluster.access import ClusterAccess, cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.discovery import cache_folder
 from applyprune.cluster.inventory_store import ConfigMapStore
@@ -464,7 +463,7 @@ def connect(
     Nothing is sent yet. Raises AccessError, and UsageError for a combination that makes no sense.
     """
     if access is None:
-        access = choose_access(
+        access = cluster_access(
             kubeconfig=os.fspath(kubeconfig), context=context, environ=os.environ
         )
     elif context or kubeconfig:
@@ -625,7 +624,7 @@ class _Reports:
     """What was reported of requests that are not answered."""
 
     unanswered: Unanswered
-    _told: dict[str, int] = field(default_factory=dict)
+    _reported: dict[str, int] = field(default_factory=dict)
     _asked_at: float = field(default_factory=time.monotonic)
 
     def due(self) -> Iterator[Event]:
@@ -635,10 +634,10 @@ class _Reports:
             return
         self._asked_at = now
         found = {report.what: report for report in self.unanswered()}
-        self._told = {what: tries for what, tries in self._told.items() if what in found}
+        self._reported = {what: tries for what, tries in self._reported.items() if what in found}
         for what, report in found.items():
-            if report.tries > self._told.get(what, 0):
-                self._told[what] = report.tries
+            if report.tries > self._reported.get(what, 0):
+                self._reported[what] = report.tries
                 yield report
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.complete import NAMESPACE
+from applyprune.cli.complete import NAMESPACE_NAME
 from applyprune.cli.main import Command, CommandGroup
 from applyprune.cli.options import (
     bundle_argument,
@@ -290,7 +290,7 @@ def _reconciled(
 @click.option(
     "--controller-namespace",
     default="applyprune-system",
-    type=NAMESPACE,
+    type=NAMESPACE_NAME,
     metavar="NS",
     callback=namespace_name,
     show_default=True,

@@ -93,7 +93,7 @@ def _sets(line: CommandLine) -> Iterable[str]:
         return [applyset.name for applyset in list_sets(cluster.client, namespace)]
 
 
-SET = CompletedText("set", _sets)
+SET_NAME = CompletedText("set", _sets)
 """A set in the namespace of ``-n`` or of the context."""
 
 
@@ -105,7 +105,7 @@ def _bundles(line: CommandLine) -> Iterable[str]:
         return [live.ref.name for live in found]
 
 
-BUNDLE = CompletedText("bundle", _bundles)
+BUNDLE_NAME = CompletedText("bundle", _bundles)
 """A Bundle in the namespace of ``-n`` or of the context."""
 
 
@@ -129,7 +129,7 @@ def _objects(line: CommandLine) -> Iterable[str]:
             yield f"{word}/{ref.name}"
 
 
-OBJECT = CompletedText("kind/name", _objects)
+OBJECT_NAME = CompletedText("kind/name", _objects)
 """An object of the set on the command line."""
 
 
@@ -139,7 +139,7 @@ def _guarded_kinds(_line: CommandLine) -> Iterable[str]:
     return GUARDED_KINDS.values()
 
 
-GUARDED_KIND = CompletedText("kind", _guarded_kinds)
+KIND_NAME = CompletedText("kind", _guarded_kinds)
 """A kind that a prune deletes only if that is allowed."""
 
 
@@ -150,17 +150,17 @@ def _namespaces(line: CommandLine) -> Iterable[str]:
         return [live.ref.name for live in cluster.client.list(NAMESPACES)]
 
 
-NAMESPACE = CompletedText("namespace", _namespaces)
+NAMESPACE_NAME = CompletedText("namespace", _namespaces)
 """A namespace in the cluster."""
 
 
 def _contexts(line: CommandLine) -> Iterable[str]:
-    from applyprune.cluster.credentials import candidate_files, load
+    from applyprune.cluster.credentials import candidate_files, load_kubeconfig
 
-    return load(candidate_files(line.text("kubeconfig"), os.environ)).contexts
+    return load_kubeconfig(candidate_files(line.text("kubeconfig"), os.environ)).contexts
 
 
-CONTEXT = CompletedText("context", _contexts)
+CONTEXT_NAME = CompletedText("context", _contexts)
 """A context of the kubeconfig."""
 
 
@@ -170,7 +170,7 @@ def _formats(_line: CommandLine) -> Iterable[str]:
     return PRINTERS
 
 
-FORMAT = CompletedText("format", _formats)
+FORMAT_NAME = CompletedText("format", _formats)
 """A format of output."""
 
 
@@ -189,5 +189,5 @@ class _File(_Text):
         return [CompletionItem(incomplete, type="file")]
 
 
-FILE = _File()
+FILE_PATH = _File()
 """A file or a directory."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.complete import FILE, SET
+from applyprune.cli.complete import FILE_PATH, SET_NAME
 from applyprune.errors import InputError, UsageError
 from applyprune.values import dataclass
 
@@ -33,7 +33,7 @@ class Form(Enum):
     CONTEXT = auto()
 
 
-KEYS: Mapping[str, Form] = {
+CONFIG_KEYS: Mapping[str, Form] = {
     "name": Form.TEXT,
     "namespace": Form.TEXT,
     "context": Form.CONTEXT,
@@ -116,7 +116,7 @@ def optional_name_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
     def command(name: str | None, **others: Any) -> Any:
         return verb(name=name or config_in_use().name or None, **others)
 
-    name = click.argument("name", type=SET, required=False, is_eager=True, callback=_note)
+    name = click.argument("name", type=SET_NAME, required=False, is_eager=True, callback=_note)
     return name(_config_option(command))
 
 
@@ -129,7 +129,7 @@ def names_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
         return verb(names=names or ((used,) if used else ()), **others)
 
     names = click.argument(
-        "names", nargs=-1, type=SET, metavar="[NAME]...", is_eager=True, callback=_note
+        "names", nargs=-1, type=SET_NAME, metavar="[NAME]...", is_eager=True, callback=_note
     )
     return names(_config_option(command))
 
@@ -138,7 +138,7 @@ def names_argument(verb: Callable[..., Any]) -> Callable[..., Any]:
 def _config_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
         "--config",
-        type=FILE,
+        type=FILE_PATH,
         metavar="FILE",
         is_eager=True,
         expose_value=False,
@@ -202,7 +202,7 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
 
 def _checked(configuration: Configuration, key: str) -> Any:
     """Return a setting in the form of its key; raise InputError for a wrong key or value."""
-    value, form = configuration.settings[key], KEYS.get(key)
+    value, form = configuration.settings[key], CONFIG_KEYS.get(key)
     unsafe, option = _UNSAFE.get(key, (None, key))
     if key in GUARDS or (unsafe is not None and value == unsafe):
         raise InputError(
@@ -215,7 +215,7 @@ def _checked(configuration: Configuration, key: str) -> Any:
     if form is None:
         from applyprune.planning.names import did_you_mean
 
-        hint = did_you_mean(key, KEYS) or f"The keys are {', '.join(KEYS)}."
+        hint = did_you_mean(key, CONFIG_KEYS) or f"The keys are {', '.join(CONFIG_KEYS)}."
         raise InputError(f"unknown key {key!r}", location=configuration.origin(key), hint=hint)
     if form in {Form.TEXTS, Form.PATHS} and isinstance(value, str):
         value = [value]

@@ -331,7 +331,7 @@ class PlanOutput:
                 plan = event.plan
             elif isinstance(event, Finished) and plan is not None:
                 failed = event.counts.get(Outcome.FAILED, 0)
-                self._tell(
+                self._print(
                     f"{shown_path(self.path)} was not written: the plan cannot be applied"
                     if failed
                     else self._written(plan, session, options)
@@ -346,6 +346,6 @@ class PlanOutput:
         until = file.expires.strftime("%Y-%m-%d %H:%M UTC")
         return f"{shown_path(self.path)} was written: the plan is valid until {until}"
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if not self.reporting.quiet:
             self.reporting.terminal.err(text)

@@ -212,14 +212,14 @@ def controller(
             hint="pip install 'applyprune[controller]'",
         )
     from applyprune.cli.session import cancel_on_signals
-    from applyprune.cluster.access import connect
+    from applyprune.cluster.access import cluster_access
     from applyprune.controller.process import ControllerSettings, serve
     from applyprune.controller.reasons import log_to_stderr
     from applyprune.controller.worker import WorkerLimits
     from applyprune.http import AddressRules
 
     log_to_stderr(log_level)
-    access = connect(
+    access = cluster_access(
         kubeconfig=cluster_target.kubeconfig, context=cluster_target.context, environ=os.environ
     )
     settings = ControllerSettings(
@@ -254,7 +254,7 @@ def _address(text: str) -> tuple[str, int]:
 # ``deploy/`` is the only place that lists what the controller needs.
 
 
-SET = "applyprune"
+_SET = "applyprune"
 """The name of the controller's set."""
 DEFAULT_NAMESPACE = "applyprune-system"
 """The namespace in the files."""
@@ -329,7 +329,7 @@ def install(
         apply=replace(options.apply, create_namespace=True, force_conflicts=force_conflicts),
         wait=replace(options.wait, mode=WaitMode.asked(wait), timeout=timeout),
     )
-    return reporting.print_events(run_set(cluster_target, SET, partial(_read_text, text), options))
+    return reporting.print_events(run_set(cluster_target, _SET, partial(_read_text, text), options))
 
 
 _ORIGIN = "install --print"

@@ -20,7 +20,7 @@ _SYSTEM_ERRORS = frozenset(
 )
 
 
-def describe_error(error: Exception) -> tuple[str, int]:
+def describe_crash(error: Exception) -> tuple[str, int]:
     """Return the message for an exception that is not an ApplypruneError, and the exit code.
 
     Only an OSError's message is printed: other messages may contain a Secret's value.
@@ -54,6 +54,6 @@ def _location(error: Exception) -> str:
     return f"{'.'.join(parts if ours else parts[-2:])}:{frame.lineno}"
 
 
-def details(error: Exception) -> str:
+def requested_traceback(error: Exception) -> str:
     """Return the traceback if the environment requests it, else an empty text."""
     return "".join(traceback.format_exception(error)) if os.environ.get(TRACEBACK) else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.complete import NAMESPACE, OBJECT, SET
+from applyprune.cli.complete import NAMESPACE_NAME, OBJECT_NAME, SET_NAME
 from applyprune.cli.config import name_argument
 from applyprune.cli.main import CommandGroup
 from applyprune.cli.options import (
@@ -206,7 +206,7 @@ def repair_events(
 
 @inventory.command(cls=RunCommand)
 @set_argument
-@click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
+@click.argument("objects", nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
 @cluster_options
 @record_options
 @reporting_options
@@ -237,7 +237,7 @@ def orphan(
 
 @inventory.command(cls=RunCommand)
 @set_argument
-@click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
+@click.argument("objects", nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
 @cluster_options
 @record_options
 @reporting_options
@@ -285,8 +285,8 @@ def own(
                     ]
                     reporting.terminal.err("\n".join(shown))
                     deleted = [ref for ref, kept in objects.items() if not kept]
-                    told = f"{_these(deleted)} " if deleted else ""
-                    confirmation.ask(action, f"{told}Make {_them(list(objects))} owned?")
+                    warning = f"{_these(deleted)} " if deleted else ""
+                    confirmation.ask(action, f"{warning}Make {_them(list(objects))} owned?")
 
             yield from own_objects(
                 applyset.identity,
@@ -309,9 +309,9 @@ def _them(refs: Sequence[Ref]) -> str:
 
 
 @inventory.command(cls=RunCommand)
-@click.argument("source", type=SET, metavar="FROM")
-@click.argument("to", type=SET, metavar="TO")
-@click.argument("objects", nargs=-1, type=OBJECT, metavar="[KIND/NAME]...")
+@click.argument("source", type=SET_NAME, metavar="FROM")
+@click.argument("to", type=SET_NAME, metavar="TO")
+@click.argument("objects", nargs=-1, type=OBJECT_NAME, metavar="[KIND/NAME]...")
 @cluster_options
 @record_options
 @reporting_options
@@ -319,7 +319,7 @@ def _them(refs: Sequence[Ref]) -> str:
 @click.option(
     "--to-namespace",
     default="",
-    type=NAMESPACE,
+    type=NAMESPACE_NAME,
     metavar="NS",
     callback=namespace_name,
     help="Namespace of the inventory of TO, if it differs.",

@@ -98,10 +98,10 @@ def _print_problems(error: Exception) -> int:
         for problem in problems_of(error):
             _print_error(problem_text("error", problem))
         return error.exit_code
-    from applyprune.cli.crash import describe_error, details
+    from applyprune.cli.crash import describe_crash, requested_traceback
 
-    message, code = describe_error(error)
-    _print_error(f"{details(error)}error: {message}")
+    message, code = describe_crash(error)
+    _print_error(f"{requested_traceback(error)}error: {message}")
     if isinstance(error, OSError):
         _discard_stdout()
     return code

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from applyprune.cli.complete import BUNDLE, CONTEXT, FILE, GUARDED_KIND, NAMESPACE, OBJECT, SET
+from applyprune.cli.complete import (
+    BUNDLE_NAME,
+    CONTEXT_NAME,
+    FILE_PATH,
+    KIND_NAME,
+    NAMESPACE_NAME,
+    OBJECT_NAME,
+    SET_NAME,
+)
 from applyprune.cli.config import config_in_use, name_argument
 from applyprune.cli.main import Command
 from applyprune.cli.target import ClusterTarget
@@ -231,7 +239,7 @@ def guard_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--allow-kind",
             multiple=True,
-            type=GUARDED_KIND,
+            type=KIND_NAME,
             metavar="KIND",
             help="Allow the pruning of this kind, by any of its names: "
             + ", ".join(sorted(GUARDED_KINDS.values()))
@@ -336,7 +344,7 @@ F = TypeVar("F", bound="Callable[..., Any]")
 def _only(help_text: str) -> Callable[[F], F]:
     return click.option(
         "--only",
-        type=OBJECT,
+        type=OBJECT_NAME,
         multiple=True,
         metavar="KIND/NAME",
         help=f"{help_text} Repeatable.",
@@ -434,7 +442,7 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "-k",
             "--kustomize",
-            type=FILE,
+            type=FILE_PATH,
             multiple=True,
             metavar="DIR",
             help="A kustomization, built with kustomize or kubectl, or the address of one. "
@@ -444,7 +452,7 @@ def optional_input_option(verb: Callable[..., Any]) -> Callable[..., Any]:
             "-f",
             "--filename",
             "paths",
-            type=FILE,
+            type=FILE_PATH,
             multiple=True,
             metavar="PATH",
             help="A file, a folder (with everything below it, or built if it is a "
@@ -584,7 +592,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--allow-cascade",
-            type=OBJECT,
+            type=OBJECT_NAME,
             multiple=True,
             metavar="KIND/NAME",
             help="Allow the deletion of this object although it cascades to objects "
@@ -592,7 +600,7 @@ def removal_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option(
             "--orphan",
-            type=OBJECT,
+            type=OBJECT_NAME,
             multiple=True,
             metavar="KIND/NAME",
             help="Orphan this object instead of deleting it: it leaves the set and stays in the "
@@ -648,7 +656,7 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
             "-n",
             "--namespace",
             default="",
-            type=NAMESPACE,
+            type=NAMESPACE_NAME,
             metavar="NS",
             callback=namespace_name,
             help="Namespace of the inventory, and of manifests without one; default: the "
@@ -657,7 +665,7 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--context",
             default="",
-            type=CONTEXT,
+            type=CONTEXT_NAME,
             metavar="NAME",
             callback=not_empty,
             help="The kubeconfig context to use.",
@@ -665,7 +673,7 @@ def cluster_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--kubeconfig",
             default="",
-            type=FILE,
+            type=FILE_PATH,
             metavar="FILE",
             callback=not_empty,
             help="The kubeconfig; default: KUBECONFIG, ~/.kube/config, or the pod's own account.",
@@ -737,10 +745,10 @@ def timeout_option(help_text: str) -> Callable[[F], F]:
 
 def set_argument(command: F) -> F:
     """Add NAME, which the verb gets as ``name``."""
-    return click.argument("name", type=SET)(command)
+    return click.argument("name", type=SET_NAME)(command)
 
 
-bundle_argument = click.argument("name", type=BUNDLE, metavar="NAME")
+bundle_argument = click.argument("name", type=BUNDLE_NAME, metavar="NAME")
 """Adds NAME, which the verb gets as ``name``."""
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.complete import CONTEXT, FILE, NAMESPACE
+from applyprune.cli.complete import CONTEXT_NAME, FILE_PATH, NAMESPACE_NAME
 from applyprune.cli.main import Command
 from applyprune.cli.options import namespace_name, not_empty, optional_input_option, timeout_option
 from applyprune.cli.reporting import reporting_options
@@ -239,7 +239,7 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
     "-f",
     "--filename",
     "paths",
-    type=FILE,
+    type=FILE_PATH,
     multiple=True,
     metavar="PATH",
     help="The manifests of the set, relative to the file. Repeatable.",
@@ -247,7 +247,7 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
 @click.option(
     "-k",
     "--kustomize",
-    type=FILE,
+    type=FILE_PATH,
     multiple=True,
     metavar="DIR",
     help="A kustomization of the set. Repeatable.",
@@ -256,7 +256,7 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
     "-n",
     "--namespace",
     default="",
-    type=NAMESPACE,
+    type=NAMESPACE_NAME,
     metavar="NS",
     callback=namespace_name,
     help="Namespace of the inventory, and of manifests without one.",
@@ -264,7 +264,7 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
 @click.option(
     "--context",
     default="",
-    type=CONTEXT,
+    type=CONTEXT_NAME,
     metavar="NAME",
     callback=not_empty,
     help="The context that must be in use.",
@@ -273,7 +273,7 @@ _SCHEMA = Path(__file__).parents[1] / "output/schemas/config.json"
 @click.option(
     "--config",
     default="applyprune.yaml",
-    type=FILE,
+    type=FILE_PATH,
     metavar="FILE",
     show_default=True,
     help="The file to write.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from applyprune.cli.complete import FORMAT
+from applyprune.cli.complete import FORMAT_NAME
 from applyprune.cli.options import with_options
 from applyprune.errors import ApplypruneError, UsageError, as_problem, problems_of
 from applyprune.output.printers import (
@@ -97,7 +97,7 @@ class Reporting:
             printers, unwritable = self._printers(closing, files, plan_is_shown)
             if unwritable is not None:
                 events = raising(unwritable)
-            for event in ended(events):
+            for event in with_finished(events):
                 if isinstance(event, Finished):
                     exit_code = event.exit_code
                 for each in printers:
@@ -234,7 +234,7 @@ def reporting_options(verb: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "-o",
             "--output",
-            type=FORMAT,
+            type=FORMAT_NAME,
             multiple=True,
             metavar="FORMAT[=FILE]",
             help=f"Output format: {', '.join(PRINTERS)}; repeatable.  [default: text]",
@@ -277,7 +277,7 @@ show_unchanged_option = click.option(
 """Adds --show-unchanged to a verb with ``reporting_options``; it becomes part of these."""
 
 
-def ended(events: Iterable[Event]) -> Iterator[Event]:
+def with_finished(events: Iterable[Event]) -> Iterator[Event]:
     """Yield the events, the error that the stream raises if it does, and always a Finished event.
 
     A verb that only reads may omit the Finished event of a success.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from applyprune.cli.complete import FILE, OBJECT
+from applyprune.cli.complete import FILE_PATH, OBJECT_NAME
 from applyprune.cli.config import name_argument
 from applyprune.cli.main import Command
 from applyprune.cli.options import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--plan",
     "plan_path",
-    type=FILE,
+    type=FILE_PATH,
     metavar="FILE",
     help="Apply exactly the plan in this file, as `plan --out` wrote it, or nothing. Needs the "
     "same input and the same options.",
@@ -249,7 +249,7 @@ def delete(
 )
 @click.option(
     "--out",
-    type=FILE,
+    type=FILE_PATH,
     metavar="FILE",
     help="Write the plan to this file, for `apply --plan`. It has no manifests, and no value of a "
     "Secret.",
@@ -387,7 +387,7 @@ def with_exit_code(events: Iterable[Event], *, drift_only: bool) -> Iterator[Eve
 
 @click.command(cls=Command)
 @optional_planning_options
-@click.argument("ref", type=OBJECT, metavar="KIND/NAME")
+@click.argument("ref", type=OBJECT_NAME, metavar="KIND/NAME")
 @reporting_options
 def explain(
     name: str,

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from applyprune.localplane.planes import PlaneStatus
 
 
-VARIABLE = "APPLYPRUNE_PLANE"
+PLANE_VARIABLE = "APPLYPRUNE_PLANE"
 plane_from = click.option(
     "--plane-from",
     metavar="FOLDER|URL",
-    envvar=VARIABLE,
+    envvar=PLANE_VARIABLE,
     show_envvar=True,
     default="",
     help="Take the control plane from a mirror: a folder, or https://…#sha256=….",
@@ -60,7 +60,7 @@ def demo(controller: bool, plane_from: str) -> int:
 
     manifests = packaged_folder("demo")
     progress = progress_on(sys.stderr)
-    binaries = ensure_built(progress, origin=origin_of(plane_from))
+    binaries = ensure_built(progress, origin=plane_origin(plane_from))
     # The plane removes this folder, even if this process is killed.
     folder = Path(tempfile.mkdtemp(prefix="applyprune-demo-"))
     with start(binaries, PlaneSpec(audit=True), folder, name="demo", progress=progress) as plane:
@@ -456,7 +456,7 @@ def up(name: str, nodes: int, plane_from: str) -> None:
     from applyprune.localplane.planes import bring_up
 
     spec = PlaneSpec(kwok=nodes > 0, nodes=nodes)
-    plane, started = bring_up(name, spec, progress_on(sys.stderr), origin_of(plane_from))
+    plane, started = bring_up(name, spec, progress_on(sys.stderr), plane_origin(plane_from))
     if not started:
         click.echo(f"the plane {name} is already running", err=True)
     option = "" if name == "default" else f" --name {name}"
@@ -538,18 +538,18 @@ def kubectl(name: str, arguments: tuple[str, ...]) -> None:
 # ``--plane-from``.
 
 
-def origin_of(named: str) -> PlaneOrigin | None:
+def plane_origin(named: str) -> PlaneOrigin | None:
     """Return the mirror that the user has named; None for none."""
     from applyprune.localplane import PlaneOrigin
 
-    return PlaneOrigin(named, download) if named else None
+    return PlaneOrigin(named, _download) if named else None
 
 
 _TIMEOUT = 900.0
 """Seconds for one file: a wheel has 60 MB, and a line may be slow."""
 
 
-def download(url: str, file: IO[bytes], limit: int) -> None:
+def _download(url: str, file: IO[bytes], limit: int) -> None:
     """Write the content of an HTTPS address to a file, at most ``limit`` bytes.
 
     Raises AccessError if it is not received completely, is larger, or is a web page.

@@ -22,7 +22,7 @@ from applyprune.cluster.credentials import (
     RenewableCredentials,
     candidate_files,
     checked_token,
-    load,
+    load_kubeconfig,
     read_file,
 )
 from applyprune.errors import AccessError
@@ -71,7 +71,7 @@ class ClusterAccess:
     """Which addresses the server may have; None for all."""
 
 
-def connect(
+def cluster_access(
     *, kubeconfig: str = "", context: str = "", environ: Mapping[str, str]
 ) -> ClusterAccess:
     """Return the access from the option, ``KUBECONFIG``, ``~/.kube/config`` or the pod.
@@ -79,7 +79,7 @@ def connect(
     Nothing is sent yet: credential plugins run with the first request. Raises AccessError.
     """
     paths = candidate_files(kubeconfig, environ)
-    config = load(paths)
+    config = load_kubeconfig(paths)
     if not config.contexts and not config.clusters and not kubeconfig:
         pod = None if context else pod_access(environ)
         if pod is None:
@@ -88,7 +88,7 @@ def connect(
     return _from_context(config, context, environ)
 
 
-NO_CLUSTER_HINT = (
+_NO_CLUSTER_HINT = (
     "Set KUBECONFIG or pass --kubeconfig. Without a cluster, `applyprune local up` starts one here."
 )
 
@@ -102,7 +102,7 @@ def _nothing_configured(paths: Iterable[Path], context: str) -> AccessError:
         if context
         else ("no cluster is configured")
     )
-    return AccessError(what, reason=f"looked at {', '.join(looked)}", hint=NO_CLUSTER_HINT)
+    return AccessError(what, reason=f"looked at {', '.join(looked)}", hint=_NO_CLUSTER_HINT)
 
 
 def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -> ClusterAccess:
@@ -253,7 +253,7 @@ def _impersonation(user: KubeconfigEntry) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def pod_access(
@@ -265,7 +265,7 @@ def pod_access(
     """
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT", "")
-    service_account = service_account or SERVICE_ACCOUNT
+    service_account = service_account or _SERVICE_ACCOUNT
     token = service_account / "token"
     if not host or not port or not token.exists():
         return None

@@ -17,7 +17,7 @@ from applyprune.clock import CLOCK, Clock, Lease
 from applyprune.cluster.discovery import discover, is_ready, read_schemas, server_version
 from applyprune.cluster.messages import (
     MAX_REPLY,
-    Request,
+    ApiRequest,
     Response,
     RetryBudget,
     http_date,
@@ -153,7 +153,7 @@ class KubernetesClient:
         other._terms, other._transport = terms, self._transport.for_run(other.run)  # noqa: SLF001
         return other
 
-    def _write(self, write: Request, ref: Ref) -> Response:
+    def _write(self, write: ApiRequest, ref: Ref) -> Response:
         """Send what changes the cluster."""
         return self._transport.send(self._terms.on(write, ref))
 
@@ -205,7 +205,7 @@ class KubernetesClient:
         """Return all objects of a resource, read in pages of ``page``; never an incomplete list."""
         # What does not match is dropped here as well: some aggregated APIs ignore the selector.
         wanted = Selection(namespace, selector, "", full)
-        return paged_list(self._transport, resource, wanted, page, timeout=timeout)[0]
+        return _paged_list(self._transport, resource, wanted, page, timeout=timeout)[0]
 
     def list_at(
         self,
@@ -223,7 +223,7 @@ class KubernetesClient:
         ``name``, only that object is listed. ``keep`` reduces each object to what is needed.
         """
         wanted = Selection(namespace, selector, name, full)
-        return paged_list(self._transport, resource, wanted, keep=keep)
+        return _paged_list(self._transport, resource, wanted, keep=keep)
 
     def watch(
         self,
@@ -371,7 +371,7 @@ class KubernetesClient:
         try:
             response = self._write(for_patch(resource, ref, JSON_PATCH, operations), ref)
         except Invalid as error:
-            if tests_hold(operations, self.get(resource, ref)):
+            if _tests_hold(operations, self.get(resource, ref)):
                 raise
             raise Conflict(f"{ref} has changed since it was read", code=409) from error
         return object_in(resource, ref, response.body, full=True)
@@ -408,8 +408,8 @@ class KubernetesClient:
     def log_lines(
         self, pod: Ref, container: str, *, follow: bool, since: int | None, stop: Callable[[], bool]
     ) -> Iterator[str]:
-        """Yield the lines of a container's log, as ``cluster.pod_logs.log_lines`` describes."""
-        return log_lines(self._transport, pod, container, follow=follow, since=since, stop=stop)
+        """Yield the lines of a container's log, as ``_log_lines`` describes."""
+        return _log_lines(self._transport, pod, container, follow=follow, since=since, stop=stop)
 
     def serves(self, resource: Resource) -> bool:
         """Return whether the endpoint of a resource answers a list."""
@@ -430,7 +430,7 @@ class KubernetesClient:
             self.create(NAMESPACES, namespace_ref(name), body)
 
 
-def tests_hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> bool:
+def _tests_hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> bool:
     """Return whether the tests of a patch hold for an object's present state."""
     # Imported here: few runs ever patch, and fewer are refused.
     from jsonpatch import JsonPatchException, JsonPointerException, apply_patch
@@ -450,7 +450,7 @@ _PAGE = 500
 _RESTARTS = 5
 
 
-def paged_list(
+def _paged_list(
     transport: Transport,
     resource: Resource,
     wanted: Selection,
@@ -556,10 +556,10 @@ def _most(*, full: bool) -> int:
 
 # Nothing tells a log without lines from a dead connection: after so many seconds of silence the
 # caller reads it again.
-SILENCE = 60.0
+_SILENCE = 60.0
 
 
-def log_lines(
+def _log_lines(
     transport: Transport,
     pod: Ref,
     container: str,
@@ -575,7 +575,7 @@ def log_lines(
     request = for_log_stream(pod, container, follow=follow, since=since)
     try:
         with closing(transport.stream(request, stop)) as stream:
-            yield from whole_lines(stream.chunks(SILENCE))
+            yield from whole_lines(stream.chunks(_SILENCE))
     except Stopped:
         return
 
@@ -728,7 +728,7 @@ class RememberingClient(KubernetesClient):
         # guard: search-asks-again
         if remembered and resource.namespaced and not namespace:
             refusal = self._refusal(resource)
-        if refusal is not None and (message := _text_of(refusal)):
+        if refusal is not None and (message := _read_refusal(refusal)):
             raise Forbidden(message, code=403)
         try:
             return super().list(
@@ -741,7 +741,7 @@ class RememberingClient(KubernetesClient):
             )
         except Forbidden as error:
             if refusal is not None:
-                _write(refusal, error.message)
+                _write_refusal(refusal, error.message)
             raise
 
     def _refusal(self, resource: Resource) -> Path | None:
@@ -752,7 +752,7 @@ class RememberingClient(KubernetesClient):
         return self._cache / "refused" / hashlib.sha256(which.encode()).hexdigest()
 
 
-KINDS_LAST = 60.0
+_KINDS_LAST = 60.0
 """Seconds for which kinds and schemas are remembered."""
 
 
@@ -769,7 +769,7 @@ class Memory:
 
     def is_fresh(self, asked: float) -> bool:
         """Return whether what was read at that time still counts."""
-        return self.clock.now() - asked < KINDS_LAST
+        return self.clock.now() - asked < _KINDS_LAST
 
     def forget_kinds(self) -> None:
         """Forget the kinds and their schemas: something has failed, perhaps for that reason."""
@@ -781,7 +781,7 @@ _REFUSAL_LASTS = 300.0
 """Seconds for which it is remembered that an account may not list a kind in the whole cluster."""
 
 
-def _text_of(refusal: Path) -> str:
+def _read_refusal(refusal: Path) -> str:
     """Return why a list was refused; empty if it was not lately."""
     try:
         age = time.time() - refusal.stat().st_mtime
@@ -790,7 +790,7 @@ def _text_of(refusal: Path) -> str:
         return ""
 
 
-def _write(refusal: Path, message: str) -> None:
+def _write_refusal(refusal: Path, message: str) -> None:
     # Without it, only a request is lost.
     with suppress(OSError):
         refusal.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -456,7 +456,7 @@ def candidate_files(kubeconfig: str, environ: Mapping[str, str]) -> tuple[Path, 
     return (file,) if file else ()
 
 
-def load(paths: Iterable[Path]) -> Kubeconfig:
+def load_kubeconfig(paths: Iterable[Path]) -> Kubeconfig:
     """Read the files that exist and merge them; raises AccessError for an invalid one."""
     files: list[Path] = []
     current = ""

@@ -172,7 +172,7 @@ def read_document(
     of a response is kept and returned; ``form`` names what ``part`` returns. ``within`` is in
     seconds and limits all tries together.
     """
-    kept = _Kept(cache, " ".join(filter(None, (server, path, form))))
+    kept = _CachedDocument(cache, " ".join(filter(None, (server, path, form))))
     etag, before = kept.read()
     headers = (("If-None-Match", etag),) if etag else ()
     reply = transport.send(for_document(path, accept=accept, headers=headers, within=within))
@@ -187,7 +187,7 @@ _LARGEST = 64 * 1024 * 1024
 """The bytes of the largest file that is read: the largest real ones have 1 MB."""
 
 
-class _Kept:
+class _CachedDocument:
     """One document in the cache folder."""
 
     def __init__(self, folder: Path | None, key: str) -> None:

@@ -8,7 +8,13 @@ from typing import Any
 
 from urllib3.exceptions import HTTPError, ProxyError
 
-from applyprune.cluster.messages import ClientContext, RawResponse, Request, StatusBody, json_object
+from applyprune.cluster.messages import (
+    ApiRequest,
+    ClientContext,
+    RawResponse,
+    StatusBody,
+    json_object,
+)
 from applyprune.errors import (
     AccessError,
     AlreadyExists,
@@ -49,7 +55,7 @@ class RequestFailure:
 
 
 def response_failure(
-    request: Request, response: RawResponse, client: ClientContext
+    request: ApiRequest, response: RawResponse, client: ClientContext
 ) -> RequestFailure:
     """Return the failure of a response that is not a valid success."""
     if response.status in _REDIRECTS:
@@ -64,7 +70,7 @@ def response_failure(
     return RequestFailure(error, passing, refused_unseen=response.status == 429)
 
 
-def _redirected(request: Request, response: RawResponse, client: ClientContext) -> Unreachable:
+def _redirected(request: ApiRequest, response: RawResponse, client: ClientContext) -> Unreachable:
     target = safe_text(response.headers.get("Location", ""), 200).partition("?")[0]
     return Unreachable(
         f"{client.server} is not an API server: it redirects{f' to {target}' if target else ''}",
@@ -74,7 +80,7 @@ def _redirected(request: Request, response: RawResponse, client: ClientContext) 
 
 
 def _invalid_response(
-    request: Request, response: RawResponse, client: ClientContext
+    request: ApiRequest, response: RawResponse, client: ClientContext
 ) -> AccessError:
     """Return the error for a success whose body no API server would send."""
     asked = f"{request.method} {request.path} returned {response.status}"
@@ -98,7 +104,7 @@ def _invalid_response(
 _OWN_END = r"\b(read|write) (tcp|udp) \S+->"
 
 
-def _message(request: Request, response: RawResponse, status: StatusBody) -> str:
+def _message(request: ApiRequest, response: RawResponse, status: StatusBody) -> str:
     """Return the server's message, made safe; for a Secret, only what cannot hold a value."""
     text = status.message or ("" if _is_html(response) else _decoded(response.raw))
     text = re.sub(_OWN_END, r"\1 \2 ", text)
@@ -127,8 +133,10 @@ def _decoded(raw: bytes) -> str:
     return raw[:8192].decode("utf-8", "replace").strip()
 
 
-def _error(request: Request, response: RawResponse, status: StatusBody, message: str) -> ApiError:
-    kind = class_of(request, response.status, status)
+def _error(
+    request: ApiRequest, response: RawResponse, status: StatusBody, message: str
+) -> ApiError:
+    kind = _error_class(request, response.status, status)
     retry_after = seconds_to_wait(response.headers.get("Retry-After", ""))
     return kind(
         message,
@@ -140,7 +148,7 @@ def _error(request: Request, response: RawResponse, status: StatusBody, message:
     )
 
 
-def _causes(request: Request, status: StatusBody) -> tuple[dict[str, str], ...]:
+def _causes(request: ApiRequest, status: StatusBody) -> tuple[dict[str, str], ...]:
     """Return the causes, made safe; for a Secret, only messages that just name managers.
 
     Of a webhook not even these, because it may have put a value there. A path is shown as far as
@@ -197,7 +205,7 @@ _REASONS = frozenset(
 )
 
 
-def _reason(request: Request, reason: str) -> str:
+def _reason(request: ApiRequest, reason: str) -> str:
     return safe_text(reason, 100) if not request.secret or reason in _REASONS else ""
 
 
@@ -242,7 +250,7 @@ def _add_hint(error: ApiError, message: str, client: ClientContext) -> None:
 _NOT_OF_WEBHOOKS = frozenset({401, 409, 410})
 
 
-def class_of(request: Request, code: int, status: StatusBody) -> type[ApiError]:
+def _error_class(request: ApiRequest, code: int, status: StatusBody) -> type[ApiError]:
     """Return the exception class of a response with that code, 400 or more, and Status."""
     by_code: dict[int, type[ApiError]] = {
         401: Unauthorized,
@@ -279,7 +287,7 @@ def _is_denied(status: StatusBody) -> bool:
     return re.match(_WEBHOOK, status.message) is not None
 
 
-def _conflict(request: Request, status: StatusBody) -> type[ApiError]:
+def _conflict(request: ApiRequest, status: StatusBody) -> type[ApiError]:
     if status.reason == "AlreadyExists":
         return AlreadyExists
     # The quota's own bookkeeping lost a race (kubernetes#67761); the object was not checked.
@@ -318,7 +326,7 @@ _PASSING = (
 )
 
 
-def _class_of_500(request: Request, status: StatusBody) -> type[ApiError]:
+def _class_of_500(request: ApiRequest, status: StatusBody) -> type[ApiError]:
     """Tell transient errors from permanent ones: the code alone never decides."""
     if _says(status, _TOO_LARGE):
         return Invalid
@@ -337,7 +345,7 @@ def _says(status: StatusBody, phrases: tuple[str, ...]) -> bool:
 
 
 def connection_failure(
-    request: Request,
+    request: ApiRequest,
     error: HTTPError | OSError,
     *,
     sent: bool,

@@ -82,15 +82,15 @@ class Root:
     """What is wrong with the annotations of the ConfigMap."""
 
 
-SCHEMA = 2
+_SCHEMA = 2
 _HEADER, _ENTRIES, _STREAM = "header", "entries", "entries.gz"
 
 
-def encode(inventory: Inventory, packed: PackedInventory, *, write: str) -> dict[str, Any]:
+def encode_root(inventory: Inventory, packed: PackedInventory, *, write: str) -> dict[str, Any]:
     """Return the root ConfigMap; ``packed`` are its entries, ``write`` is the id of the write."""
     applyset = applyset_identity(inventory.name, inventory.namespace)
     header = {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "generation": inventory.generation,
         "uid": inventory.uid,
         "copied": inventory.copied,
@@ -98,9 +98,9 @@ def encode(inventory: Inventory, packed: PackedInventory, *, write: str) -> dict
         "count": packed.count,
         "digest": packed.digest,
         "shards": [[shard.digest, shard.count] for shard in packed.shards],
-        "holder": _holder_out(inventory.holder),
-        "last": run_out(inventory.last),
-        "earlier": earlier_out(inventory.earlier),
+        "holder": _encode_holder(inventory.holder),
+        "last": _encode_run(inventory.last),
+        "earlier": _encode_earlier(inventory.earlier),
         "owner": inventory.owner,
     }
     if inventory.plan is not None:
@@ -134,7 +134,7 @@ def encode(inventory: Inventory, packed: PackedInventory, *, write: str) -> dict
     return with_foreign_metadata(body, inventory.root)  # guard: foreign-metadata-kept
 
 
-def _holder_out(holder: LockHolder | None) -> dict[str, Any] | None:
+def _encode_holder(holder: LockHolder | None) -> dict[str, Any] | None:
     if holder is None:
         return None
     return {
@@ -162,7 +162,7 @@ def with_foreign_metadata(body: dict[str, Any], root: StoredRoot) -> dict[str, A
 _UNREADABLE = (KeyError, TypeError, ValueError, EOFError, OSError, RecursionError)
 
 
-def decode(body: Mapping[str, Any]) -> Root:
+def decode_root(body: Mapping[str, Any]) -> Root:
     """Return the root that a ConfigMap contains; raise InventoryError if it is unreadable.
 
     Raises ForeignParent if it is not the inventory that its name says.
@@ -176,30 +176,30 @@ def decode(body: Mapping[str, Any]) -> Root:
         raise foreign
     try:
         header = json.loads((body.get("data") or {})[_HEADER])
-        if (schema := typed(int, header["schema"])) != SCHEMA:
+        if (schema := _typed(int, header["schema"])) != _SCHEMA:
             raise _other_format(applyset, schema)
-        shards = _shards_in(header["shards"])
+        shards = _decode_shards(header["shards"])
         inventory = Inventory(
             name=applyset.name,
             namespace=applyset.namespace,
             uid=metadata["uid"],
             resource_version=metadata["resourceVersion"],
-            generation=typed(int, header["generation"]),
-            holder=_holder_in(header["holder"]),
-            copied=typed(bool, header["copied"]) or _is_copy(header["uid"], metadata),
-            last=run_in(header["last"]),
-            earlier=earlier_in(header.get("earlier")),
-            owner=typed(str, header["owner"]),
-            plan=_plan_in(header.get("plan")),
+            generation=_typed(int, header["generation"]),
+            holder=_decode_holder(header["holder"]),
+            copied=_typed(bool, header["copied"]) or _is_copy(header["uid"], metadata),
+            last=_decode_run(header["last"]),
+            earlier=_decode_earlier(header.get("earlier")),
+            owner=_typed(str, header["owner"]),
+            plan=_decode_plan(header.get("plan")),
             hidden_kinds=hinted_kinds(annotations),
             hinted_namespaces=hinted_namespaces(annotations),
             root=stored_root(body),
         )
         return Root(
             inventory=inventory,
-            write=typed(str, header["write"]),
-            count=_count_in(header["count"]),
-            digest=typed(str, header["digest"]),
+            write=_typed(str, header["write"]),
+            count=_decode_count(header["count"]),
+            digest=_typed(str, header["digest"]),
             inline=None if shards else _inline(body),
             shards=shards,
             faults=parent_faults(annotations),
@@ -209,56 +209,56 @@ def decode(body: Mapping[str, Any]) -> Root:
 
 
 def _other_format(applyset: ApplySetIdentity, schema: int) -> InventoryError:
-    if schema > SCHEMA:
+    if schema > _SCHEMA:
         return InventoryTooNew(
             "the inventory was written by a newer applyprune",
             location=str(applyset.inventory),
-            reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
+            reason=f"it has format {schema}, and applyprune {__version__} reads format {_SCHEMA}",
             hint="Use the version of applyprune that wrote it, or a newer one.",
         )
     # No class of its own: like a damaged inventory, a repair may overwrite it.
     return InventoryError(
         "the inventory was written by a development version of applyprune",
         location=str(applyset.inventory),
-        reason=f"it has format {schema}, and applyprune {__version__} reads format {SCHEMA}",
+        reason=f"it has format {schema}, and applyprune {__version__} reads format {_SCHEMA}",
         hint=f"Nothing was applied or pruned. Rebuild it{_by_repair(applyset)}",
     )
 
 
-def _shards_in(raw: Sequence[tuple[object, object]]) -> tuple[Shard, ...]:
+def _decode_shards(raw: Sequence[tuple[object, object]]) -> tuple[Shard, ...]:
     """Return the shards that a header names; a forged one must not be read many times."""
-    shards = tuple(Shard(_hexadecimal(digest), typed(int, count)) for digest, count in raw)
+    shards = tuple(Shard(_hexadecimal(digest), _typed(int, count)) for digest, count in raw)
     seen: set[str] = set()
     for shard in shards:
         if shard.digest in seen:  # guard: shard-named-twice
             raise ValueError(f"it names the shard {shard.digest[:32]} twice")
         seen.add(shard.digest)
-    if len(shards) > MOST_SHARDS:  # guard: most-shards
-        raise ValueError(f"it names {len(shards)} shards, and {MOST_SHARDS} are allowed")
+    if len(shards) > MAX_SHARDS:  # guard: most-shards
+        raise ValueError(f"it names {len(shards)} shards, and {MAX_SHARDS} are allowed")
     return shards
 
 
 def _hexadecimal(digest: object) -> str:
     # It becomes part of a name, and so of a URL path.
-    if not re.fullmatch(r"[0-9a-f]{64}", text := typed(str, digest)):
+    if not re.fullmatch(r"[0-9a-f]{64}", text := _typed(str, digest)):
         raise ValueError("the name of a shard is not a digest")
     return text
 
 
-def _holder_in(raw: Mapping[str, Any] | None) -> LockHolder | None:
+def _decode_holder(raw: Mapping[str, Any] | None) -> LockHolder | None:
     if raw is None:
         return None
     lease = raw["leaseSeconds"]
     if not isinstance(lease, int | float) or isinstance(lease, bool):
         raise TypeError(f"not a number of seconds: {lease!r}")
     return LockHolder(
-        run=typed(str, raw["run"]),
-        who=typed(str, raw["who"]),
-        host=typed(str, raw["host"]),
-        process=typed(str, raw["process"]),
+        run=_typed(str, raw["run"]),
+        who=_typed(str, raw["who"]),
+        host=_typed(str, raw["host"]),
+        process=_typed(str, raw["process"]),
         # A holder that does not renew blocks nobody for longer.
         lease=valid_lease(lease),  # guard: longest-lease
-        renewals=typed(int, raw["renewals"]),
+        renewals=_typed(int, raw["renewals"]),
     )
 
 
@@ -290,16 +290,16 @@ def _is_copy(recorded: object, metadata: Mapping[str, Any]) -> bool:
     return not is_ours  # guard: first-write-copied
 
 
-def _plan_in(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
+def _decode_plan(raw: Mapping[str, Any] | None) -> AppliedPlan | None:
     if raw is None:
         return None
-    return AppliedPlan(checksum=typed(str, raw["checksum"]), done=typed(bool, raw["done"]))
+    return AppliedPlan(checksum=_typed(str, raw["checksum"]), done=_typed(bool, raw["done"]))
 
 
-def _count_in(raw: object) -> int:
-    count = typed(int, raw)
-    if not 0 <= count <= MOST:
-        raise ValueError(f"it says that it lists {count} objects, and {MOST} are allowed")
+def _decode_count(raw: object) -> int:
+    count = _typed(int, raw)
+    if not 0 <= count <= MAX_OBJECTS:
+        raise ValueError(f"it says that it lists {count} objects, and {MAX_OBJECTS} are allowed")
     return count
 
 
@@ -308,8 +308,8 @@ def _inline(body: Mapping[str, Any]) -> bytes:
     if (_ENTRIES in data) == (_STREAM in binary):
         raise ValueError("it must have either entries or entries.gz")
     if _ENTRIES in data:
-        return typed(str, data[_ENTRIES]).encode()
-    return unpack(typed(str, binary[_STREAM]))
+        return _typed(str, data[_ENTRIES]).encode()
+    return _unpack(_typed(str, binary[_STREAM]))
 
 
 _OWN_FIELDS = ("data", "binaryData", "immutable")
@@ -357,10 +357,10 @@ def add_lines(root: Root, lines: UnpackedLines, part: bytes) -> None:
 def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
     """Return the entries of a root from the lines in ``parts``; raise InventoryError."""
     try:
-        if digest_of(*parts) != root.digest:
+        if lines_digest(*parts) != root.digest:
             raise ValueError("its digest does not match its entries")
         # One part after the other: all lines at once would need twice the memory.
-        entries = [entry for part in parts for entry in entries_of(part)]
+        entries = [entry for part in parts for entry in decode_entries(part)]
         found = {entry.ref: entry for entry in entries}
         if not len(found) == len(entries) == root.count:
             raise ValueError(f"it should list {root.count} objects")
@@ -372,7 +372,7 @@ def entries_in(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntr
 def entries_left(root: Root, parts: Sequence[bytes]) -> Mapping[Ref, InventoryEntry]:
     """Return the entries in the remaining shards; never the whole inventory."""
     try:
-        return {entry.ref: entry for part in parts for entry in entries_of(part)}
+        return {entry.ref: entry for part in parts for entry in decode_entries(part)}
     except _UNREADABLE as error:
         raise _unreadable(_applyset_of(root), error) from error
 
@@ -425,8 +425,8 @@ def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
     stream = (body.get("binaryData") or {}).get(_STREAM)
     if not isinstance(stream, str):
         raise ValueError("it has no entries")  # noqa: TRY004 - what is stored, not a call
-    lines = unpack(stream)
-    if digest_of(lines) != shard.digest:
+    lines = _unpack(stream)
+    if lines_digest(lines) != shard.digest:
         raise ValueError("its contents do not match its name")
     return lines
 
@@ -434,36 +434,36 @@ def decode_shard(body: Mapping[str, Any], shard: Shard) -> bytes:
 # The entries packed: as text, as a gzip stream, or in shards.
 
 
-READABLE = 64 * 1024
+MAX_TEXT = 64 * 1024
 """Bytes of entries that the root stores as text; about 150 objects."""
-PACKED = 256 * 1024
+_MAX_STREAM = 256 * 1024
 """Bytes of a gzip stream that the root stores; every renewal of the lock writes it again."""
-LIMIT = 1_000_000
+MAX_SHARD = 1_000_000
 """Bytes that a shard may have; the server's own limit for one ConfigMap is 1,048,576."""
-MOST = 100_000
+MAX_OBJECTS = 100_000
 """Objects that one set may have."""
-MOST_SHARDS = 1000
+MAX_SHARDS = 1000
 """Shards that one set may have; 100,000 objects have about 50."""
 _UNPACKED_LIMIT = 16 * 1024 * 1024
 # A shard has this many entries on average, and at most four times as many.
 _PER_SHARD = 2048
 
 
-def pack(entries: Iterable[InventoryEntry]) -> PackedInventory:
+def pack_entries(entries: Iterable[InventoryEntry]) -> PackedInventory:
     """Return entries in the form to store; raise InventoryError if they are too many."""
-    lines = lines_of(entries)
-    if len(lines) > MOST:
-        raise _too_large(len(lines), f"a set may have at most {MOST} objects")
+    lines = _entry_lines(entries)
+    if len(lines) > MAX_OBJECTS:
+        raise _too_large(len(lines), f"a set may have at most {MAX_OBJECTS} objects")
     # Only if it may fit: compressing all of a large inventory would be wasted.
     if len(lines) <= 2 * _PER_SHARD:
-        whole = block_of(lines)
-        if len(whole) <= READABLE:
-            return PackedInventory(len(lines), digest_of(whole), readable=whole.decode())
-        if len(whole) <= _UNPACKED_LIMIT and len(stream := _packed(whole)) <= PACKED:
-            return PackedInventory(len(lines), digest_of(whole), stream=stream)
+        whole = _entry_block(lines)
+        if len(whole) <= MAX_TEXT:
+            return PackedInventory(len(lines), lines_digest(whole), readable=whole.decode())
+        if len(whole) <= _UNPACKED_LIMIT and len(stream := _packed(whole)) <= _MAX_STREAM:
+            return PackedInventory(len(lines), lines_digest(whole), stream=stream)
     blocks = [block for part in _cut(lines) for block in _blocks(part)]
-    if len(blocks) > MOST_SHARDS:
-        raise _too_large(len(lines), f"it would take {len(blocks)} shards of {MOST_SHARDS}")
+    if len(blocks) > MAX_SHARDS:
+        raise _too_large(len(lines), f"it would take {len(blocks)} shards of {MAX_SHARDS}")
     # What no run could read again is not written.
     unpacked = UnpackedLines()
     try:
@@ -473,7 +473,7 @@ def pack(entries: Iterable[InventoryEntry]) -> PackedInventory:
         raise _too_large(len(lines), str(error)) from error
     return PackedInventory(
         len(lines),
-        digest_of(*(block for block, _ in blocks)),
+        lines_digest(*(block for block, _ in blocks)),
         shards=tuple(shard for _, shard in blocks),
     )
 
@@ -486,10 +486,10 @@ def _too_large(count: int, reason: str) -> InventoryError:
     )
 
 
-def _cut(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
+def _cut(lines: Sequence[_EntryLine]) -> Iterator[Sequence[_EntryLine]]:
     # Each cut depends only on the entry before it: a new entry makes one new shard, and keeps the
     # others.
-    part: list[Line] = []
+    part: list[_EntryLine] = []
     for line in lines:
         part.append(line)
         ref = line.ref
@@ -501,12 +501,12 @@ def _cut(lines: Sequence[Line]) -> Iterator[Sequence[Line]]:
         yield part
 
 
-def _blocks(part: Sequence[Line]) -> Iterator[tuple[bytes, Shard]]:
+def _blocks(part: Sequence[_EntryLine]) -> Iterator[tuple[bytes, Shard]]:
     """Yield the block and the shard of a part; more if it does not compress well enough."""
-    block = block_of(part)
+    block = _entry_block(part)
     stream = _packed(block) if len(block) <= _UNPACKED_LIMIT else ""
-    if stream and len(stream) <= LIMIT:
-        yield block, Shard(digest_of(block), len(part), stream)
+    if stream and len(stream) <= MAX_SHARD:
+        yield block, Shard(lines_digest(block), len(part), stream)
         return
     if len(part) == 1:
         raise InventoryError("one entry of the inventory is larger than a ConfigMap")
@@ -519,7 +519,7 @@ def _packed(lines: bytes) -> str:
     return base64.b64encode(gzip.compress(lines, compresslevel=6, mtime=0)).decode()
 
 
-def unpack(stream: str) -> bytes:
+def _unpack(stream: str) -> bytes:
     """Return the lines in a stream; raise ValueError if it is invalid or unpacks to too much."""
     try:
         with gzip.GzipFile(fileobj=BytesIO(base64.b64decode(stream, validate=True))) as opened:
@@ -533,7 +533,7 @@ def unpack(stream: str) -> bytes:
     return lines
 
 
-def digest_of(*blocks: bytes) -> str:
+def lines_digest(*blocks: bytes) -> str:
     """Return the digest of all lines in some blocks."""
     digest = hashlib.sha256()
     for block in blocks:
@@ -592,7 +592,7 @@ class UnpackedLines:
 # The entries as lines of JSON.
 
 
-def lines_of(entries: Iterable[InventoryEntry]) -> list[Line]:
+def _entry_lines(entries: Iterable[InventoryEntry]) -> list[_EntryLine]:
     """Return a line for each entry, in the order of the refs."""
     # A tuple compares many times faster than a dataclass, and a set may have 100,000 entries.
     ordered = sorted(
@@ -600,18 +600,18 @@ def lines_of(entries: Iterable[InventoryEntry]) -> list[Line]:
         key=lambda entry: (entry.ref.group, entry.ref.kind, entry.ref.namespace, entry.ref.name),
     )
     return [
-        Line(
+        _EntryLine(
             entry.ref,
-            json_text(_entry_out(entry)).decode()[:-1],
+            json_text(_encode_entry(entry)).decode()[:-1],
             entry.owned_fields,
         )
         for entry in ordered
     ]
 
 
-def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
+def _encode_entry(entry: InventoryEntry) -> dict[str, Any]:
     out: dict[str, Any] = {
-        **_ref_out(entry.ref),
+        **_encode_ref(entry.ref),
         "plural": entry.plural,
         "version": entry.version,
         "uidBeforeApply": entry.uid_before_apply,
@@ -620,7 +620,7 @@ def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
         "digest": entry.digest,
         "fingerprint": None,
         "wave": list(entry.wave),
-        "dependsOn": [_ref_out(ref) for ref in entry.depends_on],
+        "dependsOn": [_encode_ref(ref) for ref in entry.depends_on],
         "orphanReason": entry.orphan_reason,
         "deleting": entry.deleting,
         "orphaning": entry.orphaning,
@@ -644,11 +644,11 @@ def _entry_out(entry: InventoryEntry) -> dict[str, Any]:
     return out
 
 
-def _ref_out(ref: Ref) -> dict[str, str]:
+def _encode_ref(ref: Ref) -> dict[str, str]:
     return {"group": ref.group, "kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
 
 
-def block_of(lines: Sequence[Line]) -> bytes:
+def _entry_block(lines: Sequence[_EntryLine]) -> bytes:
     """Return lines as they are stored, after the distinct field sets that their entries own.
 
     Most objects of a kind own the same fields. So each set is stored once, and an entry has its
@@ -667,7 +667,7 @@ def block_of(lines: Sequence[Line]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class _EntryLine:
     """The line of one entry, without the number of its field set."""
 
     ref: Ref
@@ -681,7 +681,7 @@ class Line:
 _LONGEST_LINE = 8 * 1024 * 1024
 
 
-def entries_of(lines: bytes) -> list[InventoryEntry]:
+def decode_entries(lines: bytes) -> list[InventoryEntry]:
     """Return the entries in one or more blocks.
 
     Raises ValueError, TypeError or KeyError for anything else.
@@ -697,20 +697,20 @@ def entries_of(lines: bytes) -> list[InventoryEntry]:
         raw = json_value(line)
         if "fieldSet" in raw:
             # Each block has its own numbers.
-            field_sets[typed(int, raw["number"])] = canonical_text(typed(dict, raw["fieldSet"]))
+            field_sets[_typed(int, raw["number"])] = canonical_text(_typed(dict, raw["fieldSet"]))
         else:
-            found.append(_entry_in(raw, field_sets))
+            found.append(_decode_entry(raw, field_sets))
     return found
 
 
-def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> InventoryEntry:
+def _decode_entry(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> InventoryEntry:
     number = raw.get("ownedFields")
     stored = raw["fingerprint"]
     fingerprint = (
         None
         if stored is None
         else ApplyFingerprint(
-            resource_version=typed(str, stored["resourceVersion"]),
+            resource_version=_typed(str, stored["resourceVersion"]),
             generation=_maybe_int(stored["generation"]),
             managed_fields=_common(stored["managedFields"]),
             time=_common(stored["time"]),
@@ -718,34 +718,34 @@ def _entry_in(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inventor
         )
     )
     return InventoryEntry(
-        ref=_ref_in(raw),
+        ref=_decode_ref(raw),
         plural=_common(raw["plural"]),
         version=_common(raw["version"]),
         uid_before_apply=_maybe_str(raw["uidBeforeApply"]),
-        uid=typed(str, raw["uid"]),
+        uid=_typed(str, raw["uid"]),
         ownership=Ownership(raw["ownership"]),
-        digest=typed(str, raw["digest"]),
-        stored=typed(str, raw.get("stored", "")),
+        digest=_typed(str, raw["digest"]),
+        stored=_typed(str, raw.get("stored", "")),
         fingerprint=fingerprint,
-        owned_fields="" if number is None else field_sets[typed(int, number)],
-        marks=tuple(typed(str, mark) for mark in typed(list, raw.get("marks", []))),
-        wave=_wave_in(raw["wave"]),
-        depends_on=tuple(_ref_in(ref) for ref in raw["dependsOn"]),
-        orphan_reason=typed(str, raw["orphanReason"]),
-        deleting=typed(bool, raw["deleting"]),
-        orphaning=typed(bool, raw["orphaning"]),
-        job=_job_in(raw.get("job")),
-        crd=typed(str, raw.get("crd", "")),
+        owned_fields="" if number is None else field_sets[_typed(int, number)],
+        marks=tuple(_typed(str, mark) for mark in _typed(list, raw.get("marks", []))),
+        wave=_decode_wave(raw["wave"]),
+        depends_on=tuple(_decode_ref(ref) for ref in raw["dependsOn"]),
+        orphan_reason=_typed(str, raw["orphanReason"]),
+        deleting=_typed(bool, raw["deleting"]),
+        orphaning=_typed(bool, raw["orphaning"]),
+        job=_decode_job(raw.get("job")),
+        crd=_typed(str, raw.get("crd", "")),
     )
 
 
 def _maybe_int(value: object) -> int | None:
-    return None if value is None else typed(int, value)
+    return None if value is None else _typed(int, value)
 
 
-def _ref_in(raw: Mapping[str, Any]) -> Ref:
+def _decode_ref(raw: Mapping[str, Any]) -> Ref:
     group, kind, namespace = (_common(raw[key]) for key in ("group", "kind", "namespace"))
-    ref = Ref(group, kind, namespace, typed(str, raw["name"]))
+    ref = Ref(group, kind, namespace, _typed(str, raw["name"]))
     if not ref.kind or not ref.name:
         raise ValueError("an entry does not name an object")
     return ref
@@ -753,26 +753,28 @@ def _ref_in(raw: Mapping[str, Any]) -> Ref:
 
 def _common(value: object) -> str:
     """Return a text that many entries have: they share it."""
-    return intern(typed(str, value))
+    return intern(_typed(str, value))
 
 
 def _maybe_str(value: object) -> str | None:
-    return None if value is None else typed(str, value)
+    return None if value is None else _typed(str, value)
 
 
 _wave = lru_cache(64)(Wave)
 
 
-def _wave_in(raw: object) -> Wave:
-    wave, rank, depth = (typed(int, part) for part in typed(list, raw))
+def _decode_wave(raw: object) -> Wave:
+    wave, rank, depth = (_typed(int, part) for part in _typed(list, raw))
     return _wave(wave, rank, depth)
 
 
-def _job_in(raw: Mapping[str, Any] | None) -> JobRecord | None:
+def _decode_job(raw: Mapping[str, Any] | None) -> JobRecord | None:
     if raw is None:
         return None
     return JobRecord(
-        typed(str, raw["created"]), typed(int, raw["ttl"]), completed=typed(bool, raw["completed"])
+        _typed(str, raw["created"]),
+        _typed(int, raw["ttl"]),
+        completed=_typed(bool, raw["completed"]),
     )
 
 
@@ -790,7 +792,7 @@ _OPTIONAL: Mapping[str, type] = {
 """The fields of a run that are stored unless they are empty."""
 
 
-def run_out(record: RunRecord | None) -> dict[str, Any] | None:
+def _encode_run(record: RunRecord | None) -> dict[str, Any] | None:
     """Return a record as it is stored."""
     if record is None:
         return None
@@ -804,37 +806,37 @@ def run_out(record: RunRecord | None) -> dict[str, Any] | None:
     }
 
 
-def run_in(raw: Mapping[str, Any] | None) -> RunRecord | None:
+def _decode_run(raw: Mapping[str, Any] | None) -> RunRecord | None:
     """Return a stored record; raise KeyError, TypeError or ValueError if it is unreadable."""
     if raw is None:
         return None
     code = raw["exitCode"]
     return RunRecord(
-        run=typed(str, raw["run"]),
-        mode=typed(str, raw["mode"]),
-        who=typed(str, raw["who"]),
-        at=typed(str, raw["at"]),
-        exit_code=None if code is None else typed(int, code),
-        **{key: typed(kind, raw[key]) for key, kind in _OPTIONAL.items() if key in raw},
+        run=_typed(str, raw["run"]),
+        mode=_typed(str, raw["mode"]),
+        who=_typed(str, raw["who"]),
+        at=_typed(str, raw["at"]),
+        exit_code=None if code is None else _typed(int, code),
+        **{key: _typed(kind, raw[key]) for key, kind in _OPTIONAL.items() if key in raw},
     )
 
 
 _MOST_BYTES_OF_RUNS = 16 * 1024
 
 
-def earlier_out(records: Sequence[RunRecord]) -> list[dict[str, Any] | None]:
+def _encode_earlier(records: Sequence[RunRecord]) -> list[dict[str, Any] | None]:
     """Return the newest records, as many as fit: they must not use the room of the entries."""
     found: list[dict[str, Any] | None] = []
     size = 0
     for record in records[:MOST_RUNS]:
-        found.append(run_out(record))
+        found.append(_encode_run(record))
         size += len(json.dumps(found[-1]))
         if size > _MOST_BYTES_OF_RUNS:
             return found[:-1]
     return found
 
 
-def earlier_in(raw: object) -> tuple[RunRecord, ...]:
+def _decode_earlier(raw: object) -> tuple[RunRecord, ...]:
     """Return the readable records: nothing depends on them, so none makes an inventory unreadable.
 
     An older version has written none.
@@ -842,7 +844,7 @@ def earlier_in(raw: object) -> tuple[RunRecord, ...]:
     found: list[RunRecord] = []
     for part in raw if isinstance(raw, list) else ():
         with suppress(KeyError, TypeError, ValueError):
-            if (record := run_in(part)) is not None:
+            if (record := _decode_run(part)) is not None:
                 found.append(record)
     return tuple(found[:MOST_RUNS])
 
@@ -851,7 +853,7 @@ T = TypeVar("T")
 _LONGEST_SHOWN = 100
 
 
-def typed(kind: type[T], value: object) -> T:
+def _typed(kind: type[T], value: object) -> T:
     """Return the value if it has exactly that type; raise TypeError otherwise."""
     if type(value) is not kind:
         raise TypeError(f"{repr(value)[:_LONGEST_SHOWN]} is not of type {kind.__name__}")

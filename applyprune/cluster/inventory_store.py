@@ -14,13 +14,13 @@ from applyprune.cluster.inventory_format import (
     UnpackedLines,
     add_lines,
     changed_by_others_only,
-    decode,
+    decode_root,
     decode_shard,
-    encode,
+    encode_root,
     encode_shard,
     entries_in,
     entries_left,
-    pack,
+    pack_entries,
     stored_root,
 )
 from applyprune.errors import (
@@ -79,7 +79,7 @@ class ConfigMapStore:
         # same entries again and again.
         self._stored_shards: tuple[Shard, ...] = ()
         self._written: Mapping[Ref, InventoryEntry] | None = None
-        self._packed = pack(())
+        self._packed = pack_entries(())
         self._remove_strays = self._is_new = False
 
     def read_ahead(self) -> Inventory:
@@ -137,7 +137,7 @@ class ConfigMapStore:
         except AccessError:
             return found
         for live in roots:
-            if (owner := set_of(live)) is None or owner.id not in ids:
+            if (owner := set_of_inventory(live)) is None or owner.id not in ids:
                 continue
             try:
                 found[owner.id] = ConfigMapStore(self._client, owner).read()
@@ -186,7 +186,7 @@ class ConfigMapStore:
         again ``within`` seconds after its first try.
         """
         if inventory.entries is not self._written:
-            self._packed = pack(inventory.entries.values())
+            self._packed = pack_entries(inventory.entries.values())
             self._written = inventory.entries
         packed = self._packed
         stored_digests = {shard.digest for shard in self._stored_shards}
@@ -212,7 +212,7 @@ class ConfigMapStore:
         rest = _time_limit(within)
         for _ in range(_TRIES):
             self._refuse_terminating(fresh)  # guard: terminating-inventory
-            sent = encode(fresh, packed, write=write_id)
+            sent = encode_root(fresh, packed, write=write_id)
             stored = self._put(fresh, sent, write_id, rest())
             if not isinstance(stored, Inventory):
                 break
@@ -325,7 +325,7 @@ class ConfigMapStore:
             if body is None:
                 self._stored_shards, self._written = (), None
                 return Inventory(self._applyset.name, self._applyset.namespace), (), ()
-            root = decode(body)
+            root = decode_root(body)
             self._stored_shards, self._written = root.shards, None
             lines = UnpackedLines()
             if root.inline is not None:
@@ -348,7 +348,7 @@ class ConfigMapStore:
                 return _with_entries(root, entries), faults, ()
             # Another run may have replaced the root and then removed the shards of the old one.
             now = self._body()
-            if now is not None and decode(now).write == root.write:
+            if now is not None and decode_root(now).write == root.write:
                 self._stored_shards = tuple(readable)
                 return _with_entries(root, entries_left(root, lines.parts)), root.faults, missing
         raise InventoryLocked(f"{self._applyset.inventory} changes faster than it can be read")
@@ -402,7 +402,7 @@ def _time_limit(within: float | None) -> Callable[[], float | None]:
 
 def _is_ours(body: Mapping[str, Any], write_id: str) -> bool:
     try:
-        return decode(body).write == write_id
+        return decode_root(body).write == write_id
     except InventoryError:
         return False
 
@@ -575,10 +575,10 @@ def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[
         CONFIG_MAPS, namespace=namespace, selector=SET_ID, full=True, page=_INVENTORIES_PER_PAGE
     )
     for live in objects:
-        if (owner := set_of(live)) is None:
+        if (owner := set_of_inventory(live)) is None:
             continue
         try:
-            found.append(ListedInventory(owner.namespace, owner.name, decode(live.body or {})))
+            found.append(ListedInventory(owner.namespace, owner.name, decode_root(live.body or {})))
         except InventoryError as error:
             reason = error.reason or error.message
             found.append(ListedInventory(owner.namespace, owner.name, None, reason))
@@ -588,10 +588,10 @@ def list_inventories(client: KubernetesClient, namespace: str = "") -> Sequence[
 def list_sets(client: KubernetesClient, namespace: str = "") -> Sequence[ApplySetIdentity]:
     """Return every set in one namespace or in all, without reading the inventories."""
     objects = client.list(CONFIG_MAPS, namespace=namespace, selector=SET_ID)
-    return [applyset for live in objects if (applyset := set_of(live)) is not None]
+    return [applyset for live in objects if (applyset := set_of_inventory(live)) is not None]
 
 
-def set_of(live: LiveObject) -> ApplySetIdentity | None:
+def set_of_inventory(live: LiveObject) -> ApplySetIdentity | None:
     """Return the set of an inventory; None for another tool's ApplySet parent."""
     try:
         applyset = applyset_identity(set_name(live.ref.name), live.ref.namespace)

@@ -21,7 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import h11
 
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.requests import METADATA, for_collection, selection
 from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import request_headers, user_agent
@@ -95,7 +95,7 @@ _SETTLED = 0.5
 
 
 @dataclass(slots=True)
-class _Place:
+class _WatchState:
     """How far a watch has come."""
 
     version: str = ""
@@ -125,7 +125,7 @@ class RefusedReply(Exception):
         self.code = code
 
 
-UNAUTHORIZED = 401
+_UNAUTHORIZED = 401
 
 
 @dataclass(slots=True)
@@ -202,7 +202,7 @@ class ManyWatches:
 
     async def _keep(self, watched: Watched) -> None:
         """Watch until the task is cancelled, one session after the other."""
-        place, failures = _Place(), 0
+        place, failures = _WatchState(), 0
         while True:
             began, code, place.goes_on = self.loop.time(), 0, False
             if not place.is_listed:
@@ -221,7 +221,7 @@ class ManyWatches:
             pause = seconds_between(code, failures)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 -- no secret
 
-    async def _session(self, watched: Watched, place: _Place) -> None:
+    async def _session(self, watched: Watched, place: _WatchState) -> None:
         """Report the changes since a resourceVersion; without one, all objects first."""
         seconds = random.randint(*_SESSION)  # noqa: S311 -- no secret
         request = _request(watched, place.version, seconds)
@@ -250,7 +250,7 @@ class ManyWatches:
                     self.found(Seen(watched, live, gone=gone))
         except RefusedReply as error:
             # Perhaps the credentials have expired; if there are no newer ones, it waits.
-            place.refused = identity if error.code == UNAUTHORIZED else None
+            place.refused = identity if error.code == _UNAUTHORIZED else None
             raise
         finally:
             # At once: a watch has nothing to say at its end.
@@ -258,14 +258,14 @@ class ManyWatches:
             if place.listing is not None:
                 place.listing.cancel()
 
-    def _opened(self, watched: Watched, place: _Place) -> None:
+    def _opened(self, watched: Watched, place: _WatchState) -> None:
         """Take note that the server has answered with a watch."""
         place.goes_on = bool(place.version)
         if not place.goes_on:
             place.found, place.changed = set(), self.loop.time()
             self._list(watched, place)
 
-    def _list(self, watched: Watched, place: _Place) -> None:
+    def _list(self, watched: Watched, place: _WatchState) -> None:
         """Report all objects that a watch begins with, once nothing more comes."""
         left = place.changed + _SETTLED - self.loop.time()
         if left > 0:
@@ -313,7 +313,7 @@ class ManyWatches:
         return self._tls[1]
 
     def _sent(
-        self, connection: h11.Connection, request: Request, watched: Watched, identity: Identity
+        self, connection: h11.Connection, request: ApiRequest, watched: Watched, identity: Identity
     ) -> bytes:
         """Return the bytes of a request."""
         impersonation = self.access.impersonation
@@ -330,7 +330,7 @@ class ManyWatches:
         return (connection.send(event) or b"") + (connection.send(h11.EndOfMessage()) or b"")
 
 
-def _request(watched: Watched, version: str, seconds: int) -> Request:
+def _request(watched: Watched, version: str, seconds: int) -> ApiRequest:
     query = (
         ("watch", "true"),
         ("allowWatchBookmarks", "true"),
@@ -345,7 +345,7 @@ def _request(watched: Watched, version: str, seconds: int) -> Request:
 
 def _change(watched: Watched, line: bytes) -> tuple[LiveObject, WatchEventType]:
     """Return an event; raises RefusedReply for an error, BrokenReply for anything else."""
-    item = parsed_line(line)
+    item = _parsed_line(line)
     body = item.get("object")
     if not isinstance(body, dict):
         raise BrokenReply("it sent an invalid event")
@@ -359,7 +359,7 @@ def _change(watched: Watched, line: bytes) -> tuple[LiveObject, WatchEventType]:
     return change.live, change.kind
 
 
-def parsed_line(line: bytes) -> dict[str, Any]:
+def _parsed_line(line: bytes) -> dict[str, Any]:
     """Return an event; raises BrokenReply for anything else."""
     try:
         item = json.loads(line)
@@ -461,7 +461,7 @@ def seconds_between(code: int, failures: int) -> float:
     """Return the seconds until the next session after so many that have failed in a row."""
     if not failures:
         return _BETWEEN
-    if code in _FORBIDDEN and (code != UNAUTHORIZED or failures > _RENEWALS):
+    if code in _FORBIDDEN and (code != _UNAUTHORIZED or failures > _RENEWALS):
         return _FORBIDDEN_PAUSE
     return min(_FIRST_PAUSE * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE)
 

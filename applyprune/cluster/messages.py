@@ -39,7 +39,7 @@ MAX_REPLY = 256 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One request.
 
     Raises ValueError for a path or header that could turn into another request.
@@ -127,7 +127,7 @@ class RawResponse:
     """The parsed body; None if it is not a JSON object."""
 
 
-def validated(request: Request, response: RawResponse) -> Response | None:
+def validated(request: ApiRequest, response: RawResponse) -> Response | None:
     """Return the response if it is a success with a valid body, else None."""
     if request.whole:
         is_valid = (response.status, response.raw) == (200, request.whole)
@@ -201,8 +201,8 @@ class ClientContext:
     def masked(self, text: str) -> str:
         """Return a text of the server without what no message may show."""
         for hidden in self.hidden:
-            for told in (hidden, json.dumps(hidden)[1:-1]):
-                text = text.replace(told, "***")
+            for form in (hidden, json.dumps(hidden)[1:-1]):
+                text = text.replace(form, "***")
         return text
 
 

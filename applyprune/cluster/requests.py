@@ -1,7 +1,7 @@
 """Requests to the API server and their paths, and the objects in the replies.
 
-No other module calls ``Request`` or builds a path, which a law test keeps so: the check of a name,
-the preconditions of a delete and what may hold a Secret are right in one place.
+No other module calls ``ApiRequest`` or builds a path, and a law test keeps it so: the check of a
+name, the preconditions of a delete and what may hold a Secret are right in one place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from applyprune.clock import Lease
 from applyprune.cluster.failures import without_values
-from applyprune.cluster.messages import Request, RetryBudget
+from applyprune.cluster.messages import ApiRequest, RetryBudget
 from applyprune.errors import Unavailable, UsageError
 from applyprune.model.identity import Ref
 from applyprune.model.live import PODS, LiveObject, Resource
@@ -33,7 +33,7 @@ METADATA = "application/json;as=PartialObjectMetadata{list};g=meta.k8s.io;v=v1"
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-TIMEOUT = 30.0
+_TIMEOUT = 30.0
 """Seconds for one try, where the caller sets no limit."""
 
 
@@ -47,20 +47,20 @@ def for_object(
     body: object = None,
     accept: str = JSON,
     within: float | None = None,
-) -> Request:
+) -> ApiRequest:
     """Return a request about one object; raises UsageError for a name that cannot be in a path.
 
     ``within`` is in seconds and limits all tries together.
     """
-    return Request(
+    return ApiRequest(
         method,
         object_path(resource, ref) + (f"/{subresource}" if subresource else ""),
         query=query,
         body=_encoded(body),
         accept=accept,
         about=(resource.group, resource.plural, ref.name),
-        secret=is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
-        timeout=within or TIMEOUT,
+        secret=_is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
+        timeout=within or _TIMEOUT,
         within=within or None,
     )
 
@@ -73,13 +73,13 @@ def for_patch(
     *,
     query: Query = (),
     within: float | None = None,
-) -> Request:
+) -> ApiRequest:
     """Return a PATCH of one object; its content type says which kind of patch it is."""
     request = for_object("PATCH", resource, ref, query=query, body=patch, within=within)
     return replace(request, content_type=content_type)
 
 
-def for_delete(request: DeleteRequest, *, dry_run: bool, within: float | None) -> Request:
+def for_delete(request: DeleteRequest, *, dry_run: bool, within: float | None) -> ApiRequest:
     """Return a DELETE of exactly this object in exactly this state.
 
     Its options are in the body and in the query. HTTP lets a gateway drop the body of a DELETE, and
@@ -118,20 +118,20 @@ def for_collection(
     accept: str = JSON,
     retry: bool = True,
     within: float | None = None,
-) -> Request:
+) -> ApiRequest:
     """Return a request about a resource, in one namespace or, if ``namespace`` is empty, in all.
 
     With ``retry`` off, it is sent again only when it is certain that the server has not seen it.
     """
-    return Request(
+    return ApiRequest(
         method,
         collection_path(resource, namespace),
         query=query,
         body=_encoded(body),
         accept=accept,
-        secret=is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
+        secret=_is_secret(resource) or (isinstance(body, Mapping) and may_be_secret(body)),
         retry=retry,
-        timeout=within or TIMEOUT,
+        timeout=within or _TIMEOUT,
         within=within or None,
     )
 
@@ -144,7 +144,7 @@ def for_page(
     accept: str,
     most: int,
     within: float | None = None,
-) -> Request:
+) -> ApiRequest:
     """Return a request for a page of a list, which may have ``most`` bytes."""
     page = for_collection("GET", resource, namespace, query=query, accept=accept, within=within)
     return replace(page, most=most, lists=True)
@@ -156,7 +156,7 @@ _LOG_WITHIN = 10.0
 
 def for_log(
     method: str, pod: Ref, container: str, previous: bool, lines: int, size: int
-) -> Request:
+) -> ApiRequest:
     """Return a request for the last lines of a container's log."""
     query = (
         ("container", container),
@@ -168,7 +168,7 @@ def for_log(
     return replace(request, accept="*/*", retry=False, is_text=True)
 
 
-def for_log_stream(pod: Ref, container: str, *, follow: bool, since: int | None) -> Request:
+def for_log_stream(pod: Ref, container: str, *, follow: bool, since: int | None) -> ApiRequest:
     """Return a request for a container's log, at most of the last ``since`` seconds."""
     query = (
         ("container", container),
@@ -186,18 +186,18 @@ def for_document(
     headers: tuple[tuple[str, str], ...] = (),
     whole: bytes = b"",
     within: float | None = None,
-) -> Request:
+) -> ApiRequest:
     """Return a GET of a document that the server publishes: version, discovery, OpenAPI, health.
 
     ``whole`` is the text that is a valid reply, if that is not JSON.
     """
-    return Request(
+    return ApiRequest(
         "GET",
         path,
         accept=accept,
         headers=headers,
         whole=whole,
-        timeout=within or TIMEOUT,
+        timeout=within or _TIMEOUT,
         within=within or None,
     )
 
@@ -222,7 +222,7 @@ def _encoded(body: object) -> bytes | None:
     return _ENCODER.encode(body).encode()
 
 
-def is_secret(resource: Resource) -> bool:
+def _is_secret(resource: Resource) -> bool:
     """Return whether responses about the resource hold values that are never shown."""
     return (resource.group, resource.kind) == ("", "Secret")
 
@@ -284,9 +284,11 @@ class WriteTerms:
     sink: WarningSink | None = None
     """Gets what the server warns about; the text of a Secret is empty if it may hold a value."""
 
-    def on(self, write: Request, ref: Ref) -> Request:
+    def on(self, write: ApiRequest, ref: Ref) -> ApiRequest:
         """Return a write of an object under these terms."""
-        warned = None if self.sink is None else _taker(self.sink, ref, is_secret=write.secret)
+        warned = (
+            None if self.sink is None else _warning_handler(self.sink, ref, is_secret=write.secret)
+        )
         own = replace(write, warned=warned, budget=self.budget)
         return replace(own, leases=self.leases)  # guard: write-lease
 
@@ -294,7 +296,9 @@ class WriteTerms:
 PLAIN = WriteTerms()
 
 
-def _taker(sink: WarningSink, ref: Ref, *, is_secret: bool) -> Callable[[Sequence[str]], None]:
+def _warning_handler(
+    sink: WarningSink, ref: Ref, *, is_secret: bool
+) -> Callable[[Sequence[str]], None]:
     def take(texts: Sequence[str]) -> None:
         for text in texts:
             sink(ref, without_values(text) if is_secret else text)  # guard: secret-in-warning

@@ -20,11 +20,11 @@ from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.cluster.failures import RequestFailure, connection_failure, response_failure
 from applyprune.cluster.messages import (
+    ApiRequest,
     ClientContext,
     OpenRequest,
     OpenRequests,
     RawResponse,
-    Request,
     Response,
     is_busy,
     parsed,
@@ -55,7 +55,7 @@ class Stream:
 
     def __init__(
         self,
-        request: Request,
+        request: ApiRequest,
         response: BaseHTTPResponse,
         pool: HTTPConnectionPool,
         client: ClientContext,
@@ -115,7 +115,7 @@ class Stream:
 _Outcome = TypeVar("_Outcome", Response, Stream)
 # Seconds for a server that has never answered: a longer wait rarely helps.
 FIRST_CONTACT_BUDGET = 2.0
-MAX_TRIES = 32
+_MAX_TRIES = 32
 _FIRST_FAILURE = 300
 # Made once: it costs as much as parsing a small body.
 _NO_RETRIES = Retry(False)  # noqa: FBT003 -- this is how urllib3 is asked to raise the original error
@@ -191,7 +191,7 @@ class Transport:
         """Return the Date header of the last reply; empty if it had none."""
         return self._state.date
 
-    def send(self, request: Request) -> Response:
+    def send(self, request: ApiRequest) -> Response:
         """Send the request, retry where that is safe and may help, and return a valid response.
 
         Raises ApiError for an error response, Unreachable where no usable response came,
@@ -200,7 +200,7 @@ class Transport:
         """
         return self._persist(request, self._whole, None)
 
-    def stream(self, request: Request, stop: Callable[[], bool]) -> Stream:
+    def stream(self, request: ApiRequest, stop: Callable[[], bool]) -> Stream:
         """Send a request whose response is streamed; the caller closes the stream.
 
         It has its own connection, outside the pool. ``stop`` is called several times a second, in
@@ -211,8 +211,8 @@ class Transport:
 
     def _persist(
         self,
-        request: Request,
-        exchange: Callable[[Request, Identity, Try], _Outcome | RawResponse],
+        request: ApiRequest,
+        exchange: Callable[[ApiRequest, Identity, Try], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
     ) -> _Outcome:
         with self._open_requests.request() as current:
@@ -220,8 +220,8 @@ class Transport:
 
     def _until_answered(
         self,
-        request: Request,
-        exchange: Callable[[Request, Identity, Try], _Outcome | RawResponse],
+        request: ApiRequest,
+        exchange: Callable[[ApiRequest, Identity, Try], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
         current: OpenRequest,
     ) -> _Outcome:
@@ -290,7 +290,7 @@ class Transport:
 
     def _wait_before_next(
         self,
-        request: Request,
+        request: ApiRequest,
         outcome: RequestFailure,
         tries: int,
         seconds_left: float,
@@ -303,7 +303,7 @@ class Transport:
             raise error
         asked = error.retry_after if isinstance(error, ApiError) else None
         wait = backoff(tries, asked)
-        if wait > seconds_left or tries >= MAX_TRIES:
+        if wait > seconds_left or tries >= _MAX_TRIES:
             later = f"the server asks to retry in {asked:.0f} s" if asked else ""
             repeated = f"tried {tries} times" if tries > 1 else ""
             if budget is not None and budget.left(self._clock.now()) <= seconds_left:
@@ -315,11 +315,11 @@ class Transport:
 
     def _try(
         self,
-        request: Request,
+        request: ApiRequest,
         identity: Identity,
         number: int,
         seconds: float,
-        exchange: Callable[[Request, Identity, Try], _Outcome | RawResponse],
+        exchange: Callable[[ApiRequest, Identity, Try], _Outcome | RawResponse],
         stop: Callable[[], bool] | None,
     ) -> _Outcome | RequestFailure:
         started = self._clock.now()
@@ -348,7 +348,9 @@ class Transport:
             self._trace(f"{request.method} {request.shown} {message} in {took}{attempt}")
         return outcome
 
-    def _whole(self, request: Request, identity: Identity, current: Try) -> Response | RawResponse:
+    def _whole(
+        self, request: ApiRequest, identity: Identity, current: Try
+    ) -> Response | RawResponse:
         """Return the validated response, or the raw one if it is not a valid success."""
         response = self._response(self._server_pool(identity), request, identity, current)
         answer = self._raw_response(response, request)
@@ -357,7 +359,9 @@ class Transport:
             request.warned(warning_texts(map(self._client.masked, headers)))
         return validated(request, answer) or answer
 
-    def _streamed(self, request: Request, identity: Identity, current: Try) -> Stream | RawResponse:
+    def _streamed(
+        self, request: ApiRequest, identity: Identity, current: Try
+    ) -> Stream | RawResponse:
         """Return the stream as soon as its headers have come, or the raw response if it is none."""
         self._refuse_when_closed()
         server = open_pool(self._access, identity, 1)
@@ -370,7 +374,7 @@ class Transport:
         return Stream(request, response, server.pool, self._client, current)
 
     def _response(
-        self, server: ServerPool, request: Request, identity: Identity, current: Try
+        self, server: ServerPool, request: ApiRequest, identity: Identity, current: Try
     ) -> BaseHTTPResponse:
         return server.pool.urlopen(
             request.method,
@@ -386,7 +390,7 @@ class Transport:
             decode_content=False,
         )
 
-    def _raw_response(self, response: BaseHTTPResponse, request: Request) -> RawResponse:
+    def _raw_response(self, response: BaseHTTPResponse, request: ApiRequest) -> RawResponse:
         try:
             raw = read_body(response, self._client, request.most)
         except BaseException:
@@ -419,7 +423,7 @@ class Transport:
 
 
 def request_headers(
-    access: ClusterAccess, request: Request, identity: Identity, agent: str
+    access: ClusterAccess, request: ApiRequest, identity: Identity, agent: str
 ) -> Mapping[str, str]:
     """Return the headers of a request, with the credentials."""
     headers = {

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 # Seconds after which the server is asked to end a watch. While nothing changes, no other sign of
 # life is certain: bookmarks are not guaranteed.
-SESSION = 30
+_SESSION = 30
 # After so many more seconds of silence, the connection counts as dead.
-GRACE = 5.0
+_GRACE = 5.0
 # Bytes of one event. The server's own limit for what it stores is 1.5 MiB.
-MAX_EVENT = 32 * 1024 * 1024
+_MAX_EVENT = 32 * 1024 * 1024
 _PARTIAL = ("meta.k8s.io/v1", "PartialObjectMetadata")
 
 
@@ -85,7 +85,7 @@ def watch(
     if not resource_version:
         raise invalid_response(what, "its list had no resourceVersion to start from")
     ends = clock.now() + seconds
-    session = max(1, min(SESSION, math.ceil(seconds)))
+    session = max(1, min(_SESSION, math.ceil(seconds)))
 
     def is_over() -> bool:
         return stop() or clock.now() >= ends
@@ -106,7 +106,7 @@ def watch(
     inside = wanted.namespace if resource.namespaced else ""
     try:
         with closing(transport.stream(request, is_over)) as stream:
-            for line in lines(stream.chunks(session + GRACE), what):
+            for line in event_lines(stream.chunks(session + _GRACE), what):
                 if is_over():
                     return
                 event = json_object(line)
@@ -127,7 +127,7 @@ def watch(
         return
 
 
-def lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
+def event_lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
     """Join chunks into lines; yield each as soon as it is complete, without blank ones.
 
     Raises Unavailable, about ``what``, for an unfinished last line and for a line that is too long.
@@ -143,8 +143,8 @@ def lines(chunks: Iterable[bytes], what: str) -> Iterator[bytes]:
                 yield line
         parts.append(rest)
         size += len(rest)
-        if size > MAX_EVENT:
-            raise invalid_response(what, f"an event is longer than {MAX_EVENT >> 20} MiB")
+        if size > _MAX_EVENT:
+            raise invalid_response(what, f"an event is longer than {_MAX_EVENT >> 20} MiB")
     if b"".join(parts).strip():
         raise invalid_response(what, "it was cut off in the middle of an event")
 

@@ -28,7 +28,7 @@ from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref, called
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.output.plan_text import (
-    ORDER,
+    FATE_ORDER,
     ConsequenceLines,
     lifted_text,
     plan_counts,
@@ -172,7 +172,7 @@ class PlanPrinter(SummaryPrinter):
 
     def _finished(self, event: Finished) -> None:
         if not (self._errors and not event.counts):
-            for step in sorted(_steps(self._plan), key=lambda step: ORDER.index(step.fate)):
+            for step in sorted(_steps(self._plan), key=lambda step: FATE_ORDER.index(step.fate)):
                 self._step(step)
         super()._finished(event)
 
@@ -196,7 +196,7 @@ class PlanPrinter(SummaryPrinter):
 
 
 def _steps(plan: Plan) -> Iterator[ApplyStep | RemoveStep]:
-    """Yield each step that is not refused: a problem has told about the others."""
+    """Yield each step that is not refused: a problem has named the others."""
     yield from (step for step in plan.removals if step.fate is not Fate.REFUSE)
     yield from (step for step in plan.applies if step.fate is not Fate.REFUSE)
 

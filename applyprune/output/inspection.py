@@ -57,7 +57,7 @@ class InspectionPrinter:
                 self._objects[event.ref] = event
                 if self._drawn and self.target.redraw is None:
                     self.target.out(_change(event))
-                    _, *lines = details(event, self._namespace, told=True) or ("",)
+                    _, *lines = details(event, self._namespace, is_shown=True) or ("",)
                     for line in lines:
                         self.target.out(_line(line))
             case ApplySetListed() if self._objects and self._set in _names(event):
@@ -102,7 +102,7 @@ class InspectionPrinter:
         explained = (
             line
             for status in objects
-            for line in details(status, applyset.namespace, told=not with_tree)
+            for line in details(status, applyset.namespace, is_shown=not with_tree)
         )
         texts = [*explained, *_drifts(objects), *_about(applyset, objects)]
         lines = [first, *(line for text in texts for line in self._fitted(text))]
@@ -170,7 +170,7 @@ def _list(sets: list[ApplySetListed]) -> str:
         objects = "?" if applyset.objects is None else str(applyset.objects)
         last = applyset.last
         run = f"{last.mode}, {age_of(last.at)}{_ended(last)}" if last else "-"
-        who = applyset.owner or (by(last) if last else "-")
+        who = applyset.owner or (_run_by(last) if last else "-")
         row = [applyset.namespace, applyset.name, objects, run, who, applyset.holder or "-"]
         if has_ready:
             row.insert(3, "?" if applyset.ready is None else f"{applyset.ready}/{objects}")
@@ -179,7 +179,7 @@ def _list(sets: list[ApplySetListed]) -> str:
 
 
 def _ended(last: RunRecord) -> str:
-    return "" if last.exit_code == 0 else f" ({ended(last)})"
+    return "" if last.exit_code == 0 else f" ({_run_end(last)})"
 
 
 def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
@@ -208,7 +208,9 @@ def _about(applyset: ApplySetListed, objects: list[ObjectStatus]) -> Iterator[st
         parts.append(f"{unknown} with unknown drift")
     yield _line(f"{applyset.name} -n {applyset.namespace}: {', '.join(parts)}")
     if (last := applyset.last) is not None:
-        yield _line(f"last change: {last.mode} by {by(last)}, {age_of(last.at)} ago, {ended(last)}")
+        yield _line(
+            f"last change: {last.mode} by {_run_by(last)}, {age_of(last.at)} ago, {_run_end(last)}"
+        )
     if applyset.owner:
         yield _line(f"owned by {applyset.owner}")
     if applyset.holder:
@@ -275,12 +277,14 @@ def _number(restarts: int | None) -> str:
     return "-" if restarts is None else str(restarts)
 
 
-def details(status: ObjectStatus, namespace: str, *, told: bool) -> Sequence[str]:
+def details(status: ObjectStatus, namespace: str, *, is_shown: bool) -> Sequence[str]:
     """Return a heading, and the lines that say why an object is not ready; empty if none do.
 
-    ``told`` says whether the message was shown.
+    ``is_shown`` says whether the message was shown.
     """
-    message = "" if told or status.readiness.status is Status.CURRENT else status.readiness.message
+    message = (
+        "" if is_shown or status.readiness.status is Status.CURRENT else status.readiness.message
+    )
     lines = [
         *map(_event_line, status.events),
         *filter(None, [status.not_read]),
@@ -329,9 +333,9 @@ def run_table(events: Sequence[RunListed]) -> str:
             run.run,
             age_of(run.at),
             run.mode,
-            ended(run),
+            _run_end(run),
             *(str(count) if run.exit_code is not None else "?" for count in _counts(run)),
-            by(run),
+            _run_by(run),
             *((run.commit[:_SHORT_COMMIT] or "-", run.url or "-") if pipelines else ()),
         )
         for run in (event.run for event in events)
@@ -343,12 +347,12 @@ def _counts(run: RunRecord) -> tuple[int, int, int]:
     return run.created, run.changed, run.pruned
 
 
-def ended(run: RunRecord) -> str:
+def _run_end(run: RunRecord) -> str:
     """Return how a run ended; the end of a run that works or was killed is not recorded."""
     return "unfinished" if run.exit_code is None else f"exit code {run.exit_code}"
 
 
-def by(run: RunRecord) -> str:
+def _run_by(run: RunRecord) -> str:
     """Return who ran it, and for whom."""
     return f"{run.actor} ({run.who})" if run.actor else run.who
 
@@ -448,8 +452,8 @@ def _fields(bundle: BundleStatus) -> Iterator[str]:
             "configured": change.configured,
             "removed": change.removed,
         }
-        told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        yield f"last change: {age_of(change.time)} ago, {told} in {change.seconds:.1f} s"
+        changed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+        yield f"last change: {age_of(change.time)} ago, {changed} in {change.seconds:.1f} s"
 
 
 def _condition(condition: BundleCondition, bundle: BundleStatus) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ from applyprune.model.reports import (
 from applyprune.output.printers import OutputTarget
 from applyprune.output.report import ObjectReport, RunReport
 
-SCHEMA = "applyprune.dev/output/v1"
+_SCHEMA = "applyprune.dev/output/v1"
 
 
 class JsonLinesPrinter:
@@ -88,7 +88,7 @@ class JsonLinesPrinter:
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._out(to_json({"event": "output", "schema": SCHEMA, "version": __version__}))
+            self._out(to_json({"event": "output", "schema": _SCHEMA, "version": __version__}))
 
 
 class JsonPrinter:
@@ -123,7 +123,7 @@ def document(report: RunReport) -> dict[str, Any]:
     started, finished = report.started, report.finished
     name, namespace = report.name
     return {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "version": __version__,
         "set": {"name": name, "namespace": namespace} if name else None,
         "run": started.run if started else None,
@@ -155,7 +155,7 @@ def document(report: RunReport) -> dict[str, Any]:
 def version_document(report: RunReport) -> dict[str, Any]:
     """Return the document of ``version``; ``errors`` says why the server did not answer."""
     return {
-        "schema": SCHEMA,
+        "schema": _SCHEMA,
         "version": __version__,
         **data(report.versions),
         "errors": data(report.errors),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from applyprune.planning.applyset import ApplySetIdentity
 
 
-ORDER = (
+FATE_ORDER = (
     Fate.PRUNE,
     Fate.RECREATE,
     Fate.ADOPT,
@@ -50,14 +50,14 @@ def plan_table(plan: Plan, mode: Mode, applyset: ApplySetIdentity, width: int) -
     namespace = applyset.namespace
     consequences = ConsequenceLines()
     consequences.take_plan(plan)
-    rows = sorted(_rows(plan, mode, consequences), key=lambda row: ORDER.index(row.fate))
+    rows = sorted(_rows(plan, mode, consequences), key=lambda row: FATE_ORDER.index(row.fate))
     if not rows:
         return ""
     counts = Counter(row.fate for row in rows)
     listed = rows if mode is Mode.DELETE else _cut(rows)
     below = [
         f"… and {count - _LISTED} more {_forecast(fate, mode)}"
-        for fate in ORDER
+        for fate in FATE_ORDER
         if (count := counts[fate]) > sum(row.fate is fate for row in listed)
     ]
     # What happens to an object that does not change itself, such as a Service without Pods.

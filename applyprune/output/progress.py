@@ -301,10 +301,10 @@ class RunProgress:
 
     def _times(self, now: float) -> str:
         if self._waiting is None:
-            return clock(self.elapsed(now))
+            return elapsed_text(self.elapsed(now))
         elapsed = now - self._since
         left = self._waiting.timeout - elapsed
-        return f"{clock(elapsed)}, {clock(left)} left"
+        return f"{elapsed_text(elapsed)}, {elapsed_text(left)} left"
 
 
 _BAR = 16
@@ -319,7 +319,7 @@ def _because(reason: str) -> str:
     return f": {reason}" if reason else ""
 
 
-def clock(seconds: float) -> str:
+def elapsed_text(seconds: float) -> str:
     """Return minutes and seconds, such as ``5:40``; ``0:00`` for a negative number."""
     whole = max(int(seconds), 0)
     return f"{whole // 60}:{whole % 60:02}"

@@ -158,8 +158,8 @@ class TextPrinter:
             for text in lifted_text(event.plan, self._target.error_width):
                 self._target.err(text)
             # Without a dry run, no line of an object says so.
-            is_told = self._dry or self._target.plan_is_shown
-            if not is_told and (line := unchecked_line(event.plan, self._namespace)):
+            is_said = self._dry or self._target.plan_is_shown
+            if not is_said and (line := unchecked_line(event.plan, self._namespace)):
                 self._target.err("\n".join(wrapped_line(line, self._target.error_width)))
         if self._dry:
             self._consequences.take_plan(event.plan)

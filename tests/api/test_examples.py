@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 EXAMPLES = ROOT / "docs/examples"
 IN_A_POD = (
     "import pathlib, runpy, sys; from applyprune.cluster import access\n"
-    "access.SERVICE_ACCOUNT = pathlib.Path(sys.argv[1])\n"
+    "access._SERVICE_ACCOUNT = pathlib.Path(sys.argv[1])\n"
     "runpy.run_path(sys.argv[2], run_name='__main__')"
 )
 """Only the folder of the account is another than in a Pod."""

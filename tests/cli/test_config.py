@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from applyprune.cli.config import GUARDS, KEYS
+from applyprune.cli.config import CONFIG_KEYS, GUARDS
 from applyprune.cli.main import cli
 from applyprune.errors import InputError, UsageError
 from tests.support.command import applyprune
@@ -45,9 +45,9 @@ def test_configuration_keys_are_options(folder: Path) -> None:
         for parameter in command.params
         for option in (*parameter.opts, parameter.name or "")
     }
-    assert KEYS.keys() <= there_are
+    assert CONFIG_KEYS.keys() <= there_are
     assert there_are >= GUARDS
-    assert KEYS.keys() & GUARDS == set()
+    assert CONFIG_KEYS.keys() & GUARDS == set()
 
 
 def test_configuration_applies_where_the_command_line_is_silent(folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.transport import Transport
 from tests.support.fault_proxy import FaultProxy
 
@@ -33,7 +33,7 @@ def open_transport(proxy: FaultProxy, tmp_path: Path) -> Iterator[OpenTransport]
 
         def open_one(kubeconfig: Path | None = None, **settings: Any) -> Transport:
             path = kubeconfig or proxy.kubeconfig(tmp_path)
-            access = connect(kubeconfig=str(path), environ={})
+            access = cluster_access(kubeconfig=str(path), environ={})
             transport = Transport(access, **{"retry_budget": 5.0, **settings})
             transports.callback(transport.close)
             return transport

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import ClusterAccess, connect, pod_access
+from applyprune.cluster.access import ClusterAccess, cluster_access, pod_access
 from applyprune.errors import AccessError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def access_for(
         users=[{"name": "one", "user": user or {}}],
         clusters=[{"name": "one", "cluster": {"server": SERVER, **(cluster or {})}}],
     )
-    return connect(kubeconfig=str(write(folder / "config", facts)), environ={})
+    return cluster_access(kubeconfig=str(write(folder / "config", facts)), environ={})
 
 
 def b64(text: str) -> str:
@@ -59,7 +59,7 @@ def test_kubeconfig_option_has_precedence(tmp_path: Path) -> None:
     option = write(tmp_path / "option", config("option"))
     listed = write(tmp_path / "listed", config("listed"))
 
-    access = connect(kubeconfig=str(option), environ={"KUBECONFIG": str(listed)})
+    access = cluster_access(kubeconfig=str(option), environ={"KUBECONFIG": str(listed)})
 
     assert access.server == "https://option.example:6443"
 
@@ -69,8 +69,8 @@ def test_kubeconfig_variable_precedes_the_home_folder(tmp_path: Path) -> None:
     write(tmp_path / ".kube" / "config", config("home"))
     environ = {"HOME": str(tmp_path)}
 
-    assert connect(environ={**environ, "KUBECONFIG": str(listed)}).context == "listed"
-    assert connect(environ=environ).context == "home"
+    assert cluster_access(environ={**environ, "KUBECONFIG": str(listed)}).context == "listed"
+    assert cluster_access(environ=environ).context == "home"
 
 
 def test_first_file_with_a_name_wins(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_first_file_with_a_name_wins(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     listed = os.pathsep.join(["", str(missing), str(first), str(second), str(first)])
 
-    access = connect(environ={"KUBECONFIG": listed})
+    access = cluster_access(environ={"KUBECONFIG": listed})
 
     assert access.context == "b"
     assert access.server == "https://a.example:6443"
@@ -102,7 +102,7 @@ def test_kubeconfig_paths_are_relative_to_their_file(
     write(tmp_path / "deep" / "config", facts)
     monkeypatch.chdir(tmp_path)
 
-    access = connect(kubeconfig="deep/config", environ={})
+    access = cluster_access(kubeconfig="deep/config", environ={})
 
     assert access.trust.authorities == "the authority"
     assert access.credentials.current().token == "the-token"
@@ -119,7 +119,7 @@ def test_kubeconfig_names_are_read_as_text(tmp_path: Path) -> None:
         """,
     )
 
-    access = connect(kubeconfig=str(path), environ={})
+    access = cluster_access(kubeconfig=str(path), environ={})
 
     assert (access.context, access.namespace) == ("007", "0x10")
     assert access.trust.skip_verify
@@ -135,8 +135,8 @@ def test_context_can_be_chosen(tmp_path: Path) -> None:
     )
     path = str(write(tmp_path / "config", facts))
 
-    assert connect(kubeconfig=path, environ={}).namespace == "default"
-    assert connect(kubeconfig=path, context="two", environ={}).namespace == "shop"
+    assert cluster_access(kubeconfig=path, environ={}).namespace == "default"
+    assert cluster_access(kubeconfig=path, context="two", environ={}).namespace == "shop"
 
 
 @pytest.mark.parametrize(
@@ -161,18 +161,18 @@ def test_invalid_kubeconfig_is_explained(
     path = write(tmp_path / "config", config(**changes))
 
     with pytest.raises(AccessError, match=f"(?s){message}") as caught:
-        connect(kubeconfig=str(path), context=context, environ={})
+        cluster_access(kubeconfig=str(path), context=context, environ={})
     assert caught.value.exit_code == 7
 
 
 def test_missing_file_is_an_error_only_if_requested(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="kubeconfig file does not exist"):
-        connect(kubeconfig=str(tmp_path / "missing"), environ={})
+        cluster_access(kubeconfig=str(tmp_path / "missing"), environ={})
 
 
 def test_missing_configuration_names_the_places_searched(tmp_path: Path) -> None:
     with pytest.raises(AccessError) as caught:
-        connect(environ={"HOME": str(tmp_path)})
+        cluster_access(environ={"HOME": str(tmp_path)})
 
     assert f"{tmp_path}/.kube/config" in str(caught.value)
     assert "not in a pod" in str(caught.value)
@@ -181,7 +181,7 @@ def test_missing_configuration_names_the_places_searched(tmp_path: Path) -> None
 
 def test_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="cannot read the kubeconfig: Is a directory"):
-        connect(kubeconfig=str(tmp_path), environ={})
+        cluster_access(kubeconfig=str(tmp_path), environ={})
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_broken_file_is_reported_without_its_content(
     path = write(tmp_path / "config", text)
 
     with pytest.raises(AccessError, match=message) as caught:
-        connect(kubeconfig=str(path), environ={})
+        cluster_access(kubeconfig=str(path), environ={})
     assert "s3cr3t" not in str(caught.value)
     assert str(path) in str(caught.value)
 

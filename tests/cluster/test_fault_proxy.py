@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.errors import Unreachable
 from tests.support.fault_proxy import FaultProxy, faults, first, number
 from tests.support.waiting import HANG
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from applyprune.localplane import Plane
     from tests.support.plane import Kubectl, OpenTransport
 
-VERSION = Request("GET", "/version")
+VERSION = ApiRequest("GET", "/version")
 
 
 def test_proxy_records_every_request(open_transport: OpenTransport, proxy: FaultProxy) -> None:
     proxy.rule = number(2, faults.text(503))
     transport = open_transport()
     transport.send(VERSION)
-    transport.send(Request("GET", "/api/v1/namespaces", query=(("limit", "1"),)))
+    transport.send(ApiRequest("GET", "/api/v1/namespaces", query=(("limit", "1"),)))
 
     seen = proxy.exchanges
     assert [exchange.number for exchange in seen] == [1, 2, 3]

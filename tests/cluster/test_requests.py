@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.requests import WriteTerms
 from applyprune.model.identity import Ref
 
@@ -18,7 +18,9 @@ def test_warning_about_a_secret_has_no_text_that_may_be_made_of_a_value(is_secre
     """Of any other object, the text is as the server gives it."""
     got: list[tuple[Ref, str]] = []
     terms = WriteTerms(sink=lambda ref, text: got.append((ref, text)))
-    write = terms.on(Request("PATCH", "/api/v1/namespaces/home/secrets/s", secret=is_secret), REF)
+    write = terms.on(
+        ApiRequest("PATCH", "/api/v1/namespaces/home/secrets/s", secret=is_secret), REF
+    )
     assert write.warned is not None
     write.warned([TEXT])
     assert got == [(REF, TEXT.partition(": ")[0] if is_secret else TEXT)]

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import ClusterAccess, TLSTrust, connect
+from applyprune.cluster.access import ClusterAccess, TLSTrust, cluster_access
 from applyprune.cluster.credentials import FixedCredentials, Identity
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.tls import tls_context
 from applyprune.cluster.transport import FIRST_CONTACT_BUDGET, Transport
 from applyprune.errors import AccessError, ApiError, Unreachable
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
     from applyprune.localplane import Plane
 
-VERSION = Request("GET", "/version", timeout=20)
+VERSION = ApiRequest("GET", "/version", timeout=20)
 
 
 @pytest.fixture
 def access(plane: Plane) -> ClusterAccess:
     """The run's plane, without any proxy."""
-    return connect(kubeconfig=str(plane.kubeconfig), environ={})
+    return cluster_access(kubeconfig=str(plane.kubeconfig), environ={})
 
 
-def send(access: ClusterAccess, request: Request = VERSION, **settings: Any) -> int:
+def send(access: ClusterAccess, request: ApiRequest = VERSION, **settings: Any) -> int:
     transport = Transport(access, **settings)
     try:
         return transport.send(request).status
@@ -73,7 +73,7 @@ def test_silent_server_times_out() -> None:
     with listening(silence) as port:
         access = ClusterAccess(f"https://127.0.0.1:{port}", "", "", "", FixedCredentials())
         with pytest.raises(Unreachable, match=r"sent no complete response in time.* in 0\.5 s"):
-            send(access, Request("GET", "/version", timeout=0.5), retry_budget=0)
+            send(access, ApiRequest("GET", "/version", timeout=0.5), retry_budget=0)
 
 
 def test_slow_reader_of_a_large_body_times_out() -> None:
@@ -86,7 +86,7 @@ def test_slow_reader_of_a_large_body_times_out() -> None:
     body = b" " * 20_000_000
     with listening(sip) as port:
         access = ClusterAccess(f"http://127.0.0.1:{port}", "", "", "", FixedCredentials())
-        request = Request("PUT", "/x", body=body, timeout=30)
+        request = ApiRequest("PUT", "/x", body=body, timeout=30)
         with pytest.raises(Unreachable, match=r"no complete response in time.* in 30 s"):
             send(access, request, retry_budget=0, clock=clock)
 
@@ -197,7 +197,7 @@ def test_refusing_proxy_is_reported(access: ClusterAccess) -> None:
 
 def test_stalled_proxy_times_out(access: ClusterAccess) -> None:
     with listening(silence) as port:
-        request = Request("GET", "/version", timeout=0.5)
+        request = ApiRequest("GET", "/version", timeout=0.5)
         with pytest.raises(Unreachable, match=r"no complete response in time.* in 0\.5 s"):
             send(replace(access, proxy=f"http://127.0.0.1:{port}"), request, retry_budget=0)
 
@@ -213,7 +213,7 @@ def test_unknown_proxy_scheme_is_reported(access: ClusterAccess) -> None:
 def test_trace_has_a_line_per_attempt_and_no_secrets(access: ClusterAccess) -> None:
     lines: list[str] = []
     transport = Transport(access, trace=lines.append)
-    transport.send(Request("GET", "/api/v1/namespaces", query=(("limit", "1"),)))
+    transport.send(ApiRequest("GET", "/api/v1/namespaces", query=(("limit", "1"),)))
     transport.close()
 
     assert len(lines) == 1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.controller.reasons import Limit
 from applyprune.controller.task import Task
 from applyprune.controller.worker import (
@@ -72,7 +72,7 @@ def make(context: ForkServerContext, silent: socket.socket, tmp_path: Path) -> I
             "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
             "users: [{name: u, user: {}}]\ncurrent-context: c\n"
         )
-        access = connect(kubeconfig=str(file), environ={})
+        access = cluster_access(kubeconfig=str(file), environ={})
         handles.append(WorkerHandle(context, WorkerSettings(access, None, "test", level, limits)))
         return handles[-1]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from applyprune.cli.config import KEYS, Form
+from applyprune.cli.config import CONFIG_KEYS, Form
 from applyprune.cli.main import cli
 from applyprune.sources.folders import API_VERSION, KIND, SCHEMA_ID
 from tests.docs.pages import ROOT
@@ -33,7 +33,7 @@ def config_schema() -> str:
         "properties": {
             "apiVersion": {"const": API_VERSION},
             "kind": {"const": KIND},
-            **{key: _value(key, form) for key, form in KEYS.items()},
+            **{key: _value(key, form) for key, form in CONFIG_KEYS.items()},
         },
         "required": ["apiVersion", "kind", "name"],
         "additionalProperties": False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune import errors
-from applyprune.cli.config import GUARDS, KEYS
+from applyprune.cli.config import CONFIG_KEYS, GUARDS
 from applyprune.cli.crash import BUG
 from applyprune.controller.reasons import STALLED_REASONS, ConditionType
 from applyprune.controller.spec import DeletionPolicy
@@ -187,7 +187,7 @@ def test_keys_of_the_configuration_file_are_listed() -> None:
     """Those that it may have, and those that it must not have."""
     text = page("docs/guides/input.md").section("Configuration file")
     (allowed,) = re.findall(r"A key is the long name of an option: (.*?)\. ", text)
-    assert set(re.findall(r"`([a-z-]+)`", allowed)) == set(KEYS)
+    assert set(re.findall(r"`([a-z-]+)`", allowed)) == set(CONFIG_KEYS)
     (never,) = re.findall(
         r"^- Options that disable a guard .* These are (.*)\.$", text, re.MULTILINE
     )

@@ -31,14 +31,14 @@ def imported(module: str, package: str) -> dict[str, str]:
 
 
 def builds_a_request(module: str) -> list[int]:
-    """Return the lines on which a module calls ``Request`` of the cluster's package."""
+    """Return the lines on which a module calls ``ApiRequest`` of the cluster's package."""
     names = imported(module, "applyprune.cluster")
     return [
         node.lineno
         for node in ast.walk(tree(module))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
-        and names.get(node.func.id, "").endswith(".Request")
+        and names.get(node.func.id, "").endswith(".ApiRequest")
     ]
 
 

@@ -6,7 +6,7 @@ import socket
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
 
@@ -28,6 +28,6 @@ def client_of_no_server(folder: Path) -> Iterator[tuple[ClusterAccess, Kubernete
         "contexts: [{name: c, context: {cluster: c, user: u}}]\n"
         "users: [{name: u, user: {}}]\ncurrent-context: c\n"
     )
-    access = connect(kubeconfig=str(file), environ={})
+    access = cluster_access(kubeconfig=str(file), environ={})
     with closing(Transport(access, retry_budget=0.1)) as transport:
         yield access, KubernetesClient(transport, "test")

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from applyprune.cli.sandbox import VARIABLE, origin_of
+from applyprune.cli.sandbox import PLANE_VARIABLE, plane_origin
 from applyprune.localplane import FULL, Plane, PlaneSpec, ensure_built
 from tests.support.api import Api
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def ensure_plane(progress: Progress) -> Binaries:
     """Return the control plane, from the same places as ``applyprune demo`` takes it from."""
-    return ensure_built(progress, origin=origin_of(os.environ.get(VARIABLE, "")))
+    return ensure_built(progress, origin=plane_origin(os.environ.get(PLANE_VARIABLE, "")))
 
 
 def server_version(plane: Plane) -> str:

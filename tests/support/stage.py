@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from applyprune import ApplySet, Input, connect
-from applyprune.cluster.access import connect as choose_access
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
@@ -233,5 +233,5 @@ class Stage:
 
     def transport(self) -> Transport:
         """Return a new transport."""
-        access = choose_access(kubeconfig=str(self.kubeconfig), environ=os.environ)
+        access = cluster_access(kubeconfig=str(self.kubeconfig), environ=os.environ)
         return Transport(access, retry_budget=self.budget)

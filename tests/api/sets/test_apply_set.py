@@ -38,7 +38,7 @@ from applyprune import (
     connect,
     load,
 )
-from applyprune.cluster.access import connect as choose_access
+from applyprune.cluster.access import cluster_access
 from applyprune.model.events import ApplySetListed, Event, Finished, Planned
 from applyprune.model.plan import Fate
 from applyprune.output.printers import OutputTarget, discard, printer
@@ -240,7 +240,7 @@ def test_problem_of_an_object_points_into_the_file(web: ApplySet, tmp_path: Path
 
 def test_missing_right_is_raised(plane: Plane, namespace: str) -> None:
     """As the class that a caller may catch; the access is of the caller's own making."""
-    admin = choose_access(kubeconfig=str(plane.kubeconfig), environ={})
+    admin = cluster_access(kubeconfig=str(plane.kubeconfig), environ={})
     access = replace(admin, impersonation=(("Impersonate-User", "nobody"),))
     with connect(access=access, namespace=namespace, cache=False) as cluster:
         assert cluster.server == plane.server
@@ -251,7 +251,7 @@ def test_missing_right_is_raised(plane: Plane, namespace: str) -> None:
 
 def test_access_excludes_a_context(plane: Plane) -> None:
     """One of them would be ignored."""
-    access = choose_access(kubeconfig=str(plane.kubeconfig), environ={})
+    access = cluster_access(kubeconfig=str(plane.kubeconfig), environ={})
     with pytest.raises(UsageError, match="takes either an access, or a context"):
         connect("prod", access=access)
 

@@ -12,9 +12,9 @@ import time
 import uuid
 from dataclasses import replace
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import KubernetesClient
-from applyprune.cluster.inventory_format import MOST
+from applyprune.cluster.inventory_format import MAX_OBJECTS
 from applyprune.cluster.inventory_store import ConfigMapStore
 from applyprune.cluster.transport import Transport
 from applyprune.model.identity import Ref
@@ -40,13 +40,13 @@ def main(what: str) -> None:
 
     To read one that does not exist, it writes one: the round that warms up does so.
     """
-    transport = Transport(connect(environ=os.environ))
+    transport = Transport(cluster_access(environ=os.environ))
     store = ConfigMapStore(KubernetesClient(transport, NAME), applyset_identity(NAME, "default"))
     current = store.read()
     if what == "write" or not current.exists:
         # Each write is another one: one that is there already would write no shard.
         salt = time.time_ns()
-        entries = {one.ref: one for one in (entry(number, salt) for number in range(MOST))}
+        entries = {one.ref: one for one in (entry(number, salt) for number in range(MAX_OBJECTS))}
         new = replace(current, entries=entries)
         began = time.perf_counter()
         found = store.write(new)
@@ -55,8 +55,8 @@ def main(what: str) -> None:
         found = store.read()
     seconds = time.perf_counter() - began
     transport.close()
-    if len(found.entries) != MOST:
-        sys.exit(f"{len(found.entries)} of {MOST} entries")
+    if len(found.entries) != MAX_OBJECTS:
+        sys.exit(f"{len(found.entries)} of {MAX_OBJECTS} entries")
     sys.stdout.write(f"seconds {seconds}\n")
 
 

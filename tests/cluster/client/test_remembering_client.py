@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import RememberingClient
 from applyprune.cluster.transport import Transport
 from applyprune.engine.context import WorkerPool
@@ -104,7 +104,7 @@ def test_no_proof_is_made_by_remembered_kinds(fresh_plane: FreshPlane, tmp_path:
     plane = fresh_plane(API_SERVER_ONLY)
     api, path = Api(plane), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert api("POST", path, crd())[0] == 201
-    access = connect(kubeconfig=str(plane.kubeconfig), environ={})
+    access = cluster_access(kubeconfig=str(plane.kubeconfig), environ={})
     transport = Transport(access)
     client = RememberingClient(transport, "test", cache=tmp_path / "cache")
     kind = GroupKind("x.example.com", "Foo")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.credentials import CredentialFiles, Identity, Issued, RenewableCredentials
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.transport import Transport
 from applyprune.errors import AccessError, Forbidden, Unauthorized
 from tests.support.actors import ALICE
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import FaultProxy
     from tests.support.plane import OpenTransport
 
-VERSION = Request("GET", "/version")
+VERSION = ApiRequest("GET", "/version")
 # Anyone may read /version; this one says who asks.
-WHO_AM_I = Request(
+WHO_AM_I = ApiRequest(
     "POST",
     "/apis/authentication.k8s.io/v1/selfsubjectreviews",
     body=b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}',
 )
-NAMESPACES = Request("GET", "/api/v1/namespaces")
+NAMESPACES = ApiRequest("GET", "/api/v1/namespaces")
 
 
 def groups(transport: Transport) -> list[str]:
@@ -217,7 +217,9 @@ def test_refused_threads_renew_the_token_once() -> None:
 
 
 def test_client_certificate_is_presented(plane: Plane, open_transport: OpenTransport) -> None:
-    access = connect(kubeconfig=str(plane.kubeconfig), context=f"{plane.name}-cert", environ={})
+    access = cluster_access(
+        kubeconfig=str(plane.kubeconfig), context=f"{plane.name}-cert", environ={}
+    )
     transport = Transport(access)
 
     assert access.credentials.current().token == ""
@@ -291,7 +293,7 @@ def test_plugin_can_issue_a_certificate(plane: Plane, tmp_path: Path) -> None:
     config["users"][0]["user"] = plugin(tmp_path, issued)
     path = tmp_path / "config"
     path.write_text(json.dumps(config))
-    transport = Transport(connect(kubeconfig=str(path), environ={}))
+    transport = Transport(cluster_access(kubeconfig=str(path), environ={}))
 
     assert "system:masters" in groups(transport)
     transport.close()

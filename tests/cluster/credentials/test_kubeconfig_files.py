@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import connect
-from applyprune.cluster.credentials import candidate_files, load
+from applyprune.cluster.access import cluster_access
+from applyprune.cluster.credentials import candidate_files, load_kubeconfig
 from applyprune.errors import AccessError
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def kubectl_sees(binaries: Binaries, listed: str) -> dict[str, Any] | None:
 def we_see(listed: str) -> dict[str, Any] | None:
     """Return the merged configuration by us, None when we refuse."""
     try:
-        seen = load(candidate_files("", {**os.environ, "KUBECONFIG": listed}))
+        seen = load_kubeconfig(candidate_files("", {**os.environ, "KUBECONFIG": listed}))
     except AccessError:
         return None
     sections = {"clusters": seen.clusters, "users": seen.users, "contexts": seen.contexts}
@@ -127,12 +127,12 @@ def test_paths_are_relative_to_the_file_with_them(files: Path) -> None:
     (files / "deep/pki/ca.crt").write_text("deep authority")
     (files / "ca.crt").write_text("authority")
     environ = {"KUBECONFIG": "one:deep/two:three"}
-    assert connect(environ=environ).trust.authorities == "deep authority"
-    assert connect(environ=environ, context="third").trust.authorities == "authority"
+    assert cluster_access(environ=environ).trust.authorities == "deep authority"
+    assert cluster_access(environ=environ, context="third").trust.authorities == "authority"
 
 
 def test_duplicate_name_is_an_error(files: Path) -> None:
     """Nobody could tell which server is meant."""
     with pytest.raises(AccessError) as caught:
-        connect(environ={"KUBECONFIG": "twice"})
+        cluster_access(environ={"KUBECONFIG": "twice"})
     assert "twice: the kubeconfig is malformed: clusters has 'a' twice" in str(caught.value)

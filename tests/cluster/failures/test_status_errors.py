@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from applyprune.cluster.failures import response_failure
-from applyprune.cluster.messages import ClientContext, RawResponse, Request
+from applyprune.cluster.messages import ApiRequest, ClientContext, RawResponse
 from applyprune.errors import (
     AlreadyExists,
     ApiError,
@@ -54,8 +54,8 @@ def text(code: int, body: bytes = b"404 page not found\n", **headers: str) -> Ra
     )
 
 
-GET = Request("GET", PATH, about=ABOUT)
-PATCH = Request("PATCH", PATH, about=ABOUT)
+GET = ApiRequest("GET", PATH, about=ABOUT)
+PATCH = ApiRequest("PATCH", PATH, about=ABOUT)
 NAMED = {"group": "apps", "kind": "deployments", "name": "web"}
 
 
@@ -77,15 +77,15 @@ NAMED = {"group": "apps", "kind": "deployments", "name": "web"}
         (GET, status(404, "NotFound"), NotServed, False),
         (GET, text(404), NotServed, False),
         (GET, text(404, HTML), NotServed, False),
-        (Request("GET", PATH), status(404, "NotFound", **NAMED), NotServed, False),
-        (Request("GET", PATH, about=("", "", "")), status(404, "NotFound"), NotServed, False),
+        (ApiRequest("GET", PATH), status(404, "NotFound", **NAMED), NotServed, False),
+        (ApiRequest("GET", PATH, about=("", "", "")), status(404, "NotFound"), NotServed, False),
         (PATCH, status(405, "MethodNotAllowed"), Invalid, False),
         (PATCH, status(409, "Conflict", **NAMED), Conflict, False),
         (PATCH, text(409, b"odd"), Conflict, False),
         (PATCH, status(409, "AlreadyExists", **NAMED), AlreadyExists, False),
         (PATCH, status(409, "Conflict", kind="resourcequotas", name="q"), Unavailable, True),
         (
-            Request("PUT", PATH, about=("", "resourcequotas", "q")),
+            ApiRequest("PUT", PATH, about=("", "resourcequotas", "q")),
             status(409, "Conflict", kind="resourcequotas", name="q"),
             Conflict,
             False,
@@ -139,7 +139,7 @@ NAMED = {"group": "apps", "kind": "deployments", "name": "web"}
     ],
 )
 def test_status_code_has_one_meaning(
-    request_: Request, answer: RawResponse, kind: type[ApplypruneError], passing: bool
+    request_: ApiRequest, answer: RawResponse, kind: type[ApplypruneError], passing: bool
 ) -> None:
     failure = response_failure(request_, answer, CLIENT)
 
@@ -261,7 +261,7 @@ CANARY = "c4n4ryc4n4ry"
     ],
 )
 def test_secret_error_contains_no_value(answer: RawResponse) -> None:
-    request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True)
+    request = ApiRequest("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True)
 
     error = response_failure(request, answer, CLIENT).error
 
@@ -286,7 +286,7 @@ def test_secret_error_still_names_the_field(field: str, shown: str) -> None:
     answer = status(
         422, "Invalid", CANARY, causes=[{"reason": "X", "message": CANARY, "field": field}]
     )
-    request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True, body=SENT)
+    request = ApiRequest("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True, body=SENT)
 
     assert f"refused the request at {shown} (Invalid)" in str(
         response_failure(request, answer, CLIENT).error
@@ -309,7 +309,7 @@ def test_forged_causes_of_a_webhook_show_only_paths(code: int) -> None:
         {"reason": CANARY, "message": CANARY, "field": CANARY},
     ]
     answer = status(code, CANARY, DENIED, causes=causes)
-    request = Request("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True, body=SENT)
+    request = ApiRequest("PATCH", "/api/v1/namespaces/n/secrets/s", secret=True, body=SENT)
 
     error = response_failure(request, answer, CLIENT).error
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from applyprune.cluster import inventory_format
 from applyprune.cluster.inventory_format import (
-    LIMIT,
-    READABLE,
-    decode,
+    MAX_SHARD,
+    MAX_TEXT,
+    decode_entries,
+    decode_root,
     decode_shard,
-    encode,
+    encode_root,
     encode_shard,
     entries_in,
-    entries_of,
-    pack,
+    pack_entries,
 )
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
@@ -86,13 +86,13 @@ def _inventory(*entries: InventoryEntry, **changes: Any) -> Inventory:
 
 def _stored(inventory: Inventory) -> dict[str, Any]:
     """Return the root as the server keeps it."""
-    body = encode(inventory, pack(inventory.entries.values()), write="w")
+    body = encode_root(inventory, pack_entries(inventory.entries.values()), write="w")
     return dict(json.loads(json.dumps(body)))
 
 
 def _read(body: dict[str, Any]) -> Inventory:
     """Return what a root that holds its own entries says."""
-    root = decode(body)
+    root = decode_root(body)
     assert root.inline is not None
     return replace(root.inventory, entries=entries_in(root, [root.inline]))
 
@@ -105,7 +105,7 @@ def test_inventory_round_trips(entries: list[InventoryEntry], holder: LockHolder
     body = _stored(inventory)
     assert _read(body) == inventory
     assert dict(_read(body).entries) == dict(inventory.entries)
-    assert decode(body).write == "w"
+    assert decode_root(body).write == "w"
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -175,7 +175,7 @@ def test_unreadable_plan_makes_the_inventory_unreadable(plan: object) -> None:
     body = _stored(_inventory(_entry(1)))
     body["data"]["header"] = json.dumps({**json.loads(body["data"]["header"]), "plan": plan})
     with pytest.raises(InventoryError):
-        decode(body)
+        decode_root(body)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_lease_that_is_no_number_makes_the_inventory_unreadable(lease: str) -> N
     body = _stored(_inventory(_entry(1), holder=HOLDER))
     body["data"]["header"] = body["data"]["header"].replace("15.0", lease)
     with pytest.raises(InventoryError):
-        decode(body)
+        decode_root(body)
 
 
 @pytest.mark.parametrize("count", [1, 2_000])
@@ -213,7 +213,7 @@ def test_small_inventory_is_readable_and_large_one_is_packed(count: int) -> None
     inventory = _inventory(*(_entry(number) for number in range(count)))
     body = _stored(inventory)
     assert ("entries" in body["data"]) == (count == 1)
-    assert len(json.dumps(body)) < max(2 * READABLE, 400 * count)
+    assert len(json.dumps(body)) < max(2 * MAX_TEXT, 400 * count)
     assert dict(_read(body).entries) == dict(inventory.entries)
 
 
@@ -228,7 +228,7 @@ def test_change_rewrites_one_shard_only() -> None:
     """Each is one ConfigMap that the server takes, immutable and named by what it holds."""
     many = [_entry(number) for number in range(1_000)]
     inventory = _inventory(*many)
-    packed = pack(many)
+    packed = pack_entries(many)
     assert len(packed.shards) > 1
     assert sum(shard.count for shard in packed.shards) == len(many)
     parts = []
@@ -236,15 +236,15 @@ def test_change_rewrites_one_shard_only() -> None:
         body = json.loads(json.dumps(encode_shard(inventory, shard)))
         assert body["immutable"] is True
         assert shard.digest.startswith(body["metadata"]["name"].rpartition(".")[2])
-        assert len(shard.packed) <= LIMIT
+        assert len(shard.packed) <= MAX_SHARD
         parts.append(decode_shard(body, shard))
-    root = decode(_stored(inventory))
+    root = decode_root(_stored(inventory))
     assert root.inline is None
     assert dict(entries_in(root, parts)) == dict(inventory.entries)
     with pytest.raises(InventoryError, match="digest"):
         entries_in(root, parts[1:])
 
-    less = pack(many[:500] + many[501:])
+    less = pack_entries(many[:500] + many[501:])
     assert len({shard.digest for shard in less.shards} - {one.digest for one in packed.shards}) == 1
 
 
@@ -263,20 +263,22 @@ def test_field_set_is_stored_once_for_all_objects_that_share_it(count: int) -> N
         replace(entry, owned_fields=_field_set(number % 5)) for number, entry in enumerate(plain)
     ]
     bare, full = _size(plain), _size(owning)
-    assert full - bare < 20 * count + 5 * len(_field_set(0)) * max(1, len(pack(owning).shards))
+    assert full - bare < 20 * count + 5 * len(_field_set(0)) * max(
+        1, len(pack_entries(owning).shards)
+    )
     inventory = _inventory(*owning)
     parts = [
         decode_shard(json.loads(json.dumps(encode_shard(inventory, shard))), shard)
-        for shard in pack(owning).shards
+        for shard in pack_entries(owning).shards
     ]
-    root = decode(_stored(inventory))
+    root = decode_root(_stored(inventory))
     found = entries_in(root, parts or [root.inline or b""])
     assert dict(found) == dict(inventory.entries)
 
 
 def _size(entries: list[InventoryEntry]) -> int:
     """Return the bytes that the entries take in the cluster."""
-    packed = pack(entries)
+    packed = pack_entries(entries)
     shards = (shard.packed for shard in packed.shards)
     return sum(map(len, (packed.readable, packed.stream, *shards)))
 
@@ -286,7 +288,7 @@ def test_entry_without_its_field_set_is_an_error() -> None:
     body = _stored(_inventory(replace(_entry(1), owned_fields=_field_set(1))))
     lines = body["data"]["entries"].splitlines(keepends=True)
     with pytest.raises(KeyError):
-        entries_of("".join(line for line in lines if "fieldSet" not in line).encode())
+        decode_entries("".join(line for line in lines if "fieldSet" not in line).encode())
 
 
 def test_inventory_without_field_sets_is_read() -> None:
@@ -301,9 +303,9 @@ def test_incompressible_entries_still_fit(monkeypatch: pytest.MonkeyPatch) -> No
     """The longest names that there are, all different: more shards, none too large."""
     names = [hashlib.sha512(str(number).encode()).hexdigest() * 2 for number in range(600)]
     many = [replace(_entry(0), ref=Ref("", "ConfigMap", "home", name[:253])) for name in names]
-    usual = max(len(shard.packed) for shard in pack(many).shards)
+    usual = max(len(shard.packed) for shard in pack_entries(many).shards)
     monkeypatch.setattr(inventory_format, "LIMIT", usual // 3)
-    packed = pack(many)
+    packed = pack_entries(many)
     assert max(len(shard.packed) for shard in packed.shards) <= usual // 3
     assert sum(shard.count for shard in packed.shards) == len(many)
 
@@ -311,7 +313,7 @@ def test_incompressible_entries_still_fit(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("_small_shards")
 def test_corrupt_shard_is_not_taken_for_the_named_one() -> None:
     """Another's content under its name, no content, no base64: an error each."""
-    one, other = pack(_entry(number) for number in range(1_000)).shards[:2]
+    one, other = pack_entries(_entry(number) for number in range(1_000)).shards[:2]
     body = encode_shard(_inventory(), one)
     for held in ({"entries.gz": other.packed}, {"entries.gz": "?"}, {}, None):
         with pytest.raises(ValueError, match=r"its contents|its entries|it has no entries"):
@@ -321,19 +323,19 @@ def test_corrupt_shard_is_not_taken_for_the_named_one() -> None:
 def test_too_many_entries_are_refused_before_any_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is one of objects: shards hold any size."""
     monkeypatch.setattr(inventory_format, "MOST", 100)
-    pack(_entry(number) for number in range(100))
+    pack_entries(_entry(number) for number in range(100))
     with pytest.raises(InventoryError, match="is too large"):
-        pack(_entry(number) for number in range(101))
+        pack_entries(_entry(number) for number in range(101))
 
 
 def test_inventory_with_another_uid_in_its_header_is_a_copy() -> None:
     """A restored backup, or a copy by hand."""
     body = _stored(_inventory(_entry(1)))
-    assert not decode(body).inventory.copied
+    assert not decode_root(body).inventory.copied
     body["metadata"]["uid"] = "i2"
-    assert decode(body).inventory.copied
+    assert decode_root(body).inventory.copied
     # It stays one, whatever is written, until it is repaired.
-    assert decode(_stored(_inventory(_entry(1), copied=True))).inventory.copied
+    assert decode_root(_stored(_inventory(_entry(1), copied=True))).inventory.copied
 
 
 OURS = {
@@ -370,7 +372,7 @@ def test_first_write_names_no_uid_and_is_judged_by_the_record_of_the_server(
         "creationTimestamp": "2026-11-22T10:00:00Z",
         "managedFields": record,
     }
-    assert decode(first).inventory.copied is copied
+    assert decode_root(first).inventory.copied is copied
 
 
 @pytest.mark.parametrize("count", [3, 2_000])
@@ -422,7 +424,7 @@ def test_newer_format_is_named() -> None:
     header = json.loads(body["data"]["header"]) | {"schema": 99}
     body["data"]["header"] = json.dumps(header)
     with pytest.raises(InventoryError, match="format 99") as caught:
-        decode(body)
+        decode_root(body)
     assert "newer" in caught.value.hint
 
 

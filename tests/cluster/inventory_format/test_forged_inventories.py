@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.cluster.inventory_format import (
-    MOST,
-    MOST_SHARDS,
+    MAX_OBJECTS,
+    MAX_SHARDS,
     UnpackedLines,
     add_lines,
-    decode,
-    encode,
-    entries_of,
-    pack,
+    decode_entries,
+    decode_root,
+    encode_root,
+    pack_entries,
 )
 from applyprune.errors import InventoryError
 from applyprune.model.identity import Ref
@@ -36,7 +36,7 @@ def _stored(header: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Return a root as it is stored, with another header."""
     entries = [_entry(number) for number in range(5000)]
     inventory = Inventory("web", "home", uid="i1", resource_version="5", generation=4)
-    body = encode(inventory, pack(entries), write="w1")
+    body = encode_root(inventory, pack_entries(entries), write="w1")
     body["metadata"]["creationTimestamp"] = "2026-11-21T10:00:00Z"
     stored = json.loads(body["data"]["header"])
     header(stored)
@@ -49,7 +49,7 @@ def _twenty_times(header: dict[str, Any]) -> None:
 
 
 def _too_many(header: dict[str, Any]) -> None:
-    header["shards"] = [[f"{number:064x}", 1] for number in range(MOST_SHARDS + 1)]
+    header["shards"] = [[f"{number:064x}", 1] for number in range(MAX_SHARDS + 1)]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def _too_many(header: dict[str, Any]) -> None:
     [
         (_twenty_times, " twice"),
         (_too_many, "it names 1001 shards, and 1000 are allowed"),
-        (lambda header: header.update(count=MOST + 1), "and 100000 are allowed"),
+        (lambda header: header.update(count=MAX_OBJECTS + 1), "and 100000 are allowed"),
         (lambda header: header.update(count=-1), "it says that it lists -1 objects"),
         (lambda header: header.update(holder=json.loads("[" * 400 + "]" * 400)), "list"),
     ],
@@ -65,7 +65,7 @@ def _too_many(header: dict[str, Any]) -> None:
 def test_forged_header_is_unreadable(forge: Callable[[dict[str, Any]], None], why: str) -> None:
     """The error names the ConfigMap, what is wrong with it, and how to repair it."""
     with pytest.raises(InventoryError) as caught:
-        decode(_stored(forge))
+        decode_root(_stored(forge))
     assert caught.value.message == "the inventory cannot be read"
     assert caught.value.location == "configmap/applyprune-web in namespace home"
     assert why in caught.value.reason
@@ -74,7 +74,7 @@ def test_forged_header_is_unreadable(forge: Callable[[dict[str, Any]], None], wh
 
 def test_all_shards_together_have_a_limit() -> None:
     """A shard of 16 MiB is allowed, and each one of many is not."""
-    root = decode(_stored(lambda _: None))
+    root = decode_root(_stored(lambda _: None))
     lines, part = UnpackedLines(), b"\n" * 16 * MIB
     for _ in range(8):
         add_lines(root, lines, part)
@@ -89,12 +89,12 @@ def test_one_line_has_a_limit() -> None:
     """In memory, a line of a million empty lists takes twenty times its bytes."""
     line = b'{"fieldSet":{"f:a":[' + b"[]," * 3 * MIB + b'[]]},"number":0}\n'
     with pytest.raises(ValueError, match="an entry is larger than 8 MiB"):
-        entries_of(line)
+        decode_entries(line)
 
 
 def test_inventory_that_could_not_be_read_again_is_not_written() -> None:
     """The writer has the limits of the reader."""
     marks = ("",) * 100_000
     with pytest.raises(InventoryError, match="is too large") as caught:
-        pack(_entry(number, marks) for number in range(81))
+        pack_entries(_entry(number, marks) for number in range(81))
     assert "more than 8000000 values" in caught.value.reason

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.credentials import Identity, Issued, RenewableCredentials
 from applyprune.cluster.many_watches import AllSeen, Blind, ManyWatches, News, Seen, Watched
 from applyprune.model.live import CONFIG_MAPS, SECRETS
@@ -132,13 +132,13 @@ def running(
 @pytest.fixture
 def access(plane: Plane) -> ClusterAccess:
     """The way to the plane."""
-    return connect(kubeconfig=str(plane.kubeconfig), environ={})
+    return cluster_access(kubeconfig=str(plane.kubeconfig), environ={})
 
 
 @pytest.fixture
 def proxied(proxy: FaultProxy, tmp_path: Path) -> ClusterAccess:
     """The way to the plane through the fault proxy."""
-    return connect(kubeconfig=str(proxy.kubeconfig(tmp_path)), environ={})
+    return cluster_access(kubeconfig=str(proxy.kubeconfig(tmp_path)), environ={})
 
 
 @pytest.fixture

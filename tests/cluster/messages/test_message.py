@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from applyprune.cluster.messages import Request
     ],
 )
 def test_request_takes_a_quoted_path(path: str) -> None:
-    assert Request("GET", path).target == path
+    assert ApiRequest("GET", path).target == path
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_request_takes_a_quoted_path(path: str) -> None:
 )
 def test_request_refuses_an_ambiguous_path(path: str) -> None:
     with pytest.raises(ValueError, match="not a quoted path"):
-        Request("DELETE", path)
+        ApiRequest("DELETE", path)
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_request_refuses_an_ambiguous_path(path: str) -> None:
 )
 def test_request_refuses_a_split_header(header: tuple[str, str]) -> None:
     with pytest.raises(ValueError, match="not a header"):
-        Request("GET", "/api", headers=(header,))
+        ApiRequest("GET", "/api", headers=(header,))
 
 
 def test_request_quotes_the_query() -> None:
-    request = Request("GET", "/api", query=(("labelSelector", "a=b,c in (d&e)"), ("limit", "5")))
+    request = ApiRequest("GET", "/api", query=(("labelSelector", "a=b,c in (d&e)"), ("limit", "5")))
 
     assert request.target == "/api?labelSelector=a%3Db%2Cc%20in%20%28d%26e%29&limit=5"
 
 
 @given(st.text(), st.text())
 def test_query_cannot_escape_its_place(key: str, value: str) -> None:
-    target = Request(
+    target = ApiRequest(
         "GET",
         "/api",
         query=(
@@ -79,4 +79,4 @@ def test_query_cannot_escape_its_place(key: str, value: str) -> None:
 
 
 def test_repr_shows_neither_body_nor_reply() -> None:
-    assert "hunter2" not in repr(Request("POST", "/api", body=b"hunter2"))
+    assert "hunter2" not in repr(ApiRequest("POST", "/api", body=b"hunter2"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.errors import ApiError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def send_broken(
         "metadata": {"name": "s", "namespace": namespace},
         **content,
     }
-    request = Request(
+    request = ApiRequest(
         "PATCH",
         f"/api/v1/namespaces/{namespace}/secrets/s",
         query=(("fieldManager", "test"),),

@@ -12,7 +12,7 @@ import pytest
 
 from applyprune.cluster.access import ClusterAccess
 from applyprune.cluster.credentials import FixedCredentials, Identity
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.transport import Transport
 from applyprune.errors import Unreachable
 from applyprune.http import AddressRules
@@ -49,7 +49,7 @@ def refusal(host: str, port: int, rules: AddressRules) -> Unreachable:
     transport = Transport(access, retry_budget=0.0)
     try:
         with pytest.raises(Unreachable) as caught:
-            transport.send(Request("GET", "/version", timeout=3.0))
+            transport.send(ApiRequest("GET", "/version", timeout=3.0))
     finally:
         transport.close()
     return caught.value

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.errors import (
     ApplypruneError,
     Expired,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tests.support.fault_proxy import Fault, FaultProxy
     from tests.support.plane import OpenTransport
 
-VERSION = Request("GET", "/version")
+VERSION = ApiRequest("GET", "/version")
 APPLY = "application/apply-patch+yaml"
 
 
@@ -52,8 +52,8 @@ def path_in(namespace: str, name: str = "probe") -> str:
     return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
 
 
-def apply(namespace: str, value: str = "one") -> Request:
-    return Request(
+def apply(namespace: str, value: str = "one") -> ApiRequest:
+    return ApiRequest(
         "PATCH",
         path_in(namespace),
         query=(("fieldManager", "test"),),
@@ -63,8 +63,8 @@ def apply(namespace: str, value: str = "one") -> Request:
     )
 
 
-def create(namespace: str) -> Request:
-    return Request(
+def create(namespace: str) -> ApiRequest:
+    return ApiRequest(
         "POST",
         f"/api/v1/namespaces/{namespace}/configmaps",
         body=config_map(namespace),
@@ -72,8 +72,8 @@ def create(namespace: str) -> Request:
     )
 
 
-def read(namespace: str) -> Request:
-    return Request("GET", path_in(namespace), about=("", "configmaps", "probe"))
+def read(namespace: str) -> ApiRequest:
+    return ApiRequest("GET", path_in(namespace), about=("", "configmaps", "probe"))
 
 
 # Write reply lost: was it done?
@@ -98,7 +98,7 @@ def test_delete_is_retried_after_a_lost_reply_and_proves_absence(
     transport = open_transport()
     transport.send(apply(namespace))
     proxy.rule = first(1, faults.lose_reply())
-    request = Request("DELETE", path_in(namespace), about=("", "configmaps", "probe"))
+    request = ApiRequest("DELETE", path_in(namespace), about=("", "configmaps", "probe"))
 
     with pytest.raises(NotFound):
         transport.send(request)
@@ -193,7 +193,7 @@ def test_missing_reply_is_given_up_by_the_clock_of_the_transport(
 
     with pytest.raises(Unreachable, match="no complete response in time"):
         open_transport(retry_budget=0, clock=clock).stream(
-            Request("GET", "/version", timeout=5), stop
+            ApiRequest("GET", "/version", timeout=5), stop
         )
     assert clock.passed == 5
 
@@ -208,7 +208,7 @@ def test_expired_request_is_over_including_retries(
 
     # The third try has what two tries and two pauses have left.
     with pytest.raises(Unreachable, match=r"in 0\.[78]\d* s\b.*tried 3 times"):
-        transport.send(Request("GET", "/version", timeout=4, within=10))
+        transport.send(ApiRequest("GET", "/version", timeout=4, within=10))
     assert len(proxy.exchanges) == 4
 
 
@@ -352,7 +352,7 @@ def test_permanent_fault_fails_within_the_budget(
 def test_schema_error_is_not_retried(
     open_transport: OpenTransport, proxy: FaultProxy, namespace: str
 ) -> None:
-    bad = Request(
+    bad = ApiRequest(
         "PATCH",
         path_in(namespace),
         query=(("fieldManager", "test"),),
@@ -441,7 +441,7 @@ def test_expired_continue_token_is_recognised(
     proxy.rule = always(faults.status(410, "Expired", "The provided continue parameter is too old"))
 
     with pytest.raises(Expired):
-        open_transport().send(Request("GET", f"/api/v1/namespaces/{namespace}/configmaps"))
+        open_transport().send(ApiRequest("GET", f"/api/v1/namespaces/{namespace}/configmaps"))
     assert len(proxy.exchanges) == 1
 
 
@@ -491,7 +491,7 @@ def test_request_line_is_exactly_the_request(
         "#",
     ]
     requests = [
-        Request("GET", path_in(namespace, quote(name, safe="")), query=(("k", name),))
+        ApiRequest("GET", path_in(namespace, quote(name, safe="")), query=(("k", name),))
         for name in names
     ]
 

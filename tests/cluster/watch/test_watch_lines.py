@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applyprune.cluster import watch as watching
-from applyprune.cluster.watch import lines
+from applyprune.cluster.watch import event_lines
 from applyprune.errors import Unavailable
 
 DOCUMENTS = st.lists(
@@ -45,7 +45,7 @@ def test_chunking_does_not_change_the_documents(
         for document in documents
     )
 
-    found = [json.loads(line) for line in lines(cut(content, cuts), "it")]
+    found = [json.loads(line) for line in event_lines(cut(content, cuts), "it")]
     assert found == documents
 
 
@@ -59,7 +59,7 @@ def test_truncated_line_fails_after_the_lines_before_it(
     seen: list[Any] = []
 
     with pytest.raises(Unavailable, match=r"it: .*was cut off in the middle of an event"):
-        seen.extend(json.loads(line) for line in lines(cut(content, cuts), "it"))
+        seen.extend(json.loads(line) for line in event_lines(cut(content, cuts), "it"))
     # What came before the error is there.
     assert seen == documents
 
@@ -72,7 +72,7 @@ def test_line_is_available_as_soon_as_it_is_complete() -> None:
             taken.append(chunk)
             yield chunk
 
-    found = lines(chunks(), "it")
+    found = event_lines(chunks(), "it")
     assert next(found) == b'{"a":1}'
     assert len(taken) == 2
     assert next(found) == b'{"b":2}'
@@ -83,5 +83,5 @@ def test_endless_line_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(watching, "MAX_EVENT", 1000)
 
     with pytest.raises(Unavailable, match="longer than"):
-        list(lines((b"x" * 100 for _ in range(1000)), "it"))
-    assert list(lines([b"x" * 999, b"\n"] * 5, "it")) == [b"x" * 999] * 5
+        list(event_lines((b"x" * 100 for _ in range(1000)), "it"))
+    assert list(event_lines([b"x" * 999, b"\n"] * 5, "it")) == [b"x" * 999] * 5

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.replicas import Membership, OwnLease, Replica, Share
@@ -30,7 +30,7 @@ IDLE = "it has not divided the Bundles with the other replicas yet"
 @pytest.fixture
 def client(site: Plane) -> Iterator[KubernetesClient]:
     """What reads and writes the Leases."""
-    access = connect(kubeconfig=str(site.kubeconfig), environ={})
+    access = cluster_access(kubeconfig=str(site.kubeconfig), environ={})
     with closing(Transport(access)) as transport:
         yield KubernetesClient(transport, access.server)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.access import connect
+from applyprune.cluster.access import cluster_access
 from applyprune.cluster.client import KubernetesClient
 from applyprune.cluster.transport import Transport
 from applyprune.controller.clients import BundleObjects, status_of
@@ -26,7 +26,7 @@ MERGE = "application/merge-patch+json"
 @pytest.fixture
 def bundles(site: Plane) -> Iterator[BundleObjects]:
     """The Bundles, as a replica reads and writes them."""
-    access = connect(kubeconfig=str(site.kubeconfig), environ={})
+    access = cluster_access(kubeconfig=str(site.kubeconfig), environ={})
     with closing(Transport(access)) as transport:
         yield BundleObjects(KubernetesClient(transport, access.server))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.cluster.inventory_format import digest_of
+from applyprune.cluster.inventory_format import lines_digest
 from applyprune.errors import InventoryError, InventoryLocked
 from applyprune.model.events import Outcome, Waiting
 from applyprune.model.identity import Ref
@@ -352,7 +352,7 @@ def test_hand_edited_inventory_is_a_confused_deputy(
         entry = json.loads(line) | {"name": name, "uid": uid, "found": None}
         lines.append(json.dumps(entry, separators=(",", ":")) + "\n")
     text = fields + "".join(sorted(lines))
-    _rewrite(api, stage, {"count": 5, "digest": digest_of(text.encode())}, entries=text)
+    _rewrite(api, stage, {"count": 5, "digest": lines_digest(text.encode())}, entries=text)
     with pytest.raises(InventoryError, match="contains-group-kinds lacks Namespace"):
         stage.run(config_map("a"))
     kinds = {"metadata": {"annotations": {GROUP_KINDS: "ConfigMap,Namespace"}}}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune.cluster import inventory_format
-from applyprune.cluster.inventory_format import MOST, pack
+from applyprune.cluster.inventory_format import MAX_OBJECTS, pack_entries
 from applyprune.errors import InventoryError, InventoryIncomplete, InventoryLocked
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref
@@ -113,7 +113,7 @@ def test_shards_that_no_list_shows_are_read_by_name(
 @pytest.mark.sweep
 def test_hundred_thousand_entries_are_written_read_and_checked(stage: Stage, api: Api) -> None:
     """The limit of objects is the limit: one more is refused before anything is written."""
-    entries = _dead(MOST)
+    entries = _dead(MAX_OBJECTS)
     _write(stage, entries)
     assert dict(stage.inventory().entries) == entries
     shards = _shards(api, stage)
@@ -143,7 +143,7 @@ def test_lost_shard_with_all_live_entries_is_repaired_from_labels(
     assert {ref.namespace for ref in listed} == {stage.namespace}
     _write(stage, {**_dead(dead), **listed})
     assert len(stage.inventory().entries) == dead + count
-    packed = pack(stage.inventory().entries.values())
+    packed = pack_entries(stage.inventory().entries.values())
     everything = _shards(api, stage)
     assert len(everything) == len(packed.shards)
     # The live ones sort last; the cut depends on names that differ from run to run.
@@ -230,7 +230,7 @@ def test_writer_that_lost_the_race_leaves_the_winners_shards(stage: Stage, api: 
     assert len(stage.inventory().entries) == 70
     # The next write lists the existing shards, and removes those that the loser has left.
     _write(stage, _dead(71))
-    assert len(_shards(api, stage)) == len(pack(_dead(71).values()).shards)
+    assert len(_shards(api, stage)) == len(pack_entries(_dead(71).values()).shards)
     transport.close()
     other.close()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cli.sandbox import origin_of
+from applyprune.cli.sandbox import plane_origin
 from applyprune.errors import AccessError, UsageError
 from applyprune.localplane import Binaries, ensure_built
 from applyprune.localplane.wheel import MIRROR_INDEX, PROGRAMS
@@ -48,7 +48,7 @@ def web(mirror: FolderMirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def taken(named: str, steps: Steps | None = None) -> Binaries:
     """Return the programs of a mirror."""
-    return ensure_built(steps or Steps(), origin=origin_of(named))
+    return ensure_built(steps or Steps(), origin=plane_origin(named))
 
 
 def said_by(binaries: Binaries) -> list[str]:

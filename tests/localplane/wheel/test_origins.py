@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.cli.sandbox import origin_of
+from applyprune.cli.sandbox import plane_origin
 from applyprune.errors import AccessError
 from applyprune.localplane import ensure_built
 from applyprune.localplane.build import last_build, module_digest, remember
@@ -77,7 +77,7 @@ def test_half_of_the_programs_in_the_cache_counts_as_absent(
 
 @pytest.mark.usefixtures("cache")
 def test_half_fetched_folder_is_fetched_again(tmp_path: Path) -> None:
-    origin = origin_of(str(small_mirror(tmp_path / "mirror").folder))
+    origin = plane_origin(str(small_mirror(tmp_path / "mirror").folder))
     binaries = ensure_built(origin=origin)
     binaries.kubectl.unlink()
     assert ensure_built(origin=origin).kubectl.exists()
@@ -157,7 +157,7 @@ def test_cache_that_cannot_be_written_is_an_error(source: str, cache: Path, tmp_
     cache.parent.write_text("a file where the folder would be: even root cannot write there")
     mirror = small_mirror(tmp_path / "mirror")
     with pytest.raises(AccessError, match="the cache cannot be written") as failed:
-        ensure_built(origin=origin_of(str(mirror.folder)) if source == "mirror" else None)
+        ensure_built(origin=plane_origin(str(mirror.folder)) if source == "mirror" else None)
     assert str(cache) in failed.value.location
     assert "XDG_CACHE_HOME" in failed.value.hint
 
@@ -173,12 +173,12 @@ def test_full_cache_is_an_error_and_leaves_nothing(
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
         with pytest.raises(AccessError, match="the cache cannot be written") as failed:
-            ensure_built(origin=origin_of(str(mirror.folder)))
+            ensure_built(origin=plane_origin(str(mirror.folder)))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert failed.value.reason == "File too large"
     assert [path.suffix for path in cache.rglob("*") if path.is_file()] == [".lock"]
-    assert ensure_built(origin=origin_of(str(mirror.folder))).program.exists()
+    assert ensure_built(origin=plane_origin(str(mirror.folder))).program.exists()
 
 
 def test_command_takes_the_mirror_from_its_option_and_the_environment(

@@ -23,7 +23,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
-from applyprune.output.progress import INTERRUPTED, RunProgress, clock
+from applyprune.output.progress import INTERRUPTED, RunProgress, elapsed_text
 from tests.support.planning import DEPLOYMENTS, body, desired
 
 HOME = "home"
@@ -162,4 +162,4 @@ def test_interrupted_run_says_so() -> None:
 )
 def test_clock_counts_minutes_and_seconds(seconds: float, expected: str) -> None:
     """Minutes and seconds; a wait past its time has none left."""
-    assert clock(seconds) == expected
+    assert elapsed_text(seconds) == expected

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from applyprune.cli.reporting import ended
+from applyprune.cli.reporting import with_finished
 from applyprune.engine.context import RunSummary
 from applyprune.errors import raise_all
 from applyprune.model.events import (
@@ -57,7 +57,7 @@ def ended_by(refuse: Callable[[], object], *before: Event) -> Iterator[Event]:
         yield from before
         refuse()
 
-    for event in ended(events()):
+    for event in with_finished(events()):
         yield replace(event, elapsed=_ELAPSED) if isinstance(event, Finished) else event
 
 
