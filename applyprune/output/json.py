@@ -336,8 +336,8 @@ def to_json(value: object, indent: int | None = None) -> str:
 
 
 # The wire names, which are the contract ``applyprune.dev/output/v1``. A class or an attribute may
-# be renamed in the code; its wire name, on the right, never changes. A field whose key is None is
-# never shown.
+# be renamed in the code; its wire name, in quotes and right of ``=``, never changes. A hidden field
+# is never shown, and one without a key is an error.
 
 
 EVENT_NAMES: Mapping[type, str] = MappingProxyType(
@@ -368,311 +368,87 @@ EVENT_NAMES: Mapping[type, str] = MappingProxyType(
     }
 )
 """The name of each event."""
+
+
+def _keys_in(shown: str, *, hidden: str = "") -> Mapping[str, str | None]:
+    """Return the key of each attribute: ``ATTRIBUTE=KEY``, or one word if they are equal."""
+    pairs = (name.partition("=") for name in shown.split())
+    return {name: key or name for name, _, key in pairs} | dict.fromkeys(hidden.split())
+
+
 KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
     {
-        Started: {
-            "run": "run",
-            "mode": "mode",
-            "name": "name",
-            "namespace": "namespace",
-            "dry_run": "dryRun",
-            "context": "context",
-            "server": "server",
-        },
+        Started: _keys_in("run mode name namespace dry_run=dryRun context server"),
         # For the question on a terminal only: whether it is the second part.
-        Planned: {"plan": "plan", "is_second_part": None},
-        InventoryWritten: {"phase": "phase", "entries": "entries", "generation": "generation"},
-        ObjectDone: {
-            "ref": "ref",
-            "outcome": "outcome",
-            "origin": "origin",
-            "reason": "reason",
-            "problem": "problem",
-            # A warning of the run names them.
-            "rewritten": None,
-            # For the controller only: it tells its own writes from those of others.
-            "fingerprint": None,
-        },
-        ReadinessReported: {
-            "ref": "ref",
-            "readiness": "readiness",
-            "elapsed": "elapsed",
-            "problem": "problem",
-        },
-        ObjectStuck: {"ref": "ref", "readiness": "readiness", "elapsed": "elapsed"},
-        RetryReported: {
-            "what": "what",
-            "message": "message",
-            "tries": "try",
-            "elapsed": "elapsed",
-            "reason": "reason",
-        },
-        Waiting: {
-            "ref": "ref",
-            "what": "condition",
-            "elapsed": "elapsed",
-            "timeout": "timeout",
-            "reason": "reason",
-            "others": "others",
-            "count": "count",
-        },
-        Pending: {"ref": "ref", "reason": "reason"},
-        WarningRaised: {"problem": "problem"},
-        MismatchFound: {"mismatch": "mismatch"},
-        Mismatch: {
-            "type": "type",
-            "repair": "repair",
-            "message": "message",
-            "ref": "ref",
-            # For the repair only: the entry to write, and the live object.
-            "entry": None,
-            "live": None,
-            "resource": None,
-            "owned": None,
-        },
-        PruneBlocked: {"problem": "problem"},
-        ObjectDiff: {
-            "ref": "ref",
-            "fate": "fate",
-            "before": "before",
-            "after": "after",
-            "origin": "origin",
-            "not_checked": "notChecked",
-            "drifted": "drifted",
-            "drift": "drift",
-        },
-        Drift: {
-            "path": "path",
-            "wanted": "desired",
-            "found": "live",
-            "manager": "manager",
-            "operation": "operation",
-            "time": "time",
-        },
-        ObjectStatus: {
-            "ref": "ref",
-            "readiness": "readiness",
-            "ownership": "ownership",
-            "age": "age",
-            "drifted": "drifted",
-            "drift": "drift",
-            "name": "name",
-            "namespace": "namespace",
-            "wave": "wave",
-            "events": "events",
-            "not_read": "notRead",
-            "logs": "logs",
-            "tree": "tree",
-        },
-        WarningEvent: {
-            "about": "about",
-            "reason": "reason",
-            "message": "message",
-            "count": "count",
-            "last": "last",
-        },
-        ContainerLog: {
-            "pod": "pod",
-            "container": "container",
-            "previous": "previous",
-            "lines": "lines",
-            "problem": "problem",
-        },
-        TreeNode: {
-            "ref": "ref",
-            "ready": "ready",
-            "state": "state",
-            "restarts": "restarts",
-            "age": "age",
-            "owned": "owned",
-        },
-        ApplySetListed: {
-            "name": "name",
-            "namespace": "namespace",
-            "objects": "objects",
-            "ready": "ready",
-            "last": "lastRun",
-            "owner": "owner",
-            "holder": "holder",
-            "problem": "problem",
-        },
-        RunRecord: {
-            "run": "run",
-            "mode": "mode",
-            "who": "who",
-            "at": "at",
-            "exit_code": "exitCode",
-            "actor": "actor",
-            "commit": "commit",
-            "url": "url",
-            "created": "created",
-            "changed": "changed",
-            "pruned": "pruned",
-        },
-        RunListed: {"name": "name", "namespace": "namespace", "run": "run"},
-        EntryListed: {"name": "name", "namespace": "namespace", "entry": "entry"},
-        InventoryEntry: {
-            "ref": "ref",
-            "plural": "plural",
-            "version": "version",
-            "uid_before_apply": "uidBeforeApply",
-            "uid": "uid",
-            "ownership": "ownership",
-            # For the next run only: they prove that the object is unchanged.
-            "digest": None,
-            "stored": None,
-            "fingerprint": None,
-            # For the next apply only: what it may take back or remove.
-            "owned_fields": None,
-            "marks": None,
-            "wave": "wave",
-            "depends_on": "dependsOn",
-            "orphan_reason": "orphanReason",
-            "deleting": "deleting",
-            "orphaning": "orphaning",
-            # For the next run only: it tells a Job that its TTL removed from a deleted one.
-            "job": None,
-            # For the next run only: it proves that the kind is gone.
-            "crd": None,
-        },
-        Explanation: {
-            "ref": "ref",
-            "verdict": "verdict",
-            "reasons": "reasons",
-            "origin": "origin",
-        },
-        BundleStatus: {
-            "name": "name",
-            "namespace": "namespace",
-            "uid": "uid",
-            "generation": "generation",
-            "observed_generation": "observedGeneration",
-            "ready": "ready",
-            "reason": "reason",
-            "message": "message",
-            "drifted": "drifted",
-            "suspended": "suspended",
-            "deleting": "deleting",
-            "age": "age",
-            "source": "source",
-            "account": "serviceAccountName",
-            "kubeconfig": "kubeConfig",
-            "applyset": "applySet",
-            "inventory": "inventory",
-            "revision": "lastAppliedRevision",
-            "attempted_revision": "lastAttemptedRevision",
-            "requested_at": "reconcileNow",
-            "reconciled_at": "lastHandledReconcileAt",
-            "objects": "objects",
-            "failing_count": "failingCount",
-            "failing": "failing",
-            "pending": "pendingPlan",
-            "last_change": "lastChange",
-            "conditions": "conditions",
-        },
-        BundleCondition: {
-            "type": "type",
-            "status": "status",
-            "reason": "reason",
-            "message": "message",
-            "since": "lastTransitionTime",
-        },
-        FailingObject: {"name": "object", "namespace": "namespace", "message": "message"},
-        PendingObject: {"name": "object", "namespace": "namespace", "fate": "fate"},
-        BundlePlan: {
-            "digest": "digest",
-            "scope": "scope",
-            "since": "since",
-            "revision": "revision",
-            "counts": "counts",
-            "objects": "objects",
-            "approved": "approved",
-        },
-        BundleChange: {
-            "time": "time",
-            "seconds": "seconds",
-            "created": "created",
-            "configured": "configured",
-            "removed": "removed",
-        },
-        LogLine: {
-            "pod": "pod",
-            "time": "time",
-            "level": "level",
-            "message": "message",
-            "fields": "fields",
-        },
-        ArtifactPushed: {
-            "artifact": "artifact",
-            "digest": "digest",
-            "objects": "objects",
-            "dry_run": "dryRun",
-        },
-        VersionReport: {
-            "client": "client",
-            "python": "python",
-            "platform": "platform",
-            "server": "server",
-        },
-        ErrorRaised: {"problem": "problem"},
-        Finished: {
-            "counts": "counts",
-            "exit_code": "exitCode",
-            "elapsed": "elapsed",
-            "problem": "problem",
-        },
-        GuardResult: {
-            "guard": "guard",
-            "verdict": "verdict",
-            "message": "message",
-            "option": "option",
-            "lifted_by": "liftedBy",
-        },
-        Consequence: {
-            "kind": "kind",
-            "ref": "ref",
-            "message": "message",
-            "count": "count",
-            "refs": "refs",
-            "certain": "certain",
-        },
-        Problem: {
-            "kind": "kind",
-            "message": "message",
-            "location": "location",
-            "reason": "reason",
-            "lasting_reason": None,
-            "hint": "hint",
-            "exit_code": "exitCode",
-            "origin": "origin",
-            "field": "field",
-            "excerpt": "excerpt",
-            "marks": "marks",
-            "conflicts": "conflicts",
-        },
-        Mark: {"field": "field", "note": "note", "origin": "origin"},
-        ManagerConflict: {
-            "manager": "manager",
-            "operation": "operation",
-            "subresource": "subresource",
-            "time": "time",
-            "fields": "fields",
-        },
-        ContestedField: {
-            "field": "field",
-            "path": "path",
-            "ours": "ours",
-            "theirs": "theirs",
-        },
-        Origin: {"path": "path", "document": "document", "line": "line", "column": "column"},
-        Readiness: {
-            "status": "status",
-            "message": "message",
-            "stuck": "stuck",
-            "warning": "warning",
-            "lasting_message": None,
-        },
-        Ref: {"group": "group", "kind": "kind", "namespace": "namespace", "name": "name"},
+        Planned: _keys_in("plan", hidden="is_second_part"),
+        InventoryWritten: _keys_in("phase entries generation"),
+        # A warning of the run names what is rewritten. The fingerprint is for the controller only:
+        # it tells its own writes from those of others.
+        ObjectDone: _keys_in("ref outcome origin reason problem", hidden="rewritten fingerprint"),
+        ReadinessReported: _keys_in("ref readiness elapsed problem"),
+        ObjectStuck: _keys_in("ref readiness elapsed"),
+        RetryReported: _keys_in("what message tries=try elapsed reason"),
+        Waiting: _keys_in("ref what=condition elapsed timeout reason others count"),
+        Pending: _keys_in("ref reason"),
+        WarningRaised: _keys_in("problem"),
+        MismatchFound: _keys_in("mismatch"),
+        # For the repair only: the entry to write, and the live object.
+        Mismatch: _keys_in("type repair message ref", hidden="entry live resource owned"),
+        PruneBlocked: _keys_in("problem"),
+        ObjectDiff: _keys_in("ref fate before after origin not_checked=notChecked drifted drift"),
+        Drift: _keys_in("path wanted=desired found=live manager operation time"),
+        ObjectStatus: _keys_in(
+            "ref readiness ownership age drifted drift name namespace wave events "
+            "not_read=notRead logs tree"
+        ),
+        WarningEvent: _keys_in("about reason message count last"),
+        ContainerLog: _keys_in("pod container previous lines problem"),
+        TreeNode: _keys_in("ref ready state restarts age owned"),
+        ApplySetListed: _keys_in("name namespace objects ready last=lastRun owner holder problem"),
+        RunRecord: _keys_in(
+            "run mode who at exit_code=exitCode actor commit url created changed pruned",
+        ),
+        RunListed: _keys_in("name namespace run"),
+        EntryListed: _keys_in("name namespace entry"),
+        # For the next run only: what proves that the object is unchanged, what it may take back or
+        # remove, what tells a Job that its TTL removed from a deleted one, that the kind is gone.
+        InventoryEntry: _keys_in(
+            "ref plural version uid_before_apply=uidBeforeApply uid ownership wave "
+            "depends_on=dependsOn orphan_reason=orphanReason deleting orphaning",
+            hidden="digest stored fingerprint owned_fields marks job crd",
+        ),
+        Explanation: _keys_in("ref verdict reasons origin"),
+        BundleStatus: _keys_in(
+            "name namespace uid generation observed_generation=observedGeneration ready reason "
+            "message drifted suspended deleting age source account=serviceAccountName "
+            "kubeconfig=kubeConfig applyset=applySet inventory revision=lastAppliedRevision "
+            "attempted_revision=lastAttemptedRevision requested_at=reconcileNow "
+            "reconciled_at=lastHandledReconcileAt objects failing_count=failingCount failing "
+            "pending=pendingPlan last_change=lastChange conditions"
+        ),
+        BundleCondition: _keys_in("type status reason message since=lastTransitionTime"),
+        FailingObject: _keys_in("name=object namespace message"),
+        PendingObject: _keys_in("name=object namespace fate"),
+        BundlePlan: _keys_in("digest scope since revision counts objects approved"),
+        BundleChange: _keys_in("time seconds created configured removed"),
+        LogLine: _keys_in("pod time level message fields"),
+        ArtifactPushed: _keys_in("artifact digest objects dry_run=dryRun"),
+        VersionReport: _keys_in("client python platform server"),
+        ErrorRaised: _keys_in("problem"),
+        Finished: _keys_in("counts exit_code=exitCode elapsed problem"),
+        GuardResult: _keys_in("guard verdict message option lifted_by=liftedBy"),
+        Consequence: _keys_in("kind ref message count refs certain"),
+        Problem: _keys_in(
+            "kind message location reason hint exit_code=exitCode origin field excerpt marks "
+            "conflicts",
+            hidden="lasting_reason",
+        ),
+        Mark: _keys_in("field note origin"),
+        ManagerConflict: _keys_in("manager operation subresource time fields"),
+        ContestedField: _keys_in("field path ours theirs"),
+        Origin: _keys_in("path document line column"),
+        Readiness: _keys_in("status message stuck warning", hidden="lasting_message"),
+        Ref: _keys_in("group kind namespace name"),
     }
 )
 """The key of each shown field; a Plan has a form of its own."""

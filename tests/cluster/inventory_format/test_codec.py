@@ -304,7 +304,7 @@ def test_incompressible_entries_still_fit(monkeypatch: pytest.MonkeyPatch) -> No
     names = [hashlib.sha512(str(number).encode()).hexdigest() * 2 for number in range(600)]
     many = [replace(_entry(0), ref=Ref("", "ConfigMap", "home", name[:253])) for name in names]
     usual = max(len(shard.packed) for shard in pack_entries(many).shards)
-    monkeypatch.setattr(inventory_format, "LIMIT", usual // 3)
+    monkeypatch.setattr(inventory_format, "MAX_SHARD", usual // 3)
     packed = pack_entries(many)
     assert max(len(shard.packed) for shard in packed.shards) <= usual // 3
     assert sum(shard.count for shard in packed.shards) == len(many)
@@ -322,7 +322,7 @@ def test_corrupt_shard_is_not_taken_for_the_named_one() -> None:
 
 def test_too_many_entries_are_refused_before_any_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit is one of objects: shards hold any size."""
-    monkeypatch.setattr(inventory_format, "MOST", 100)
+    monkeypatch.setattr(inventory_format, "MAX_OBJECTS", 100)
     pack_entries(_entry(number) for number in range(100))
     with pytest.raises(InventoryError, match="is too large"):
         pack_entries(_entry(number) for number in range(101))

@@ -275,7 +275,7 @@ def test_bookmark_carries_the_resource_version(
 ) -> None:
     # The server sends one some two seconds before it ends a watch, if it feels like it: not while
     # nothing at all happens to the kind.
-    monkeypatch.setattr(watching, "SESSION", 4)
+    monkeypatch.setattr(watching, "_SESSION", 4)
     version = server.list_at(CONFIG_MAPS, namespace=namespace)[1]
     maps("POST", "other", probe="no")
     values = map(str, count())
@@ -305,7 +305,7 @@ def test_watch_returns_when_the_server_ends_it(
     straight: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "SESSION", 1)
+    monkeypatch.setattr(watching, "_SESSION", 1)
     server = KubernetesClient(open_transport(plane.kubeconfig if straight else None), "test")
     changes = start(server, namespace)
 
@@ -611,8 +611,8 @@ def test_half_open_connection_is_detected(
     monkeypatch: pytest.MonkeyPatch,
     chunks: tuple[bytes, ...],
 ) -> None:
-    monkeypatch.setattr(watching, "SESSION", 1)
-    monkeypatch.setattr(watching, "GRACE", 2.5)
+    monkeypatch.setattr(watching, "_SESSION", 1)
+    monkeypatch.setattr(watching, "_GRACE", 2.5)
     clock, silent = ManualClock(), threading.Event()
     transport = open_transport(clock=clock)
     version = KubernetesClient(transport, "test").list_at(CONFIG_MAPS, namespace=namespace)[1]

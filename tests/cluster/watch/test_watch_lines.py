@@ -80,7 +80,7 @@ def test_line_is_available_as_soon_as_it_is_complete() -> None:
 
 
 def test_endless_line_is_not_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "MAX_EVENT", 1000)
+    monkeypatch.setattr(watching, "_MAX_EVENT", 1000)
 
     with pytest.raises(Unavailable, match="longer than"):
         list(event_lines((b"x" * 100 for _ in range(1000)), "it"))

@@ -44,7 +44,7 @@ def _small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     if request.node.get_closest_marker("sweep") is not None:
         return
     monkeypatch.setattr(inventory_format, "_PER_SHARD", PER_SHARD)
-    monkeypatch.setattr(inventory_format, "READABLE", 4 * 1024)
+    monkeypatch.setattr(inventory_format, "MAX_TEXT", 4 * 1024)
 
 
 def _entry(ref: Ref) -> InventoryEntry:
