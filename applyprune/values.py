@@ -51,8 +51,10 @@ else:
             names = dict(vars(described))
             for one in ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl"):
                 names.pop(one, None)
-            told = {name: value for name, value in names.items() if isinstance(value, _Field)}
-            for name, value in told.items():
+            fields_made = {
+                name: value for name, value in names.items() if isinstance(value, _Field)
+            }
+            for name, value in fields_made.items():
                 names[name] = value.own()
             names["__dataclass_fields__"] = _StandardFields(described)
             bases = (Struct, *(base for base in described.__bases__ if base is not object))
@@ -68,20 +70,24 @@ else:
                 eq=eq,
                 dict=not slots,
             )
-            if told:
-                for name, method in _methods(made.__struct_fields__, told, frozen=frozen).items():
+            if fields_made:
+                for name, method in _methods(
+                    made.__struct_fields__, fields_made, frozen=frozen
+                ).items():
                     if name not in names:
                         setattr(made, name, method)
             return made
 
         return make
 
-    def _methods(fields, told, *, frozen):
+    def _methods(fields, fields_made, *, frozen):
         """The methods that leave a field out; msgspec's own take every field."""
         made = {}
-        shown = [name for name in fields if name not in told or told[name].is_shown]
-        compared = [name for name in fields if name not in told or told[name].is_compared]
-        hashed = [name for name in fields if name not in told or told[name].is_hashed]
+        shown = [name for name in fields if name not in fields_made or fields_made[name].is_shown]
+        compared = [
+            name for name in fields if name not in fields_made or fields_made[name].is_compared
+        ]
+        hashed = [name for name in fields if name not in fields_made or fields_made[name].is_hashed]
         if len(shown) < len(fields):
             made["__repr__"] = _shows(shown)
         if len(compared) < len(fields):

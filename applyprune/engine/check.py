@@ -97,7 +97,7 @@ def refuse_run(
     options = context.options
     # guard: set-owner
     refuse_owned(inventory, owner, options, takes_over=takes_over)
-    refuse_empty(inventory, options, manifests)
+    _refuse_empty(inventory, options, manifests)
     if inventory.exists or options.mode is not Mode.APPLY or owner:
         return False  # a Bundle is in the namespace of its inventory
     return needs_namespace(context.cluster, context.applyset, options)
@@ -129,7 +129,7 @@ def refuse_owned(
         )
 
 
-def refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
+def _refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Manifest]) -> None:
     """Refuse an empty input for a set without objects: a missing mount looks just like it.
 
     If the set lists objects, the plan names those that would be pruned, and its guard refuses it.
@@ -261,12 +261,12 @@ def with_fields_checked(plan: Plan, context: RunContext, snapshot: ClusterSnapsh
     if context.options.dry_run is DryRun.CLIENT:
         return plan
     custom = {kind for kind, generation in snapshot.schemas.items() if generation is not None}
-    found = field_check(context.cluster, context.workers, plan.applies, custom)
-    applies = (_judged(step, found) for step in plan.applies)
+    found = _field_check(context.cluster, context.workers, plan.applies, custom)
+    applies = (_with_field_check(step, found) for step in plan.applies)
     return replace(plan, applies=tuple(applies))
 
 
-def _judged(step: ApplyStep, found: FieldCheck) -> ApplyStep:
+def _with_field_check(step: ApplyStep, found: _FieldCheck) -> ApplyStep:
     ref = step.desired.ref
     if (problem := found.faults.get(ref)) is not None:
         return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
@@ -274,7 +274,7 @@ def _judged(step: ApplyStep, found: FieldCheck) -> ApplyStep:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldCheck:
+class _FieldCheck:
     """The result of the check."""
 
     faults: Mapping[Ref, Problem]
@@ -283,19 +283,19 @@ class FieldCheck:
     """Why the fields of an object were not checked."""
 
 
-def field_check(
+def _field_check(
     cluster: Cluster,
     workers: WorkerPool,
     steps: Sequence[ApplyStep],
     custom: Collection[GroupKind] = (),
-) -> FieldCheck:
+) -> _FieldCheck:
     """Check the names and the types of the fields of every object that a plan sends.
 
     It reads one document for each group version, and none if nothing is sent. ``custom`` are the
     kinds that a CRD in the cluster defines.
     """
     sending = {step.desired.ref: step for step in steps if step.request is not None}
-    known = _known(cluster, workers, [step.desired for step in sending.values()], custom)
+    known = _known_schemas(cluster, workers, [step.desired for step in sending.values()], custom)
     problems: dict[Ref, Problem] = {}
     not_checked: dict[Ref, str] = {}
     for ref, step in sending.items():
@@ -304,17 +304,17 @@ def field_check(
             not_checked[ref] = schema
         elif step.request and (faults := field_faults(step.request.body, schema)):
             problems[ref] = fields_problem(step.desired, faults)
-    return FieldCheck(problems, not_checked)
+    return _FieldCheck(problems, not_checked)
 
 
-def _known(
+def _known_schemas(
     cluster: Cluster,
     workers: WorkerPool,
     sending: Sequence[Desired],
     custom: Collection[GroupKind],
 ) -> Mapping[GVK, KindSchema | str]:
     """Return the schema of each kind, or why it is not known."""
-    defined = _defined(sending)
+    defined = _schemas_of_crds(sending)
     known: dict[GVK, KindSchema | str] = {
         gvk: custom_schema(schema) if schema is not None else _OPEN
         for gvk, schema in defined.items()
@@ -332,7 +332,7 @@ def _known(
     return known
 
 
-def _defined(sending: Sequence[Desired]) -> Mapping[GVK, Mapping[str, Any] | None]:
+def _schemas_of_crds(sending: Sequence[Desired]) -> Mapping[GVK, Mapping[str, Any] | None]:
     """Return the schema of each kind that a CRD to send defines."""
     return {
         resource.gvk: schema_of(desired.body, resource.version)
@@ -557,7 +557,7 @@ def reference_warnings(
 # Consequences: at most one LIST for each kind and namespace.
 
 
-States: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
+_DryRunStates: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
 
 
 _FEW = 4
@@ -570,7 +570,9 @@ class ConsequenceFinder:
     context: RunContext
     resource_map: ResourceMap
 
-    def add_to(self, plan: Plan, snapshot: ClusterSnapshot, states: States, *, reads: bool) -> Plan:
+    def add_to(
+        self, plan: Plan, snapshot: ClusterSnapshot, states: _DryRunStates, *, reads: bool
+    ) -> Plan:
         """Return the plan with its consequences.
 
         ``states`` are the states before and after of the objects that a dry run on the server has

@@ -189,8 +189,8 @@ class RunSummary:
             if not isinstance(event, ObjectDone):
                 yield event
                 continue
-            is_told = event.problem is None and not event.outcome.is_change
-            if is_told and event.ref in self._earlier:
+            changes_nothing = event.problem is None and not event.outcome.is_change
+            if changes_nothing and event.ref in self._earlier:
                 continue
             self._done.add(event.ref)
             self._counts[event.outcome] += 1

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 
 NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
-VERSIONS_REWRITTEN = (
+_VERSIONS_REWRITTEN = (
     "merged locally, not by the server: an API version in its managedFields is no longer served"
 )
 _NO_KIND = "its kind does not exist yet: checked by the schema in its CRD, not by the server"
@@ -290,11 +290,11 @@ class ServerDryRun:
         body = with_versions(overlaid(before, body_to_send(desired)), before, desired)
         with suppress(Conflict, Forbidden):
             body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
-        comparison = Comparison(step, step.fate, before, body, not_checked=VERSIONS_REWRITTEN)
+        comparison = Comparison(step, step.fate, before, body, not_checked=_VERSIONS_REWRITTEN)
         if not has_changed(comparison, self.rules):
             return replace(step, fate=Fate.LEAVE)
         self.comparisons[desired.ref] = comparison
-        return replace(step, not_checked=VERSIONS_REWRITTEN)
+        return replace(step, not_checked=_VERSIONS_REWRITTEN)
 
     def _refused(self, step: ApplyStep, error: ApplypruneError) -> ApplyStep:
         """Return the step as RECREATE if that explains and resolves a refused change."""
@@ -314,7 +314,7 @@ class ServerDryRun:
     def _replaced(self, step: ApplyStep) -> ApplyStep:
         """Check an object that is recreated because its manifest has changed."""
         desired, cluster = step.desired, self.context.cluster
-        body = try_creation(cluster, self.context.applyset, desired)
+        body = _try_creation(cluster, self.context.applyset, desired)
         live = cluster.get(desired.resource, desired.ref, full=True)
         self._compare(step, step.fate, live, body, _OTHER_NAME)
         return step
@@ -382,7 +382,7 @@ class ServerDryRun:
         how, body = NOT_CHECKED, desired.body
         for namespace in dict.fromkeys((self.context.applyset.namespace, "default")):
             try:
-                body = try_in(namespace, desired, self.context)
+                body = _try_in(namespace, desired, self.context)
             except (NotFound, NotServed):
                 continue
             except (Forbidden, Invalid) as error:
@@ -494,7 +494,7 @@ def check_replacement(
             live, step.migration, applyset
         ):
             raise
-    try_creation(cluster, applyset, desired)  # guard: trial-before-recreation
+    _try_creation(cluster, applyset, desired)  # guard: trial-before-recreation
     return live, deletion
 
 
@@ -503,30 +503,30 @@ def created_again(
 ) -> Mapping[str, Any] | None:
     """Return an existing object as the server would create it; None if it would refuse that."""
     try:
-        return try_creation(cluster, applyset, desired)
+        return _try_creation(cluster, applyset, desired)
     except ApplypruneError:
         return None
 
 
-def try_creation(
+def _try_creation(
     cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
 ) -> Mapping[str, Any]:
     """Return an existing object as the server would create it; raises the errors of an apply."""
-    name, namespace = random_name(desired.ref.name), desired.ref.namespace
-    return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+    name, namespace = _random_name(desired.ref.name), desired.ref.namespace
+    return _try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
 
-def try_in(namespace: str, desired: Desired, context: RunContext) -> Mapping[str, Any]:
-    """Return what ``try_create`` does, under the object's own name if it is free there."""
+def _try_in(namespace: str, desired: Desired, context: RunContext) -> Mapping[str, Any]:
+    """Return what ``_try_create`` does, under the object's own name if it is free there."""
     name, cluster, applyset = desired.ref.name, context.cluster, context.applyset
     try:
-        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+        return _try_create(cluster, applyset, desired, name=name, namespace=namespace)
     except (AlreadyExists, Conflict):
-        name = random_name(name)
-        return try_create(cluster, applyset, desired, name=name, namespace=namespace)
+        name = _random_name(name)
+        return _try_create(cluster, applyset, desired, name=name, namespace=namespace)
 
 
-def try_create(
+def _try_create(
     cluster: Cluster, applyset: ApplySetIdentity, desired: Desired, *, name: str, namespace: str
 ) -> Mapping[str, Any]:
     """Return the object as the server would create it, by a dry run under another name.
@@ -545,6 +545,6 @@ def try_create(
 _NAME = 40
 
 
-def random_name(name: str) -> str:
+def _random_name(name: str) -> str:
     """Return a name that no object has."""
     return f"{name[:_NAME].rstrip('-.')}-{secrets.token_hex(4)}"

@@ -465,7 +465,6 @@ class _Move:
     def events(self) -> Iterator[Event]:
         """Lock both inventories, list the objects, transfer them, and unlist them in the source."""
         context, summary = self.context, self.context.summary
-        dry = context.options.dry_run
         yield context.started(Mode.MOVE)
         for lock in self._in_order():
             yield from lock.wait()
@@ -483,7 +482,7 @@ class _Move:
         )
         self._refuse(source_inventory, destination_inventory)
         steps = self._steps(source_inventory)
-        if dry is not DryRun.OFF:
+        if context.options.dry_run is not DryRun.OFF:
             yield from summary.counted(self._done(step, step.problem) for step in steps)
             yield summary.finished()
             return
@@ -495,7 +494,7 @@ class _Move:
             entries = (
                 destination_entries
                 if lock is self.destination_lock
-                else _marked_as_leaving(source_inventory, steps)
+                else _with_leaving_marked(source_inventory, steps)
             )
             yield lock.take(replace(lock.inventory, entries=entries))
         moved: set[Ref] = set()
@@ -666,7 +665,7 @@ class _Move:
         )
 
 
-def _marked_as_leaving(
+def _with_leaving_marked(
     inventory: Inventory, steps: Sequence[MoveStep]
 ) -> Mapping[Ref, InventoryEntry]:
     """Return the source's entries during the move, marked so that its prune deletes none."""

@@ -49,7 +49,7 @@ DELETE_TIMEOUT = 8.0
 """Seconds that one delete may take with all its retries; the lease must last that long."""
 WRITE_MARGIN = 3.0
 """Seconds that the lease must last before any other write to an object."""
-ARRIVAL_MARGIN = 1.0
+_ARRIVAL_MARGIN = 1.0
 """Seconds before the end of the lease from which nothing is sent: it would arrive too late."""
 _RENEWALS_PER_LEASE = 3
 # A renewal has failed if it takes longer than this part of the lease.
@@ -117,7 +117,7 @@ class InventoryLock:
         self._lost: ApplypruneError | None = None
         # The last write that failed, and when: who waited for it does not try again.
         self._failure: tuple[float, ApplypruneError] | None = None
-        self._file: LockFile | None = None
+        self._file: _LockFile | None = None
         self._file_to_remove = ""
 
     @property
@@ -152,7 +152,7 @@ class InventoryLock:
         self._lost = None
         began = asked = self._clock().boot
         self._stored = read()
-        at_first, seen = self._stored.generation, self._look(observation)
+        at_first, seen = self._stored.generation, self._observe(observation)
         while seen is not None:
             # What was read may be as old as the request for it.
             if asked >= seen.over_at:  # guard: lease-observed
@@ -168,9 +168,9 @@ class InventoryLock:
                 self._cancellation.check()
             asked = self._clock().boot
             self._stored = read()
-            seen = self._look(seen)
+            seen = self._observe(seen)
 
-    def _look(self, earlier: HolderObservation | None) -> HolderObservation | None:
+    def _observe(self, earlier: HolderObservation | None) -> HolderObservation | None:
         """Return what is known about the holder in the inventory that was just read."""
         now = self._clock().boot
         seen = observed(earlier, self._stored, now)
@@ -229,16 +229,16 @@ class InventoryLock:
         Return at once if this run has not taken the lock: then it writes nothing that needs it.
         Raises InventoryLocked if the lease cannot be renewed: then nothing more may be written.
         """
-        if not self._taken or (self._lost is None and self._rest() >= seconds):
+        if not self._taken or (self._lost is None and self._seconds_left() >= seconds):
             return
         asked = self._clock().boot
         with self._lock:
             self._check()
-            if self._rest() < seconds:
+            if self._seconds_left() < seconds:
                 if self._failure is not None and self._failure[0] >= asked:
                     raise self._failure[1]
                 self._put_renewal()
-            if self._rest() < seconds:
+            if self._seconds_left() < seconds:
                 raise InventoryLocked(
                     "the lock on the inventory could not be renewed in time",
                     hint="Nothing more was written. Run again.",
@@ -248,7 +248,7 @@ class InventoryLock:
         """Return for how many seconds a write may still be sent; without limit if not taken."""
         if not self._taken:
             return math.inf
-        return 0.0 if self._lost is not None else self._rest() - ARRIVAL_MARGIN
+        return 0.0 if self._lost is not None else self._seconds_left() - _ARRIVAL_MARGIN
 
     def release(
         self,
@@ -333,13 +333,13 @@ class InventoryLock:
     def _recorded(self, phase: Phase) -> InventoryWritten:
         return InventoryWritten(phase, len(self._stored.entries), self._stored.generation)
 
-    def _rest(self) -> float:
+    def _seconds_left(self) -> float:
         """Return how many seconds the lease lasts; less than zero after its end or a pause."""
         return self._holder.lease - seconds_held(self._held_since, self._clock())
 
     def _put_renewal(self) -> None:
         holder = self._holder
-        if self._rest() == -math.inf:
+        if self._seconds_left() == -math.inf:
             # The machine was paused, and may have been cloned with the file.
             holder = replace(holder, process="")
         self._holder = replace(holder, renewals=holder.renewals + 1)
@@ -414,7 +414,7 @@ _NAME = pattern(r"applyprune-[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
-class LockFile:
+class _LockFile:
     """The file of one run that has not ended."""
 
     name: str
@@ -427,7 +427,7 @@ class LockFile:
         os.close(self._handle)
 
 
-def create_file() -> LockFile | None:
+def create_file() -> _LockFile | None:
     """Create a file and lock it; None if there is no place where it would prove anything."""
     if not _is_memory(_FOLDER):  # guard: memory-only
         return None
@@ -445,7 +445,7 @@ def create_file() -> LockFile | None:
         os.close(handle)
         remove_file(name)
         return None
-    return LockFile(name, handle)
+    return _LockFile(name, handle)
 
 
 def remove_file(name: str) -> None:

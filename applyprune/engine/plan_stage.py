@@ -120,7 +120,7 @@ def read_and_plan(request: RunRequest, context: RunContext) -> Generator[Event, 
     )
     if inventory.exists:  # otherwise it may be lost: its objects are searched first
         refuse_unlisted(context.options.select, inventory.entries, context.applyset)
-    return (yield from plan_with(inventory, resource_map, request, context))
+    return (yield from _plan_with(inventory, resource_map, request, context))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def with_exact_names(
     return replace(context, options=options)
 
 
-def plan_with(
+def _plan_with(
     inventory: Inventory, resource_map: ResourceMap, request: RunRequest, context: RunContext
 ) -> Generator[Event, None, PlanStage]:
     """Do what ``read_and_plan`` does, by an inventory that is read already, whoever holds it.
@@ -214,7 +214,9 @@ def plan_with(
     makes_namespace = refuse_run(
         inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over
     )
-    known = yield from _known(resolved, inventory, [*(ref for ref, _ in unknown), *late], context)
+    known = yield from _part_to_read(
+        resolved, inventory, [*(ref for ref, _ in unknown), *late], context
+    )
     lists = not options.corrects
     reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists)
     snapshot = _read(resolved, known, resource_map, reader, context)
@@ -285,7 +287,7 @@ def plan_with(
     )
 
 
-def _known(
+def _part_to_read(
     resolved: Resolved, inventory: Inventory, unresolved: Sequence[Ref], context: RunContext
 ) -> Generator[Event, None, Inventory]:
     """Return the part of the inventory that the run reads; yield a warning about a part of a set.
@@ -557,7 +559,7 @@ def explain(
             resolver.object(named)
             yield from map(WarningRaised, resolver.warnings)
         options = context.options
-        stage = yield from plan_with(inventory, resource_map, planned, context)
+        stage = yield from _plan_with(inventory, resource_map, planned, context)
         states = _states(stage, found.text)
         reader = SnapshotReader(cluster, context.workers, applyset, store)
         for resource, ref in () if states else _unlisted(found, resource_map, asked.namespace):

@@ -77,10 +77,10 @@ class Pruner:
         )
         self.deleted = frozenset(step.entry.ref for step in steps if step.fate is Fate.PRUNE)
         remaining = Remaining(self.deleted)
-        for step, body, unread in self._fields_of(self._kept(steps)):
+        for step, body, unread in self._fields_of(self._staying(steps)):
             remaining.keep(step, body, unread)
-        for turn in sorted({_turn(step) for step in steps}, reverse=True):
-            batch = {step.entry.ref: step for step in steps if _turn(step) == turn}
+        for order in sorted({_deletion_order(step) for step in steps}, reverse=True):
+            batch = {step.entry.ref: step for step in steps if _deletion_order(step) == order}
             blocked = {
                 ref: found
                 for ref, step in batch.items()
@@ -101,8 +101,8 @@ class Pruner:
             self.context.cancellation.check()
             # guard: kept-since-the-plan
             kept = [self.stays[ref] for ref in batch.keys() & self.stays.keys() - left.keys()]
-            there = [batch[ref] for ref in {**blocked, **left}]
-            for step, body, unread in self._fields_of([*there, *kept]):
+            remain = [batch[ref] for ref in {**blocked, **left}]
+            for step, body, unread in self._fields_of([*remain, *kept]):
                 if (problem := left.get(step.entry.ref)) is not None:
                     remaining.add(step, problem, body, unread)
                 else:
@@ -111,7 +111,7 @@ class Pruner:
                     remaining.keep(step, body, unread, is_failure=was_planned)
             self.context.cancellation.check()
 
-    def _kept(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
+    def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Return what stays because of a mark; what an allowed cascade deletes does not stay."""
         if not self.deleting:
             return ()
@@ -159,7 +159,7 @@ class Pruner:
         try:
             for _ in range(_TRIES):
                 try:
-                    return self._once(step)
+                    return self._try_step(step)
                 except Conflict:
                     # It has changed since it was read: read it and decide again.
                     step = self._decide_again(step)
@@ -173,7 +173,7 @@ class Pruner:
         problem = as_problem(error, where=str(step.entry.ref))
         return ObjectDone(step.entry.ref, Outcome.FAILED, problem=problem)
 
-    def _once(self, step: RemoveStep) -> ObjectDone | DeletedObject:
+    def _try_step(self, step: RemoveStep) -> ObjectDone | DeletedObject:
         entry, live = step.entry, step.live
         if step.fate is Fate.REFUSE:
             return ObjectDone(entry.ref, Outcome.FAILED, problem=step.problem)
@@ -335,7 +335,7 @@ class Pruner:
         cancellation = self.context.cancellation
         options = self.context.options.wait
         wait = DeletionWait(deleted, min(options.timeout, options.turn), cancellation)
-        for event in wait.events(lambda left: self.context.workers.each(self._look, left)):
+        for event in wait.events(lambda left: self.context.workers.each(self._read_state, left)):
             yield self._done(event.ref, self._deleted()) if isinstance(event, Gone) else event
         if cancellation.requested:
             return
@@ -350,7 +350,7 @@ class Pruner:
             )
             yield ObjectDone(left.ref, Outcome.FAILED, problem=as_problem(error))
 
-    def _look(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
+    def _read_state(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
         return deleted, self._reader.read_object(deleted.resource, deleted.ref, full=True)
 
     def _deleted(self) -> Outcome:
@@ -361,7 +361,7 @@ class Pruner:
         return ObjectDone(ref, outcome, reason=reason)
 
 
-def _turn(step: RemoveStep) -> tuple[Wave, bool]:
+def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:
     """Return when an object is deleted: the highest first.
 
     In a wave, what a controller must clean up goes before what may be that controller.

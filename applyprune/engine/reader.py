@@ -134,7 +134,7 @@ class SnapshotReader:
         resources = _resources(inventory, resource_map)
         tasks: list[Callable[[], States]] = []
         states: States = {}
-        hidden = hidden_namespaces(inventory) if searches else ()
+        hidden = _hidden_namespaces(inventory) if searches else ()
         proofs = KindProofs(self.cluster, self.workers, resource_map, self.cluster.patience)
         for kind, refs in _by_kind(inventory.entries).items():
             entries = [inventory.entries[ref] for ref in refs]
@@ -165,10 +165,10 @@ class SnapshotReader:
         leaving = frozenset(set(inventory.entries) - set(wanted) if prunes else ())
         no_record = searches and not inventory.exists
         kinds = {*kinds, *(member.ref.group_kind for member in desired)}
-        marked = self._marked(kinds, states, proofs) if no_record else LabelledObjects()
+        marked = self._marked(kinds, states, proofs) if no_record else _LabelledObjects()
         still_hidden = inventory.hidden_kinds
         if searches and inventory.exists:
-            hidden_objects = objects_of_hidden_kinds(proofs, inventory, self.applyset)
+            hidden_objects = _objects_of_hidden_kinds(proofs, inventory, self.applyset)
             marked = replace(hidden_objects, objects=())
             states = {**{live.ref: live for live in hidden_objects.objects}, **states}
             still_hidden = frozenset(
@@ -232,7 +232,7 @@ class SnapshotReader:
 
     def _marked(
         self, kinds: Collection[GroupKind], states: States, proofs: KindProofs
-    ) -> LabelledObjects:
+    ) -> _LabelledObjects:
         """Find what a lost inventory listed; search all kinds only if the input's have any.
 
         A set is not new only because a list has failed: raises Unavailable. If a list is
@@ -244,17 +244,17 @@ class SnapshotReader:
             isinstance(state, LiveObject) and is_marked(state, self.applyset)
             for state in states.values()
         ):
-            found = labelled_objects(
+            found = _labelled_objects(
                 self.cluster, self.workers, own, self.applyset, remembered=True
             )
             self._refuse_failed(found)
             if not found.objects:
-                return LabelledObjects()
+                return _LabelledObjects()
         found = all_labelled_objects(proofs, self.applyset)[0]
         self._refuse_failed(found)
         return found
 
-    def _refuse_failed(self, found: LabelledObjects) -> None:
+    def _refuse_failed(self, found: _LabelledObjects) -> None:
         """Refuse a search in which a list has failed for another reason than a missing right."""
         if found.failed:  # guard: failed-search
             hint = "Run again."
@@ -282,7 +282,7 @@ class SnapshotReader:
         full = full or (resource.group, resource.kind) == SECRET
         try:
             places = {ref.namespace for ref in refs}.union(hidden)
-            read = partial(list_labelled, self.cluster, resource, self.applyset, places, full=full)
+            read = partial(_list_labelled, self.cluster, resource, self.applyset, places, full=full)
             found = {live.ref: live for live in (read() if self.lists else ())}
         except ApplypruneError as error:
             if not isinstance(error, Forbidden):
@@ -445,7 +445,7 @@ def _unread(error: ApplypruneError, resource: Resource) -> Unknown:
 
 def all_labelled_objects(
     proofs: KindProofs, applyset: ApplySetIdentity, *, groups: Collection[str] | None = None
-) -> tuple[LabelledObjects, ResourceMap]:
+) -> tuple[_LabelledObjects, ResourceMap]:
     """Return the objects of every kind that have the set's label and field manager.
 
     Also return the kinds that were searched. ``groups`` may not miss any kind; None stands for all
@@ -453,7 +453,7 @@ def all_labelled_objects(
     """
     resource_map, missing = proofs.for_search(groups)
     kinds = resource_map.preferred.values()
-    found = labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
+    found = _labelled_objects(proofs.cluster, proofs.workers, kinds, applyset)
     # What is missing in the groups of the search has ended it, unless a right is missing.
     is_elsewhere = groups is not None and proofs.registered is not None
     if is_elsewhere:
@@ -461,14 +461,14 @@ def all_labelled_objects(
     return replace(found, unproved=missing), resource_map
 
 
-def labelled_objects(
+def _labelled_objects(
     cluster: Cluster,
     workers: WorkerPool,
     kinds: Iterable[Resource],
     applyset: ApplySetIdentity,
     *,
     remembered: bool = False,
-) -> LabelledObjects:
+) -> _LabelledObjects:
     """Return the objects of some kinds with the set's label and its manager's Apply entry.
 
     The label alone proves nothing: controllers copy it to the objects that they create. If
@@ -477,7 +477,7 @@ def labelled_objects(
     forbidden some minutes ago.
     """
 
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], Unlisted | None]:
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], _UnlistedKind | None]:
         selector = f"{PART_OF}={applyset.id}"
         try:
             return cluster.list(resource, selector=selector, remembered=remembered), None
@@ -498,23 +498,23 @@ def labelled_objects(
             return (), _unlisted(resource, error)
 
     found: dict[str, LiveObject] = {}
-    unlisted: list[Unlisted] = []
+    unlisted: list[_UnlistedKind] = []
     for objects, failure in workers.each(read, kinds):
         found |= {live.uid: live for live in objects if is_applied(live, applyset.manager)}
         if failure is not None:
             unlisted.append(failure)
     workers.check()
-    return LabelledObjects(
+    return _LabelledObjects(
         tuple(sorted(found.values(), key=lambda live: live.ref)), tuple(unlisted)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class LabelledObjects:
+class _LabelledObjects:
     """The objects found by their label."""
 
     objects: tuple[LiveObject, ...] = ()
-    unlisted: tuple[Unlisted, ...] = ()
+    unlisted: tuple[_UnlistedKind, ...] = ()
     """The kinds that could not be listed."""
     unproved: tuple[str, ...] = ()
     """Why the list of kinds is not proved complete, in words."""
@@ -541,7 +541,7 @@ class LabelledObjects:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Unlisted:
+class _UnlistedKind:
     """A kind that could not be listed; ``except_where`` names where it could."""
 
     plural: str
@@ -552,8 +552,8 @@ class Unlisted:
     except_where: str = ""
 
 
-def _unlisted(resource: Resource, error: ApplypruneError) -> Unlisted:
-    return Unlisted(
+def _unlisted(resource: Resource, error: ApplypruneError) -> _UnlistedKind:
+    return _UnlistedKind(
         resource.full_plural,
         error.message,
         resource.group_kind,
@@ -561,27 +561,27 @@ def _unlisted(resource: Resource, error: ApplypruneError) -> Unlisted:
     )
 
 
-_NAMED = 3
+_MOST_NAMED = 3
 
 
-def _lines(unseen: Iterable[Unlisted]) -> Iterator[str]:
+def _lines(unseen: Iterable[_UnlistedKind]) -> Iterator[str]:
     """Yield a line for each kind; join many kinds for which the same right is missing."""
-    by_rights: dict[str, list[Unlisted]] = {}
+    by_rights: dict[str, list[_UnlistedKind]] = {}
     for failure in sorted(unseen):
         if failure.is_refused:
             by_rights.setdefault(failure.except_where, []).append(failure)
         else:
             yield f"{failure.plural}: {failure.reason}"
     for except_where, alike in by_rights.items():
-        named, more = alike[:_NAMED], len(alike) - _NAMED
-        if more < _NAMED:
+        named, more = alike[:_MOST_NAMED], len(alike) - _MOST_NAMED
+        if more < _MOST_NAMED:
             yield from (f"{failure.plural}: {failure.reason}{except_where}" for failure in alike)
         else:
             names = ", ".join(failure.plural for failure in named)
             yield f"{names} and {more} more kinds: {named[0].reason}{except_where}"
 
 
-def list_labelled(
+def _list_labelled(
     cluster: Cluster,
     resource: Resource,
     applyset: ApplySetIdentity,
@@ -606,14 +606,14 @@ def list_labelled(
         ]
 
 
-def hidden_namespaces(inventory: Inventory) -> frozenset[str]:
+def _hidden_namespaces(inventory: Inventory) -> frozenset[str]:
     """Return the namespaces that the inventory's annotation names, and no entry."""
     return inventory.hinted_namespaces - {ref.namespace for ref in inventory.entries}
 
 
-def objects_of_hidden_kinds(
+def _objects_of_hidden_kinds(
     proofs: KindProofs, inventory: Inventory, applyset: ApplySetIdentity
-) -> LabelledObjects:
+) -> _LabelledObjects:
     """Return the set's objects of the kinds that the inventory's annotation names, and no entry.
 
     Somebody may have removed the entries by hand. A run never leaves such a kind. One that is not
@@ -622,15 +622,15 @@ def objects_of_hidden_kinds(
     places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
     places = (places | {applyset.namespace}) - {""}
 
-    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], Unlisted | None]:
+    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], _UnlistedKind | None]:
         if (resource := proofs.resource_map.find_kind(kind)) is None:
             proof = proofs.of({kind.group})  # it gets time, and may be served then
             if (resource := proofs.resource_map.find_kind(kind)) is None:
-                return (), Unlisted(
+                return (), _UnlistedKind(
                     str(kind), not_served_reason(proof), kind
                 )  # guard: hidden-not-served
         try:
-            return list_labelled(proofs.cluster, resource, applyset, places), None
+            return _list_labelled(proofs.cluster, resource, applyset, places), None
         except ApplypruneError as error:
             return (), _unlisted(resource, error)
 
@@ -638,7 +638,7 @@ def objects_of_hidden_kinds(
     proofs.workers.check()
     found = (live for objects, _ in parts for live in objects)
     marked = (live for live in found if is_applied(live, applyset.manager))
-    return LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
+    return _LabelledObjects(tuple(marked), tuple(failure for _, failure in parts if failure))
 
 
 _PAUSE = 0.5
@@ -980,7 +980,9 @@ class DependantCounter:
             kind = owner.gvk.group_kind
             resource = self.resource_map.find(owner.gvk) or self.resource_map.find_kind(kind)
             if resource is None:
-                chains.unknown[owner.uid] = f"its owner {_named(owner)}: its kind is not served"
+                chains.unknown[owner.uid] = (
+                    f"its owner {_short_name(owner)}: its kind is not served"
+                )
                 continue
             if resource.namespaced and not owner.namespace:
                 chains.lasting.add(owner.uid)
@@ -995,7 +997,7 @@ class DependantCounter:
         for owner, ref in targets:
             found = self._owners.get(ref, "it was not read")
             if isinstance(found, str):
-                chains.unknown[owner.uid] = f"its owner {_named(owner)}: {found}"
+                chains.unknown[owner.uid] = f"its owner {_short_name(owner)}: {found}"
             elif found is None or found.uid != owner.uid:
                 chains.absent.add(owner.uid)
             else:
@@ -1021,5 +1023,5 @@ def _plural(kind: GroupKind, resource_map: ResourceMap) -> str:
     return resource.full_plural if resource is not None else str(kind)
 
 
-def _named(owner: OwnerReference) -> str:
+def _short_name(owner: OwnerReference) -> str:
     return Ref(owner.gvk.group, owner.gvk.kind, "", owner.name).short

@@ -120,11 +120,11 @@ def run(
         ) as context:
             yield from _Run(request, context).events()
 
-    yield from in_parts(request, cluster, store, cancellation, part)
+    yield from _in_parts(request, cluster, store, cancellation, part)
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class _Fit:
     """Whether a plan that was made now fits a plan file."""
 
     misfits: Sequence[ObjectDone] = ()
@@ -149,7 +149,7 @@ class _Run:
     plan: Plan = field(default_factory=lambda: Plan((), ()))
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
     makes_namespace: bool = False
-    fit: Fit = field(default_factory=Fit)
+    fit: _Fit = field(default_factory=_Fit)
     readiness_rules: ReadinessRules = field(init=False)
     dry_run: ServerDryRun = field(init=False)
     consequences: ConsequenceFinder = field(init=False)
@@ -219,7 +219,7 @@ class _Run:
 
     def _read_and_plan(self) -> Generator[Event, None, PlanStage]:
         if self.request.plan_file is not None:
-            refuse_elsewhere(self.request.plan_file, self.context)
+            _refuse_elsewhere(self.request.plan_file, self.context)
         stage = yield from read_and_plan(self.request, self.context)
         self.context = replace(self.context, options=stage.options)
         self.plan, self.inventory, self.snapshot = stage.plan, stage.inventory, stage.snapshot
@@ -248,14 +248,14 @@ class _Run:
         """
         options, file = self.context.options, self.request.plan_file
         if file is not None:
-            self.fit = fit_of(file, stage, self.context)
+            self.fit = _fit_of(file, stage, self.context)
             if self.fit.ends_run:
                 return
         plan = check_plan(
             stage, self.context, self.dry_run, reviewed=file, continues=self.fit.continues
         )
         if file is not None and not self.fit.continues:
-            self.fit = fit_of_checked(plan)
+            self.fit = _fit_of_checked(plan)
             if self.fit.misfits:
                 return
             refuse_other_plan(file, plan, self.inventory)  # guard: same-plan
@@ -270,7 +270,7 @@ class _Run:
         plan = self.consequences.add_to(plan, snapshot, states, reads=shown)
         self.plan = without_unapproved(plan, options, takes_set=self._takes_set())
 
-    def _not_applied(self, fit: Fit) -> Iterator[Event]:
+    def _not_applied(self, fit: _Fit) -> Iterator[Event]:
         """Report that the plan file is done already, or each object that does not fit it."""
         summary = self.context.summary
         if fit.is_done:
@@ -474,7 +474,7 @@ class _Run:
 # and checks everything. Neither part prunes: the next run does.
 
 
-def in_parts(
+def _in_parts(
     whole: RunRequest, cluster: Cluster, store: Store, cancellation: Cancellation, part: Part
 ) -> Iterator[Event]:
     """Yield the events of a run by ``part``, in two parts if its options ask for that."""
@@ -546,7 +546,7 @@ def _record_end(
 
 
 _PAUSE = 0.5
-_SAY_AFTER = 2.0
+_REPORT_EVERY = 2.0
 
 
 @dataclass(slots=True)
@@ -567,7 +567,7 @@ class _KindWaiter:
             elapsed = self.cancellation.now() - began
             if not self.pending or elapsed > self.timeout:
                 return
-            if elapsed - reported > _SAY_AFTER:
+            if elapsed - reported > _REPORT_EVERY:
                 reported = elapsed
                 reasons = {one.ref: f"no server has its kind {one.gvk} yet" for one in self.pending}
                 yield waiting(reasons, "served", elapsed, self.timeout)
@@ -593,7 +593,7 @@ class _KindWaiter:
 # Hold a run to a plan file: whatever the file does not say is refused before the first write.
 
 
-def refuse_elsewhere(file: PlanFile, context: RunContext) -> None:
+def _refuse_elsewhere(file: PlanFile, context: RunContext) -> None:
     """Refuse an expired file, and one of another set, of other options or for another cluster."""
     applyset = context.applyset
     refuse_other_set(file, applyset)
@@ -612,21 +612,21 @@ def cluster_identity(cluster: Cluster, namespace: str) -> Mapping[str, str]:
     return found
 
 
-def fit_of(file: PlanFile, stage: PlanStage, context: RunContext) -> Fit:
+def _fit_of(file: PlanFile, stage: PlanStage, context: RunContext) -> _Fit:
     """Compare what was read and planned now with the file."""
     unknown = {ref: problem.message for ref, problem in stage.unknown}
     if is_done(file, stage.inventory):
         found = tuple(input_misfits(file, stage.plan, unknown))
-        return Fit(tuple(map(failure_of, found)), is_done=not found)
+        return _Fit(tuple(map(failure_of, found)), is_done=not found)
     continues = is_continued(file, stage.inventory)
     found = tuple(misfits(file, stage.plan, stage.inventory, continues=continues, unknown=unknown))
     others = tuple(one for one in found if not _is_own_namespace(one, file, stage, context))
-    return Fit(tuple(map(failure_of, others)), continues=continues or others != found)
+    return _Fit(tuple(map(failure_of, others)), continues=continues or others != found)
 
 
-def fit_of_checked(plan: Plan) -> Fit:
+def _fit_of_checked(plan: Plan) -> _Fit:
     """Return what no longer fits a file by the checks after the comparison."""
-    return Fit(tuple(map(failure_of, refused_since(plan))))
+    return _Fit(tuple(map(failure_of, refused_since(plan))))
 
 
 def failure_of(misfit: Misfit) -> ObjectDone:

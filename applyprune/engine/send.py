@@ -257,7 +257,7 @@ class Recreator:
         longest = min(desired.timeout or options.timeout, options.turn)
         wait = DeletionWait(deleted, longest, cancellation)
         # This thread is a worker already.
-        for event in wait.events(lambda left: map(self._look, left)):
+        for event in wait.events(lambda left: map(self._read_state, left)):
             if isinstance(event, Gone) and event.replaced:
                 raise created_by_others(desired)
         if not wait.pending:
@@ -271,7 +271,7 @@ class Recreator:
             hint="Run again when it is gone.",
         )
 
-    def _look(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
+    def _read_state(self, deleted: DeletedObject) -> tuple[DeletedObject, State]:
         return deleted, self.context.cluster.read(deleted.resource, deleted.ref)
 
 
@@ -378,7 +378,7 @@ def refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> App
 # Why a deletion is stuck.
 
 
-_COUNTED = 5
+_MOST_HOLDERS = 5
 
 
 def stuck_deletions(
@@ -391,7 +391,7 @@ def stuck_deletions(
     if not objects:
         return {}
     workloads = _workloads(cluster, workers)
-    holders = [live for live in objects if live.ref.group_kind in {NAMESPACE, CRD}][:_COUNTED]
+    holders = [live for live in objects if live.ref.group_kind in {NAMESPACE, CRD}][:_MOST_HOLDERS]
     remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
     return {
         live.ref: diagnose(

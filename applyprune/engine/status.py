@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
 
 
-_TURN = 0.5
+_POLL_SECONDS = 0.5
 _DRIFTED = 1
 
 
@@ -103,7 +103,7 @@ def status(
     not exist, InventoryError, AccessError and Interrupted.
     """
     if options.deleted:
-        yield from until_deleted(applyset, options, cluster, store, cancellation)
+        yield from _until_deleted(applyset, options, cluster, store, cancellation)
         return
     clock = cancellation.clock
     with (
@@ -185,7 +185,7 @@ class _StatusReader:
     def _changed(self) -> Iterator[ObjectStatus]:
         """Yield the status of each object whose status has changed since the last report."""
         changed: Sequence[ObjectStatus] = list(self._fresh())
-        details = DetailReader(self.cluster, self.workers, self.related)
+        details = _DetailReader(self.cluster, self.workers, self.related)
         if self.options.logs:
             changed = details.with_logs(changed, self.states)
         if self.options.tree:
@@ -213,7 +213,7 @@ class _StatusReader:
                 fresh = replace(fresh, not_read=self.related.not_read(ref, live))
             last = self.statuses.get(ref)
             self.statuses[ref] = fresh
-            if last is None or _compared(last) != _compared(fresh):
+            if last is None or _without_repeats(last) != _without_repeats(fresh):
                 yield fresh
 
     def _applyset_listed(self) -> ApplySetListed:
@@ -242,7 +242,7 @@ class _StatusReader:
         while not self.cancellation.requested and not self._is_over(
             self.cancellation.now() - began
         ):
-            for change in self.informer.changes(_TURN):
+            for change in self.informer.changes(_POLL_SECONDS):
                 if change.source == root:
                     self._update_inventory(change)
                 elif not change.source.selector:
@@ -328,7 +328,7 @@ class _StatusReader:
             self.states.update(dict.fromkeys(concerned, Unknown(as_problem(change.error))))
 
 
-def _compared(status: ObjectStatus) -> ObjectStatus:
+def _without_repeats(status: ObjectStatus) -> ObjectStatus:
     """Return what counts as a change: an event that only repeats does not."""
     return replace(status, age=None, events=(), not_read="")
 
@@ -357,7 +357,7 @@ _LOG_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class DetailReader:
+class _DetailReader:
     """Reads the details of the objects of one set."""
 
     cluster: Cluster
@@ -441,7 +441,7 @@ def _named(ref: Ref, live: LiveObject, version: str = "") -> Body:
 # Wait until a set is gone, whoever deletes it.
 
 
-def until_deleted(
+def _until_deleted(
     applyset: ApplySetIdentity,
     options: StatusOptions,
     cluster: Cluster,

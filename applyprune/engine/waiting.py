@@ -210,7 +210,7 @@ def _subject(body: Body) -> str:
 # Until objects are ready.
 
 
-_TURN = 0.5
+_POLL_SECONDS = 0.5
 _WATCH_RELATED_AFTER = 2.0
 _SAY_EVERY = 1.0
 _SHOWN = 5
@@ -265,7 +265,7 @@ class ReadinessWaiter:
         began = self.cancellation.now()
         reported_at = 0.0
         while pending:
-            for change in informer.changes(_TURN):
+            for change in informer.changes(_POLL_SECONDS):
                 self._update(change)
                 for source in namespace_scopes(change, pending):
                     informer.open(source)
@@ -730,8 +730,8 @@ def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope
 
 _FIRST_CRD_PAUSE = 0.02
 _LONGEST_CRD_PAUSE = 1.0
-_SAY_AFTER = 2.0
-_TURNS = 10
+_REPORT_CRDS_AFTER = 2.0
+_CRD_TURNS = 10
 """A kind is served within seconds; nothing of the run can go on before."""
 
 
@@ -747,7 +747,7 @@ class CrdWaiter:
         began = self.context.cancellation.now()
         pending = list(crds)
         options = self.context.options.wait
-        pause, timeout, longest = _FIRST_CRD_PAUSE, options.timeout, options.turn * _TURNS
+        pause, timeout, longest = _FIRST_CRD_PAUSE, options.timeout, options.turn * _CRD_TURNS
         reported_at = 0.0
         while pending:
             ready = dict(self.context.workers.each(self._served, pending))
@@ -761,7 +761,7 @@ class CrdWaiter:
                 self._fail(crd, "it was not Established and served before the timeout")
             if len(late) == len(pending):
                 break
-            if elapsed - reported_at > _SAY_AFTER:
+            if elapsed - reported_at > _REPORT_CRDS_AFTER:
                 reported_at = elapsed
                 self._find_refused(pending)
                 reasons = dict.fromkeys((crd.ref for crd in pending), "")
