@@ -44,15 +44,12 @@ class SystemClock:
         return event.wait(seconds)
 
 
-TICK_COUNT = "GetTickCount64"
-
-
 def clock_name(platform: str) -> str:
     """Return the clock that counts sleep on a platform (``sys.platform``); empty if unknown."""
     return {
         "linux": "CLOCK_BOOTTIME",
         "darwin": "CLOCK_MONOTONIC",
-        "win32": TICK_COUNT,
+        "win32": "GetTickCount64",
     }.get(platform, "")
 
 

@@ -343,7 +343,6 @@ class Applier:
                 self.failed[step.desired.ref] = f"is not served: {problem.reason}"
 
     def _block_dependents(self, step: ApplyStep, problem: Problem) -> None:
-        """Block what depends on an object that was not applied."""
         ref = step.desired.ref
         if step.live is not None and ref.group_kind in {NAMESPACE, CRD}:
             self.usable.add(ref)

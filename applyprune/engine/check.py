@@ -275,8 +275,6 @@ def _with_field_check(step: ApplyStep, found: _FieldCheck) -> ApplyStep:
 
 @dataclass(frozen=True, slots=True)
 class _FieldCheck:
-    """The result of the check."""
-
     faults: Mapping[Ref, Problem]
     """The problem of each object with faulty fields."""
     not_checked: Mapping[Ref, str]
@@ -345,8 +343,6 @@ def _schemas_of_crds(sending: Sequence[Desired]) -> Mapping[GVK, Mapping[str, An
 def _documents(
     cluster: Cluster, workers: WorkerPool, resources: Collection[Resource]
 ) -> Mapping[str, _Schemas]:
-    """Return the schemas of each group version."""
-
     def read(resource: Resource) -> tuple[str, _Schemas]:
         try:
             return resource.gvk.api_version, cluster.schemas(resource)

@@ -161,7 +161,6 @@ class RunSummary:
     _earlier: frozenset[Ref] = frozenset()
 
     def __post_init__(self) -> None:
-        """Begin to count the time."""
         self._began = self.clock.now()
 
     def begin_part(self) -> None:
@@ -246,7 +245,6 @@ class WorkerPool:
         self._cancellation = cancellation
 
     def __enter__(self) -> Self:
-        """Return the pool itself."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.send import refused
+from applyprune.engine.send import apply_problem
 from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
@@ -126,7 +126,7 @@ class ServerDryRun:
         for ref, (awaited, error) in self._excused.items():
             # guard: excused-by-a-change
             if awaited in checked and checked[awaited].fate is Fate.LEAVE:
-                checked[ref] = refused(checked[ref], error, self.context)
+                checked[ref] = _refused(checked[ref], error, self.context)
         return replace(
             plan, applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies)
         )
@@ -167,7 +167,7 @@ class ServerDryRun:
             if (awaited := self._needs.awaited(step.desired, error)) is not None:
                 self._excused[step.desired.ref] = awaited, error
                 return replace(step, not_checked=self._needs.reason(awaited))
-            return refused(step, error, self.context)
+            return _refused(step, error, self.context)
 
     def _set_plan(self, steps: Sequence[ApplyStep]) -> None:
         """Remember what the plan itself will create or change: objects, namespaces and kinds."""
@@ -412,25 +412,29 @@ class ServerDryRun:
         )
 
     def _check_delete(self, step: RemoveStep) -> RemoveStep:
-        return check_delete(self.context.cluster, step)
-
-
-def check_delete(cluster: Cluster, step: RemoveStep) -> RemoveStep:
-    """Return a removal as the server confirms it by a dry run of its delete."""
-    if not isinstance(step.request, DeleteRequest):
+        """Return a removal as the server confirms it by a dry run of its delete."""
+        if not isinstance(step.request, DeleteRequest):
+            return step
+        try:
+            self.context.cluster.delete(step.request, dry_run=True)
+        except (NotFound, Conflict):
+            return step  # it has changed since it was read: the prune decides again
+        except Unreachable:
+            raise
+        except ApplypruneError as error:
+            if reason := cannot_be_dry_run(error):
+                return replace(step, not_checked=reason)
+            problem = as_problem(error, where=str(step.entry.ref))
+            return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
         return step
-    try:
-        cluster.delete(step.request, dry_run=True)
-    except (NotFound, Conflict):
-        return step  # it has changed since it was read: the prune decides again
-    except Unreachable:
-        raise
-    except ApplypruneError as error:
-        if reason := cannot_be_dry_run(error):
-            return replace(step, not_checked=reason)
-        problem = as_problem(error, where=str(step.entry.ref))
-        return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
-    return step
+
+
+def _refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> ApplyStep:
+    """Return a step that the server has refused in a dry run."""
+    problem = apply_problem(error, step, context)
+    return replace(
+        step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True, not_checked=""
+    )
 
 
 # Trials of what cannot be undone: to create an object again.
@@ -446,7 +450,9 @@ def check_recreation(
     """
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         raise error
-    body = created_again(context.cluster, context.applyset, step.desired)
+    body: Mapping[str, Any] | None = None
+    with suppress(ApplypruneError):
+        body = _try_creation(context.cluster, context.applyset, step.desired)
     refused = refused_recreation(step, live, body, error, context.applyset, context.options)
     if refused is not None:
         raise refused from error
@@ -496,16 +502,6 @@ def check_replacement(
             raise
     _try_creation(cluster, applyset, desired)  # guard: trial-before-recreation
     return live, deletion
-
-
-def created_again(
-    cluster: Cluster, applyset: ApplySetIdentity, desired: Desired
-) -> Mapping[str, Any] | None:
-    """Return an existing object as the server would create it; None if it would refuse that."""
-    try:
-        return _try_creation(cluster, applyset, desired)
-    except ApplypruneError:
-        return None
 
 
 def _try_creation(

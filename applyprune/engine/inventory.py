@@ -206,7 +206,6 @@ class _Repair:
         self.context.cancellation.check()
 
     def _refuse_partial(self, mismatches: Sequence[Mismatch]) -> None:
-        """Refuse to replace a damaged inventory with an incomplete one."""
         rebuilt = any(
             mismatch.type in {MismatchType.DAMAGED, MismatchType.LOST} for mismatch in mismatches
         )
@@ -315,7 +314,6 @@ class _Own:
         refuse_unlisted(context.options.select, inventory.entries, context.applyset)
 
     def _steps(self, inventory: Inventory) -> Sequence[OwnStep]:
-        """Read the objects, and decide about each."""
         context = self.context
         entries = {
             entry.ref: entry
@@ -373,7 +371,6 @@ class _Own:
         return replace(step, problem=as_problem(too_fast)), step.entry
 
     def _again(self, step: OwnStep, resource: Resource) -> OwnStep:
-        """Read an object that has changed, and decide again."""
         state = self._reader.read_object(resource, step.entry.ref)
         others = self._reader.other_sets([state])
         return own_step(step.entry, resource, state, self.context.applyset, others)
@@ -450,9 +447,6 @@ class Side:
     store: Store
 
 
-_LISTED = frozenset({Move.HAND_OVER, Move.DONE})
-
-
 @dataclass(slots=True)
 class _Move:
     """One move; the context's set and lock are those of the source."""
@@ -488,7 +482,9 @@ class _Move:
             return
         destination_entries = dict(destination_inventory.entries)
         destination_entries |= {
-            step.entry.ref: step.entry for step in steps if step.action in _LISTED
+            step.entry.ref: step.entry
+            for step in steps
+            if step.action in {Move.HAND_OVER, Move.DONE}
         }
         for lock in self._in_order():
             entries = (
@@ -559,7 +555,6 @@ class _Move:
         refuse_unlisted(self.context.options.select, known, self.context.applyset)
 
     def _steps(self, source_inventory: Inventory) -> Sequence[MoveStep]:
-        """Read the objects to move, and decide each step."""
         select = self.context.options.select
         entries = {
             entry.ref: entry for entry in entries_named(select, source_inventory.entries.values())

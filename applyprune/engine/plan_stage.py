@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from applyprune.engine.check import (
     keeps_autoscaler,
@@ -594,10 +594,9 @@ def _states(stage: PlanStage, named: str) -> dict[Ref, State]:
     return {ref: known[ref] for ref in sorted(known) if ref.is_among({named})}
 
 
-_Place: TypeAlias = "tuple[Resource, Ref]"
-
-
-def _unlisted(found: NamedObject, resource_map: ResourceMap, namespace: str) -> Iterator[_Place]:
+def _unlisted(
+    found: NamedObject, resource_map: ResourceMap, namespace: str
+) -> Iterator[tuple[Resource, Ref]]:
     """Yield the resource and ref of an object that is in neither input nor inventory."""
     resource = resource_map.find_kind(found.kind)
     if resource is None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext
 from applyprune.engine.lock import DELETE_TIMEOUT, WRITE_MARGIN
-from applyprune.engine.reader import ContentCounter, KindProofs, SnapshotReader
-from applyprune.engine.send import stuck_deletions
+from applyprune.engine.reader import ContentCounter, KindProofs, SnapshotReader, list_kinds
 from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
     ApplypruneError,
@@ -24,11 +23,22 @@ from applyprune.errors import (
 )
 from applyprune.model.events import Event, ObjectDone, Outcome
 from applyprune.model.identity import Ref
-from applyprune.model.live import CRD, NAMESPACE, Absent, LiveObject, Resource, State, Unknown
+from applyprune.model.live import (
+    CRD,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NAMESPACE,
+    STATEFUL_SETS,
+    Absent,
+    LiveObject,
+    Resource,
+    State,
+    Unknown,
+)
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, Fate, PatchRequest, RemoveStep
 from applyprune.model.text import and_more
-from applyprune.planning.cascade import cascade_of, has_foreign_finalizer
+from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
 from applyprune.planning.leave import GONE, Remaining, remove_step
 from applyprune.planning.order import is_built_in
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
@@ -40,6 +50,8 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from typing import Any
 
+    from applyprune.engine.context import WorkerPool
+    from applyprune.engine.ports import Cluster
     from applyprune.model.inventory import Wave
     from applyprune.model.problem import Problem
 
@@ -294,7 +306,6 @@ class Pruner:
         return replace(step, fate=Fate.REFUSE, problem=as_problem(problem), request=None)
 
     def _is_deleting(self, step: RemoveStep, live: LiveObject) -> bool:
-        """Return whether the object is gone or being deleted."""
         if step.resource is None:
             return False
         state = self._reader.read_object(step.resource, step.entry.ref)
@@ -341,7 +352,7 @@ class Pruner:
             return
         pruning = {step.entry.ref for step in steps if step.fate is Fate.PRUNE}
         stuck = [wait.last[left.ref] for left in wait.pending if left.ref in wait.last]
-        reasons = stuck_deletions(stuck, pruning, self.context.cluster, self.context.workers)
+        reasons = _stuck_deletions(stuck, pruning, self.context.cluster, self.context.workers)
         for left in wait.pending:
             error = NotReady(
                 f"{left.ref} is deleted but not gone yet",
@@ -368,3 +379,51 @@ def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:
     """
     awaits = step.fate is Fate.PRUNE and step.live is not None and has_foreign_finalizer(step.live)
     return step.entry.wave, awaits  # guard: controller-after-finalizer
+
+
+# Why a deletion is stuck.
+
+
+_MOST_HOLDERS = 5
+
+
+def _stuck_deletions(
+    objects: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
+) -> Mapping[Ref, str]:
+    """Return why each object is deleted but not gone; ``objects`` are as last read in full.
+
+    Only the contents of the first few Namespaces and CRDs are read: each costs a LIST per kind.
+    """
+    if not objects:
+        return {}
+    workloads = _workloads(cluster, workers)
+    holders = [live for live in objects if live.ref.group_kind in {NAMESPACE, CRD}][:_MOST_HOLDERS]
+    remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
+    return {
+        live.ref: diagnose(
+            live, workloads=workloads, pruning=pruning, remains=remains.get(live.ref)
+        )
+        for live in objects
+    }
+
+
+def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
+    try:
+        found, failures = list_kinds(
+            cluster, workers, (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS), full=True
+        )
+        workers.check()
+    except ApplypruneError as error:
+        return CascadeContents((), error.message)
+    return CascadeContents(tuple(found), "; ".join(failures))
+
+
+def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:
+    try:
+        workers.check()
+        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0)
+        contents = ContentCounter(proofs, frozenset()).contents(ref)
+        workers.check()
+    except ApplypruneError as error:
+        return CascadeContents((), error.message)
+    return contents

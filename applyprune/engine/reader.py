@@ -477,7 +477,7 @@ def _labelled_objects(
     forbidden some minutes ago.
     """
 
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], _UnlistedKind | None]:
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], _Unlisted | None]:
         selector = f"{PART_OF}={applyset.id}"
         try:
             return cluster.list(resource, selector=selector, remembered=remembered), None
@@ -498,7 +498,7 @@ def _labelled_objects(
             return (), _unlisted(resource, error)
 
     found: dict[str, LiveObject] = {}
-    unlisted: list[_UnlistedKind] = []
+    unlisted: list[_Unlisted] = []
     for objects, failure in workers.each(read, kinds):
         found |= {live.uid: live for live in objects if is_applied(live, applyset.manager)}
         if failure is not None:
@@ -514,7 +514,7 @@ class _LabelledObjects:
     """The objects found by their label."""
 
     objects: tuple[LiveObject, ...] = ()
-    unlisted: tuple[_UnlistedKind, ...] = ()
+    unlisted: tuple[_Unlisted, ...] = ()
     """The kinds that could not be listed."""
     unproved: tuple[str, ...] = ()
     """Why the list of kinds is not proved complete, in words."""
@@ -541,7 +541,7 @@ class _LabelledObjects:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class _UnlistedKind:
+class _Unlisted:
     """A kind that could not be listed; ``except_where`` names where it could."""
 
     plural: str
@@ -552,8 +552,8 @@ class _UnlistedKind:
     except_where: str = ""
 
 
-def _unlisted(resource: Resource, error: ApplypruneError) -> _UnlistedKind:
-    return _UnlistedKind(
+def _unlisted(resource: Resource, error: ApplypruneError) -> _Unlisted:
+    return _Unlisted(
         resource.full_plural,
         error.message,
         resource.group_kind,
@@ -564,9 +564,9 @@ def _unlisted(resource: Resource, error: ApplypruneError) -> _UnlistedKind:
 _MOST_NAMED = 3
 
 
-def _lines(unseen: Iterable[_UnlistedKind]) -> Iterator[str]:
+def _lines(unseen: Iterable[_Unlisted]) -> Iterator[str]:
     """Yield a line for each kind; join many kinds for which the same right is missing."""
-    by_rights: dict[str, list[_UnlistedKind]] = {}
+    by_rights: dict[str, list[_Unlisted]] = {}
     for failure in sorted(unseen):
         if failure.is_refused:
             by_rights.setdefault(failure.except_where, []).append(failure)
@@ -622,13 +622,12 @@ def _objects_of_hidden_kinds(
     places = {ref.namespace for ref in inventory.entries} | inventory.hinted_namespaces
     places = (places | {applyset.namespace}) - {""}
 
-    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], _UnlistedKind | None]:
+    def read(kind: GroupKind) -> tuple[Sequence[LiveObject], _Unlisted | None]:
         if (resource := proofs.resource_map.find_kind(kind)) is None:
             proof = proofs.of({kind.group})  # it gets time, and may be served then
             if (resource := proofs.resource_map.find_kind(kind)) is None:
-                return (), _UnlistedKind(
-                    str(kind), not_served_reason(proof), kind
-                )  # guard: hidden-not-served
+                # guard: hidden-not-served
+                return (), _Unlisted(str(kind), not_served_reason(proof), kind)
         try:
             return _list_labelled(proofs.cluster, resource, applyset, places), None
         except ApplypruneError as error:

@@ -315,12 +315,8 @@ class _Run:
         return writes or self._takes_set() or self.fit.continues
 
     def _takes_set(self) -> bool:
-        """Return whether the set gets another owner."""
         other = self.inventory.owner != self.request.owner
-        return self.inventory.exists and other and self._applies()
-
-    def _applies(self) -> bool:
-        return self.context.options.mode is Mode.APPLY
+        return self.inventory.exists and other and self.context.options.mode is Mode.APPLY
 
     def _union(self) -> dict[Ref, InventoryEntry]:
         """Return the recorded entries and those of all steps to send; no refused ones."""

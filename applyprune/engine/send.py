@@ -1,6 +1,6 @@
 """Send the requests for one object, one at a time: field transfers, the apply, a recreation.
 
-It explains why one failed, also in a dry run. The DELETEs of a prune are sent in ``prune.py``.
+It also explains why one has failed. The requests of a prune are sent in ``prune.py``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from applyprune.engine.context import WorkerPool
 from applyprune.engine.lock import DELETE_TIMEOUT
-from applyprune.engine.reader import ContentCounter, KindProofs, list_kinds
 from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
     ApplypruneError,
@@ -30,21 +28,15 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import (
     AUTOSCALERS,
-    CRD,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    NAMESPACE,
-    STATEFUL_SETS,
     LiveObject,
     State,
 )
 from applyprune.model.options import OnDrift
-from applyprune.model.plan import NO_MIGRATION, ApplyRequest, ApplyStep, Desired, Fate, PatchRequest
+from applyprune.model.plan import NO_MIGRATION, ApplyRequest, ApplyStep, Desired, PatchRequest
 from applyprune.model.problem import ManagerConflict, Problem
-from applyprune.planning.cascade import cascades_of, deletions_of, diagnose, refused_recreation_of
+from applyprune.planning.cascade import cascades_of, deletions_of, refused_recreation_of
 from applyprune.planning.conflicts import conflicts_of, explain_conflict, is_about_scale
 from applyprune.planning.plan import with_checked_request, with_new_request
-from applyprune.planning.recovery import CascadeContents
 from applyprune.planning.replies import created_by_others, refuse_false_absence
 from applyprune.planning.requests import settle_request
 from applyprune.planning.server_errors import (
@@ -365,59 +357,3 @@ def _about_fields(problem: Problem, error: Conflict | Invalid, desired: Desired)
         field=marks[0].field if marks else (),
         marks=marks if len(marks) > 1 else (),
     )
-
-
-def refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> ApplyStep:
-    """Return a step that the server has refused in a dry run."""
-    problem = apply_problem(error, step, context)
-    return replace(
-        step, fate=Fate.REFUSE, request=None, problem=problem, is_checked=True, not_checked=""
-    )
-
-
-# Why a deletion is stuck.
-
-
-_MOST_HOLDERS = 5
-
-
-def stuck_deletions(
-    objects: Sequence[LiveObject], pruning: Collection[Ref], cluster: Cluster, workers: WorkerPool
-) -> Mapping[Ref, str]:
-    """Return why each object is deleted but not gone; ``objects`` are as last read in full.
-
-    Only the contents of the first few Namespaces and CRDs are read: each costs a LIST per kind.
-    """
-    if not objects:
-        return {}
-    workloads = _workloads(cluster, workers)
-    holders = [live for live in objects if live.ref.group_kind in {NAMESPACE, CRD}][:_MOST_HOLDERS]
-    remains = {live.ref: _remains(live.ref, cluster, workers) for live in holders}
-    return {
-        live.ref: diagnose(
-            live, workloads=workloads, pruning=pruning, remains=remains.get(live.ref)
-        )
-        for live in objects
-    }
-
-
-def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
-    try:
-        found, failures = list_kinds(
-            cluster, workers, (DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS), full=True
-        )
-        workers.check()
-    except ApplypruneError as error:
-        return CascadeContents((), error.message)
-    return CascadeContents(tuple(found), "; ".join(failures))
-
-
-def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:
-    try:
-        workers.check()
-        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0)
-        contents = ContentCounter(proofs, frozenset()).contents(ref)
-        workers.check()
-    except ApplypruneError as error:
-        return CascadeContents((), error.message)
-    return contents

@@ -87,7 +87,6 @@ if TYPE_CHECKING:
 
 
 _POLL_SECONDS = 0.5
-_DRIFTED = 1
 
 
 def status(
@@ -175,7 +174,6 @@ class _StatusReader:
 
     @property
     def _now(self) -> datetime:
-        """Return the server's time."""
         return self.cluster.server_time or datetime.now(UTC)
 
     @property
@@ -232,7 +230,7 @@ class _StatusReader:
             return Finished({}, error.exit_code, elapsed, as_problem(error))
         # guard: unknown-drift-of-status
         drifted = any(status.drifted is not False for status in self.statuses.values())
-        return Finished({}, _DRIFTED if self.options.fail_on_drift and drifted else 0, elapsed)
+        return Finished({}, 1 if self.options.fail_on_drift and drifted else 0, elapsed)
 
     def _follow(self, began: float) -> Iterator[Event]:
         """Yield changes until the run is cancelled, or the wait is over."""

@@ -42,6 +42,7 @@ from applyprune.model.live import (
     CLAIMS,
     CRD,
     DEFINITIONS,
+    DEPLOYMENTS,
     EVENTS,
     PODS,
     REPLICA_SETS,
@@ -94,9 +95,6 @@ if TYPE_CHECKING:
     Body = Mapping[str, Any]
 
 
-_DEPLOYMENT = GroupKind("apps", "Deployment")
-
-
 @dataclass(slots=True)
 class RelatedObjects:
     """What was listed or watched, by scope; each scope is all objects of a kind in a namespace."""
@@ -113,7 +111,7 @@ class RelatedObjects:
         resources = [EVENTS]
         if ref.group_kind in WITH_PODS:
             resources.append(PODS)
-        if ref.group_kind == _DEPLOYMENT:
+        if ref.group_kind == DEPLOYMENTS.group_kind:
             resources.append(REPLICA_SETS)
         for resource in resources:
             yield WatchScope(resource, ref.namespace)
@@ -212,7 +210,7 @@ def _subject(body: Body) -> str:
 
 _POLL_SECONDS = 0.5
 _WATCH_RELATED_AFTER = 2.0
-_SAY_EVERY = 1.0
+_REPORT_EVERY = 1.0
 _SHOWN = 5
 
 
@@ -283,7 +281,7 @@ class ReadinessWaiter:
                     del pending[ref]
             if elapsed > min(_WATCH_RELATED_AFTER, self.turn / 2):
                 self._watch_related(pending, informer)
-            if pending and elapsed - reported_at > _SAY_EVERY:
+            if pending and elapsed - reported_at > _REPORT_EVERY:
                 reported_at = elapsed
                 reasons = {ref: states[ref].message for ref in pending}
                 yield waiting(reasons, "ready", elapsed, self.timeout)
@@ -454,7 +452,6 @@ class ReadinessRules:
     _statuses: dict[GroupKind, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Compile every rule."""
         for name, text in self.options.wait.ready_when:
             try:
                 self._kinds[_kind_of(name)] = compile_rule(text, where=f"--ready-when {name}")
@@ -728,8 +725,6 @@ def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope
 # only if the wait takes long, to find out why.
 
 
-_FIRST_CRD_PAUSE = 0.02
-_LONGEST_CRD_PAUSE = 1.0
 _REPORT_CRDS_AFTER = 2.0
 _CRD_TURNS = 10
 """A kind is served within seconds; nothing of the run can go on before."""
@@ -745,9 +740,9 @@ class CrdWaiter:
     def run(self, crds: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when all are served or at the timeout."""
         began = self.context.cancellation.now()
-        pending = list(crds)
+        pending, pauses = list(crds), _pauses(0.02, longest=1.0)
         options = self.context.options.wait
-        pause, timeout, longest = _FIRST_CRD_PAUSE, options.timeout, options.turn * _CRD_TURNS
+        timeout, longest = options.timeout, options.turn * _CRD_TURNS
         reported_at = 0.0
         while pending:
             ready = dict(self.context.workers.each(self._served, pending))
@@ -766,8 +761,7 @@ class CrdWaiter:
                 self._find_refused(pending)
                 reasons = dict.fromkeys((crd.ref for crd in pending), "")
                 yield waiting(reasons, "served", elapsed, timeout)
-            self.context.cancellation.wait(pause)
-            pause = min(pause * 1.5, _LONGEST_CRD_PAUSE)
+            self.context.cancellation.wait(next(pauses))
         for problem in self.failed.values():
             yield WarningRaised(problem)
 
@@ -793,11 +787,14 @@ class CrdWaiter:
         self.failed[crd.ref] = as_problem(error, where=crd.origin)
 
 
+def _pauses(first: float, *, longest: float) -> Iterator[float]:
+    """Yield pauses in seconds, each half as long again as the one before."""
+    while True:
+        yield first
+        first = min(first * 1.5, longest)
+
+
 # Until objects exist that do not belong to the set.
-
-
-_FIRST_EXISTS_PAUSE = 0.1
-_LONGEST_EXISTS_PAUSE = 2.0
 
 
 @dataclass(slots=True)
@@ -809,9 +806,9 @@ class ExistenceWaiter:
 
     def run(self, objects: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when each object exists or its time is over."""
-        began, reported, pause = self.context.cancellation.now(), 0.0, _FIRST_EXISTS_PAUSE
+        began, reported = self.context.cancellation.now(), 0.0
         longest, turn = self.context.options.wait.timeout, self.context.options.wait.turn
-        pending = list(objects)
+        pending, pauses = list(objects), _pauses(0.1, longest=2.0)
         while pending:
             reasons = dict(self.context.workers.each(self._why_not, pending))
             self.context.cancellation.check()
@@ -828,12 +825,11 @@ class ExistenceWaiter:
             pending = [desired for desired in pending if desired.ref not in self.missing]
             if not pending:
                 return
-            if elapsed - reported > _SAY_EVERY:
+            if elapsed - reported > _REPORT_EVERY:
                 reported = elapsed
                 left = {desired.ref: reasons[desired.ref] for desired in pending}
                 yield waiting(left, "created", elapsed, longest)
-            self.context.cancellation.wait(pause)
-            pause = min(pause * 1.5, _LONGEST_EXISTS_PAUSE)
+            self.context.cancellation.wait(next(pauses))
 
     def _why_not(self, desired: Desired) -> tuple[Ref, str]:
         """Return why an object does not exist, in words; empty if it does."""
@@ -860,11 +856,6 @@ def _problem(desired: Desired, reason: str, *, timed_out: bool) -> Problem:
 
 
 # Until deleted objects are gone. An object is known by its UID: its name may be taken again.
-
-
-_FIRST_PAUSE = 0.05
-_LONGEST_PAUSE = 2.0
-_REPORT_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -904,7 +895,7 @@ class DeletionWait:
     def events(self, read: Read) -> Iterator[Gone | Waiting]:
         """Yield each object that is gone, and every second what the others wait for."""
         began = self.cancellation.now()
-        pause, reported = _FIRST_PAUSE, 0.0
+        pauses, reported = _pauses(0.05, longest=2.0), 0.0
         while self.pending:
             gone: set[Ref] = set()
             for deleted, state in read(self.pending):
@@ -921,8 +912,7 @@ class DeletionWait:
                 reported = elapsed
                 yield waiting(self._reasons(), "gone", elapsed, self.timeout)
             if self.pending:
-                self.cancellation.wait(pause)
-                pause = min(pause * 1.5, _LONGEST_PAUSE)
+                self.cancellation.wait(next(pauses))
 
     def _reasons(self) -> dict[Ref, str]:
         """Return the finalizers that each object waits for, empty where none is known."""

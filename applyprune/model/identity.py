@@ -37,7 +37,7 @@ class Ref:
         """Return whether the object is in ``names``: ``kind.group/name``, ``kind/name`` for core.
 
         A prefix ``namespace/`` is allowed; without it the name matches in every namespace. What
-        users write becomes such an exact name in ``planning.inventory.named_options``.
+        users write becomes such an exact name in ``planning.names.with_names_resolved``.
         """
         forms = {self.short}  # guard: name-in-group
         forms |= {f"{self.namespace}/{form}" for form in forms}

@@ -29,9 +29,6 @@ class StoredRoot:
     """Whether it is being deleted, and only the finalizers hold it."""
 
 
-NO_ROOT = StoredRoot()
-
-
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """The inventory of a set, as read or as it will be written."""
@@ -61,7 +58,7 @@ class Inventory:
     """The kinds that the annotation of the ConfigMap names, and no entry; writes keep them."""
     hinted_namespaces: frozenset[str] = field(default=frozenset(), compare=False)
     """The namespaces that the annotation of the ConfigMap names."""
-    root: StoredRoot = field(default=NO_ROOT, compare=False, repr=False)
+    root: StoredRoot = field(default=StoredRoot(), compare=False, repr=False)
     """What the ConfigMap has besides; writes carry over what other tools have added."""
 
     @property

@@ -134,7 +134,7 @@ class Absent:
 class KindDeleted:
     """The proof that the CRD of the object's kind was deleted, and all objects of the kind with it.
 
-    Only `planning.schema.served_kinds` makes one; a law test keeps it so.
+    Only `planning.served_kinds` makes one; a law test keeps it so.
     """
 
     @property
@@ -248,7 +248,7 @@ class ResourceMap:
 class CompleteResourceMap:
     """What the server serves, with the proof that no kind is missing in some API groups.
 
-    Only `planning.schema.served_kinds` makes one; a law test keeps it so.
+    Only `planning.served_kinds` makes one; a law test keeps it so.
     """
 
     resources: ResourceMap

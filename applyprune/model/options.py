@@ -99,7 +99,7 @@ class ApplyOptions:
     """The namespace of every namespaced manifest, whatever the manifest says; empty for none."""
     ignore: tuple[str, ...] = ()
     """The rules for fields that are sent at creation and then left to other field managers, as
-    ``planning.fields.ignore_rule`` parses them."""
+    ``planning.normalize.parse_rule`` parses them."""
     no_default_ignore: frozenset[str] = frozenset()
     """The default rules that are switched off: see ``DefaultRule``."""
     selector: Selector | None = None
@@ -135,8 +135,8 @@ class PruneLimit:
     def parse(cls, text: str) -> PruneLimit:
         """Return the limit of ``N`` or ``N%``; raises ValueError, worded to follow the text."""
         number = text.removesuffix("%")
-        is_number = number.isascii() and number.isdecimal() and len(number) < _DIGITS
-        if not is_number or (number != text and int(number) > _WHOLE):
+        is_number = number.isascii() and number.isdecimal() and len(number) < 10
+        if not is_number or (number != text and int(number) > 100):
             raise ValueError("is neither a number nor a percentage up to 100%")
         if number != text:
             return cls(count=0, percent=float(number))
@@ -153,10 +153,6 @@ class PruneLimit:
         if self.count and self.percent:
             return f"{self.count} or {percent}"
         return percent if self.percent else str(self.count)
-
-
-_WHOLE = 100
-_DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)

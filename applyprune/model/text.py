@@ -72,13 +72,12 @@ def age(seconds: float | None) -> str:
     if seconds is None:
         return "-"
     for length, unit in _UNITS:
-        if seconds >= _TWICE * length:
+        if seconds >= 2 * length:
             return f"{int(seconds // length)}{unit}"
     return f"{int(seconds)}s"
 
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"))
-_TWICE = 2
 
 
 def age_of(text: str) -> str:
@@ -105,12 +104,11 @@ def is_dns_label(text: str) -> bool:
 # Only the length of the whole subdomain is limited: a label may have 200 letters.
 _PART = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = pattern(rf"{_PART}(?:\.{_PART})*")
-_LONGEST_SUBDOMAIN = 253
 
 
 def is_dns_subdomain(text: str) -> bool:
     """Return whether a text can name most objects: an RFC 1123 subdomain."""
-    return len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
 
 
 # Label selectors, by the grammar of ``k8s.io/apimachinery/pkg/labels``.
@@ -172,7 +170,6 @@ class Operator(StrEnum):
 
 
 _WORD = pattern(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_LARGEST = 2**63 - 1
 # A comma inside parentheses separates values.
 _SEPARATOR = pattern(r",(?![^(]*\))")
 _SET = pattern(r"(?P<key>[^\s=!<>(),]+)\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)")
@@ -226,4 +223,4 @@ def _checked(requirement: Requirement) -> Requirement:
 
 
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) <= _LARGEST
+    return text.isascii() and text.isdecimal() and int(text) < 2**63
