@@ -94,14 +94,14 @@ class Cascades:
     """The cascade of each object that has any."""
     listed: Collection[Ref]
     """All refs in the set's inventory."""
-    coming: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict, hash=False)
+    desired: Mapping[Ref, frozenset[Ref]] = field(default_factory=dict, hash=False)
     """The desired objects in each such Namespace, of each such CRD, or of each such owner."""
 
     def foreign(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the objects that only the delete of ``ref`` would delete."""
         cascade = self.found.get(ref)
         there = cascade.foreign if cascade is not None else ()
-        return tuple(sorted({*there, *self.coming.get(ref, ())}))
+        return tuple(sorted({*there, *self.desired.get(ref, ())}))
 
     def roots(self, step: RemoveStep) -> tuple[Cascaded, ...]:
         """Return the existing objects that only the deletion of a step's object would delete."""
@@ -142,7 +142,7 @@ class Cascades:
         ``allowed`` names those that may, as ``Ref.is_among`` takes them.
         """
         cascade = self.found.get(ref)
-        if wanted := self.coming.get(ref):
+        if wanted := self.desired.get(ref):
             names = ", ".join(_named(other) for other in sorted(wanted)[:_SHOWN])
             return as_problem(
                 PruneRefused(

@@ -67,6 +67,7 @@ def _empty_input(prune: GuardedPrune) -> GuardResult:
 
 
 def _orphan_names(prune: GuardedPrune) -> GuardResult:
+    """Detect a mistyped name: its object would be pruned, not orphaned."""
     lost = unmatched_names(prune.options.prune.orphan, prune.listed)
     fault = "; ".join(f"--orphan {name} matches no object in the inventory" for name in lost)
     passed = "every --orphan option matches an object"
@@ -310,7 +311,7 @@ def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ..
 
 def _around_input(prune: GuardedPrune) -> Sequence[Ref]:
     """Return the Namespaces and CRDs that are refused because the input needs them."""
-    return [ref for ref in prune.refused if ref in prune.cascades.coming]
+    return [ref for ref in prune.refused if ref in prune.cascades.desired]
 
 
 def _with_hint(step: RemoveStep, hint: str) -> RemoveStep:

@@ -314,7 +314,7 @@ LIFTED = check_guards(_guarded(_GENEROUS, _CASCADES))
 _CONTAINING = frozenset({replace(wanted("inside").ref, namespace="yellow")})
 WRONG = _guarded(
     options_of(orphan=frozenset({"configmap/kep"})),
-    replace(_CASCADES, coming={_OTHER_NAMESPACE.entry.ref: _CONTAINING}),
+    replace(_CASCADES, desired={_OTHER_NAMESPACE.entry.ref: _CONTAINING}),
 )
 """A prune that every guard refuses."""
 _RESTORED = restored_problem(inventory())
