@@ -136,6 +136,12 @@ class RefusedAddress(OSError):
 # Connections that obey the deadline, and their pools.
 
 
+_READ_SIZE = 16 * 1024
+# One TLS record: what a single write of the ssl module sends within its timeout.
+_WRITE_SIZE = 16 * 1024
+_Result = TypeVar("_Result")
+
+
 def open_pools(proxy: str, **options: Any) -> PoolManager:
     """Return pools for any server, through ``proxy`` unless it is empty; do not connect yet.
 
@@ -181,9 +187,6 @@ def socket_options() -> list[tuple[int, int, int]]:
     return options
 
 
-_READ_SIZE = 16 * 1024
-
-
 class _Response(http.client.HTTPResponse):
     """A response, to a request or to a proxy's CONNECT, that is read within the deadline."""
 
@@ -226,10 +229,6 @@ class _Reader(io.RawIOBase):
     def close(self) -> None:
         self._raw.close()
         super().close()
-
-
-# One TLS record: what a single write of the ssl module sends within its timeout.
-_WRITE_SIZE = 16 * 1024
 
 
 class DeadlineHTTPConnection(HTTPConnection):
@@ -356,9 +355,6 @@ class DeadlineHTTPSConnectionPool(HTTPSConnectionPool):
     """A pool of such connections over TLS."""
 
     ConnectionCls = DeadlineHTTPSConnection
-
-
-_Result = TypeVar("_Result")
 
 
 def _in_thread(
@@ -523,6 +519,15 @@ def causes(error: BaseException) -> tuple[BaseException, ...]:
 
 
 _CERTIFICATE = pattern(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+# TLS alerts with which a server refuses a client certificate, or wants one.
+_CERTIFICATE_ALERTS = (
+    "CERTIFICATE_REQUIRED",
+    "ALERT_BAD_CERTIFICATE",
+    "ALERT_UNKNOWN_CA",
+    "ALERT_CERTIFICATE_EXPIRED",
+    "ALERT_CERTIFICATE_UNKNOWN",
+    "ALERT_CERTIFICATE_REVOKED",
+)
 
 
 def trust_only(context: ssl.SSLContext, authorities: str) -> None:
@@ -557,23 +562,12 @@ def _no_password() -> str:
     raise ValueError("the key has a password")
 
 
-# TLS alerts with which a server refuses a client certificate, or wants one.
-_CERTIFICATE_ALERTS = (
-    "CERTIFICATE_REQUIRED",
-    "ALERT_BAD_CERTIFICATE",
-    "ALERT_UNKNOWN_CA",
-    "ALERT_CERTIFICATE_EXPIRED",
-    "ALERT_CERTIFICATE_UNKNOWN",
-    "ALERT_CERTIFICATE_REVOKED",
-)
-
-
 def refuses_certificate(error: ssl.SSLError) -> bool:
     """Return whether a server refuses our certificate, or wants one."""
     return any(alert in (error.reason or "") for alert in _CERTIFICATE_ALERTS)
 
 
-# Redirects, and when to retry: after the time that the server asks for, else with backoff.
+# When to retry a request: after the time that the server asks for, else with backoff.
 
 
 MAX_REDIRECTS = 5
@@ -614,6 +608,32 @@ def seconds_to_wait(header: str, now: Callable[[], float] = time.time) -> float 
 
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+_REFUSED_NETWORKS: dict[str, tuple[str, ...]] = {
+    "a loopback address": ("127.0.0.0/8", "::1/128"),
+    "an address of this machine": ("0.0.0.0/8", "::/128"),
+    "a link-local address": ("169.254.0.0/16", "fe80::/10"),
+    # Outside link-local networks: AWS, Google Cloud, Oracle Cloud (2), Alibaba Cloud, Azure.
+    "the address of a cloud's metadata": (
+        "fd00:ec2::254/128",
+        "fd20:ce::254/128",
+        "fd00:c1::a9fe:a9fe/128",
+        "192.0.0.192/32",
+        "100.100.100.200/32",
+        "168.63.129.16/32",
+    ),
+    "a multicast address": ("224.0.0.0/4", "ff00::/8"),
+    "a reserved address": ("240.0.0.0/4",),
+}
+_REFUSED: Sequence[tuple[IPNetwork, str]] = tuple(
+    (ipaddress.ip_network(network), words)
+    for words, networks in _REFUSED_NETWORKS.items()
+    for network in networks
+)
+# An IPv6 address in these networks ends with the IPv4 address that it leads to.
+_TRANSLATED = tuple(
+    map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"))
+)
+_LAST_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,34 +666,6 @@ def _embedded_addresses(address: IPAddress) -> Iterator[IPAddress]:
             yield inner
     if any(address in network for network in _TRANSLATED):
         yield ipaddress.IPv4Address(int(address) & _LAST_BITS)
-
-
-_REFUSED_NETWORKS: dict[str, tuple[str, ...]] = {
-    "a loopback address": ("127.0.0.0/8", "::1/128"),
-    "an address of this machine": ("0.0.0.0/8", "::/128"),
-    "a link-local address": ("169.254.0.0/16", "fe80::/10"),
-    # Outside link-local networks: AWS, Google Cloud, Oracle Cloud (2), Alibaba Cloud, Azure.
-    "the address of a cloud's metadata": (
-        "fd00:ec2::254/128",
-        "fd20:ce::254/128",
-        "fd00:c1::a9fe:a9fe/128",
-        "192.0.0.192/32",
-        "100.100.100.200/32",
-        "168.63.129.16/32",
-    ),
-    "a multicast address": ("224.0.0.0/4", "ff00::/8"),
-    "a reserved address": ("240.0.0.0/4",),
-}
-_REFUSED: Sequence[tuple[IPNetwork, str]] = tuple(
-    (ipaddress.ip_network(network), words)
-    for words, networks in _REFUSED_NETWORKS.items()
-    for network in networks
-)
-# An IPv6 address in these networks ends with the IPv4 address that it leads to.
-_TRANSLATED = tuple(
-    map(ipaddress.IPv6Network, ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48"))
-)
-_LAST_BITS = 0xFFFFFFFF
 
 
 def is_ip_address(host: str) -> bool:

@@ -364,6 +364,8 @@ def shown_url(url: str) -> str:
 LIMITS = TreeLimits()
 GIT_TIMEOUT = 60.0
 """Seconds for one check of a reference, and for one fetch."""
+# What git itself forbids, and a dash at the beginning, which could be an option.
+_FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,10 +460,6 @@ class FoundRef:
         return f"{at}sha1:{self.commit}"
 
 
-# What git itself forbids, and a dash at the beginning, which could be an option.
-_FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|[/.]$|^@$|^$")
-
-
 # The URL of a repository: only https:// and ssh://, and nothing that git could read as an option.
 #
 # The host is written in one way only, so that the address that was checked is the one that git
@@ -471,6 +469,7 @@ _FORBIDDEN = pattern(r"^[-/.]|[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:
 # git@host:path, as scp writes it; a scheme has // after its colon.
 _SCP = pattern(r"(?P<user>[^@/:]+)@(?P<host>[^/:@\[\]]+):(?!//)(?P<path>.+)")
 _PORTS = {"https": 443, "ssh": 22}
+_NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
 
 
 def parse_git_url(url: str) -> GitUrl:
@@ -549,9 +548,6 @@ class GitUrl:
         return f"{self.place}{self.path}"
 
 
-_NAME = pattern(r"(?!-)[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?")
-
-
 def _host(host: str) -> str:
     host = host.lower()
     try:
@@ -579,6 +575,19 @@ def _user(user: str) -> str:
 
 SCHEME = "oci://"
 DEFAULT_TAG = "latest"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_REGISTRY_HOST = (
+    rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-9]{{1,5}}))?"
+)
+_TAG_TEXT = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+_DIGEST_TEXT = r"sha256:[0-9a-f]{64}"
+_REFERENCE = pattern(
+    rf"oci://(?P<host>{_REGISTRY_HOST})"
+    rf"/(?P<name>{_REPOSITORY_TEXT})(?::(?P<tag>{_TAG_TEXT}))?"
+    rf"(?:@(?P<digest>{_DIGEST_TEXT}))?"
+)
+_LONGEST_NAME = 255
+_LONGEST_REFERENCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,21 +606,6 @@ class ArtifactReference:
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
         return f"{SCHEME}{self.host}/{self.repository}{tag}{digest}"
-
-
-_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_REGISTRY_HOST = (
-    rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:.]{{2,45}}\])(?::(?P<port>[0-9]{{1,5}}))?"
-)
-_TAG_TEXT = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-_DIGEST_TEXT = r"sha256:[0-9a-f]{64}"
-_REFERENCE = pattern(
-    rf"oci://(?P<host>{_REGISTRY_HOST})"
-    rf"/(?P<name>{_REPOSITORY_TEXT})(?::(?P<tag>{_TAG_TEXT}))?"
-    rf"(?:@(?P<digest>{_DIGEST_TEXT}))?"
-)
-_LONGEST_NAME = 255
-_LONGEST_REFERENCE = 1024
 
 
 def parse_reference(text: str) -> ArtifactReference:
@@ -652,6 +646,22 @@ def _is_port(text: str | None) -> bool:
 # No library fits: those for npm's ranges accept a prerelease only beside one of the same version.
 
 
+_Key: TypeAlias = tuple[tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]]]
+"""What orders versions: the numbers, then whether it is a release, and the prerelease."""
+_Check: TypeAlias = Callable[[_Key], bool]
+_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
+_NUMBER = r"(?:0|[1-9]\d{0,17})"
+_VERSION = pattern(
+    rf"v?({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
+    re.ASCII,
+)
+_PLACE = rf"(?:{_NUMBER}|[xX*])"
+_ANY = rf"v?({_PLACE})(?:\.({_PLACE}))?(?:\.({_PLACE}))?(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?"
+_COMPARATOR = pattern(rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^|)\s*{_ANY}(?=[\s,]|$)", re.ASCII)
+_HYPHEN = pattern(rf"\s*(?P<low>{_ANY})\s+-\s+(?P<high>{_ANY})\s*", re.ASCII)
+_LONGEST_VERSION = 256
+
+
 def best_version(wanted: str, tags: Iterable[str]) -> str | None:
     """Return the tag with the highest version in a range; None if none is in it.
 
@@ -670,22 +680,6 @@ def best_version(wanted: str, tags: Iterable[str]) -> str | None:
 def check_range(wanted: str) -> None:
     """Raise UsageError for an invalid range of versions."""
     _parse(wanted)
-
-
-_Key: TypeAlias = tuple[tuple[int, int, int], tuple[int, tuple[tuple[int, int, str], ...]]]
-"""What orders versions: the numbers, then whether it is a release, and the prerelease."""
-_Check: TypeAlias = Callable[[_Key], bool]
-_IDENTIFIERS = r"[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*"
-_NUMBER = r"(?:0|[1-9]\d{0,17})"
-_VERSION = pattern(
-    rf"v?({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?",
-    re.ASCII,
-)
-_PLACE = rf"(?:{_NUMBER}|[xX*])"
-_ANY = rf"v?({_PLACE})(?:\.({_PLACE}))?(?:\.({_PLACE}))?(?:-({_IDENTIFIERS}))?(?:\+{_IDENTIFIERS})?"
-_COMPARATOR = pattern(rf"\s*(=|==|!=|>|<|>=|=>|<=|=<|~|~>|\^|)\s*{_ANY}(?=[\s,]|$)", re.ASCII)
-_HYPHEN = pattern(rf"\s*(?P<low>{_ANY})\s+-\s+(?P<high>{_ANY})\s*", re.ASCII)
-_LONGEST_VERSION = 256
 
 
 def _key(text: str) -> _Key | None:

@@ -157,6 +157,11 @@ def _get(source: ArchiveSource, web: Web, headers: Mapping[str, str]) -> Iterato
 # The version of an archive, without reading it.
 
 
+_SETTLED = timedelta(minutes=1)
+"""How long ago a change must be for its time to identify it; the clocks of servers differ."""
+_MOST_OF_A_HEADER = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class ArchiveVersion:
     """What a server calls the present version of an archive; empty if it does not say."""
@@ -201,10 +206,6 @@ def check_archive(
     return Unchanged() if found.etag and found.etag == known.etag else found
 
 
-_SETTLED = timedelta(minutes=1)
-"""How long ago a change must be for its time to identify it; the clocks of servers differ."""
-
-
 def _last_modified(reply: Reply) -> str:
     """Return the time of the last change if it identifies a version; empty if it does not.
 
@@ -218,9 +219,6 @@ def _last_modified(reply: Reply) -> str:
         return ""
     # guard: version-by-time
     return text if age >= _SETTLED else ""
-
-
-_MOST_OF_A_HEADER = 1024
 
 
 def _short(reply: Reply, name: str) -> str:
@@ -244,6 +242,14 @@ _REFUSED = {
     tarfile.FIFOTYPE: "a named pipe",
     tarfile.GNUTYPE_SPARSE: "a sparse file",
 }
+_BLOCK = 512
+_GNU = b"ustar  \0"
+_PIECE = 64 * 2**10
+_GZIP = b"\x1f\x8b"
+_MOST_RECORDS = 64 * 2**10
+"""Bytes of one header with records, or of one long name."""
+_PER_FILE = 4 * _BLOCK
+"""How much an archive needs for a file beside its content: headers, records, padding."""
 
 
 def read_tar(
@@ -281,9 +287,6 @@ def read_tar(
     return files
 
 
-_BLOCK = 512
-
-
 def _next_member(tape: _BlockReader) -> tuple[tarfile.TarInfo, str, int] | None:
     """Return the next member with its name and size; None at the end of the archive."""
     records = Records()
@@ -309,9 +312,6 @@ def _next_member(tape: _BlockReader) -> tuple[tarfile.TarInfo, str, int] | None:
             if records.is_sparse:
                 raise _refused(name, _REFUSED[tarfile.GNUTYPE_SPARSE])
             return info, name, info.size if records.size is None else records.size
-
-
-_GNU = b"ustar  \0"
 
 
 def _header(block: bytes) -> tarfile.TarInfo:
@@ -353,14 +353,6 @@ def _refused(name: str, what: str) -> FetchFailed:
 
 def _too_large(limits: TreeLimits) -> SourceTooLarge:
     return SourceTooLarge(f"the files are larger than {shown_size(limits.size)} together")
-
-
-_PIECE = 64 * 2**10
-_GZIP = b"\x1f\x8b"
-_MOST_RECORDS = 64 * 2**10
-"""Bytes of one header with records, or of one long name."""
-_PER_FILE = 4 * _BLOCK
-"""How much an archive needs for a file beside its content: headers, records, padding."""
 
 
 class _BlockReader:
@@ -447,6 +439,11 @@ class _TimedFile(RawIOBase):
 # The records of a pax header: what they say about the next file of an archive.
 
 
+_START = pattern(rb"([1-9][0-9]{0,7}) ([^=\n\0]+)=")
+_SIZE = pattern(rb"[0-9]{1,18}")
+_SPARSE = b"GNU.sparse."
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """What replaces fields of the next header; times, owners and attributes are of no interest."""
@@ -476,11 +473,6 @@ def read_records(data: bytes) -> Records:
         records = records.then(_record(start[2], data[start.end() : end - 1]))
         at = end
     return records
-
-
-_START = pattern(rb"([1-9][0-9]{0,7}) ([^=\n\0]+)=")
-_SIZE = pattern(rb"[0-9]{1,18}")
-_SPARSE = b"GNU.sparse."
 
 
 def _record(key: bytes, value: bytes) -> Records:

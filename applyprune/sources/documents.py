@@ -98,6 +98,12 @@ def _decode(data: bytes) -> str:
 
 # Each pattern begins with a line end: searching for a fixed text is ten times as fast.
 _SEPARATOR = pattern(r"\n---")
+_NO_SEPARATOR = pattern("\n---(?![ \t]*(?:#[^\r\n\x85\u2028\u2029]*)?\n)|\n---#")
+_HIDDEN_SEPARATOR = pattern("[\r\x85\u2028\u2029]---")
+# Possessive: the engine would keep a way back for each of a million comments.
+_DIRECTIVE = pattern(r"(?:[ \t]*+(?:#[^\n]*+)?+\n)*+%")
+_DROPPED = "kubectl would silently ignore what follows it; end each line with a line feed."
+_ONLY = "Only a comment may follow ---; kubectl rejects it too."
 
 
 def _read_yaml(
@@ -148,14 +154,6 @@ def _read_mended(text: str, allowance: Allowance) -> list[Document]:
         raise yaml_fault(error, text) from None
 
 
-_NO_SEPARATOR = pattern("\n---(?![ \t]*(?:#[^\r\n\x85\u2028\u2029]*)?\n)|\n---#")
-_HIDDEN_SEPARATOR = pattern("[\r\x85\u2028\u2029]---")
-# Possessive: the engine would keep a way back for each of a million comments.
-_DIRECTIVE = pattern(r"(?:[ \t]*+(?:#[^\n]*+)?+\n)*+%")
-_DROPPED = "kubectl would silently ignore what follows it; end each line with a line feed."
-_ONLY = "Only a comment may follow ---; kubectl rejects it too."
-
-
 def _read_piece(text: str, allowance: Allowance, stand_in: str = "") -> list[Document]:
     """Read a text; raises YAMLError where libyaml does, and YAMLFault for any other fault."""
     if false := _NO_SEPARATOR.search(f"\n{text}" if text.startswith("---") else text):
@@ -185,6 +183,9 @@ def _read_piece(text: str, allowance: Allowance, stand_in: str = "") -> list[Doc
 
 
 _YAML_FOLLOWS = pattern(r"[ \t\r]*[\n#]")
+_SPACE = pattern(r"[ \t\r\n]*")
+_SURROGATE = pattern("[\ud800-\udfff]")
+_TWICE = "kubectl would silently use the last value; remove the duplicate."
 
 
 def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
@@ -231,16 +232,10 @@ def _before(text: str, place: int) -> int:
     return place - text.rfind("\n", 0, place) - 1
 
 
-_SPACE = pattern(r"[ \t\r\n]*")
-
-
 def skip_space(text: str, start: int) -> int:
     """Return the index of the next character that is not JSON white space, or the text's end."""
     space = _SPACE.match(text, start)
     return space.end() if space else start
-
-
-_SURROGATE = pattern("[\ud800-\udfff]")
 
 
 def read_value(text: str, start: int) -> tuple[Any, int, int]:
@@ -266,9 +261,6 @@ def end_of_value(text: str, start: int) -> int:
         return json.JSONDecoder().raw_decode(text, start)[1]
     except (ValueError, RecursionError):
         return len(text)
-
-
-_TWICE = "kubectl would silently use the last value; remove the duplicate."
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

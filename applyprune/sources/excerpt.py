@@ -115,6 +115,19 @@ def _columns(char: str) -> int:
 
 
 _LONGEST_JSON = 5_000
+_KIND = pattern(r"""\bkind\b["']?[ \t]*:""", re.IGNORECASE)
+_PLAIN = pattern(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|$)""")
+_TOP_KIND = pattern(r"^kind[ \t]*:", re.MULTILINE)
+# Escapes that could spell `Secret` without the letters.
+_DISGUISE = pattern(r"\\[xuU]")
+# `stringData` stands for a Secret whose kind is mistyped.
+_WORD = pattern(r"\b(?:Secret(?:List)?|stringData)\b")
+_ALIKE = 0.7
+_JSON_TOKEN = pattern(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+_NO_VALUE = frozenset({"apiVersion", "kind"})
+_HARMLESS = (*sorted(_NO_VALUE), "metadata")
+_NAME = pattern(r"[\w./-]{1,60}")
+_BEFORE_KEY = pattern(r"[ ]*(?:-[ ]+)*")
 
 
 def line_may_be_secret(text: str, line: int) -> bool:
@@ -126,15 +139,6 @@ def line_may_be_secret(text: str, line: int) -> bool:
         return False
     # Parsing a long stream for each of its messages would be slow: only its keys are shown.
     return line - start > _LONGEST_JSON or not _is_json_with_kind(lines_of(text)[start:line])
-
-
-_KIND = pattern(r"""\bkind\b["']?[ \t]*:""", re.IGNORECASE)
-_PLAIN = pattern(r"""[ \t]*(["']?)([A-Za-z][A-Za-z0-9]*)\1[ \t]*(?:[\r\n,}#]|$)""")
-_TOP_KIND = pattern(r"^kind[ \t]*:", re.MULTILINE)
-# Escapes that could spell `Secret` without the letters.
-_DISGUISE = pattern(r"\\[xuU]")
-# `stringData` stands for a Secret whose kind is mistyped.
-_WORD = pattern(r"\b(?:Secret(?:List)?|stringData)\b")
 
 
 @lru_cache(maxsize=256)
@@ -153,16 +157,10 @@ def _is_json(text: str, start: int, end: int) -> bool:
     return first.lstrip().startswith("{")
 
 
-_ALIKE = 0.7
-
-
 def _names_secret(kind: str) -> bool:
     """Return whether a kind means Secret: also a mistyped or a custom kind."""
     word = kind.lower()
     return "secret" in word or SequenceMatcher(None, word, "secret").ratio() > _ALIKE
-
-
-_JSON_TOKEN = pattern(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
 
 
 def _is_json_with_kind(lines: Sequence[str]) -> bool:
@@ -178,12 +176,6 @@ def _is_json_with_kind(lines: Sequence[str]) -> bool:
         elif depth == 1 and token[0] == '"kind"' and text[token.end() :].lstrip().startswith(":"):
             has_kind = True
     return has_kind
-
-
-_NO_VALUE = frozenset({"apiVersion", "kind"})
-_HARMLESS = (*sorted(_NO_VALUE), "metadata")
-_NAME = pattern(r"[\w./-]{1,60}")
-_BEFORE_KEY = pattern(r"[ ]*(?:-[ ]+)*")
 
 
 def _masked(line: str, index: int, key: str) -> str | None:

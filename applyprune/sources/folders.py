@@ -187,6 +187,8 @@ def manifests_in(
 
 
 _MAGIC = pattern(r"[*?[]")
+_ANY_DEPTH = "**"
+_FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
 
 
 def is_pattern(path: str) -> bool:
@@ -199,10 +201,6 @@ def expand_pattern(pattern: str) -> list[str]:
     """Return the paths that match, sorted; raises OSError for a folder that cannot be read."""
     root, parts = split_path(pattern)
     return sorted(dict.fromkeys(_matches(root, parts, frozenset())))
-
-
-_ANY_DEPTH = "**"
-_FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
 
 
 def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
@@ -286,6 +284,8 @@ API_VERSION = "applyprune.dev/v1alpha1"
 KIND = "Config"
 SCHEMA_ID = "https://applyprune.dev/schemas/v1alpha1/config.json"
 """The ``$id`` of the file's JSON Schema; a name, which no editor has to fetch."""
+_MAX_BYTES = 2**20
+_HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,10 +305,6 @@ class Configuration:
         """Return the place of a setting in the file."""
         line, column = locate(self.text, self.line, [key]) or (self.line, 0)
         return Origin(self.path, 0, line, column)
-
-
-_MAX_BYTES = 2**20
-_HINT = f"The file must begin with apiVersion: {API_VERSION} and kind: {KIND}."
 
 
 def read_configuration(path: str) -> Configuration:

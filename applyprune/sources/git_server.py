@@ -325,6 +325,10 @@ def user_credential_helpers() -> Settings:
 # The redirects of a repository's URL: git itself follows none, and checks no address.
 
 
+_SERVICE = "/info/refs"
+_QUERY = "?service=git-upload-pack"
+
+
 def follow_redirects(source: GitSource, headers: Mapping[str, str], deadline: Deadline) -> GitUrl:
     """Return the URL at which the repository of a source is, after at most 5 redirects.
 
@@ -339,10 +343,6 @@ def follow_redirects(source: GitSource, headers: Mapping[str, str], deadline: De
             return url
         url = _redirect_target(url, target, first.shown)
     raise FetchFailed(f"more than {MAX_REDIRECTS} redirects", location=first.shown)
-
-
-_SERVICE = "/info/refs"
-_QUERY = "?service=git-upload-pack"
 
 
 def _redirect_target(url: GitUrl, location: str, where: str) -> GitUrl:

@@ -198,6 +198,9 @@ REPOSITORY = "repository"
 """The name of the repository in the folder."""
 _LOCK, _COMPLETE = "lock", "complete"
 _PAUSE = 0.02
+# What git gives another name, or removes, before it ends by itself.
+_UNFINISHED = pattern(r".*\.lock|tmp_.*|.*\.keep|shallow_.*|incoming-.*|\.tmp-.*")
+_PACK = pattern(r"(pack-[0-9a-f]+)\.(.+)")
 
 
 @contextlib.contextmanager
@@ -229,11 +232,6 @@ def locked(folder: Path, where: str, deadline: Deadline, *, writes: bool) -> Ite
 def is_initialized(repository: Path) -> bool:
     """Return whether a repository was created to its end; else the next write removes it."""
     return (repository / _COMPLETE).is_file()
-
-
-# What git gives another name, or removes, before it ends by itself.
-_UNFINISHED = pattern(r".*\.lock|tmp_.*|.*\.keep|shallow_.*|incoming-.*|\.tmp-.*")
-_PACK = pattern(r"(pack-[0-9a-f]+)\.(.+)")
 
 
 def _remove_leftovers(repository: Path) -> None:
@@ -278,6 +276,20 @@ FULL, PARTIAL = "refs/full", "refs/partial"
 never mixed up, or a server would leave out what it believes to be here."""
 NO_FILTER = "no-filter"
 """A file in a repository whose server has no filters."""
+_TIPS = 3
+_FETCH = (
+    *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+    *("--no-recurse-submodules", "--no-show-forced-updates"),
+)
+_PROMISOR = (
+    (f"remote.{REMOTE}.promisor", "true"),
+    (f"remote.{REMOTE}.partialclonefilter", "blob:none"),
+)
+_NO_HAVES = ("fetch.negotiationAlgorithm", "noop")
+_ROUNDS = 50
+"""How many kustomizations may follow one another."""
+_MOST_PACKS = 24
+_KEPT_COMMITS = 8
 
 
 def has_commit(repository: Path, oid: str) -> bool:
@@ -295,18 +307,6 @@ def touch_commit(repository: Path, oid: str) -> None:
     for kind in (FULL, PARTIAL):
         with suppress(FileNotFoundError):
             os.utime(repository / kind / oid)
-
-
-_TIPS = 3
-_FETCH = (
-    *("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
-    *("--no-recurse-submodules", "--no-show-forced-updates"),
-)
-_PROMISOR = (
-    (f"remote.{REMOTE}.promisor", "true"),
-    (f"remote.{REMOTE}.partialclonefilter", "blob:none"),
-)
-_NO_HAVES = ("fetch.negotiationAlgorithm", "noop")
 
 
 def fetch_commit(server: GitServer, repository: Path, found: FoundRef, *, is_partial: bool) -> None:
@@ -352,10 +352,6 @@ def _ref_moved(server: GitServer) -> FetchFailed:
         location=server.where,
         reason="and the server does not send a commit by its ID",
     )
-
-
-_ROUNDS = 50
-"""How many kustomizations may follow one another."""
 
 
 def fetch_files(
@@ -410,10 +406,6 @@ def load_closures(tree: CommitTree, paths: Sequence[str]) -> Mapping[str, Includ
     return found
 
 
-_MOST_PACKS = 24
-_KEPT_COMMITS = 8
-
-
 def compact(program: GitProgram, repository: Path) -> None:
     """Once there are many packs, keep the latest commits in one, and delete the others."""
     packs = repository / "objects" / "pack"
@@ -461,7 +453,7 @@ def _newest(folder: Path) -> list[str]:
     return [file.name for file in files]
 
 
-# Read the files of many paths of a commit with the same few runs of git as those of one path.
+# Read the files of many paths of a commit, with as many processes of git as one path needs.
 
 
 _BYTES_AT_ONCE = 16 * 2**20
@@ -739,6 +731,8 @@ def _size(sizes: Mapping[str, str], entry: TreeEntry) -> int:
 
 
 _LINK, _SUBMODULE = "120000", "160000"
+_POINTER = b"version https://git-lfs.github.com/spec/"
+_LONGEST_POINTER = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -834,10 +828,6 @@ def _check_entry(entry: TreeEntry, where: str) -> None:
         ) from None
     if clean_path(entry.path) != entry.path:
         raise FetchFailed(f"the name of {path} leads out of the tree", location=where)
-
-
-_POINTER = b"version https://git-lfs.github.com/spec/"
-_LONGEST_POINTER = 1024
 
 
 def check_content(path: str, data: bytes, where: str) -> None:

@@ -356,6 +356,18 @@ def shown_given(path: str | Overlay) -> str:
 # that no link leads out of it. No message names that folder.
 
 
+_ROOT = PurePosixPath()
+# No server answers at these addresses, and no program can be found.
+_OFFLINE = {
+    "PATH": "",
+    **{
+        name: "http://127.0.0.1:1"
+        for word in ("http_proxy", "https_proxy", "all_proxy")
+        for name in (word, word.upper())
+    },
+}
+
+
 def tree_sources(
     tree: FileTree,
     path: str,
@@ -400,9 +412,6 @@ def tree_sources(
             left -= len(source.data)
         if source is not None:
             yield source
-
-
-_ROOT = PurePosixPath()
 
 
 class _TreeFolders:
@@ -461,17 +470,6 @@ def _read_fetched(
     if len(data) > left:
         return too_much(folders.shown(file))
     return manifests_in(folders.shown(file), data, is_named=is_named)
-
-
-# No server answers at these addresses, and no program can be found.
-_OFFLINE = {
-    "PATH": "",
-    **{
-        name: "http://127.0.0.1:1"
-        for word in ("http_proxy", "https_proxy", "all_proxy")
-        for name in (word, word.upper())
-    },
-}
 
 
 def _built(

@@ -239,6 +239,18 @@ def _message(err: str) -> str:
 
 
 ROOT = ""
+_PLUGINS = frozenset({"generators", "transformers", "validators"})
+_LOADED = frozenset({"resources", "bases", "components", "crds", "configurations"}) | _PLUGINS
+_FILES = frozenset({"path", "files", "envs", "env", "patchesStrategicMerge", "schema"})
+_HELM = frozenset({"helmCharts", "helmChartInflationGenerator", "helmGlobals"})
+_REMOTE = pattern(
+    r"\w[\w+.-]*://|git::|[\w.-]+@[\w.-]+:|github\.com[/:]|.*\?(?:.*&)?(?:ref|version)="
+    r"|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?::\d+)?/\S*//",
+    re.IGNORECASE,
+)
+_LONGEST = 4096
+_MOST_PATHS = 5_000
+_WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
 
 
 def included(folder: str, tree: Tree) -> Included:
@@ -274,19 +286,6 @@ class Tree(Protocol):
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a regular file; None if it cannot be read."""
-
-
-_PLUGINS = frozenset({"generators", "transformers", "validators"})
-_LOADED = frozenset({"resources", "bases", "components", "crds", "configurations"}) | _PLUGINS
-_FILES = frozenset({"path", "files", "envs", "env", "patchesStrategicMerge", "schema"})
-_HELM = frozenset({"helmCharts", "helmChartInflationGenerator", "helmGlobals"})
-_REMOTE = pattern(
-    r"\w[\w+.-]*://|git::|[\w.-]+@[\w.-]+:|github\.com[/:]|.*\?(?:.*&)?(?:ref|version)="
-    r"|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,}(?::\d+)?/\S*//",
-    re.IGNORECASE,
-)
-_LONGEST = 4096
-_MOST_PATHS = 5_000
 
 
 class _Finder:
@@ -371,9 +370,6 @@ def _kustomizations(folder: str, tree: Tree) -> list[str]:
     return [path for path in paths if tree.kind(path) == "blob"]
 
 
-_WORDS = pattern(r"[^\s\"'`,;=\[\]{}()<>|&]+")
-
-
 def _candidates(text: str) -> Iterator[str]:
     """Yield what of a string could be a path: all of it, a value after a key, each word."""
     text = text.strip()
@@ -434,6 +430,28 @@ def _without_login(text: str) -> str:
 
 
 _HINT = "Copy it into the source, and name it by a relative path."
+# Fields whose texts kustomize never loads.
+_HARMLESS = frozenset(
+    {
+        *("apiVersion", "kind", "metadata", "namePrefix", "nameSuffix", "namespace"),
+        *("commonLabels", "commonAnnotations", "labels", "images", "replicas", "vars"),
+        *("buildMetadata", "sortOptions", "generatorOptions"),
+    }
+)
+_HARMLESS_IN: Mapping[str, frozenset[str]] = {
+    "configMapGenerator": frozenset({"name", "namespace", "literals", "options"}),
+    "secretGenerator": frozenset({"name", "namespace", "literals", "options", "type"}),
+    "patches": frozenset({"patch", "target", "options"}),
+    "patchesJson6902": frozenset({"patch", "target", "options"}),
+    "replacements": frozenset({"source", "targets"}),
+}
+# Fields whose texts are files, or folders that are built.
+_BASES = frozenset({"resources", "bases", "components"})
+# Fields in which a text of several lines is a patch: no address has a line end.
+_INLINE = frozenset({"patchesStrategicMerge"})
+_ADDRESS = pattern(r"://|https?:|\bgit::|\bgh:|^[^/]*[@:]|^\s*github\.com", re.IGNORECASE)
+_URL_WITHIN = pattern(r"://|https?:", re.IGNORECASE)
+_NO_MAP = "it is not valid YAML, or not a mapping"
 
 
 def remote_base(files: Mapping[str, bytes], folder: str) -> RemoteBase | None:
@@ -475,30 +493,6 @@ def _parents(name: str) -> Iterator[str]:
     while name:
         name = name.rpartition("/")[0]
         yield name
-
-
-# Fields whose texts kustomize never loads.
-_HARMLESS = frozenset(
-    {
-        *("apiVersion", "kind", "metadata", "namePrefix", "nameSuffix", "namespace"),
-        *("commonLabels", "commonAnnotations", "labels", "images", "replicas", "vars"),
-        *("buildMetadata", "sortOptions", "generatorOptions"),
-    }
-)
-_HARMLESS_IN: Mapping[str, frozenset[str]] = {
-    "configMapGenerator": frozenset({"name", "namespace", "literals", "options"}),
-    "secretGenerator": frozenset({"name", "namespace", "literals", "options", "type"}),
-    "patches": frozenset({"patch", "target", "options"}),
-    "patchesJson6902": frozenset({"patch", "target", "options"}),
-    "replacements": frozenset({"source", "targets"}),
-}
-# Fields whose texts are files, or folders that are built.
-_BASES = frozenset({"resources", "bases", "components"})
-# Fields in which a text of several lines is a patch: no address has a line end.
-_INLINE = frozenset({"patchesStrategicMerge"})
-_ADDRESS = pattern(r"://|https?:|\bgit::|\bgh:|^[^/]*[@:]|^\s*github\.com", re.IGNORECASE)
-_URL_WITHIN = pattern(r"://|https?:", re.IGNORECASE)
-_NO_MAP = "it is not valid YAML, or not a mapping"
 
 
 def _named(

@@ -246,6 +246,9 @@ def _error(refused: YAMLFault, path: str, document: int, text: str) -> InputErro
 
 _DEEPEST_LIST = 10
 _MISSING = object()
+_FIRST_LINES = 64
+"""How many lines of a list are searched first for its items."""
+_LONGEST_LINE = 10_000
 
 
 def expand_list(
@@ -291,11 +294,6 @@ def _typed(item: Any, body: dict[str, Any], kind: str) -> Any:
     return {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
 
 
-_FIRST_LINES = 64
-"""How many lines of a list are searched first for its items."""
-_LONGEST_LINE = 10_000
-
-
 def _item_lines(text: str, line: int, count: int) -> list[int]:
     """Return the lines of the ``count`` items of the list that begins in a line; [] if unknown.
 
@@ -318,6 +316,32 @@ def _item_lines(text: str, line: int, count: int) -> list[int]:
 # The API server checks most rules. This part checks only what an object needs to have a path, and
 # what would silently go wrong later. Of names, kinds and versions, it rejects only what could
 # change its meaning in a URL or in a terminal.
+
+
+# Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
+# itself: in a file they would make the apply fail as soon as the object changes or is recreated.
+# The server rejects the third. It stores the other two, and the object can then never be deleted.
+# Dropping them would hide that the file is a copy of a live object: the apply would then also own
+# the object's defaults (clusterIP, nodeName, …). The author must see that.
+_SET_BY_SERVER = (
+    "uid",
+    "resourceVersion",
+    "managedFields",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_QUOTE = "Quote it: without quotes, y, no, on, 1.0 and 0x10 are not strings."
+_DNS_LABEL = "Use lower-case letters, digits and '-', at most 63 characters."
+_GENERATED = (
+    "Set metadata.name: each run would create another object, and no run could find it again."
+)
+_KUSTOMIZE = "Build its folder: applyprune apply NAME -k DIR"
+_LIVE = "This is a copy of a live object: remove what the server added, also status and defaults."
+# apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path.
+_UNSAFE = frozenset("/%?#")
+_API_VERSION = pattern(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
+_LONGEST_API_VERSION = 253 + 1 + 63
+_KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]:
@@ -422,20 +446,6 @@ def _text_map_faults(metadata: JSONObject, field: str) -> Iterator[StructureFaul
             yield StructureFault(("metadata", field, key), message, _hint_to_quote(text))
 
 
-# Fields that only `kubectl get -o yaml` writes. The first two are preconditions that a run sets
-# itself: in a file they would make the apply fail as soon as the object changes or is recreated.
-# The server rejects the third. It stores the other two, and the object can then never be deleted.
-# Dropping them would hide that the file is a copy of a live object: the apply would then also own
-# the object's defaults (clusterIP, nodeName, …). The author must see that.
-_SET_BY_SERVER = (
-    "uid",
-    "resourceVersion",
-    "managedFields",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
-
-
 def _without_noise(value: JSONObject, metadata: JSONObject) -> JSONObject:
     """Remove ``creationTimestamp: null`` and the like, which Go writes for unset fields."""
     empty = [
@@ -478,17 +488,6 @@ def _hint_for(origin: Origin) -> str:
     return _KUSTOMIZE if "kustomization.y" in origin.path.lower() else ""
 
 
-_QUOTE = "Quote it: without quotes, y, no, on, 1.0 and 0x10 are not strings."
-_DNS_LABEL = "Use lower-case letters, digits and '-', at most 63 characters."
-_GENERATED = (
-    "Set metadata.name: each run would create another object, and no run could find it again."
-)
-_KUSTOMIZE = "Build its folder: applyprune apply NAME -k DIR"
-_LIVE = "This is a copy of a live object: remove what the server added, also status and defaults."
-# apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path.
-_UNSAFE = frozenset("/%?#")
-
-
 def name_problem(name: str) -> str:
     """Return why ``name`` cannot be in a URL path, to follow ``metadata.name``; "" if it can."""
     if not name:
@@ -503,16 +502,9 @@ def name_problem(name: str) -> str:
     return ""
 
 
-_API_VERSION = pattern(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
-_LONGEST_API_VERSION = 253 + 1 + 63
-
-
 def is_api_version(text: str) -> bool:
     """Return whether ``text`` has the form ``version`` or ``group/version``."""
     return len(text) <= _LONGEST_API_VERSION and _API_VERSION.fullmatch(text) is not None
-
-
-_KIND = pattern(r"[A-Za-z](?:[-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 def is_kind(text: str) -> bool:
@@ -525,6 +517,9 @@ def is_kind(text: str) -> bool:
 
 _SMALL = 4096
 """A shorter text is kept as it is: to compress it would save nothing."""
+_LONGEST = 50_000
+"""How many lines of an object are searched for a field; the longest CRDs have half as many."""
+_BEGIN = pattern(r"(?:---)?[ \t]*(?:-[ \t]+)*")
 
 
 class KeptTexts(Mapping[str, str]):
@@ -579,11 +574,6 @@ def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tu
             parts.append(f"--> {place}")
         parts += [shown] if shown else []
     return first, "\n".join(parts)
-
-
-_LONGEST = 50_000
-"""How many lines of an object are searched for a field; the longest CRDs have half as many."""
-_BEGIN = pattern(r"(?:---)?[ \t]*(?:-[ \t]+)*")
 
 
 def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:

@@ -368,6 +368,11 @@ def fetch_blob(registry: Registry, blob: Descriptor, file: IO[bytes], limit: int
 # The tags of a repository: the newest version in a range.
 
 
+MOST_TAGS = 100_000
+_PER_PAGE = 1000
+_MOST_PAGES = 1000
+
+
 def newest_in(registry: Registry, wanted: str) -> str:
     """Return the tag with the newest version in a range.
 
@@ -378,11 +383,6 @@ def newest_in(registry: Registry, wanted: str) -> str:
     if tag is None:
         raise PathNotFound(f"the repository has no version in the range {wanted}")
     return tag
-
-
-MOST_TAGS = 100_000
-_PER_PAGE = 1000
-_MOST_PAGES = 1000
 
 
 def list_tags(registry: Registry) -> Iterator[str]:
@@ -409,6 +409,14 @@ def list_tags(registry: Registry) -> Iterator[str]:
 # What a registry has about an artifact: signatures by tag, and referrers.
 
 
+MOST_REFERRERS = 500
+_MOST_REFERRER_PAGES = 20
+# The statuses of registries without the API.
+_NO_API = frozenset({400, 404, 405, 406, 415})
+MOST_BLOB = 2**20
+"""Bytes of a signature or of a bundle."""
+
+
 def signature_manifest(registry: Registry, digest: str) -> ArtifactManifest | None:
     """Return the manifest with the tag ``sha256-….sig``, where cosign puts signatures; or None.
 
@@ -427,12 +435,6 @@ def referrers(registry: Registry, digest: str) -> Sequence[Descriptor]:
     if found is None:
         found = _pages(registry, f"manifests/{_tag(digest)}")
     return found or ()
-
-
-MOST_REFERRERS = 500
-_MOST_REFERRER_PAGES = 20
-# The statuses of registries without the API.
-_NO_API = frozenset({400, 404, 405, 406, 415})
 
 
 def _pages(registry: Registry, page: str) -> list[Descriptor] | None:
@@ -458,10 +460,6 @@ def _tag(digest: str) -> str:
     return digest.replace(":", "-")
 
 
-MOST_BLOB = 2**20
-"""Bytes of a signature or of a bundle."""
-
-
 def small_blob(registry: Registry, blob: Descriptor) -> bytes:
     """Return a blob of at most MOST_BLOB bytes, its digest checked; raises as ``fetch_blob``."""
     file = io.BytesIO()
@@ -470,6 +468,9 @@ def small_blob(registry: Registry, blob: Descriptor) -> bytes:
 
 
 # Push files as an artifact that Flux, Argo CD and applyprune read: one layer, no time in it.
+
+
+_BINARY = {"Content-Type": "application/octet-stream"}
 
 
 def push(
@@ -539,9 +540,6 @@ class PackedArtifact:
         return _digest(self.manifest)
 
 
-_BINARY = {"Content-Type": "application/octet-stream"}
-
-
 def _upload(registry: Registry, data: bytes) -> None:
     """Upload a blob in one request, unless the registry has it."""
     digest = _digest(data)
@@ -583,6 +581,12 @@ def _digest(data: bytes) -> str:
 # bit, at the price of a layer as large as its files.
 
 
+_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
+"""gzip, deflate, no flags, no time, nothing extra, an unknown system."""
+_MOST_STORED = 2**16 - 1
+"""Bytes in one stored block."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
     """One layer of an artifact."""
@@ -618,12 +622,6 @@ def write_layer(files: Mapping[str, bytes], limits: TreeLimits) -> Layer:
     if len(data) > limits.size:
         raise SourceTooLarge(f"the layer is larger than {shown_size(limits.size)}")
     return Layer(data, _digest(data), _digest(archive))
-
-
-_HEAD = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
-"""gzip, deflate, no flags, no time, nothing extra, an unknown system."""
-_MOST_STORED = 2**16 - 1
-"""Bytes in one stored block."""
 
 
 def stored_gzip(data: bytes) -> bytes:

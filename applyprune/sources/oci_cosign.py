@@ -101,6 +101,10 @@ SIGNATURE = "dev.cosignproject.cosign/signature"
 """The annotation of a payload's layer with its signature, in base64."""
 CERTIFICATE = "dev.sigstore.cosign/certificate"
 """The annotation that a keyless signature has as well."""
+_SIGNED = "https://sigstore.dev/cosign/sign/v1"
+_TYPES = frozenset({"cosign container image signature", _SIGNED})
+_INTOTO = "application/vnd.in-toto+json"
+_ALPHABET = str.maketrans("-_", "+/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,11 +161,6 @@ def verify_signatures(
         reason=digest,
         hint=KEYLESS if best is _Found.KEYLESS else "Sign it: cosign sign --key KEY IMAGE@DIGEST",
     )
-
-
-_SIGNED = "https://sigstore.dev/cosign/sign/v1"
-_TYPES = frozenset({"cosign container image signature", _SIGNED})
-_INTOTO = "application/vnd.in-toto+json"
 
 
 def _simple(signature: SimpleSignature, digest: str, keys: Sequence[PublicKey]) -> _Found:
@@ -255,9 +254,6 @@ def _decoded(text: Any) -> bytes | None:
         return base64.b64decode(str(text).translate(_ALPHABET), validate=True) if text else None
     except (binascii.Error, ValueError):
         return None
-
-
-_ALPHABET = str.maketrans("-_", "+/")
 
 
 # The public keys of a Secret, and whether one of them has made a signature.

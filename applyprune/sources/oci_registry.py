@@ -215,6 +215,7 @@ def next_page(reply: Reply) -> str:
 
 
 _HINT = "Check .dockerconfigjson in the source's Secret."
+_ENDS = ("/v1", "/v2")
 
 
 def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> Login:
@@ -254,9 +255,6 @@ class Login:
     """A token that the registry's token server exchanges for another one."""
 
 
-_ENDS = ("/v1", "/v2")
-
-
 def _normal(key: str) -> str:
     name = key.lower().removeprefix("https://").rstrip("/")
     for end in _ENDS:
@@ -294,6 +292,9 @@ HELPER_TIMEOUT = 30.0
 """Seconds for one credential helper."""
 _MAX_BYTES = 2**20
 _FILE = "config.json"
+_HELPER = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_IDENTITY_USER = "<token>"
+_NOT_FOUND = "credentials not found"
 
 
 def registry_login(
@@ -334,11 +335,6 @@ def _helper(config: Mapping[str, Any], host: str) -> str:
     own = helpers.get(host) if isinstance(helpers, dict) else None
     name = own if own is not None else config.get("credsStore")
     return name if isinstance(name, str) else ""
-
-
-_HELPER = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_IDENTITY_USER = "<token>"
-_NOT_FOUND = "credentials not found"
 
 
 def _run_helper(

@@ -227,6 +227,14 @@ def _failure(path: str, reason: str) -> DecryptionFailed:
 
 AGE = ".agekey"
 OPENPGP = ".asc"
+# One of a plugin (AGE-PLUGIN-…) would run a program.
+_AGE_KEY = pattern(r"^AGE-SECRET-KEY-[A-Z0-9-]+$", re.MULTILINE)
+_ARMOR = pattern(
+    rb"-----BEGIN PGP PRIVATE KEY BLOCK-----[ \t\r]*\n(?:[^\n:]+:[^\n]*\n)*(?P<body>.*?)"
+    rb"-----END PGP PRIVATE KEY BLOCK-----",
+    re.DOTALL,
+)
+_CHECKSUM = pattern(rb"\n=[^\n]{4}\s*\Z")
 
 
 def sops_keys(secret: Mapping[str, bytes]) -> SopsKeys:
@@ -269,16 +277,6 @@ class UnusableKeys(Exception):
         """Store both; they have no part of a key."""
         super().__init__(message)
         self.hint = hint
-
-
-# One of a plugin (AGE-PLUGIN-…) would run a program.
-_AGE_KEY = pattern(r"^AGE-SECRET-KEY-[A-Z0-9-]+$", re.MULTILINE)
-_ARMOR = pattern(
-    rb"-----BEGIN PGP PRIVATE KEY BLOCK-----[ \t\r]*\n(?:[^\n:]+:[^\n]*\n)*(?P<body>.*?)"
-    rb"-----END PGP PRIVATE KEY BLOCK-----",
-    re.DOTALL,
-)
-_CHECKSUM = pattern(rb"\n=[^\n]{4}\s*\Z")
 
 
 def _unarmored(name: str, content: bytes) -> bytes:

@@ -531,6 +531,17 @@ def refused_address(server: str, fault: str) -> FetchFailed:
 DOWNLOAD_TIMEOUT = 60.0
 """Seconds for one URL in total: DNS, redirects, and the last byte of a slow server."""
 _PIPE = "curl … | applyprune … -f -"
+_NOT_FOR_ALL = frozenset({401, 403, 404, 407})
+_PAGE = pattern(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
+_INSTEAD = {
+    "file": "Give a file or folder by its path.",
+    "git+file": "Give the folder of a work tree by its path.",
+    "git": "git:// is not encrypted. Write git+https://HOST/REPO.git//PATH or git+ssh://….",
+    "ssh": "Write git+ssh://HOST/REPO.git//PATH?ref=BRANCH.",
+    "docker": "Write oci://HOST/REPO:TAG.",
+}
+# One letter is a drive of Windows.
+_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
@@ -566,10 +577,6 @@ def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
         return InputError(error.message, location=where, reason=error.reason, hint=hint)
 
 
-_NOT_FOR_ALL = frozenset({401, 403, 404, 407})
-_PAGE = pattern(rb"\s*<(?:!doctype|html|\?xml|head|body)", re.IGNORECASE)
-
-
 def _content(reply: Reply, limit: int) -> bytes:
     if reply.status != 200:
         hint = f"applyprune sends no credentials. Download it yourself: {_PIPE}"
@@ -589,15 +596,6 @@ def _content(reply: Reply, limit: int) -> bytes:
     return data
 
 
-_INSTEAD = {
-    "file": "Give a file or folder by its path.",
-    "git+file": "Give the folder of a work tree by its path.",
-    "git": "git:// is not encrypted. Write git+https://HOST/REPO.git//PATH or git+ssh://….",
-    "ssh": "Write git+ssh://HOST/REPO.git//PATH?ref=BRANCH.",
-    "docker": "Write oci://HOST/REPO:TAG.",
-}
-
-
 def check_url(url: str) -> None:
     """Raise UsageError for a URL that is not supported."""
     parts = url_parts(url)
@@ -615,10 +613,6 @@ def check_url(url: str) -> None:
         )
     if parts is None or not parts.hostname:
         raise UsageError(f"the URL {shown_url(url)} has no host")
-
-
-# One letter is a drive of Windows.
-_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def is_url(path: str) -> bool:

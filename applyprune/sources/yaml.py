@@ -385,6 +385,43 @@ def shown_key(key: str) -> str:
 # ``fixtures/yaml/go-parity.jsonl`` checks this against Go.
 
 
+_TAG = "tag:yaml.org,2002:"
+_STANDARD_TAGS = frozenset(
+    {"binary", "bool", "float", "int", "map", "null", "omap", "pairs", "seq", "set", "str"}
+    | {"timestamp", "merge", "value", "yaml"}
+)
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+_INTEGER = pattern(
+    r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0(?:[oO]([0-7]+)|([0-7]*))|([1-9][0-9]*))"
+)
+# A bug in Go's reader: the sign may also follow the 0b.
+_SIGNED_BINARY = pattern(r"0b[-+][01]{1,63}")
+_BASES = (16, 2, 8, 8, 10)
+_DIGITS = pattern(r"[-+]?[0-9]+")
+_FLOAT = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_POINT_FLOAT = pattern(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
+# The largest literal that fits has 64 binary digits; longer literals need no conversion.
+_LONGEST_LITERAL = 66
+# A float holds every integer up to here exactly.
+_EXACT = 2**53
+# From here on, Go also writes a float with an exponent.
+_WRITTEN_OUT = 1e21
+# Where Go's shortest "%g" changes from 0.0001 to 1e-05, and from 100000 to 1e+06.
+_LEAST_PLAIN, _LEAST_SCIENTIFIC = -4, 6
+_FLOAT32 = struct.Struct("f")
+_LOSSY_KEY = "a float used as a key would lose digits"
+
+
 def resolve_scalar(text: str) -> Scalar:
     """Return the value of a plain scalar without a tag; raise YAMLFault where JSON has no value."""
     value = _read(text)
@@ -418,19 +455,10 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
     return value
 
 
-_TAG = "tag:yaml.org,2002:"
-
-
 def check_collection_tag(tag: str, expected: str) -> None:
     """Raise YAMLFault unless ``tag`` fits the collection: ``expected`` is ``map`` or ``seq``."""
     if tag not in {"!", f"{_TAG}{expected}"}:
         raise _unknown_tag(tag)
-
-
-_STANDARD_TAGS = frozenset(
-    {"binary", "bool", "float", "int", "map", "null", "omap", "pairs", "seq", "set", "str"}
-    | {"timestamp", "merge", "value", "yaml"}
-)
 
 
 def _unknown_tag(tag: str) -> YAMLFault:
@@ -439,18 +467,6 @@ def _unknown_tag(tag: str) -> YAMLFault:
     name = tag.removeprefix(_TAG)
     which = f" !!{name}" if tag.startswith(_TAG) and name in _STANDARD_TAGS else ""
     return YAMLFault(f"unsupported tag{which}", hint="Quote a string that begins with !.")
-
-
-_WORDS: dict[str, Scalar] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
-}
 
 
 def _read(text: str) -> Scalar:
@@ -464,22 +480,6 @@ def _read(text: str) -> Scalar:
         number = float(text)
         return number if math.isfinite(number) else text
     return text
-
-
-_INTEGER = pattern(
-    r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0(?:[oO]([0-7]+)|([0-7]*))|([1-9][0-9]*))"
-)
-# A bug in Go's reader: the sign may also follow the 0b.
-_SIGNED_BINARY = pattern(r"0b[-+][01]{1,63}")
-_BASES = (16, 2, 8, 8, 10)
-_DIGITS = pattern(r"[-+]?[0-9]+")
-_FLOAT = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_POINT_FLOAT = pattern(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
-_INT64_MIN, _INT64_MAX, _UINT64_MAX = -(2**63), 2**63 - 1, 2**64 - 1
-# The largest literal that fits has 64 binary digits; longer literals need no conversion.
-_LONGEST_LITERAL = 66
-# A float holds every integer up to here exactly.
-_EXACT = 2**53
 
 
 def _number(text: str) -> Scalar:
@@ -519,10 +519,6 @@ def parse_integer(text: str) -> int:
     )
 
 
-# From here on, Go also writes a float with an exponent.
-_WRITTEN_OUT = 1e21
-
-
 def json_number(number: float) -> int | float:
     """Return ``number`` as Go's JSON writes it: an integral value below 1e21 as an integer."""
     if not math.isfinite(number):
@@ -552,12 +548,6 @@ def key_text(value: Scalar) -> str:
     if value > _INT64_MAX:
         raise YAMLFault("an integer beyond 63 bits cannot be a key", hint="Quote it.")
     return str(value)
-
-
-# Where Go's shortest "%g" changes from 0.0001 to 1e-05, and from 100000 to 1e+06.
-_LEAST_PLAIN, _LEAST_SCIENTIFIC = -4, 6
-_FLOAT32 = struct.Struct("f")
-_LOSSY_KEY = "a float used as a key would lose digits"
 
 
 def _float_key(value: float) -> str:
@@ -603,15 +593,6 @@ def _decode(text: str) -> str:
 # rules.
 
 
-def events(text: str) -> Callable[[], Any]:
-    """Return a function that returns the next event of the stream on each call.
-
-    It raises YAMLError, which ``yaml_fault`` translates. After the stream's end it returns None.
-    """
-    take: Callable[[], Any] = CParser(text).get_event
-    return take
-
-
 _DROPPED = "kubectl would silently ignore it; start the next document with a line ---."
 _TABS = "Indent with spaces."
 # libyaml's error for text after `...`, and for text that is indented less than the document.
@@ -626,6 +607,22 @@ _ADVICE = {
     "found character that cannot start any token": "Quote a string that begins with @, ` or %.",
 }
 _FORBIDDEN = pattern("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# libyaml 0.1 (the extension contains it) rejects a colon inside an unquoted text in brackets, as in
+# `args: [--listen=:80]`; later versions, and Go, read it as part of the text.
+_COLON_PROBLEM = "found unexpected ':'"
+# What replaces such a colon while libyaml reads; from the private-use areas of Unicode.
+_STAND_INS = "\ue0c0\uf8c0\U0010fff0"
+# A colon that does not end a key: text follows directly, and no delimiter precedes it.
+_COLON_INSIDE = pattern(r"""(?<=[^\s,?\[\]{}"']):(?=\S)""")
+
+
+def events(text: str) -> Callable[[], Any]:
+    """Return a function that returns the next event of the stream on each call.
+
+    It raises YAMLError, which ``yaml_fault`` translates. After the stream's end it returns None.
+    """
+    take: Callable[[], Any] = CParser(text).get_event
+    return take
 
 
 def yaml_fault(error: YAMLError, text: str) -> YAMLFault:
@@ -669,15 +666,6 @@ def _place_of(mark: Any, text: str) -> tuple[int, int]:
     if mark.line <= last:
         return mark.line + 1, mark.column + 1
     return place_in(words, len(words))
-
-
-# libyaml 0.1 (the extension contains it) rejects a colon inside an unquoted text in brackets, as in
-# `args: [--listen=:80]`; later versions, and Go, read it as part of the text.
-_COLON_PROBLEM = "found unexpected ':'"
-# What replaces such a colon while libyaml reads; from the private-use areas of Unicode.
-_STAND_INS = "\ue0c0\uf8c0\U0010fff0"
-# A colon that does not end a key: text follows directly, and no delimiter precedes it.
-_COLON_INSIDE = pattern(r"""(?<=[^\s,?\[\]{}"']):(?=\S)""")
 
 
 def without_flow_colons(text: str, error: YAMLError) -> tuple[str, str] | None:

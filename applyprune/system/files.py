@@ -132,6 +132,10 @@ def split_windows_path(path: str) -> tuple[str, Sequence[str]]:
 # File names: on Windows some lead elsewhere, or to a device.
 
 
+_FORBIDDEN = r'[\x00-\x1f<>:"\\|?*]'
+_DEVICE = r"con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$"
+
+
 if sys.platform == "win32":
 
     def can_name_file(name: str) -> bool:
@@ -161,10 +165,6 @@ def is_windows_name(name: str) -> bool:
         and re.fullmatch(_DEVICE, name.partition(".")[0].rstrip(), re.IGNORECASE) is None
         and not name.endswith((".", " "))
     )
-
-
-_FORBIDDEN = r'[\x00-\x1f<>:"\\|?*]'
-_DEVICE = r"con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$"
 
 
 def without_colons(name: str) -> str:

@@ -252,6 +252,24 @@ else:
 # for the network. So a small process waits for the end of a pipe, which the kernel closes.
 
 
+# Each line of its input is + or - and a process group.
+_PROGRAM = """
+import os, signal, sys
+groups, rest = set(), b""
+while data := os.read(0, 65536):
+    *lines, rest = (rest + data).split(b"\\n")
+    for line in lines:
+        (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
+for group in groups:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except OSError:
+        pass
+import shutil
+shutil.rmtree(sys.argv[1], ignore_errors=True)
+"""
+
+
 @contextlib.contextmanager
 def guarding(folder: Path) -> Iterator[ProcessGuard | None]:
     """Yield a guard for the processes that work in a folder; None on Windows, which has no groups.
@@ -318,25 +336,10 @@ class ProcessGuard:
         os.write(stdin.fileno(), line.encode())
 
 
-# Each line of its input is + or - and a process group.
-_PROGRAM = """
-import os, signal, sys
-groups, rest = set(), b""
-while data := os.read(0, 65536):
-    *lines, rest = (rest + data).split(b"\\n")
-    for line in lines:
-        (groups.add if line[:1] == b"+" else groups.discard)(int(line[1:]))
-for group in groups:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except OSError:
-        pass
-import shutil
-shutil.rmtree(sys.argv[1], ignore_errors=True)
-"""
-
-
 # End processes: one, or one with all that it has started.
+
+
+_STEP = 0.2
 
 
 if sys.platform == "win32":
@@ -377,9 +380,6 @@ else:
         process.wait(seconds)
 
 
-_STEP = 0.2
-
-
 def wait_in_steps(process: subprocess.Popen[bytes], seconds: float) -> None:
     """Wait for the end of a process, so that Python can handle Ctrl-C in between.
 
@@ -401,6 +401,12 @@ def wait_in_steps(process: subprocess.Popen[bytes], seconds: float) -> None:
 #
 # Windows starts ``NAME.exe`` and ``NAME.cmd`` for NAME. It would also look in the folder that the
 # user is in; nobody else does, because anybody may have put a program there.
+
+
+_EXTENSIONS = ".com;.exe;.bat;.cmd"
+_BATCH = frozenset({".bat", ".cmd"})
+# What cmd.exe, which runs a batch file, does not take for text, whether it is quoted or not.
+_INTERPRETED = frozenset('"%!^&|<>()\r\n')
 
 
 if sys.platform == "win32":
@@ -443,9 +449,6 @@ class UnsafeArguments(Exception):
     """The program would get other arguments than these."""
 
 
-_EXTENSIONS = ".com;.exe;.bat;.cmd"
-
-
 def windows_files(command: str, folder: str, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the files that a command may mean on Windows, in order.
 
@@ -461,11 +464,6 @@ def windows_files(command: str, folder: str, environ: Mapping[str, str]) -> Iter
         # A relative entry of PATH is some folder of the folder that the user is in.
         if (within := PureWindowsPath(place.strip('"'))).is_absolute() or has_path:
             yield from (str(within / name) for name in names)
-
-
-_BATCH = frozenset({".bat", ".cmd"})
-# What cmd.exe, which runs a batch file, does not take for text, whether it is quoted or not.
-_INTERPRETED = frozenset('"%!^&|<>()\r\n')
 
 
 def fault_for_batch_file(program: str, arguments: Sequence[str]) -> str:
