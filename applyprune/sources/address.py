@@ -106,13 +106,11 @@ class OciAddress:
 
     @property
     def shown(self) -> str:
-        """Return the artifact, safe to print."""
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.name}{tag}" if self.tag or not self.digest else f"{self.name}@{self.digest}"
 
     @property
     def name(self) -> str:
-        """Return the repository without a tag: ``oci://HOST/REPO``."""
         return f"oci://{self.host}/{self.repository}"
 
 
@@ -386,7 +384,6 @@ class GitRef:
     """An object ID in full; ``branch`` may name the branch that it is on."""
 
     def __post_init__(self) -> None:
-        """Check the fields."""
         for what, value in (("branch", self.branch), ("tag", self.tag), ("name", self.name)):
             if value and (_FORBIDDEN.search(value) or not value.isprintable()):
                 raise UsageError(f"invalid {what} of the source: {shown_path(value[:100])}")
@@ -426,7 +423,6 @@ class GitSource:
     limits: TreeLimits = LIMITS
 
     def __post_init__(self) -> None:
-        """Check the URL."""
         found = parse_git_url(self.url)
         has_login = bool(found.password) or (found.scheme == "https" and bool(found.user))
         if has_login and not self.uses_user_config:
@@ -437,7 +433,6 @@ class GitSource:
 
     @property
     def parts(self) -> GitUrl:
-        """The parts of the URL."""
         return parse_git_url(self.url)
 
 
@@ -602,7 +597,6 @@ class ArtifactReference:
     """``sha256:…`` of the manifest."""
 
     def __str__(self) -> str:
-        """Return the reference as it is written."""
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
         return f"{SCHEME}{self.host}/{self.repository}{tag}{digest}"
@@ -628,7 +622,6 @@ def parse_reference(text: str) -> ArtifactReference:
 
 
 def is_tag(text: str) -> bool:
-    """Return whether a text can be a tag."""
     return re.fullmatch(_TAG_TEXT, text) is not None
 
 

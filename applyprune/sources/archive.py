@@ -61,7 +61,6 @@ class ArchiveSource:
 
     @property
     def shown(self) -> str:
-        """Return the URL, safe to print."""
         return shown_url(self.url)
 
 

@@ -105,7 +105,6 @@ def _visible(char: str) -> str:
 
 
 def _columns(char: str) -> int:
-    """Return how many terminal columns a character takes."""
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -87,7 +87,6 @@ class GitProgram:
         _error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
-        """Remove the folder."""
         self._open.close()
 
     def unusable(self, error: OSError) -> FetchFailed:

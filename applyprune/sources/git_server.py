@@ -171,7 +171,6 @@ class GitServer:
     """The server of a source, for one program."""
 
     def __init__(self, program: GitProgram, source: GitSource) -> None:
-        """Connect to nothing."""
         self.where = program.where
         self._program = program
         self._source = source
@@ -284,7 +283,6 @@ class GitServer:
         return settings
 
     def _headers(self) -> Mapping[str, str]:
-        """Return the headers that authenticate this source to its host."""
         credentials, url = self._source.credentials, self._source.parts
         if token := credentials.bearer_token.strip():
             if not token.isascii() or not token.isprintable():

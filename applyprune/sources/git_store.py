@@ -45,7 +45,6 @@ class GitStore:
     """A store in a folder of its own; processes and threads may share it."""
 
     def __init__(self, folder: Path) -> None:
-        """Create nothing yet."""
         self._folder = folder
 
     def fetch(
@@ -511,7 +510,6 @@ class _EntryIndex:
         self._names = [entry.path for entry in self._entries]
 
     def below(self, what: Included) -> list[TreeEntry]:
-        """Return the entries that a path consists of."""
         if "" in what.paths:
             return self._entries
         found: list[TreeEntry] = []
@@ -580,7 +578,6 @@ class CommitTree:
     """The tree of one commit; also the ``Tree`` of ``kustomize.py``."""
 
     def __init__(self, program: GitProgram, repository: Path, commit: str) -> None:
-        """Read nothing."""
         self._program = program
         self._repository = repository
         self._commit = commit
@@ -601,7 +598,6 @@ class CommitTree:
         return {path: found[path] for path in wanted if path in found}
 
     def root(self) -> str:
-        """Return the object ID of the whole tree."""
         out = self._git("rev-parse", "--verify", f"{self._commit}^{{tree}}")
         return out.decode("ascii").strip()
 
@@ -750,7 +746,6 @@ class TreeEntry:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a regular file."""
         return self.kind == "blob" and self.mode != _LINK
 
 

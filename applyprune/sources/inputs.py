@@ -64,7 +64,6 @@ STDIN = "-"
 
 
 def ignore(problem: Problem) -> None:
-    """Discard a warning."""
     del problem
 
 
@@ -132,7 +131,6 @@ class _Reader:
         self._named: dict[str, list[Address]] = {}
 
     def read(self, path: str | Overlay) -> Iterator[InputSource]:
-        """Yield the sources of one path."""
         for place in _places(path):
             if isinstance(place, InputError):
                 yield InputSource(path, "", place)
@@ -231,7 +229,6 @@ def _places(path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
 
 
 def _identity(place: _Place) -> str:
-    """Return the identity of a place: equal for two places that are the same."""
     match place:
         case FoundFile(path=path):
             return os.path.realpath(path)

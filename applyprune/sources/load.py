@@ -113,11 +113,9 @@ class Input(Sequence[Manifest]):
     @overload
     def __getitem__(self, index: slice) -> tuple[Manifest, ...]: ...
     def __getitem__(self, index: int | slice) -> Manifest | tuple[Manifest, ...]:
-        """Return the manifest at an index, or those of a slice."""
         return self.manifests[index]
 
     def __len__(self) -> int:
-        """Return the number of manifests."""
         return len(self.manifests)
 
     def pointed(self, problem: Problem) -> Problem:
@@ -526,11 +524,9 @@ class KeptTexts(Mapping[str, str]):
     """Texts by the path of their source, compressed: standard input cannot be read again."""
 
     def __init__(self) -> None:
-        """Begin with no text."""
         self._texts: dict[str, str | bytes] = {}
 
     def keep(self, path: str, text: str) -> None:
-        """Keep a text."""
         is_small = len(text) < _SMALL
         self._texts[path] = text if is_small else zlib.compress(text.encode(), 1)
 
@@ -540,11 +536,9 @@ class KeptTexts(Mapping[str, str]):
         return kept if isinstance(kept, str) else zlib.decompress(kept).decode()
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the paths."""
         return iter(self._texts)
 
     def __len__(self) -> int:
-        """Return the number of texts."""
         return len(self._texts)
 
 

@@ -142,7 +142,6 @@ class _Sops(contextlib.ExitStack):
             self._environment["GNUPGHOME"] = str(home)
 
     def decrypted(self, path: str, parts: Sequence[Part]) -> bytes:
-        """Return a file with its parts decrypted."""
         return join_documents([self._part(path, part) for part in parts])
 
     def _part(self, path: str, part: Part) -> bytes:
@@ -274,7 +273,6 @@ class UnusableKeys(Exception):
     """A key of the Secret cannot be used, or it has none; ``hint`` says what to do."""
 
     def __init__(self, message: str, hint: str) -> None:
-        """Store both; they have no part of a key."""
         super().__init__(message)
         self.hint = hint
 

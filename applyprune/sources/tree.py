@@ -118,7 +118,6 @@ class Deadline:
     __slots__ = ("_ends", "seconds")
 
     def __init__(self, seconds: float) -> None:
-        """Start the clock."""
         self.seconds = seconds
         self._ends = time.monotonic() + seconds
 
@@ -130,7 +129,6 @@ class Deadline:
         return left
 
     def passed(self, where: str) -> FetchFailed:
-        """Return the error for a deadline that has passed."""
         return FetchFailed(
             "the source was not read in time",
             location=where,

@@ -50,7 +50,6 @@ class Document:
 
     @property
     def value(self) -> Any:
-        """Return the plain JSON data."""
         return self.packed.value
 
 
@@ -700,7 +699,6 @@ class YAMLFault(Exception):
         since: tuple[int, int] = (0, 0),
         hint: str = "",
     ) -> None:
-        """Store the parts of the message."""
         super().__init__(problem)
         self.problem = problem
         self.line = line
@@ -751,7 +749,6 @@ class Allowance:
     _reported: int = 0
 
     def __post_init__(self) -> None:
-        """Keep the limit for its message."""
         self._limit = self.memory
 
     @property

@@ -214,12 +214,10 @@ class ProcessResource(StrEnum):
 if sys.platform == "win32":
 
     def within_hard_limit(what: ProcessResource, wanted: int) -> int:
-        """Return the limit that is wanted."""
         del what
         return wanted
 
     def lower_limit(what: ProcessResource, value: int) -> None:
-        """Raise OSError."""
         del value
         raise OSError(f"Windows has no limit of {what}")
 
@@ -299,7 +297,6 @@ class ProcessGuard:
         )
 
     def __enter__(self) -> Self:
-        """Return the guard."""
         return self
 
     def __exit__(
