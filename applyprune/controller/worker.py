@@ -1,7 +1,7 @@
 """A worker process, its limits, and the handle by which the main process holds it.
 
 The main process imports this too, so a worker imports what reads manifests when it needs it. Its
-parent may kill it at any time, and so may the kernel: the next run goes on with the cluster.
+parent may kill it at any time, and so may the kernel: the next run takes the cluster as it is.
 """
 
 from __future__ import annotations

@@ -316,9 +316,8 @@ def _desired_of(
     recreate = recreate_rule(body["metadata"])
     if recreate is Recreate.ON_CHANGE:
         # A Bundle writes its rules into this annotation: the manifest has not changed then.
-        body = with_manifest_digest(
-            body, manifest.body, but={IGNORE_FIELDS}
-        )  # guard: rules-of-a-bundle
+        # guard: rules-of-a-bundle
+        body = with_manifest_digest(body, manifest.body, but={IGNORE_FIELDS})
     spec = mapping(body.get("spec"))
     ruled = matching_pointers(rules.given, ref, body)
     rule, mark = apply_rule(body["metadata"])

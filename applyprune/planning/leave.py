@@ -100,9 +100,8 @@ def remove_steps(
         released=released,
     )
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
-    staying = (
-        _recorded_uids(listed, snapshot, applyset) | wanted
-    ) - deleting  # guard: listed-stays
+    # guard: listed-stays
+    staying = (_recorded_uids(listed, snapshot, applyset) | wanted) - deleting
     found = _cascades(snapshot, deleting, staying, applyset.manager)
     cascades = Cascades(found, listed, _desired_within(desired, kept, snapshot, wanted))
     steps = [replace(step, cascade=cascades.roots(step)) for step in kept]

@@ -56,8 +56,8 @@ def masked(before: Body, after: Body, manifest: Body = None) -> tuple[Body, Body
     values = {
         *_value_forms(before),
         *_value_forms(after),
-        *_value_forms(manifest),
-    }  # guard: secret-unsent
+        *_value_forms(manifest),  # guard: secret-unsent
+    }
     allowed = mapping(manifest)
     written = mapping(allowed.get("metadata"))
 

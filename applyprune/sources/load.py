@@ -527,6 +527,7 @@ class KeptTexts(Mapping[str, str]):
         self._texts: dict[str, str | bytes] = {}
 
     def keep(self, path: str, text: str) -> None:
+        """Keep the text of a path; a long one compressed."""
         is_small = len(text) < _SMALL
         self._texts[path] = text if is_small else zlib.compress(text.encode(), 1)
 

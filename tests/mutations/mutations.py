@@ -259,7 +259,7 @@ MUTATIONS = (
     Mutation(
         "masking copies of a Secret's values that are not sent",
         ("secret-unsent",),
-        r", \*_texts\(manifest\)",
+        r"\*_value_forms\(manifest\),",
         "",
         f"{_STEPS}test_dry_run.py::test_ignore_rule_does_not_unmask_a_secret[secret:/data]",
     ),
