@@ -65,17 +65,17 @@ _POLL = 0.1
 # it is read, and planning makes the request again.
 
 
-_TRANSFER_TRIES = 12
+_WRITE_TRIES = 12
 
 
 def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
     """Send everything that goes before the apply; return the step with the apply itself.
 
-    Raises Conflict if the object was re-created or, where the apply is forced and nothing is taken
-    over, if it has changed since force was decided; RunFailed if it keeps changing.
+    Raises Conflict if the object was re-created; RunFailed if it keeps changing, or if force would
+    take more of it than was decided.
     """
     desired, planned = step.desired, step.live
-    for _ in range(_TRANSFER_TRIES):
+    for _ in range(_WRITE_TRIES):
         request = step.request
         if request is None or request.before is None:
             return step
@@ -84,7 +84,7 @@ def transfer_fields(context: RunContext, step: ApplyStep) -> ApplyStep:
             live = send(context.cluster, request.before)
         except Conflict as error:
             is_reply = False
-            if error.causes or (request.force and not step.takes_over):
+            if error.causes:
                 raise
             live = context.cluster.get(desired.resource, desired.ref, full=True)
             if planned is not None and live.uid != planned.uid:
@@ -127,6 +127,7 @@ def send_apply(
     is about what this run has just written. Raises the errors of an apply.
     """
     began = context.cancellation.now()
+    outdated = 0
     while True:
         if step.request is None:
             raise ValueError(f"nothing is sent for {step.desired.ref}")
@@ -134,7 +135,9 @@ def send_apply(
         try:
             return context.cluster.apply(step.request)
         except Conflict as error:
-            if error.causes or not step.reverts or waited > _SETTLED_SOON:
+            # A forced apply names a resourceVersion, which each write of a status outdates.
+            outdated += 1
+            if error.causes or not step.request.force or outdated > _WRITE_TRIES:
                 raise
             if context.cancellation.wait(_POLL):
                 raise
@@ -149,7 +152,7 @@ def send_apply(
 
 
 def _decided_again(context: RunContext, step: ApplyStep, error: Conflict) -> ApplyStep:
-    """Return the step for the object as it is now: reverting drift, it guards a version."""
+    """Return the step for the object as it is now; RunFailed if force would take more of it."""
     desired, before = step.desired, step.live
     live = context.cluster.get(desired.resource, desired.ref, full=True)
     if before is None or live.uid != before.uid:

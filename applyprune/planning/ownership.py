@@ -687,13 +687,34 @@ def taken_from(
 
 def _losers(desired: Desired, live: LiveObject) -> Iterator[str]:
     """Yield the managers of fields that the manifest sets to another value, as far as known."""
+    for manager, _, _ in _lost_fields(desired, live):
+        yield manager
+
+
+def _lost_fields(desired: Desired, live: LiveObject) -> Iterator[tuple[str, Path, Any]]:
+    """Yield each field that the manifest sets to another value: its manager, path and value."""
     for entry in live.managed_fields:
         for path in leaves(entry.get("fieldsV1") or {}):
             wanted = value_at(desired.body, path)
-            if wanted is MISSING or (live.body is not None and value_at(live.body, path) == wanted):
-                continue
-            yield str(entry.get("manager", ""))
-            break
+            value = MISSING if live.body is None else value_at(live.body, path)
+            if wanted is not MISSING and value != wanted:
+                yield str(entry.get("manager", "")), path, value
+
+
+def takes_no_more(desired: Desired, before: LiveObject | None, now: LiveObject | None) -> bool:
+    """Return whether force takes nothing from an object that it did not take from it ``before``.
+
+    The same managers lose the same fields, or fewer, and these have the values that were read.
+    """
+    if now is None:
+        return True
+    if before is None or before.uid != now.uid:
+        return False
+    read = {(manager, path): value for manager, path, value in _lost_fields(desired, before)}
+    return all(
+        (manager, path) in read and read[manager, path] in (MISSING, value)
+        for manager, path, value in _lost_fields(desired, now)
+    )
 
 
 def confirmed_takings(

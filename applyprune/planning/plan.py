@@ -61,7 +61,7 @@ from applyprune.planning.leave import (
 )
 from applyprune.planning.normalize import with_autoscaler
 from applyprune.planning.order import pruned_references
-from applyprune.planning.ownership import foreign_label
+from applyprune.planning.ownership import foreign_label, takes_no_more
 from applyprune.planning.recovery import (
     CHANGING,
     ClusterSnapshot,
@@ -382,13 +382,21 @@ def with_checked_request(
             hint="Run again.",
         )
     fresh = with_new_request(step, live, applyset, options, is_reply=is_reply)
-    if not {*fresh.reverts} <= {*step.reverts}:  # guard: unplanned-revert
+    forces_more = _is_forced(fresh) and not (
+        is_reply or takes_no_more(step.desired, step.live, live)  # guard: unplanned-force
+    )
+    if forces_more or not {*fresh.reverts} <= {*step.reverts}:  # guard: unplanned-revert
         raise RunFailed(
             f"{step.desired.ref} changed during this run, after force was decided",
             location=step.desired.origin,
             hint="Run again.",
         )
     return fresh
+
+
+def _is_forced(step: ApplyStep) -> bool:
+    """Return whether force takes other fields than those that are set back."""
+    return step.request is not None and step.request.force and not step.reverts
 
 
 # How a run would end for each object of a plan: the events of a dry run.

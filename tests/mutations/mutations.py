@@ -385,6 +385,13 @@ MUTATIONS = (
         f"{_KEPT}test_drift_alone_recreates_nothing",
     ),
     Mutation(
+        "the check that force takes only what it took in the plan",
+        ("unplanned-force",),
+        r"takes_no_more\(.+\)",
+        "True",
+        f"{_DRIFT}test_force_takes_nothing_that_no_plan_has_shown",
+    ),
+    Mutation(
         "the check that only planned drift is reverted",
         ("unplanned-revert",),
         r"if .+:",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +27,7 @@ from tests.support.objects import config_map, text
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from applyprune.model.events import Event
@@ -126,6 +128,66 @@ def test_drift_is_reverted_without_a_check_too_and_names_who_caused_it(
     assert done.reason == f"reverted 2 fields that {ALICE} had changed"
     assert api.get(path)["data"] == {"key": "1", "other": "1", "more": "x"}
     assert set(stage.run(*bodies, **options).outcomes.values()) == {Outcome.UNCHANGED}
+
+
+def _before_forced_applies(proxy: FaultProxy, act: Callable[[], object], times: int) -> list[str]:
+    """Act before each of the first forced applies; return their versions as they come."""
+    sent: list[str] = []
+
+    def forward(seen: Exchange) -> None:
+        if seen.query.get("force") == "true" and "dryRun" not in seen.query:
+            sent.append(json.loads(seen.body)["metadata"]["resourceVersion"])
+            if len(sent) <= times:
+                act()
+
+    proxy.before_forward = forward
+    return sent
+
+
+def test_status_writes_do_not_fail_a_forced_apply(
+    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api
+) -> None:
+    """A controller writes the status all the time: each write outdates a forced apply."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "s", "labels": {"a": "1"}},
+        "spec": {"ports": [{"port": 80}], "selector": {"app": "a"}},
+    }
+    assert stage.run(service).exit_code == 0
+    path = f"/api/v1/namespaces/{stage.namespace}/services/s"
+    other = {"metadata": {"labels": {"a": "2"}}}
+    assert api("PATCH", f"{path}?fieldManager={ALICE}", other, content_type=MERGE)[0] == 200
+    count = itertools.count()
+
+    def write_status() -> None:
+        condition = {"type": "X", "status": "True", "reason": f"R{next(count)}", "message": ""}
+        condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+        status = {"status": {"conditions": [condition]}}
+        assert api("PATCH", f"{path}/status", status, content_type=MERGE)[0] == 200
+
+    sent = _before_forced_applies(proxy, write_status, 3)
+    story = spoiled.run({**service}, force_conflicts=True)
+    assert story.outcomes["service/s"] is Outcome.CONFIGURED
+    assert len(set(sent)) == 4
+    assert api.get(path)["metadata"]["labels"]["a"] == "1"
+
+
+@pytest.mark.parametrize("theirs", [{"key": "3"}, {"other": "2"}], ids=["value", "field"])
+def test_force_takes_nothing_that_no_plan_has_shown(
+    spoiled: Stage, proxy: FaultProxy, stage: Stage, api: Api, theirs: dict[str, str]
+) -> None:
+    """Another value, or another field: somebody has changed it since force was decided."""
+    wanted = _map("a", key="1", other="1")
+    stage.run(wanted)
+    path = f"{LIVE.format(stage.namespace, 'a')}?fieldManager={ALICE}"
+    assert api("PATCH", path, {"data": {"key": "2"}}, content_type=MERGE)[0] == 200
+    _before_forced_applies(
+        proxy, lambda: api("PATCH", path, {"data": theirs}, content_type=MERGE), 1
+    )
+    story = spoiled.run(wanted, force_conflicts=True)
+    assert "changed during this run, after force was decided" in story.problem("configmap/a")
+    assert api.get(path)["data"] == {"key": "2", "other": "1", **theirs}
 
 
 def test_drift_that_nobody_has_planned_to_revert_is_not(stage: Stage, api: Api) -> None:

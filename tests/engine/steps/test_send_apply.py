@@ -41,7 +41,7 @@ def test_apply_is_sent_again_for_a_moment_only(
     context: Any = SimpleNamespace(
         cluster=SimpleNamespace(apply=apply), cancellation=Cancellation(clock=clock)
     )
-    step: Any = SimpleNamespace(request=object(), reverts=False)
+    step: Any = SimpleNamespace(request=SimpleNamespace(force=False))
     with pytest.raises(type(error)):
         send_apply(context, step, lambda _: is_settling, is_new_kind=is_new_kind)
     assert set(clock.waits) <= {0.1}
