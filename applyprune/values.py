@@ -19,11 +19,11 @@ __all__ = [
     "encode",
     "encode_sorted",
     "field",
+    "interned",
     "packed",
     "pattern",
     "remembered",
     "replace",
-    "shared",
 ]
 
 
@@ -288,7 +288,7 @@ def packed(value: Any) -> Packed:
 _first = lru_cache(1024)(Packed)
 
 
-def shared(one: Packed) -> Packed:
+def interned(one: Packed) -> Packed:
     """Return the same data; its text exists once, however many have it."""
     return _first(one.kept) if type(one.kept) is bytes else one
 

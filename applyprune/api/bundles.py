@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.api.sets import ApplySet, given_or_new
 from applyprune.engine.context import WorkerPool
-from applyprune.engine.waiting import Change, Informer, Listed, Upserted, WatchScope
+from applyprune.engine.waiting import Informer, Listed, Upserted, WatchChange, WatchScope
 from applyprune.errors import (
     ApplypruneError,
     ConflictsFound,
@@ -562,7 +562,7 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
             yield Waiting(wait.ref, "ready", elapsed, wait.timeout, readiness.message)
 
 
-def _live(change: Change, ref: Ref, cluster: Cluster) -> tuple[bool, LiveObject | None]:
+def _live(change: WatchChange, ref: Ref, cluster: Cluster) -> tuple[bool, LiveObject | None]:
     """Return whether a change says what the Bundle is now, and the Bundle; None if it is gone."""
     if isinstance(change, Upserted):
         return change.ref == ref, change.live

@@ -20,7 +20,7 @@ from applyprune.cli.options import (
 from applyprune.cli.reporting import reporting_options
 from applyprune.errors import NotFound, NotServed, UsageError
 from applyprune.model.events import EntryListed, Finished, MismatchFound, RunListed, Started
-from applyprune.model.identity import Ref, called
+from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import OF_CLUSTER, Inventory, Ownership
 from applyprune.model.options import DryRun, Mode, Options
 from applyprune.values import replace
@@ -278,7 +278,7 @@ def own(
 
             def agree(objects: Mapping[Ref, str]) -> None:
                 if not yes:
-                    names = {ref: called(ref, applyset.namespace) for ref in objects}
+                    names = {ref: kubectl_name(ref, applyset.namespace) for ref in objects}
                     shown = [
                         f"{names[ref]} (it stays: {kept})" if kept else names[ref]
                         for ref, kept in objects.items()

@@ -34,7 +34,7 @@ from applyprune.model.options import (
     PruneLimit,
     PruneOptions,
     WaitOptions,
-    seconds_of,
+    parse_duration,
 )
 from applyprune.model.text import is_dns_label, parse_selector
 from applyprune.values import replace
@@ -530,7 +530,7 @@ def execution_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 def duration(ctx: click.Context, param: click.Parameter, value: str) -> float:
     """Return the seconds of a duration in Go's form (90s, 5m, 1h30m), or of a number."""
     try:
-        return seconds_of(value)
+        return parse_duration(value)
     except ValueError as error:
         raise click.BadParameter(f"{value!r} {error}", ctx, param) from None
 

@@ -29,7 +29,7 @@ from applyprune.cli.options import (
 )
 from applyprune.cli.reporting import reporting_options, show_unchanged_option
 from applyprune.errors import UsageError
-from applyprune.model.options import DryRun, Mode, WaitMode, rule_of_kind
+from applyprune.model.options import DryRun, Mode, WaitMode, parse_ready_when
 from applyprune.values import replace
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def apply(
 
 def _rule(text: str) -> tuple[str, str]:
     try:
-        return rule_of_kind(text)
+        return parse_ready_when(text)
     except ValueError as error:
         raise UsageError(f"invalid rule --ready-when {text!r}", hint=f"It {error}") from None
 

@@ -15,7 +15,7 @@ from applyprune.controller.clients import status_of
 from applyprune.controller.reasons import DriftPolicy, Reason
 from applyprune.controller.result import shown_field
 from applyprune.model.fieldset import FieldWriter
-from applyprune.model.identity import called
+from applyprune.model.identity import kubectl_name
 from applyprune.model.text import and_more, time_of
 from applyprune.planning.conflicts import drifted_fields
 from applyprune.planning.decide import CONTENDED
@@ -131,7 +131,7 @@ class _DriftedField:
     @property
     def object(self) -> str:
         """Return the name of its object, with a namespace that is not the Bundle's."""
-        return called(self.step.desired.ref, self.bundle.namespace)
+        return kubectl_name(self.step.desired.ref, self.bundle.namespace)
 
     @property
     def field(self) -> str:

@@ -52,7 +52,7 @@ from applyprune.engine.reader import KindProofs, all_labelled_objects
 from applyprune.engine.run import run
 from applyprune.errors import ApplypruneError, UsageError, problems_of
 from applyprune.model.identity import Ref
-from applyprune.model.inventory import LONGEST_LEASE, SETTLE
+from applyprune.model.inventory import LONGEST_LEASE, SETTLE_SECONDS
 from applyprune.model.live import LiveObject, deleted_at, mapping, text, whole_number
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
@@ -347,7 +347,7 @@ class Finalizer:
 
     def _release(self, account_client: ServiceAccountClient, bundle: BundleSpec) -> None:
         # There is no second try: wait for a holder that has crashed.
-        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + SETTLE)
+        options = replace(bundle.options(Mode.APPLY), lock_timeout=LONGEST_LEASE + SETTLE_SECONDS)
         done = release(
             bundle.target,
             options,

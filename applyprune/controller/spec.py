@@ -42,8 +42,8 @@ from applyprune.model.options import (
     PruneOptions,
     WaitMode,
     WaitOptions,
-    rule_of_kind,
-    seconds_of,
+    parse_duration,
+    parse_ready_when,
 )
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import is_dns_label, is_dns_subdomain
@@ -250,7 +250,7 @@ class BundleSpec:
                 turn=_TURN,
                 fail_fast=spec.fail_fast,
                 # A removal waits for nothing to be ready, and their kinds may be gone.
-                ready_when=() if removes else tuple(map(rule_of_kind, spec.ready_when)),
+                ready_when=() if removes else tuple(map(parse_ready_when, spec.ready_when)),
             ),
         )
 
@@ -267,7 +267,7 @@ def _seconds(value: object) -> float:
     if not isinstance(value, str):
         raise ValueError("must be text such as 90s or 5m")  # noqa: TRY004 - pydantic collects it
     try:
-        seconds = seconds_of(value)
+        seconds = parse_duration(value)
     except ValueError as error:
         raise ValueError(f"{value!r} {error}") from None
     if not 1.0 <= seconds <= _LONGEST:
@@ -316,7 +316,7 @@ def _expression(text: str) -> str:
 
 def _kind_rule(text: str) -> str:
     try:
-        _, expression = rule_of_kind(text)
+        _, expression = parse_ready_when(text)
     except ValueError as error:
         raise ValueError(f"{text!r} {error}") from None
     _expression(expression)

@@ -20,7 +20,14 @@ from applyprune.controller.hints import ObjectHints, is_in
 from applyprune.controller.queue import WorkQueue
 from applyprune.controller.reasons import LOG, Key, fields
 from applyprune.controller.task import AppliedObjects, SourceObjects
-from applyprune.engine.waiting import Change, Informer, Listed, Upserted, WatchFailed, WatchScope
+from applyprune.engine.waiting import (
+    Informer,
+    Listed,
+    Upserted,
+    WatchChange,
+    WatchFailed,
+    WatchScope,
+)
 from applyprune.model.identity import Ref
 from applyprune.model.live import BUNDLES, DEFINITIONS, LiveObject
 from applyprune.planning.applyset import PART_OF
@@ -84,7 +91,7 @@ class Watches:
     namespaces: tuple[str, ...] = ()
     serves: Callable[[Key], bool] = lambda _: True
     moved: Callable[[Key, int | None], None] = lambda *_: None
-    _news: SimpleQueue[Change] = field(default_factory=SimpleQueue)
+    _news: SimpleQueue[WatchChange] = field(default_factory=SimpleQueue)
     _bundles: Informer | None = None
     _marks: dict[Key, tuple[object, ...]] = field(default_factory=dict)
     _versions: dict[Key, str] = field(default_factory=dict)
@@ -156,7 +163,7 @@ class Watches:
             for news in feeds.changes(_TICK):
                 self.on_news(news)
 
-    def on_news(self, news: Change) -> None:
+    def on_news(self, news: WatchChange) -> None:
         """Act on what a watch of Bundles or CRDs has shown."""
         if isinstance(news, WatchFailed):
             self._on_failure(news)

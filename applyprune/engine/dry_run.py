@@ -26,6 +26,7 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
+from applyprune.model.fieldset import without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import CRD, NAMESPACE, LiveObject, Resource
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Fate, Plan, RemoveStep
@@ -38,7 +39,6 @@ from applyprune.planning.comparison import (
     overlaid,
     removed_fields,
     renamed,
-    without_fields,
 )
 from applyprune.planning.conflicts import conflicting_managers, migrated_first, skip_reason
 from applyprune.planning.managed_fields import after_removal, dead_versions, with_versions

@@ -31,7 +31,7 @@ from applyprune.model.inventory import (
     InventoryEntry,
     LockHolder,
     RunRecord,
-    observed,
+    observe,
     valid_lease,
 )
 from applyprune.model.options import Mode, Options
@@ -173,7 +173,7 @@ class InventoryLock:
     def _observe(self, earlier: HolderObservation | None) -> HolderObservation | None:
         """Return what is known about the holder in the inventory that was just read."""
         now = self._clock().boot
-        seen = observed(earlier, self._stored, now)
+        seen = observe(earlier, self._stored, now)
         if seen is None or seen.ended is not None:
             return seen
         ended = has_ended(seen.holder.host, seen.holder.process)

@@ -11,7 +11,6 @@ from applyprune.engine.check import no_such_set
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.reader import SnapshotReader
 from applyprune.engine.waiting import (
-    Change,
     DeletedObject,
     DeletionWait,
     Informer,
@@ -19,6 +18,7 @@ from applyprune.engine.waiting import (
     Read,
     RelatedObjects,
     Upserted,
+    WatchChange,
     WatchFailed,
     WatchScope,
     namespace_scopes,
@@ -278,7 +278,7 @@ class _StatusReader:
         for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
             self.informer.open(source)
 
-    def _update_inventory(self, change: Change) -> None:
+    def _update_inventory(self, change: WatchChange) -> None:
         """Read everything again if another run has changed the inventory."""
         if isinstance(change, WatchFailed):
             return
@@ -296,7 +296,7 @@ class _StatusReader:
             self._read()
             self._open()
 
-    def _update(self, change: Change) -> None:
+    def _update(self, change: WatchChange) -> None:
         source, entries = change.source, self.inventory.entries
         if isinstance(change, Upserted):
             if change.ref in entries:

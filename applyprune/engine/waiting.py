@@ -121,7 +121,7 @@ class RelatedObjects:
     def read(self, wanted: Sequence[LiveObject], cluster: Cluster, workers: WorkerPool) -> None:
         """List what ``scopes`` yields for these objects and is not known yet; failures are kept."""
 
-        def listed(scope: WatchScope) -> Change:
+        def listed(scope: WatchScope) -> WatchChange:
             try:
                 found = cluster.list(scope.resource, namespace=scope.namespace, full=True)
             except ApplypruneError as error:
@@ -134,7 +134,7 @@ class RelatedObjects:
             for change in workers.each(listed, self._unknown(scopes)):
                 self.update(change)
 
-    def update(self, change: Change) -> None:
+    def update(self, change: WatchChange) -> None:
         """Take in a list, a change or a failure."""
         scope = change.source
         if isinstance(change, WatchFailed):
@@ -316,7 +316,7 @@ class ReadinessWaiter:
             for scope in self._related.scopes(ref, self._live.get(ref)):
                 informer.open(scope)
 
-    def _update(self, change: Change) -> None:
+    def _update(self, change: WatchChange) -> None:
         source = change.source
         if not source.selector:
             self._related.update(change)
@@ -542,11 +542,11 @@ class Informer:
     """
 
     cluster: Cluster
-    queue: SimpleQueue[Change] = field(default_factory=SimpleQueue)
+    queue: SimpleQueue[WatchChange] = field(default_factory=SimpleQueue)
     keep: Callable[[LiveObject], LiveObject] | None = None
     clock: Clock = CLOCK
     """The clock of its waits."""
-    _ahead: list[Change] = field(default_factory=list)
+    _ahead: list[WatchChange] = field(default_factory=list)
     """The change that a wait has found, if it was not yielded yet."""
     _closed: Flag = field(default_factory=Flag)
     _threads: dict[WatchScope, Thread] = field(default_factory=dict)
@@ -559,7 +559,7 @@ class Informer:
         self._threads[source] = thread
         thread.start()
 
-    def changes(self, seconds: float) -> Iterator[Change]:
+    def changes(self, seconds: float) -> Iterator[WatchChange]:
         """Wait up to ``seconds`` for a change, then yield all changes in the queue."""
         if not self.clock.wait(self, seconds):
             return
@@ -635,7 +635,7 @@ class Informer:
                 return
             self.clock.wait(self._closed, _BETWEEN_WATCHES)
 
-    def _after_deletion(self, source: WatchScope, ref: Ref) -> Change:
+    def _after_deletion(self, source: WatchScope, ref: Ref) -> WatchChange:
         """Read the object: it may be gone, or may only have left the selection."""
         try:
             live = self.cluster.get(source.resource, ref, full=source.full)
@@ -688,7 +688,7 @@ class WatchFailed:
     error: ApplypruneError
 
 
-Change: TypeAlias = Listed | Upserted | WatchFailed
+WatchChange: TypeAlias = Listed | Upserted | WatchFailed
 
 
 _FEW_NAMESPACES = 3
@@ -707,7 +707,7 @@ def watch_scopes(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Itera
             yield WatchScope(resource, namespace, selector)
 
 
-def namespace_scopes(change: Change, refs: Iterable[Ref]) -> Iterator[WatchScope]:
+def namespace_scopes(change: WatchChange, refs: Iterable[Ref]) -> Iterator[WatchScope]:
     """Yield one source for each namespace if watching all namespaces is forbidden."""
     if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
         return

@@ -42,7 +42,7 @@ class _Nothing(Enum):
 
 MISSING: Final = _Nothing.MISSING
 """The result for a missing field; null is a value."""
-Missing: TypeAlias = Literal[_Nothing.MISSING]
+MissingType: TypeAlias = Literal[_Nothing.MISSING]
 
 
 # Sets of fields, as FieldsV1 in a managedFields entry writes them: a tree of names.
@@ -151,24 +151,24 @@ def is_split(fields: Mapping[str, Any], path: Path) -> bool:
     return any(name != "." for name in fields)
 
 
-def extracted(fields: Mapping[str, Any], value: Any) -> Any:
+def extract(fields: Mapping[str, Any], value: Any) -> Any:
     """Return the part of a value that is owned; the items of a list keep their order."""
     if not fields:
         return value
     below = fields_below(fields)
     if isinstance(value, dict):
         return {
-            step: extracted(inner, value[step])
+            step: extract(inner, value[step])
             for step, inner in below.items()
             if isinstance(step, str) and step in value
         }
     if not isinstance(value, list):
         return value
     steps = [(step, inner) for step, inner in below.items() if not isinstance(step, str)]
-    return [extracted(inner, one) for one in value for step, inner in steps if is_at(one, step)]
+    return [extract(inner, one) for one in value for step, inner in steps if is_at(one, step)]
 
 
-def held(fields: Mapping[str, Any], value: Any) -> dict[str, Any]:
+def fields_set_by(fields: Mapping[str, Any], value: Any) -> dict[str, Any]:
     """Return the fields that a value sets; it is the body of a manifest, or a part of one."""
     found: dict[str, Any] = {}
     for key, inner in fields.items():
@@ -181,36 +181,36 @@ def held(fields: Mapping[str, Any], value: Any) -> dict[str, Any]:
             continue
         if not inner:
             found[key] = {}
-        elif kept := held(inner, below):
+        elif kept := fields_set_by(inner, below):
             found[key] = kept
     return found
 
 
-def united(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def union(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the union of two sets of fields."""
     both: dict[str, Any] = {**first, **second}
     for key in first.keys() & second.keys():
         one, other = first[key], second[key]
-        inner = united(one, other)
+        inner = union(one, other)
         # One of them has the field itself, and the other has something in it.
         both[key] = {".": {}, **inner} if inner and not (one and other) else inner
     return both
 
 
-def common(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+def intersection(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are in both sets."""
     found: dict[str, Any] = {}
     for key in first.keys() & second.keys():
         one, other = first[key] or {}, second[key] or {}
         if one and other:
-            if inner := common(one, other):
+            if inner := intersection(one, other):
                 found[key] = inner
         elif _has_itself(one) and _has_itself(other):
             found[key] = {}
     return found
 
 
-def less(fields: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
+def difference(fields: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a set that are not in the other one."""
     left: dict[str, Any] = {}
     for key, value in fields.items():
@@ -221,7 +221,7 @@ def less(fields: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
             if not _has_itself(taken[key] or {}):
                 left[key] = inner
         # What is taken as a whole is itself only, not what is below it.
-        elif kept := less(inner, taken[key] or {".": {}}):
+        elif kept := difference(inner, taken[key] or {".": {}}):
             left[key] = kept
     return left
 
@@ -265,7 +265,7 @@ def _step(name: str) -> Step | None:
         case "f":
             return text
         case "k":
-            return item(json.loads(text))
+            return list_item(json.loads(text))
         case "v":
             return SetMember(json.loads(text))
         case _:
@@ -285,7 +285,7 @@ def _name(step: Step) -> str:
 # Values at paths.
 
 
-def value_at(body: object, path: Path) -> Any | Missing:
+def value_at(body: object, path: Path) -> Any | MissingType:
     """Return the value at a path; if several items have the keys, the value of the first item.
 
     An item that has all the keys itself comes before one whose defaults match.
@@ -309,7 +309,7 @@ def _has_keys(item: object, step: Step) -> bool:
     )
 
 
-def left_out(body: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
+def without_fields(body: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
     """Return the body without the fields at the paths, and without mappings that become empty."""
     left: Any = dict(body)
     for path in paths:
@@ -319,7 +319,7 @@ def left_out(body: Mapping[str, Any], paths: Iterable[Path]) -> dict[str, Any]:
     return dict(left)
 
 
-def _without(value: Any, path: Path) -> Any | Missing:
+def _without(value: Any, path: Path) -> Any | MissingType:
     step, rest = path[0], path[1:]
     if isinstance(step, str):
         if not isinstance(value, dict) or step not in value:
@@ -337,13 +337,13 @@ def _without(value: Any, path: Path) -> Any | Missing:
     return items or MISSING
 
 
-def _narrowed(item: Any, step: ListItem | SetMember, rest: Path) -> Any | Missing:
+def _narrowed(item: Any, step: ListItem | SetMember, rest: Path) -> Any | MissingType:
     if not is_at(item, step):
         return item
     return _without(item, rest) if rest else MISSING
 
 
-def put(body: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
+def with_value(body: Mapping[str, Any], path: Path, value: Any) -> dict[str, Any]:
     """Return the body with a value at a path; missing parents are created."""
     return dict(_put(body, path, value))
 
@@ -387,7 +387,7 @@ def _covers(wide: Step, narrow: Step) -> bool:
     return wide == narrow
 
 
-def item(keys: Mapping[str, Any]) -> ListItem:
+def list_item(keys: Mapping[str, Any]) -> ListItem:
     """Return the step that identifies an item by its keys."""
     return ListItem(tuple(sorted(keys.items())))
 
@@ -496,7 +496,7 @@ def bracketed(text: str) -> tuple[ListItem | SetMember, str]:
             raise ValueError(f'name an item of a list by its key, as in [name="x"]: {text!r}')
         keys[found[0]], at = _value(text, found.end() + 1)
         if text[at : at + 1] == "]":
-            return item(keys), text[at + 1 :]
+            return list_item(keys), text[at + 1 :]
         if text[at : at + 1] != ",":
             raise ValueError(f"missing ] in {text!r}")
         at += 1

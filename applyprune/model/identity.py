@@ -48,7 +48,7 @@ class Ref:
         return f"{self.short} in namespace {self.namespace}" if self.namespace else self.short
 
 
-def called(ref: Ref, namespace: str) -> str:
+def kubectl_name(ref: Ref, namespace: str) -> str:
     """Return ``deployment.apps/web``, with ``-n shop`` if its namespace is not ``namespace``.
 
     The text is valid input for kubectl. Unlike kubectl's output, it is never ambiguous.

@@ -301,14 +301,14 @@ class HolderObservation:
     def over_at(self) -> float:
         """Return when another run may take the lock; a look must be asked for after that."""
         silent = self.since + self.holder.lease
-        return silent if self.ended is None else min(silent, self.ended + SETTLE)
+        return silent if self.ended is None else min(silent, self.ended + SETTLE_SECONDS)
 
 
-SETTLE = 2.0
+SETTLE_SECONDS = 2.0
 """Seconds after the seen end of a run: its last request may still be on its way to the server."""
 
 
-def observed(
+def observe(
     earlier: HolderObservation | None, inventory: Inventory, now: float
 ) -> HolderObservation | None:
     """Return what is known after a look, whose reply came ``now``; None if no run holds the lock.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 from applyprune.model.identity import GVK, GroupKind, Ref
 from applyprune.model.problem import Problem
 from applyprune.model.text import time_of, visible
-from applyprune.values import Packed, dataclass, packed, shared
+from applyprune.values import Packed, dataclass, interned, packed
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class LiveObject:
             bool(metadata.get("deletionTimestamp")),
             str(metadata.get("name", ref.name)),
             packed({key: value for key, value in metadata.items() if key != _MANAGERS}),
-            shared(packed(metadata.get(_MANAGERS) or [])),
+            interned(packed(metadata.get(_MANAGERS) or [])),
             None if body is None else packed(body),
         )
 

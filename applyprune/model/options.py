@@ -341,7 +341,7 @@ class Options:
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def seconds_of(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Return the seconds of a duration, or of a plain number of seconds.
 
     Raises ValueError, worded to follow the text, for an invalid duration, or if it is not positive.
@@ -363,7 +363,7 @@ def seconds_of(text: str) -> float:
     return total
 
 
-def rule_of_kind(text: str) -> tuple[str, str]:
+def parse_ready_when(text: str) -> tuple[str, str]:
     """Return the kind and the CEL expression of a readiness rule ``KIND.GROUP=EXPRESSION``.
 
     Raises ValueError, worded to follow the text.

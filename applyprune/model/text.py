@@ -29,7 +29,7 @@ def _escape(char: str) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
-def shown(text: str) -> str:
+def visible_lines(text: str) -> str:
     """Return the text with its line ends, and escapes for what else is not printable."""
     return "\n".join(visible(line) for line in text.split("\n"))
 

@@ -25,7 +25,7 @@ from applyprune.model.events import (
     Started,
 )
 from applyprune.model.fieldset import Drift
-from applyprune.model.identity import Ref, called
+from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.output.plan_text import (
     FATE_ORDER,
@@ -97,7 +97,7 @@ class SummaryPrinter:
         if self._errors and not event.counts:
             return
         for ref, lines in self._consequences.pop_all():
-            self._out("\n".join((called(ref, self._namespace), *lines)))
+            self._out("\n".join((kubectl_name(ref, self._namespace), *lines)))
         found = plan_counts(event.counts, self._plan)
         counts = [f"{count} {words}" for words, count in found.items()]
         self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
@@ -189,9 +189,8 @@ class PlanPrinter(SummaryPrinter):
             reasons = reasons if fate is Fate.LEAVE else [self._plan.no_prune]
         origin = f" {step.desired.origin}" if isinstance(step, ApplyStep) else ""
         why = f" ({'; '.join(reasons)})" if reasons else ""
-        line = (
-            f"{called(ref, self._namespace)} {styled(words, _LINE_COLOURS.get(fate))}{why}{origin}"
-        )
+        coloured = styled(words, _LINE_COLOURS.get(fate))
+        line = f"{kubectl_name(ref, self._namespace)} {coloured}{why}{origin}"
         self._out("\n".join((line.replace("\n", "\\n"), *(f"  {text}" for text in consequences))))
 
 

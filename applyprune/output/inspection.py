@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.model.events import ApplySetListed, Explanation, ObjectStatus, RunListed, Status
-from applyprune.model.identity import Ref, called
+from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.inventory import RunRecord
 from applyprune.model.reports import VersionReport
 from applyprune.model.text import age, age_of
@@ -234,7 +234,7 @@ def tree_table(objects: Sequence[ObjectStatus], namespace: str) -> str:
         members = [status for status in objects if status.wave == wave]
         for number, status in enumerate(members, 1):
             last = number == len(members)
-            name = called(status.ref, namespace)
+            name = kubectl_name(status.ref, namespace)
             node = status.tree
             rows.append(
                 (
@@ -258,7 +258,7 @@ def _owned_rows(node: TreeNode | None, indent: str, namespace: str) -> Iterator[
     for number, child in enumerate(owned[:_MOST], 1):
         last = number == len(owned)
         yield (
-            f"{indent}{_branch(last=last)}{called(child.ref, namespace)}",
+            f"{indent}{_branch(last=last)}{kubectl_name(child.ref, namespace)}",
             child.ready or "-",
             child.state,
             _number(child.restarts),
@@ -292,7 +292,7 @@ def details(status: ObjectStatus, namespace: str, *, is_shown: bool) -> Sequence
     ]
     if not (lines or message):
         return ()
-    heading = f"{called(status.ref, namespace)}{f': {message}' if message else ':'}"
+    heading = f"{kubectl_name(status.ref, namespace)}{f': {message}' if message else ':'}"
     return (heading, *(f"  {line}" for line in lines))
 
 

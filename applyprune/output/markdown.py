@@ -32,7 +32,7 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.problem import Problem
-from applyprune.model.text import shown, visible
+from applyprune.model.text import visible, visible_lines
 from applyprune.output.diff_text import unified
 from applyprune.output.plan_text import plan_counts, step_details
 from applyprune.output.printers import OutputTarget
@@ -376,7 +376,7 @@ def _difference(event: ObjectDiff) -> str:
 def block(text: str, language: str = "text") -> str:
     """Return untrusted text as a code block; the text cannot end the block."""
     fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}{language}\n{shown(text)}\n{fence}"
+    return f"{fence}{language}\n{visible_lines(text)}\n{fence}"
 
 
 def code(text: str) -> str:

@@ -30,7 +30,7 @@ from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, VersionReport
-from applyprune.model.text import shown, visible
+from applyprune.model.text import visible, visible_lines
 from applyprune.output.json import to_json
 from applyprune.output.markdown import conclusion, page
 from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins
@@ -168,7 +168,7 @@ class GitHubPrinter:
         properties_text = ",".join(
             f"{key}={_property(value)}" for key, value in properties.items() if value
         )
-        text = shown(message)
+        text = visible_lines(message)
         cut = f"{text[:_LONGEST]}…" if len(text) > _LONGEST else text
         self._out(f"::{level} {properties_text}::{_data(cut)}")
 
@@ -281,7 +281,7 @@ class GitLabPrinter:
         self._seen.add(digest)
         self._findings.append(
             {
-                "description": shown(message),
+                "description": visible_lines(message),
                 "check_name": f"applyprune/{check}",
                 "fingerprint": digest,
                 "severity": severity,
@@ -364,7 +364,7 @@ def junit_xml(report: RunReport) -> str:
     root = ET.Element("testsuites", {"name": _PROGRAM, **counts, **time})
     skipped = {"skipped": str(_count(cases, "skipped"))}
     suite = ET.SubElement(
-        root, "testsuite", {"name": shown(suite_name), **counts, **skipped, **time}
+        root, "testsuite", {"name": visible_lines(suite_name), **counts, **skipped, **time}
     )
     if report.started is not None:
         properties = ET.SubElement(suite, "properties")
@@ -373,11 +373,11 @@ def junit_xml(report: RunReport) -> str:
             ("run", started.run), ("mode", started.mode), ("dryRun", started.dry_run),
             ("context", started.context), ("server", started.server),
         ):  # fmt: skip
-            ET.SubElement(properties, "property", {"name": key, "value": shown(str(value))})
+            ET.SubElement(properties, "property", {"name": key, "value": visible_lines(str(value))})
     suite.extend(cases)
     if report.warnings:
         warnings = "\n".join(f"warning: {problem}" for problem in report.warnings)
-        ET.SubElement(suite, "system-err").text = shown(warnings)
+        ET.SubElement(suite, "system-err").text = visible_lines(warnings)
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
 
@@ -396,7 +396,7 @@ def _object(object_report: ObjectReport, consequences: Sequence[str]) -> ET.Elem
         found = status.readiness
         _add(case, "failure", str(found.status), found.message, "")
     elif lines := [*_lines_of(object_report), *consequences]:
-        ET.SubElement(case, "system-out").text = shown("\n".join(lines))
+        ET.SubElement(case, "system-out").text = visible_lines("\n".join(lines))
     return case
 
 
@@ -443,11 +443,13 @@ def _verdict(case: ET.Element, tag: str, problem: Problem) -> ET.Element:
 
 def _case(name: str, ref: Ref | None = None) -> ET.Element:
     kind = _PROGRAM if ref is None else f"{ref.group}/{ref.kind}" if ref.group else ref.kind
-    return ET.Element("testcase", {"classname": shown(kind), "name": shown(name)})
+    return ET.Element("testcase", {"classname": visible_lines(kind), "name": visible_lines(name)})
 
 
 def _add(case: ET.Element, tag: str, kind: str, message: str, text: str) -> None:
-    ET.SubElement(case, tag, {"type": kind, "message": shown(message)}).text = shown(text)
+    ET.SubElement(
+        case, tag, {"type": kind, "message": visible_lines(message)}
+    ).text = visible_lines(text)
 
 
 def _count(cases: list[ET.Element], tag: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from applyprune.model.events import Outcome
-from applyprune.model.identity import Ref, called
+from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Fate, GuardVerdict, Kept, Plan, RemoveStep
 from applyprune.model.text import and_more
@@ -62,7 +62,7 @@ def plan_table(plan: Plan, mode: Mode, applyset: ApplySetIdentity, width: int) -
     ]
     # What happens to an object that does not change itself, such as a Service without Pods.
     for ref, texts in consequences.pop_all():
-        below.append(called(ref, namespace))
+        below.append(kubectl_name(ref, namespace))
         below += [line for text in texts for line in wrapped(text, width, "  ")]
     if mode is Mode.DELETE:
         below += deletion_summary(plan, applyset, width)
@@ -167,7 +167,10 @@ _GAP = 3
 
 def _table(rows: Sequence[_Row], mode: Mode, namespace: str, width: int) -> str:
     lines = [
-        (called(row.ref, namespace), styled(_forecast(row.fate, mode), _COLOURS.get(row.fate)))
+        (
+            kubectl_name(row.ref, namespace),
+            styled(_forecast(row.fate, mode), _COLOURS.get(row.fate)),
+        )
         for row in rows
     ]
     widths = [max(cells(line[column]) for line in lines) for column in range(2)]
@@ -256,7 +259,7 @@ def unchecked_line(plan: Plan, namespace: str) -> str:
     removals = () if plan.no_prune else plan.removals
     steps: tuple[ApplyStep | RemoveStep, ...] = (*plan.applies, *removals)
     found = [step for step in steps if step.not_checked and step.fate is not Fate.REFUSE]
-    names = [called(step.entry.ref, namespace) for step in found]
+    names = [kubectl_name(step.entry.ref, namespace) for step in found]
     if len(found) == 1:
         line = f"{names[0]}: {found[0].not_checked}"
     elif found:

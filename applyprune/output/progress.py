@@ -21,7 +21,7 @@ from applyprune.model.events import (
     Started,
     Waiting,
 )
-from applyprune.model.identity import Ref, called
+from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import DryRun, Mode
 from applyprune.values import dataclass, field
 
@@ -232,7 +232,7 @@ class RunProgress:
             return ""
         ref, reason = next(iter(self._pending.items()), (waiting.ref, waiting.reason))
         what = waiting.what
-        wait = f"until {called(ref, self._namespace)} is {what}" if ref else f"for {what}"
+        wait = f"until {kubectl_name(ref, self._namespace)} is {what}" if ref else f"for {what}"
         others = f"; and {self._count - 1} more" if self._count > 1 else ""
         return f"waiting {wait}{_because(reason)}{others}"
 
@@ -295,7 +295,9 @@ class RunProgress:
         if waiting.ref is None:
             return [f"  for {waiting.what}{_because(waiting.reason)}"]
         listed = list(self._pending.items())[:_LISTED]
-        lines = [f"  {called(ref, self._namespace)}{_because(reason)}" for ref, reason in listed]
+        lines = [
+            f"  {kubectl_name(ref, self._namespace)}{_because(reason)}" for ref, reason in listed
+        ]
         more = self._count - len(listed)
         return [*lines, *([f"  and {more} more"] if more > 0 else [])]
 

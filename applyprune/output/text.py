@@ -30,7 +30,7 @@ from applyprune.model.events import (
     Started,
     WarningRaised,
 )
-from applyprune.model.identity import Ref, called
+from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.live import BUNDLES
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Fate
@@ -177,7 +177,7 @@ class TextPrinter:
         word = styled(word, _COLOURS.get(event.outcome))
         dry = "" if self._forecasts else self._dry
         reason = f" ({event.reason})" if event.reason else ""
-        self._out(f"{called(event.ref, self._namespace)} {word}{dry}{reason}")
+        self._out(f"{kubectl_name(event.ref, self._namespace)} {word}{dry}{reason}")
         for line in consequences:
             self._out(f"  {line}")
         if event.problem is not None:
@@ -188,10 +188,10 @@ class TextPrinter:
             self._failure(event.ref, event.problem)
             return
         word = styled("ready", Colour.GREEN)
-        self._out(f"{called(event.ref, self._namespace)} {word} ({event.elapsed:.1f} s)")
+        self._out(f"{kubectl_name(event.ref, self._namespace)} {word} ({event.elapsed:.1f} s)")
 
     def _stuck(self, event: ObjectStuck) -> None:
-        name = called(event.ref, self._namespace)
+        name = kubectl_name(event.ref, self._namespace)
         self._note(f"{name} is not ready ({event.elapsed:.0f} s): {event.readiness.message}")
 
     def _retry(self, event: RetryReported) -> None:
@@ -214,7 +214,7 @@ class TextPrinter:
 
     def _mismatch(self, event: MismatchFound) -> None:
         mismatch = event.mismatch
-        about = f"{called(mismatch.ref, self._namespace)}: " if mismatch.ref else ""
+        about = f"{kubectl_name(mismatch.ref, self._namespace)}: " if mismatch.ref else ""
         self._mismatches += 1
         what = " ".join(mismatch.message.split())
         self._out(f"{mismatch.type.text}: {about}{what} → {mismatch.repair.text}")
@@ -262,7 +262,7 @@ class TextPrinter:
         scrolled = [ref for ref, line in self._failures if self._lines - line > _SCROLLED]
         if not scrolled:
             return
-        names = [called(ref, self._namespace) for ref, _ in self._failures]
+        names = [kubectl_name(ref, self._namespace) for ref, _ in self._failures]
         hint = "; see the errors above" if len(names) > _REPEATED else ""
         self._target.err(f"  {and_more(names, _REPEATED, _NEXT_LINE)}{hint}")
 

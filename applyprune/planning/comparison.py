@@ -13,16 +13,16 @@ from applyprune.model.fieldset import (
     MISSING,
     Drift,
     Path,
+    difference,
     fields_below,
     from_pointer,
     is_at,
     is_under,
     leaves,
-    left_out,
-    less,
     owned_items,
     owns,
     value_at,
+    without_fields,
 )
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Ownership
@@ -136,7 +136,7 @@ def _states(
 
 
 def _without(state: Mapping[str, Any] | None, ignored: Sequence[Any]) -> Mapping[str, Any] | None:
-    return None if state is None else left_out(state, ignored)
+    return None if state is None else without_fields(state, ignored)
 
 
 def changes_ownership(before: LiveObject, after: LiveObject, manager: str) -> bool:
@@ -195,7 +195,7 @@ def removed_fields(
         is_others = name in others and not entry.get("subresource")
         part = fields if is_others else migrated_fields(entry, migration, step.desired.packed)
         leaving.append(part)
-        staying.append(less(fields, part))
+        staying.append(difference(fields, part))
     if migration.restores:
         leaving.append(recorded_fields(migration))
     gone = [
@@ -208,10 +208,6 @@ def removed_fields(
     kept = {path for fields in staying for path in owned_items(fields)}
     items = [path for fields in leaving for path in owned_items(fields) if path not in kept]
     return tuple(path for path in (*gone, *items) if value_at(wanted, path) is MISSING)
-
-
-def without_fields(body: Mapping[str, Any], paths: Collection[Path]) -> Mapping[str, Any]:
-    return left_out(body, paths) if paths else body
 
 
 def renamed(body: Mapping[str, Any], *, name: str, namespace: str) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from applyprune.model.fieldset import (
     MISSING,
     Drift,
     ListItem,
-    Missing,
+    MissingType,
     Path,
     from_server,
     has,
@@ -35,7 +35,7 @@ from applyprune.model.fieldset import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject, mapping
-from applyprune.model.options import Adopt, Options, seconds_of
+from applyprune.model.options import Adopt, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.text import age, and_more, seconds_since, time_of
@@ -705,7 +705,7 @@ def _time_of(entry: Writer) -> str:
     return str(entry.get("time", ""))
 
 
-def _text(value: Any | Missing, live: LiveObject) -> str:
+def _text(value: Any | MissingType, live: LiveObject) -> str:
     # The manifest may contain a label of a Secret, but masking every field is simple and safe.
     secret = may_be_secret(live.body or {}) or (live.ref.group, live.ref.kind) == SECRET
     return "none" if value is MISSING else value_text(value, secret=secret)
@@ -901,7 +901,7 @@ def _quantity(value: object) -> Decimal | None:
 
 def _duration(value: object) -> float | None:
     try:
-        return seconds_of(value) if isinstance(value, str) else None
+        return parse_duration(value) if isinstance(value, str) else None
     except ValueError:
         return None
 

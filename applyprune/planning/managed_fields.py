@@ -17,25 +17,25 @@ from applyprune.model.fieldset import (
     MISSING,
     ListItem,
     Path,
-    common,
     covers,
+    difference,
     field_set,
     fields_below,
+    fields_set_by,
     from_pointer,
     has,
-    held,
+    intersection,
     is_at,
     is_split,
     is_under,
     leaves,
-    left_out,
-    less,
     owns,
-    put,
     to_pointer,
-    united,
+    union,
     value_at,
     whole_above,
+    with_value,
+    without_fields,
     without_path,
 )
 from applyprune.model.live import field, mapping
@@ -193,7 +193,7 @@ def marked_managers(
     entry = ours or apply_entry(applyset.manager, api_version, label_fields())
     if owned:
         witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
-        entry = {**entry, "fieldsV1": united(entry.get("fieldsV1") or {}, witness)}
+        entry = {**entry, "fieldsV1": union(entry.get("fieldsV1") or {}, witness)}
     managers = [entry if one == ours else one for one in live.managed_fields]
     return managers if ours is not None else [*managers, entry]
 
@@ -352,8 +352,8 @@ def migrate_patch(
         if entry == ours:
             continue
         if part := migrated_fields(entry, migration, body):
-            fields = united(fields, part)
-            if left := less(entry.get("fieldsV1") or {}, part):
+            fields = union(fields, part)
+            if left := difference(entry.get("fieldsV1") or {}, part):
                 others.append({**entry, "fieldsV1": left})
         else:
             others.append(entry)
@@ -376,8 +376,8 @@ def migrated_fields(entry: Mapping[str, Any], migration: Migration, body: Packed
     if (name, str(entry.get("operation", ""))) in migration.whole:
         return _takeable(fields)
     if name in migration.proven:
-        proven = common(fields, recorded_fields(migration))
-        return united(proven, _takeable(held(fields, body.value)))
+        proven = intersection(fields, recorded_fields(migration))
+        return union(proven, _takeable(fields_set_by(fields, body.value)))
     return {}
 
 
@@ -390,7 +390,7 @@ def recorded_fields(migration: Migration) -> Fields:
     if not migration.recorded:
         return {}
     fields: Fields = json.loads(migration.recorded)
-    return _takeable(less(fields, {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}))
+    return _takeable(difference(fields, {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}))
 
 
 def _takeable(fields: Fields) -> Fields:
@@ -615,29 +615,29 @@ def claim_patch(
         elif one != ours:
             managers.append(one)
     for path in paths:
-        fields = united(fields, field_set(path))
+        fields = union(fields, field_set(path))
     return guarded_patch(live, live.labels, [*managers, {**entry, "fieldsV1": fields}])
 
 
 def with_contested(body: Mapping[str, Any], found: FieldRemovals) -> Mapping[str, Any]:
     """Return a body that sets to null what others own: the server answers with the conflict."""
     for path in found.contested:
-        body = put(body, path, None)
+        body = with_value(body, path, None)
     return body
 
 
 def before_removal(body: Mapping[str, Any], found: FieldRemovals) -> Mapping[str, Any]:
     """Return a body that the server accepts while the defaults are still there."""
-    return left_out(body, found.members) if found.members else body
+    return without_fields(body, found.members) if found.members else body
 
 
 def after_removal(
     state: Mapping[str, Any], body: Mapping[str, Any], found: FieldRemovals
 ) -> Mapping[str, Any]:
     """Return the state of an object without what is removed, and with what that has excluded."""
-    state = left_out(state, (*found.nulls, *found.defaults))
+    state = without_fields(state, (*found.nulls, *found.defaults))
     for path in found.members:
-        state = put(state, path, value_at(body, path))
+        state = with_value(state, path, value_at(body, path))
     return state
 
 
@@ -755,7 +755,7 @@ def with_live_values(
     whole: Mapping[str, Any] = body
     for path in fields:
         if (value := value_at(live.body, path)) is not MISSING:
-            whole = put(whole, path, value)
+            whole = with_value(whole, path, value)
     return whole
 
 
@@ -850,7 +850,7 @@ def _rewritten(managers: Managers, dead: Collection[str], api_version: str) -> M
         key = tuple(fresh.get(name) for name in _IDENTITY)
         # guard: two-entries-of-a-manager
         if (same := found.get(key)) is not None:
-            both = united(same.get("fieldsV1") or {}, fresh.get("fieldsV1") or {})
+            both = union(same.get("fieldsV1") or {}, fresh.get("fieldsV1") or {})
             fresh = {**same, **fresh, "fieldsV1": both}
         found[key] = fresh
     return list(found.values())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from applyprune.errors import InputError
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import BUNDLES, mapping
-from applyprune.model.options import seconds_of
+from applyprune.model.options import parse_duration
 from applyprune.model.plan import ApplyRule, Recreate
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
@@ -91,7 +91,7 @@ def orphan_mark(metadata: Mapping[str, object]) -> str:
 
 def _is_duration(value: str) -> bool:
     try:
-        seconds_of(value)
+        parse_duration(value)
     except ValueError:
         return False
     return True
@@ -205,7 +205,7 @@ def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
     if text is None:
         return None
     try:
-        return seconds_of(str(text))
+        return parse_duration(str(text))
     except ValueError as error:
         raise InputError(
             f"invalid {TIMEOUT}: {str(text)!r}",

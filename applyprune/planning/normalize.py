@@ -15,7 +15,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import UsageError
-from applyprune.model.fieldset import ListItem, Path, from_pointer, is_under, left_out, to_pointer
+from applyprune.model.fieldset import (
+    ListItem,
+    Path,
+    from_pointer,
+    is_under,
+    to_pointer,
+    without_fields,
+)
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import AUTOSCALERS, CRD, field, mapping, text
 from applyprune.model.plan import ApplyRule, Desired
@@ -96,7 +103,7 @@ def _nulled(value: Any) -> Any:
 def body_to_send(desired: Desired) -> Mapping[str, Any]:
     """Return the body to send for an existing object: without the fields that it ignores."""
     return (
-        left_out(desired.body, map(from_pointer, desired.ignored))
+        without_fields(desired.body, map(from_pointer, desired.ignored))
         if desired.ignored
         else desired.body
     )
@@ -368,7 +375,7 @@ def _is_empty(body: object, place: tuple[str, ...]) -> bool:
 
 def _without_bundle(body: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
     path: Path = (*place, _BUNDLE)
-    return left_out(body, [path])
+    return without_fields(body, [path])
 
 
 def _bundle_places(kind: GroupKind) -> Iterator[tuple[str, ...]]:

@@ -15,12 +15,12 @@ from applyprune.errors import RunFailed, as_problem
 from applyprune.model.fieldset import (
     MISSING,
     Path,
-    extracted,
+    extract,
     leaves,
-    left_out,
     owns,
     to_server,
     value_at,
+    without_fields,
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import ApplyFingerprint, InventoryEntry, Ownership
@@ -319,7 +319,7 @@ def applied_digest(live: LiveObject, manager: str) -> str:
     ours = own_apply_entry(live, manager) or {}
     # No manifest has the annotation of ownership.
     witness = ("metadata", "annotations", OWNED_BY)
-    owned = left_out(extracted(ours.get("fieldsV1") or {}, live.body), [witness])
+    owned = without_fields(extract(ours.get("fieldsV1") or {}, live.body), [witness])
     named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
     values = {
         **owned,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from applyprune.model.inventory import HolderObservation, Inventory, observed
+from applyprune.model.inventory import HolderObservation, Inventory, observe
 from tests.support.other_run import ELSEWHERE
 
 HELD = Inventory("web", "shop", uid="u1", generation=7, holder=ELSEWHERE)
@@ -16,9 +16,9 @@ FIRST = HolderObservation("u1", 7, ELSEWHERE, since=100.0)
 
 def test_unchanged_holder_is_silent_since_the_first_look() -> None:
     """Whoever looks: an observation is a value, also in another process."""
-    assert observed(None, HELD, 100.0) == FIRST
+    assert observe(None, HELD, 100.0) == FIRST
     received = pickle.loads(pickle.dumps(FIRST))  # noqa: S301 -- our own bytes
-    assert observed(received, HELD, 400.0) == FIRST
+    assert observe(received, HELD, 400.0) == FIRST
 
 
 @pytest.mark.parametrize(
@@ -35,11 +35,11 @@ def test_any_change_begins_the_observation_again(now: Inventory) -> None:
     """Its end, if it was seen, was that of another process."""
     assert now.holder is not None
     fresh = HolderObservation(now.uid, now.generation, now.holder, since=400.0)
-    assert observed(replace(FIRST, ended=101.0), now, 400.0) == fresh
+    assert observe(replace(FIRST, ended=101.0), now, 400.0) == fresh
 
 
 def test_nothing_is_known_of_a_free_lock() -> None:
-    assert observed(FIRST, replace(HELD, holder=None), 400.0) is None
+    assert observe(FIRST, replace(HELD, holder=None), 400.0) is None
 
 
 def test_lock_is_over_after_its_lease_or_two_seconds_after_the_end() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applyprune.model.fieldset import common, held, less, united
+from applyprune.model.fieldset import difference, fields_set_by, intersection, union
 
 Fields = dict[str, Any]
 
@@ -42,10 +42,10 @@ def _members(fields: Fields, above: tuple[str, ...] = ()) -> set[tuple[str, ...]
 def test_sets_of_fields_are_sets(first: Fields, second: Fields) -> None:
     """A field that is owned itself, and fields below it, are different members."""
     one, other = _members(first), _members(second)
-    assert _members(common(first, second)) == one & other
-    assert _members(less(first, second)) == one - other
+    assert _members(intersection(first, second)) == one & other
+    assert _members(difference(first, second)) == one - other
     # A union cannot say that a field is owned as a whole, if there are fields below it.
-    assert _members(united(first, second)) | _wholes(first, second) == one | other
+    assert _members(union(first, second)) | _wholes(first, second) == one | other
 
 
 def _wholes(*sets: Fields) -> set[tuple[str, ...]]:
@@ -77,4 +77,4 @@ HELD: dict[str, tuple[Fields, Fields]] = {
 def test_fields_of_a_manifest(name: str) -> None:
     """Of a set, only what the manifest has a value for."""
     fields, expected = HELD[name]
-    assert held(fields, BODY) == expected
+    assert fields_set_by(fields, BODY) == expected

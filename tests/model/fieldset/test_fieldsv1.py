@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from applyprune.model.fieldset import covers, extracted
+from applyprune.model.fieldset import covers, extract
 
 ITEM = 'k:{"name":"web"}'
 PORT = 'k:{"port":80,"protocol":"TCP"}'
@@ -72,4 +72,4 @@ EXTRACTED: dict[str, tuple[dict[str, Any], Any, Any]] = {
 def test_owned_part_of_a_value_is_extracted(name: str) -> None:
     """What a manager has applied, with the values that are there now."""
     fields, value, expected = EXTRACTED[name]
-    assert extracted(fields, value) == expected
+    assert extract(fields, value) == expected

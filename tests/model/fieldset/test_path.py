@@ -17,12 +17,12 @@ from applyprune.model.fieldset import (
     is_split,
     is_under,
     leaves,
-    left_out,
     owns,
-    put,
     to_pointer,
     value_at,
     whole_above,
+    with_value,
+    without_fields,
 )
 
 WEB = ListItem((("name", "web"),))
@@ -167,7 +167,7 @@ def test_fields_are_left_out(name: str) -> None:
     """The body itself is left alone."""
     body, pointers, expected = LEFT[name]
     before = deepcopy(body)
-    assert left_out(body, map(from_pointer, pointers)) == expected
+    assert without_fields(body, map(from_pointer, pointers)) == expected
     assert body == before
 
 
@@ -181,7 +181,7 @@ def test_value_is_put() -> None:
         ('/spec/s[="m"]', "m"),
         ("/a/b", None),
     ):
-        body = put(body, from_pointer(pointer), value)
+        body = with_value(body, from_pointer(pointer), value)
     assert body == {
         "spec": {"l": [{"name": "x", "v": 1, "w": 2}, {"name": "y", "v": 3}], "s": ["m"]},
         "a": {"b": None},
