@@ -79,9 +79,6 @@ BOOT_CLOCK: Clock = SystemClock(boot_time)
 """How long something lasts in the world: leases, deadlines of requests."""
 
 
-# The lease: how long a run may still write.
-
-
 class Lease(Protocol):
     """A right to write that ends by itself unless it is renewed; every write is sent under one."""
 

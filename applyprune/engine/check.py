@@ -525,9 +525,6 @@ class _Reviewer:
         return {one for one, is_allowed in asked if not is_allowed}  # guard: access-review
 
 
-# References to objects and keys that are missing.
-
-
 def reference_warnings(
     plan: Plan,
     snapshot: ClusterSnapshot,
@@ -548,9 +545,6 @@ def reference_warnings(
     unread = [ref for ref in uses if ref not in snapshot.states]
     states = {**snapshot.states, **reader.look_up(unread, resource_map)}
     yield from missing_references(uses, states, plan, left_out)
-
-
-# Consequences: at most one LIST for each kind and namespace.
 
 
 _DryRunStates: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, Any] | None]]"
@@ -633,9 +627,6 @@ def _failure(resource: Resource, error: ApplypruneError) -> str:
     if isinstance(error, Forbidden):
         return f"no right to list {resource.full_plural}"
     return f"{resource.full_plural} cannot be listed: {error.message}"
-
-
-# The HorizontalPodAutoscalers that set the replicas of objects of the input.
 
 
 def with_autoscalers(

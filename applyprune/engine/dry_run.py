@@ -437,9 +437,6 @@ def _refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> Ap
     )
 
 
-# Trials of what cannot be undone: to create an object again.
-
-
 def check_recreation(
     context: RunContext, step: ApplyStep, live: LiveObject, error: ApplypruneError
 ) -> tuple[DeleteRequest, Mapping[str, Any]]:

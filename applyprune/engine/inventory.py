@@ -243,9 +243,6 @@ class _Repair:
         yield from self.context.summary.counted((done,))
 
 
-# Own: write the annotation of ownership, then record it.
-
-
 def own(
     applyset: ApplySetIdentity,
     options: Options,
@@ -671,9 +668,6 @@ def _with_leaving_marked(
         else entry
         for ref, entry in inventory.entries.items()
     }
-
-
-# Release a set from the Bundle that owns it.
 
 
 def release(

@@ -406,9 +406,6 @@ def _plan_of_valid(
     return refuse_visible_conflicts(context, plan)
 
 
-# Check the plan.
-
-
 NOT_APPLIED = "not everything was applied"
 
 
@@ -469,9 +466,6 @@ def _with_recreations_judged(plan: Plan, stage: PlanStage, context: RunContext) 
     return with_recreations_judged(plan, found, stage.inventory.entries.keys(), options)
 
 
-# Show how a run would end: a dry run, and a diff.
-
-
 def preview(
     context: RunContext,
     plan: Plan,
@@ -522,9 +516,6 @@ def _before(context: RunContext, step: RemoveStep) -> tuple[RemoveStep, LiveObje
         return step, context.cluster.get(step.resource, step.entry.ref, full=True), ""
     except ApplypruneError as error:
         return step, step.live, f"only its metadata could be read: {error.message}"
-
-
-# Explain what a run would do with single objects.
 
 
 def explain(
@@ -620,9 +611,6 @@ def _owner(state: State, applyset: ApplySetIdentity, cluster: Cluster) -> str:
         return ""
     names = [f"{set_name(root.ref.name)} in namespace {root.ref.namespace}" for root in roots]
     return names[0] if names else ""
-
-
-# The roles that the account of a set needs.
 
 
 def rbac(

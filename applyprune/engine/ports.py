@@ -174,9 +174,6 @@ class Reviews(Protocol):
         """Return whether the server would authorize a request."""
 
 
-# The store of an inventory.
-
-
 class Readable(Protocol):
     """A source of an inventory."""
 

@@ -381,9 +381,6 @@ def _deletion_order(step: RemoveStep) -> tuple[Wave, bool]:
     return step.entry.wave, awaits  # guard: controller-after-finalizer
 
 
-# Why a deletion is stuck.
-
-
 _MOST_HOLDERS = 5
 
 

@@ -111,9 +111,6 @@ def send(cluster: Cluster, request: PatchRequest | ApplyRequest) -> LiveObject:
     return after
 
 
-# The apply.
-
-
 def send_apply(
     context: RunContext,
     step: ApplyStep,

@@ -346,9 +346,6 @@ def applyset_listed(
     )
 
 
-# The details on request: what an object owns, and logs.
-
-
 # What leads from an object to its Pods; more kinds would be more lists.
 _OWNED = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, PODS)
 _LOG_BYTES = 64 * 1024
@@ -434,9 +431,6 @@ def _named(ref: Ref, live: LiveObject, version: str = "") -> Body:
     body = live.body or {"metadata": live.metadata}
     named = f"{ref.group}/{version}" if ref.group else version
     return {"apiVersion": named, "kind": ref.kind, **body}
-
-
-# Wait until a set is gone, whoever deletes it.
 
 
 def _until_deleted(

@@ -794,9 +794,6 @@ def _pauses(first: float, *, longest: float) -> Iterator[float]:
         first = min(first * 1.5, longest)
 
 
-# Until objects exist that do not belong to the set.
-
-
 @dataclass(slots=True)
 class ExistenceWaiter:
     """Waits for a number of objects; ``missing`` has those that do not exist in time."""

@@ -517,9 +517,6 @@ def _value(text: str, at: int) -> tuple[Any, int]:
     return value, end
 
 
-# Who has changed a field.
-
-
 @dataclass(frozen=True, slots=True)
 class Drift:
     """A field that differs from the set's last apply; Secret values are masked."""

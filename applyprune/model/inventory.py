@@ -73,9 +73,6 @@ class Inventory:
         return bool(self.uid)
 
 
-# The entries.
-
-
 class Ownership(StrEnum):
     """Whether the set created an object or adopted it; by default only owned objects are pruned."""
 
@@ -174,9 +171,6 @@ class JobRecord:
     """Its ``ttlSecondsAfterFinished``."""
     completed: bool = False
     """Whether a run has seen its condition Complete."""
-
-
-# The runs, and the Bundle.
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,9 +321,6 @@ def observe(
     ):
         return earlier
     return HolderObservation(inventory.uid, inventory.generation, inventory.holder, since=now)
-
-
-# The mismatches between an inventory and the cluster.
 
 
 @dataclass(frozen=True, slots=True)

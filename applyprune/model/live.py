@@ -181,9 +181,6 @@ class WatchEventType(StrEnum):
     BOOKMARK = "BOOKMARK"
 
 
-# The resources that the API server serves, and those that applyprune itself needs.
-
-
 @dataclass(frozen=True, slots=True)
 class Resource:
     """An endpoint: a kind in one version, its plural and its scope."""

@@ -335,9 +335,6 @@ class Options:
         return self.apply.is_part or bool(self.corrects)
 
 
-# Options as text.
-
-
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

@@ -576,9 +576,6 @@ class AccessRule:
         )
 
 
-# The consequences: what a plan causes beyond the changes of the objects themselves.
-
-
 class ConsequenceKind(StrEnum):
     """What a plan causes beyond the changes of the objects themselves."""
 
@@ -629,9 +626,6 @@ class Consequence:
     """The other objects that it happens to."""
     certain: bool = True
     """Whether it is known; otherwise something was not read or not checked by the server."""
-
-
-# The guards of a prune, and what each says.
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,9 +153,6 @@ class ContestedField:
     """The live value; None if it could not be read."""
 
 
-# A manifest, and where it was read.
-
-
 JSONObject: TypeAlias = "dict[str, Any]"
 
 

@@ -46,9 +46,6 @@ def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str
     return f"{first}{glue}and {others} more"
 
 
-# Times.
-
-
 def time_of(text: object) -> datetime | None:
     """Return the time of an RFC 3339 text, in UTC by default; None if the text is invalid."""
     try:
@@ -84,9 +81,6 @@ def age_of(text: str) -> str:
     """Return the age of an RFC 3339 time by the local clock; the text itself if it is invalid."""
     seconds = seconds_since(text, datetime.now(UTC))
     return text if seconds is None else age(seconds)
-
-
-# DNS names.
 
 
 DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
