@@ -175,7 +175,7 @@ class Bundle:
             )
         now = datetime.now(UTC).isoformat(timespec="microseconds")
         self._annotate(before, RECONCILE_NOW, now)
-        yield requested_event(self.ref)
+        yield ObjectDone(self.ref, Outcome.CONFIGURED, reason="a reconcile was requested")
         if wait:
             wanted = BundleWait(self.ref, now, timeout, fail_fast)
             yield from until_ready(wanted, self.cluster.client, given_or_new(cancellation))
@@ -584,11 +584,6 @@ def _failed(error: ApplypruneError, elapsed: float) -> Finished:
 def _is_over(wait: BundleWait, readiness: Readiness, elapsed: float) -> bool:
     ended = readiness.status in {Status.FAILED, Status.TERMINATING}
     return ended or (wait.fail_fast and readiness.stuck) or elapsed > wait.timeout
-
-
-def requested_event(ref: Ref) -> ObjectDone:
-    """Return the event about a Bundle whose reconcile was requested."""
-    return ObjectDone(ref, Outcome.CONFIGURED, reason="a reconcile was requested")
 
 
 # The logs of the controller's Pods, as far as they are about one Bundle.

@@ -435,12 +435,8 @@ def load(
     # A process may have been started without standard input.
     source = stdin or getattr(sys.stdin, "buffer", None)
     overlays = [Overlay(os.fspath(folder)) for folder in builds]
-    found = read([*given, *overlays], stdin=source, warn=warn or _ignore)
+    found = read([*given, *overlays], stdin=source, warn=warn or (lambda _: None))
     return replace(found, manifests=(*found.manifests, *read_objects(objects)))
-
-
-def _ignore(problem: Problem) -> None:
-    del problem
 
 
 def connect(
@@ -608,15 +604,12 @@ class _Run:
                     self._resume.get()
                 if self.closing:
                     break
-            self._close()
+            if (close := getattr(self.events, "close", None)) is not None:
+                close()
         except BaseException as error:  # noqa: BLE001 -- the consumer gets it
             self._queue.put(_End(error))
         else:
             self._queue.put(_End())
-
-    def _close(self) -> None:
-        if (close := getattr(self.events, "close", None)) is not None:
-            close()
 
 
 @dataclass(slots=True)

@@ -196,7 +196,9 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
         for key, value in settings.items()
         if key not in _NAMES_ITSELF and (param := _option(ctx.command, key)) is not None
     }
-    context, uses_context = _context(settings.get("context", ""))
+    context, uses_context = settings.get("context", ""), False
+    if not isinstance(context, str):
+        context, uses_context = context["name"], context.get("use", False)
     return ConfigInUse(configuration.path, settings["name"], context, uses_context)
 
 
@@ -274,11 +276,6 @@ def _converted(
 
 def _option(command: click.Command, key: str) -> click.Parameter | None:
     return next((param for param in command.params if f"--{key}" in param.opts), None)
-
-
-def _context(value: str | Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the name of a context, and whether the file selects it."""
-    return (value, False) if isinstance(value, str) else (value["name"], value.get("use", False))
 
 
 def no_set_given() -> UsageError:

@@ -369,7 +369,8 @@ def installation(
         raise UsageError(
             f"invalid image name {image!r}", hint="Write HOST/PATH:TAG or HOST/PATH@DIGEST."
         )
-    documents = [document for name in _files(folder) for document in _documents(folder / name)]
+    texts = [(folder / name).read_text(encoding="utf-8") for name in _files(folder)]
+    documents = [document for text in texts for document in text.split("---\n")]
     if namespace != DEFAULT_NAMESPACE:
         # The user's own namespace: keep its Pod security level.
         documents = [document for document in documents if _NAMESPACE not in document]
@@ -389,10 +390,6 @@ def _files(folder: Path) -> list[str]:
     (document,) = read_documents((folder / "kustomization.yaml").read_bytes())
     content = document.content
     return list(content.value["resources"]) if isinstance(content, Document) else []
-
-
-def _documents(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("---\n")
 
 
 _GRACE = pattern(r"^( +- )--grace=.*$", re.MULTILINE)

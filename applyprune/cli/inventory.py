@@ -285,7 +285,11 @@ def own(
                     ]
                     reporting.terminal.err("\n".join(shown))
                     deleted = [ref for ref, kept in objects.items() if not kept]
-                    warning = f"{_these(deleted)} " if deleted else ""
+                    warning = (
+                        f"A later prune or delete of the set deletes {_them(deleted)}. "
+                        if deleted
+                        else ""
+                    )
                     confirmation.ask(action, f"{warning}Make {_them(list(objects))} owned?")
 
             yield from own_objects(
@@ -298,10 +302,6 @@ def own(
             )
 
     return reporting.print_events(events())
-
-
-def _these(refs: Sequence[Ref]) -> str:
-    return f"A later prune or delete of the set deletes {_them(refs)}."
 
 
 def _them(refs: Sequence[Ref]) -> str:

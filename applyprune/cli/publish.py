@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +143,8 @@ def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:
     texts = sorted("---\n".join(documents) for documents in encrypted.values())
     files = {f"{ENCRYPTED}/{number}.yaml": text for number, text in enumerate(texts, 1)}
     if plain:
-        files[MANIFESTS] = _documents(sorted(plain, key=_identity))
+        bodies = ("\n".join(*as_yaml(one.body)) for one in sorted(plain, key=_identity))
+        files[MANIFESTS] = "".join(f"---\n{body}\n" for body in bodies)
     return {path: text.encode() for path, text in files.items()}
 
 
@@ -213,11 +214,6 @@ def _text_of(manifest: Manifest, texts: Mapping[str, str]) -> str:
     lines = list(lines_of(text)[first:end])
     lines[0] = lines[0].removeprefix("---").lstrip()
     return "\n".join(lines).strip("\n") + "\n"
-
-
-def _documents(manifests: Iterable[Manifest]) -> str:
-    texts = ("\n".join(*as_yaml(manifest.body)) for manifest in manifests)
-    return "".join(f"---\n{text}\n" for text in texts)
 
 
 def _identity(manifest: Manifest) -> tuple[str, ...]:

@@ -113,11 +113,12 @@ def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -
             "no context is selected",
             location=where,
             reason="current-context is not set",
-            hint=f"Pass --context, or run kubectl config use-context. {_listed(config.contexts)}",
+            hint="Pass --context, or run kubectl config use-context. "
+            f"{_known_contexts(config.contexts)}",
         )
     if name not in config.contexts:
         raise AccessError(
-            f"there is no context {name!r}", location=where, hint=_listed(config.contexts)
+            f"there is no context {name!r}", location=where, hint=_known_contexts(config.contexts)
         )
     context = config.contexts[name]
     cluster = _named(config.clusters, context, "cluster", where)
@@ -140,7 +141,7 @@ def _from_context(config: Kubeconfig, wanted: str, environ: Mapping[str, str]) -
     )
 
 
-def _listed(contexts: Mapping[str, KubeconfigEntry]) -> str:
+def _known_contexts(contexts: Mapping[str, KubeconfigEntry]) -> str:
     if not contexts:
         return "The kubeconfig has no contexts."
     return f"The contexts are: {', '.join(sorted(contexts))}."

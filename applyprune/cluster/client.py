@@ -29,7 +29,7 @@ from applyprune.cluster.requests import (
     JSON_PATCH,
     MERGE_PATCH,
     METADATA,
-    PLAIN,
+    NO_TERMS,
     WarningSink,
     WriteTerms,
     for_collection,
@@ -102,7 +102,7 @@ class KubernetesClient:
         server: str,
         context: str = "",
         cache: Path | None = None,
-        terms: WriteTerms = PLAIN,
+        terms: WriteTerms = NO_TERMS,
         *,
         registry: KubernetesClient | None = None,
         run: str = "",
@@ -500,7 +500,7 @@ def _pages(
             (*query, ("continue", token)) if token else query,
             accept=JSON if full else METADATA.format(list="List"),
             # A single object is taken as it is: some aggregated APIs ignore the limit.
-            most=_most(full=full) if page > 1 else MAX_REPLY,
+            most=MAX_REPLY if page == 1 else _PAGE_BYTES if full else _PAGE_BYTES_METADATA,
             within=timeout,
         )
         try:
@@ -545,10 +545,6 @@ def _selected(
 # and whoever may create objects decides how large they are.
 _PAGE_BYTES = 32 * 1024 * 1024
 _PAGE_BYTES_METADATA = 8 * 1024 * 1024
-
-
-def _most(*, full: bool) -> int:
-    return _PAGE_BYTES if full else _PAGE_BYTES_METADATA
 
 
 # The log of a container, line by line.
@@ -607,7 +603,7 @@ _ACCESS = Resource(
 _RULES = Resource(
     _GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False
 )
-_NAMES = "resourceNames"
+_RULE_KEYS = ("verbs", "apiGroups", "resources", "resourceNames")
 
 
 @dataclass(frozen=True, slots=True)
@@ -624,7 +620,7 @@ class AccessReviews:
         """
         status = self._review(_RULES, {"namespace": namespace})
         return [
-            AccessRule(*(_texts(rule, key) for key in ("verbs", "apiGroups", "resources", _NAMES)))
+            AccessRule(*(_texts(rule, key) for key in _RULE_KEYS))
             for rule in items(status, "resourceRules")
         ]
 

@@ -528,23 +528,16 @@ def _entries(whole: KubeconfigEntry, section: str, kind: str) -> list[Kubeconfig
         return []
     entries = []
     for item in items if isinstance(items, list) else [items]:
-        named = (
-            KubeconfigEntry(f"{whole.name}: {section}", item, whole.base)
-            if _is_named(item)
-            else None
-        )
-        if named is None:
+        name = item.get("name") if isinstance(item, dict) else None
+        if not isinstance(name, str) or not name:
             raise _malformed(whole.name, f"{section} must be a list of mappings with a name")
-        entries.append(KubeconfigEntry(item["name"], named.mapping(kind) or {}, whole.base))
+        named = KubeconfigEntry(f"{whole.name}: {section}", item, whole.base)
+        entries.append(KubeconfigEntry(name, named.mapping(kind) or {}, whole.base))
     times = Counter(entry.name for entry in entries)
     if twice := next((name for name, count in times.items() if count > 1), None):
         hint = "kubectl refuses this too: remove one of the two."
         raise _malformed(whole.name, f"{section} has {twice!r} twice", hint)
     return entries
-
-
-def _is_named(item: object) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("name"), str) and bool(item["name"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -374,7 +374,12 @@ def _explained(error: HTTPError | OSError, client: ClientContext) -> tuple[str, 
         if isinstance(cause, ssl.SSLError) and (found := _tls(cause, client)):
             return found
     what, unreachable = describe_error(error, server=client.server)
-    return what, _reach(client) if unreachable else "", True
+    context = f" (context {client.context!r})" if client.context else ""
+    hint = (
+        f"Check that the cluster is running and reachable{context}."
+        " Without a cluster, `applyprune local up` starts one here."
+    )
+    return what, hint if unreachable else "", True
 
 
 def _proxy(error: ProxyError) -> tuple[str, str, bool]:
@@ -411,14 +416,6 @@ def _tls(error: ssl.SSLError, client: ClientContext) -> tuple[str, str, bool] | 
     if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"}:
         return f"{client.server} does not speak TLS", "Is the server's URL right?", False
     return f"TLS with {client.server} failed ({reason or error.strerror})", "", True
-
-
-def _reach(client: ClientContext) -> str:
-    context = f" (context {client.context!r})" if client.context else ""
-    return (
-        f"Check that the cluster is running and reachable{context}."
-        " Without a cluster, `applyprune local up` starts one here."
-    )
 
 
 # Foreign text, safe to show: no control sequences, no secrets, not too long.

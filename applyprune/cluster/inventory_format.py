@@ -58,8 +58,7 @@ from applyprune.planning.applyset import (
     shard_ref,
 )
 from applyprune.planning.normalize import canonical_text
-from applyprune.values import dataclass, field
-from applyprune.values import encode as json_text
+from applyprune.values import dataclass, encode, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -602,7 +601,7 @@ def _entry_lines(entries: Iterable[InventoryEntry]) -> list[_EntryLine]:
     return [
         _EntryLine(
             entry.ref,
-            json_text(_encode_entry(entry)).decode()[:-1],
+            encode(_encode_entry(entry)).decode()[:-1],
             entry.owned_fields,
         )
         for entry in ordered
@@ -721,7 +720,7 @@ def _decode_entry(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inve
         ref=_decode_ref(raw),
         plural=_common(raw["plural"]),
         version=_common(raw["version"]),
-        uid_before_apply=_maybe_str(raw["uidBeforeApply"]),
+        uid_before_apply=None if (before := raw["uidBeforeApply"]) is None else _typed(str, before),
         uid=_typed(str, raw["uid"]),
         ownership=Ownership(raw["ownership"]),
         digest=_typed(str, raw["digest"]),
@@ -754,10 +753,6 @@ def _decode_ref(raw: Mapping[str, Any]) -> Ref:
 def _common(value: object) -> str:
     """Return a text that many entries have: they share it."""
     return intern(_typed(str, value))
-
-
-def _maybe_str(value: object) -> str | None:
-    return None if value is None else _typed(str, value)
 
 
 _wave = lru_cache(64)(Wave)

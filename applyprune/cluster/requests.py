@@ -293,7 +293,7 @@ class WriteTerms:
         return replace(own, leases=self.leases)  # guard: write-lease
 
 
-PLAIN = WriteTerms()
+NO_TERMS = WriteTerms()
 
 
 def _warning_handler(

@@ -165,14 +165,12 @@ def parse_event(
         if known is WatchEventType.BOOKMARK
         else live_object(resource, item, full=full)
     )
-    if live is None or not live.resource_version or (namespace and not _is_in(live, namespace)):
+    if live is None or not live.resource_version:
+        return None
+    # A bookmark has no object, and so no name.
+    if namespace and live.ref.name and live.ref.namespace != namespace:
         return None
     return WatchEvent(known, live)
-
-
-def _is_in(live: LiveObject, namespace: str) -> bool:
-    # A bookmark has no object.
-    return live.ref.namespace == namespace or not live.ref.name
 
 
 def _bookmark(resource: Resource, item: Mapping[str, Any]) -> LiveObject | None:

@@ -24,7 +24,6 @@ from applyprune.model.events import (
     Planned,
     Started,
 )
-from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.plan import ApplyStep, Fate, Plan, RemoveStep
 from applyprune.output.plan_text import (
@@ -101,8 +100,10 @@ class SummaryPrinter:
         found = plan_counts(event.counts, self._plan)
         counts = [f"{count} {words}" for words, count in found.items()]
         self._out(f"{self._name}: {', '.join(counts) or 'nothing to compare'}")
-        for line in digest_lines(self._plan):
-            self._out(line)
+        if self._plan.deletions:
+            self._out(f"deletions: {self._plan.deletions}")
+        if self._plan.digest:
+            self._out(f"plan: {self._plan.digest}")
         if event.problem is not None:
             self._text.show(ErrorRaised(event.problem))
 
@@ -139,12 +140,9 @@ def _drift(diff: ObjectDiff) -> Iterator[str]:
         # The masks of two different values of a Secret are equal.
         is_masked = drift.found == drift.wanted
         values = "has changed" if is_masked else f"is {drift.found}, was {drift.wanted}"
-        yield f"drift: {drift.path} {values}{_author(drift)}"
-
-
-def _author(drift: Drift) -> str:
-    details = ", ".join(part for part in (drift.operation, drift.time) if part)
-    return f", by {drift.manager} ({details})" if drift.manager else ""
+        details = ", ".join(part for part in (drift.operation, drift.time) if part)
+        author = f", by {drift.manager} ({details})" if drift.manager else ""
+        yield f"drift: {drift.path} {values}{author}"
 
 
 _LINE_COLOURS = {
@@ -198,14 +196,6 @@ def _steps(plan: Plan) -> Iterator[ApplyStep | RemoveStep]:
     """Yield each step that is not refused: a problem has named the others."""
     yield from (step for step in plan.removals if step.fate is not Fate.REFUSE)
     yield from (step for step in plan.applies if step.fate is not Fate.REFUSE)
-
-
-def digest_lines(plan: Plan) -> Iterator[str]:
-    """Yield the digests of a plan: of its deletions, if there are any, and of all of it."""
-    if plan.deletions:
-        yield f"deletions: {plan.deletions}"
-    if plan.digest:
-        yield f"plan: {plan.digest}"
 
 
 def rbac_text(found: Sequence[RoleText]) -> str:

@@ -60,7 +60,11 @@ class InspectionPrinter:
                     _, *lines = details(event, self._namespace, is_shown=True) or ("",)
                     for line in lines:
                         self.target.out(_line(line))
-            case ApplySetListed() if self._objects and self._set in _names(event):
+            # The objects of a stream without a run name no set.
+            case ApplySetListed() if self._objects and self._set in {
+                (event.namespace, event.name),
+                ("", ""),
+            }:
                 self._tables(event)
             case ApplySetListed():
                 self._sets.append(event)
@@ -155,11 +159,6 @@ def _message(status: ObjectStatus) -> str:
     return " ".join(status.readiness.message.split())
 
 
-def _names(applyset: ApplySetListed) -> tuple[tuple[str, str], ...]:
-    """Return the names by which the objects of a set may name it: a stream may have none."""
-    return (applyset.namespace, applyset.name), ("", "")
-
-
 def _list(sets: list[ApplySetListed]) -> str:
     has_ready = any(applyset.ready is not None for applyset in sets)
     head = ["NAMESPACE", "NAME", "OBJECTS", "LAST CHANGE", "BY", "HELD BY"]
@@ -169,17 +168,16 @@ def _list(sets: list[ApplySetListed]) -> str:
     for applyset in sets:
         objects = "?" if applyset.objects is None else str(applyset.objects)
         last = applyset.last
-        run = f"{last.mode}, {age_of(last.at)}{_ended(last)}" if last else "-"
+        run = "-"
+        if last:
+            failed = "" if last.exit_code == 0 else f" ({_run_end(last)})"
+            run = f"{last.mode}, {age_of(last.at)}{failed}"
         who = applyset.owner or (_run_by(last) if last else "-")
         row = [applyset.namespace, applyset.name, objects, run, who, applyset.holder or "-"]
         if has_ready:
             row.insert(3, "?" if applyset.ready is None else f"{applyset.ready}/{objects}")
         rows.append(row)
     return table(head, rows)
-
-
-def _ended(last: RunRecord) -> str:
-    return "" if last.exit_code == 0 else f" ({_run_end(last)})"
 
 
 def _drifts(objects: list[ObjectStatus]) -> Iterator[str]:
@@ -334,17 +332,16 @@ def run_table(events: Sequence[RunListed]) -> str:
             age_of(run.at),
             run.mode,
             _run_end(run),
-            *(str(count) if run.exit_code is not None else "?" for count in _counts(run)),
+            *(
+                "?" if run.exit_code is None else str(count)
+                for count in (run.created, run.changed, run.pruned)
+            ),
             _run_by(run),
             *((run.commit[:_SHORT_COMMIT] or "-", run.url or "-") if pipelines else ()),
         )
         for run in (event.run for event in events)
     ]
     return table((*_RUN_HEAD, *(_OF_PIPELINES if pipelines else ())), rows)
-
-
-def _counts(run: RunRecord) -> tuple[int, int, int]:
-    return run.created, run.changed, run.pruned
 
 
 def _run_end(run: RunRecord) -> str:
@@ -371,7 +368,8 @@ def bundle_table(bundles: Sequence[BundleStatus]) -> str:
             bundle.name,
             bundle.ready,
             _word(bundle) or "-",
-            _short(bundle.revision) or "-",
+            # The first digits of a digest, as Git shows a commit.
+            bundle.revision.rpartition(":")[2][:_DIGITS] or "-",
             bundle.drifted or "-",
             "-" if bundle.objects is None else str(bundle.objects),
             age(bundle.age),
@@ -389,11 +387,6 @@ def _word(bundle: BundleStatus) -> str:
 
 
 _DIGITS = 12
-
-
-def _short(revision: str) -> str:
-    """Return the first digits of a digest, as Git shows a commit."""
-    return revision.rpartition(":")[2][:_DIGITS]
 
 
 _CONDITIONS = ("CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE")

@@ -192,12 +192,9 @@ def _part(event: Event | None, *elsewhere: str) -> dict[str, Any] | None:
 def event_data(event: Event) -> dict[str, Any]:
     """Return an event as JSON data; a diff also gets its patch and its list of changes."""
     record = {"event": EVENT_NAMES[type(event)], **_record(event)}
-    return record | differences(event) if isinstance(event, ObjectDiff) else record
-
-
-def differences(diff: ObjectDiff) -> dict[str, Any]:
-    """Return the differences as an RFC 6902 patch, and as a list with the values."""
-    return {"patch": json_patch(diff), "changes": changes(diff)}
+    if isinstance(event, ObjectDiff):
+        record |= {"patch": json_patch(event), "changes": changes(event)}
+    return record
 
 
 def json_patch(diff: ObjectDiff) -> Sequence[Mapping[str, Any]]:
@@ -298,14 +295,13 @@ def _step(step: ApplyStep | RemoveStep) -> dict[str, Any]:
         "reason": step.reason,
         "notChecked": step.not_checked,
         "takenFrom": list(step.taken_from) if isinstance(step, ApplyStep) else [],
-        "reverts": [{"path": path, "manager": who} for path, who in _reverts(step)],
+        "reverts": [
+            {"path": path, "manager": who}
+            for path, who in (step.reverts if isinstance(step, ApplyStep) else ())
+        ],
         "origin": data(desired.origin) if desired else None,
         "problem": data(step.problem),
     }
-
-
-def _reverts(step: ApplyStep | RemoveStep) -> Sequence[tuple[str, str]]:
-    return step.reverts if isinstance(step, ApplyStep) else ()
 
 
 def _record(value: object) -> dict[str, Any]:

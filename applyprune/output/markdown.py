@@ -114,7 +114,10 @@ _LAST = 9
 
 def _parts(report: RunReport) -> Iterator[str]:
     yield _head(report)
-    if report.plan is not None and (digests := _digests(report.plan, done=_is_done(report))):
+    # Whether the run has written all that its plan says: then nothing is left to approve.
+    finished = report.finished
+    is_done = not _is_dry(report) and finished is not None and not finished.exit_code
+    if report.plan is not None and (digests := _digests(report.plan, done=is_done)):
         yield digests
     changed = [
         object_report
@@ -123,7 +126,7 @@ def _parts(report: RunReport) -> Iterator[str]:
         and object_report.result.problem is None
         and (object_report.result.outcome is not Outcome.UNCHANGED or object_report.result.reason)
     ]
-    changed.sort(key=_rank)
+    changed.sort(key=lambda one: _FIRST.get(one.result.outcome, _LAST) if one.result else _LAST)
     if changed:
         yield _changed_objects(changed, report)
     if report.plan is not None and (guards := _guards(report.plan.guards)):
@@ -190,11 +193,6 @@ def _digests(plan: Plan, *, done: bool) -> str:
     return "\n\n".join(lines)
 
 
-def _is_done(report: RunReport) -> bool:
-    """Return whether the run has written all that its plan says: nothing is left to approve."""
-    return not _is_dry(report) and report.finished is not None and not report.finished.exit_code
-
-
 _FIRST = {
     Outcome.PRUNED: 0,
     Outcome.DELETED: 0,
@@ -202,10 +200,6 @@ _FIRST = {
     Outcome.ORPHANED: 2,
     Outcome.NOT_PRUNED: 3,
 }
-
-
-def _rank(report: ObjectReport) -> int:
-    return _FIRST.get(report.result.outcome, _LAST) if report.result else _LAST
 
 
 def _changed_objects(changed: Sequence[ObjectReport], report: RunReport) -> str:

@@ -343,7 +343,10 @@ def junit_xml(report: RunReport) -> str:
         for applyset in report.sets.values()
     ]
     cases += map(_mismatch, report.mismatches)
-    cases += map(_error, report.errors)
+    cases += [
+        _verdict(_case(problem.location or problem.message), "error", problem)
+        for problem in report.errors
+    ]
     if report.prune_blocked is not None:
         cases.append(_verdict(_case("the prune"), "failure", report.prune_blocked))
     if report.verdict is not None:
@@ -430,10 +433,6 @@ def _mismatch(mismatch: Mismatch) -> ET.Element:
     case = _case(str(mismatch.ref or "the inventory"), mismatch.ref)
     _add(case, "failure", str(mismatch.type), mismatch.message, f"Repair: {mismatch.repair.text}")
     return case
-
-
-def _error(problem: Problem) -> ET.Element:
-    return _verdict(_case(problem.location or problem.message), "error", problem)
 
 
 def _verdict(case: ET.Element, tag: str, problem: Problem) -> ET.Element:

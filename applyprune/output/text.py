@@ -104,7 +104,7 @@ class TextPrinter:
             RetryReported: self._retry,
             WarningRaised: self._warning,
             MismatchFound: self._mismatch,
-            PruneBlocked: self._prune_blocked,
+            PruneBlocked: lambda event: self._problem("error", event.problem),
             ObjectStatus: self._inspection.show,
             ApplySetListed: self._inspection.show,
             Explanation: self._inspection.show,
@@ -112,8 +112,8 @@ class TextPrinter:
             EntryListed: self._listed.append,
             RunListed: self._runs.append,
             BundleStatus: self._bundles.append,
-            LogLine: self._log_line,
-            ArtifactPushed: self._pushed,
+            LogLine: lambda event: self._target.out(log_text(event)),
+            ArtifactPushed: lambda event: self._out(event.artifact),
             ErrorRaised: self._error,
             Finished: self._finished,
         }
@@ -132,12 +132,6 @@ class TextPrinter:
             self._target.out(run_table(self._runs))
         if self._bundles:
             self._target.out(bundle_table(self._bundles))
-
-    def _log_line(self, event: LogLine) -> None:
-        self._target.out(log_text(event))
-
-    def _pushed(self, event: ArtifactPushed) -> None:
-        self._out(event.artifact)
 
     def _out(self, line: str) -> None:
         """Write one line; escape line ends in it."""
@@ -218,9 +212,6 @@ class TextPrinter:
         self._mismatches += 1
         what = " ".join(mismatch.message.split())
         self._out(f"{mismatch.type.text}: {about}{what} → {mismatch.repair.text}")
-
-    def _prune_blocked(self, event: PruneBlocked) -> None:
-        self._problem("error", event.problem)
 
     def _error(self, event: ErrorRaised) -> None:
         self._has_error = True

@@ -108,7 +108,7 @@ ASK = """
 import sys
 from applyprune.cluster.credentials import FixedCredentials
 from applyprune.cluster.access import ClusterAccess
-from applyprune.cluster.messages import Request
+from applyprune.cluster.messages import ApiRequest
 from applyprune.cluster.transport import Transport
 from applyprune.errors import Unreachable
 from applyprune.http import AddressRules
@@ -119,7 +119,7 @@ for host in sys.argv[1:]:
         server, "default", "", "", FixedCredentials(), shown="it", addresses=AddressRules()
     )
     try:
-        Transport(access, retry_budget=0.0).send(Request("GET", "/version", timeout=3.0))
+        Transport(access, retry_budget=0.0).send(ApiRequest("GET", "/version", timeout=3.0))
     except Unreachable as error:
         print(error.message)
 """
