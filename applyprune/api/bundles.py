@@ -519,7 +519,7 @@ class BundleWait:
     """Whether to end at the first failure, although the controller retries."""
 
 
-_TURN = 1.0
+_POLL = 1.0
 
 
 def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Iterator[Event]:
@@ -535,7 +535,7 @@ def until_ready(wait: BundleWait, cluster: Cluster, stop: Cancellation) -> Itera
     with closing(Informer(cluster, clock=stop.clock)) as informer:  # guard: clock-of-bundle
         informer.open(WatchScope(BUNDLES, wait.ref.namespace, name=wait.ref.name))
         while True:
-            for change in informer.changes(_TURN):
+            for change in informer.changes(_POLL):
                 known, live = _live(change, wait.ref, cluster)
                 if known and live is None:
                     error = RunFailed(f"{wait.ref} is gone")
@@ -697,10 +697,10 @@ def _explained(error: Forbidden, namespace: str) -> Forbidden:
     return error
 
 
-_LOG_TURN = 0.5
-_PODS_AGAIN = 5.0
-"""Seconds between two looks for new Pods."""
-_OPEN_AGAIN = 1.0
+_LOG_POLL = 0.5
+_PODS_INTERVAL = 5.0
+"""Seconds between two lists of the Pods."""
+_REOPEN_PAUSE = 1.0
 _OVERLAP = 5
 _EARLY = 30.0
 
@@ -718,18 +718,18 @@ class _Follower:
 
     def events(self, pods: Sequence[Ref], since: int | None) -> Iterator[Event]:
         self._open(pods, since)
-        began = looked = self.stop.now()
+        began = listed_at = self.stop.now()
         while not self.stop.requested:
             yield from self._arrived()
-            if self.stop.now() - looked > _PODS_AGAIN:
-                looked = self.stop.now()
+            if self.stop.now() - listed_at > _PODS_INTERVAL:
+                listed_at = self.stop.now()
                 # All of a new Pod's log is new.
                 self._open(controller_pods(self.cluster, self.namespace), None)
         yield Finished({}, self.stop.exit_code, self.stop.now() - began)
 
     def _arrived(self) -> Iterator[Event]:
         try:
-            found = self.queue.get(timeout=_LOG_TURN)
+            found = self.queue.get(timeout=_LOG_POLL)
             while True:
                 if isinstance(found, Forbidden):
                     raise found
@@ -772,7 +772,7 @@ class _Follower:
                 if is_early and error.message != failure:
                     self.queue.put(error)
                 failure = error.message
-            self.stop.wait(_OPEN_AGAIN)
+            self.stop.wait(_REOPEN_PAUSE)
             since = math.ceil(self.stop.now() - heard) + _OVERLAP
 
     def _lines(self, pod: Ref, since: int | None) -> Iterator[str]:

@@ -500,7 +500,7 @@ def _pages(
             (*query, ("continue", token)) if token else query,
             accept=JSON if full else METADATA.format(list="List"),
             # A single object is taken as it is: some aggregated APIs ignore the limit.
-            most=MAX_REPLY if page == 1 else _PAGE_BYTES if full else _PAGE_BYTES_METADATA,
+            max_bytes=MAX_REPLY if page == 1 else _PAGE_BYTES if full else _PAGE_BYTES_METADATA,
             within=timeout,
         )
         try:

@@ -97,7 +97,7 @@ def server_version(transport: Transport) -> str:
 def is_ready(transport: Transport, within: float) -> bool:
     """Return whether the server says that it is ready; ``within`` is in seconds."""
     try:
-        transport.send(for_document("/readyz", accept="text/plain", whole=b"ok", within=within))
+        transport.send(for_document("/readyz", accept="text/plain", expected=b"ok", within=within))
     except AccessError:
         return False
     return True

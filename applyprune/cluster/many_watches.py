@@ -202,30 +202,30 @@ class ManyWatches:
 
     async def _keep(self, watched: Watched) -> None:
         """Watch until the task is cancelled, one session after the other."""
-        place, failures = _WatchState(), 0
+        state, failures = _WatchState(), 0
         while True:
-            began, code, place.goes_on = self.loop.time(), 0, False
-            if not place.is_listed:
-                place.version = ""
+            began, code, state.goes_on = self.loop.time(), 0, False
+            if not state.is_listed:
+                state.version = ""
             try:
-                await self._session(watched, place)
+                await self._session(watched, state)
             except Exception as error:  # noqa: BLE001
                 # One answer that nobody expected must not end the watch without a word.
                 code = error.code if isinstance(error, RefusedReply) else 0
                 if code == _GONE:  # guard: expired-watch
-                    place.is_listed = False
+                    state.is_listed = False
                 reason = str(error) or type(error).__name__
                 self.found(Blind(watched, code, reason[:_LONGEST_REASON]))
             lasted = self.loop.time() - began
-            failures = failures_in_a_row(failures, lasted, goes_on=place.goes_on)
+            failures = failures_in_a_row(failures, lasted, goes_on=state.goes_on)
             pause = seconds_between(code, failures)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 -- no secret
 
-    async def _session(self, watched: Watched, place: _WatchState) -> None:
+    async def _session(self, watched: Watched, state: _WatchState) -> None:
         """Report the changes since a resourceVersion; without one, all objects first."""
         seconds = random.randint(*_SESSION)  # noqa: S311 -- no secret
-        request = _request(watched, place.version, seconds)
-        identity = await asyncio.to_thread(self._identity, place.refused)
+        request = _request(watched, state.version, seconds)
+        identity = await asyncio.to_thread(self._identity, state.refused)
         async with self._opening:
             reader, writer = await asyncio.wait_for(self._connect(identity), _CONNECT_TIMEOUT)
         try:
@@ -237,42 +237,42 @@ class ManyWatches:
             ):
                 async for line in lines:
                     if not line:
-                        self._opened(watched, place)
+                        self._opened(watched, state)
                         continue
                     live, kind = _change(watched, line)
-                    place.version = live.resource_version or place.version
+                    state.version = live.resource_version or state.version
                     if kind is WatchEventType.BOOKMARK:
                         continue
                     gone = kind is WatchEventType.DELETED
-                    if not place.is_listed:
-                        place.changed = self.loop.time()
-                        (place.found.discard if gone else place.found.add)(live.ref)
+                    if not state.is_listed:
+                        state.changed = self.loop.time()
+                        (state.found.discard if gone else state.found.add)(live.ref)
                     self.found(Seen(watched, live, gone=gone))
         except RefusedReply as error:
             # Perhaps the credentials have expired; if there are no newer ones, it waits.
-            place.refused = identity if error.code == _UNAUTHORIZED else None
+            state.refused = identity if error.code == _UNAUTHORIZED else None
             raise
         finally:
             # At once: a watch has nothing to say at its end.
             writer.transport.abort()
-            if place.listing is not None:
-                place.listing.cancel()
+            if state.listing is not None:
+                state.listing.cancel()
 
-    def _opened(self, watched: Watched, place: _WatchState) -> None:
+    def _opened(self, watched: Watched, state: _WatchState) -> None:
         """Take note that the server has answered with a watch."""
-        place.goes_on = bool(place.version)
-        if not place.goes_on:
-            place.found, place.changed = set(), self.loop.time()
-            self._list(watched, place)
+        state.goes_on = bool(state.version)
+        if not state.goes_on:
+            state.found, state.changed = set(), self.loop.time()
+            self._list(watched, state)
 
-    def _list(self, watched: Watched, place: _WatchState) -> None:
+    def _list(self, watched: Watched, state: _WatchState) -> None:
         """Report all objects that a watch begins with, once nothing more comes."""
-        left = place.changed + _SETTLED - self.loop.time()
+        left = state.changed + _SETTLED - self.loop.time()
         if left > 0:
-            place.listing = self.loop.call_later(left, self._list, watched, place)
+            state.listing = self.loop.call_later(left, self._list, watched, state)
             return
-        found, place.found = frozenset(place.found), set()
-        place.is_listed = True
+        found, state.found = frozenset(state.found), set()
+        state.is_listed = True
         self.found(AllSeen(watched, found))
 
     def _identity(self, refused: Identity | None) -> Identity:

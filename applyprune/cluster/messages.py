@@ -59,7 +59,7 @@ class ApiRequest:
     """Whether responses and errors may hold Secret values; then they are never quoted."""
     retry: bool = True
     """If false, it is sent again only when it is certain that the server has not seen it."""
-    whole: bytes = b""
+    expected: bytes = b""
     """The only valid body, if that is text instead of JSON."""
     is_text: bool = False
     """Whether any text is a valid body, instead of JSON."""
@@ -69,11 +69,11 @@ class ApiRequest:
     """Seconds for all tries together."""
     leases: tuple[Lease, ...] = ()
     """What must last while it is sent, and is renewed before each try."""
-    warned: Callable[[Sequence[str]], None] | None = field(default=None, repr=False)
+    on_warnings: Callable[[Sequence[str]], None] | None = field(default=None, repr=False)
     """Gets the texts of the Warning headers of each reply, also of a refusal."""
-    most: int = MAX_REPLY
+    max_bytes: int = MAX_REPLY
     """How many bytes the body of the reply may have."""
-    lists: bool = False
+    is_list: bool = False
     """Whether the body is a list: each of its items stays text until somebody reads it."""
     budget: RetryBudget | None = None
     """The time for retries that it shares with the other requests of its run."""
@@ -129,8 +129,8 @@ class RawResponse:
 
 def validated(request: ApiRequest, response: RawResponse) -> Response | None:
     """Return the response if it is a success with a valid body, else None."""
-    if request.whole:
-        is_valid = (response.status, response.raw) == (200, request.whole)
+    if request.expected:
+        is_valid = (response.status, response.raw) == (200, request.expected)
         return Response(200, {}, response.headers) if is_valid else None
     if request.is_text and response.status == 200:
         return Response(200, {}, response.headers, response.raw.decode("utf-8", "replace"))
@@ -237,11 +237,11 @@ def read_body(response: BaseHTTPResponse, client: ClientContext, most: int = MAX
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def parsed(raw: bytes, response: BaseHTTPResponse, *, lists: bool) -> dict[str, Any] | None:
+def parsed(raw: bytes, response: BaseHTTPResponse, *, is_list: bool) -> dict[str, Any] | None:
     """Return the body as a JSON object; None when it is not one or is encoded."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         return None
-    return json_list(raw) if lists else json_object(raw)
+    return json_list(raw) if is_list else json_object(raw)
 
 
 _PARTS = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -142,12 +142,12 @@ def for_page(
     query: Query,
     *,
     accept: str,
-    most: int,
+    max_bytes: int,
     within: float | None = None,
 ) -> ApiRequest:
-    """Return a request for a page of a list, which may have ``most`` bytes."""
+    """Return a request for a page of a list, which may have ``max_bytes``."""
     page = for_collection("GET", resource, namespace, query=query, accept=accept, within=within)
-    return replace(page, most=most, lists=True)
+    return replace(page, max_bytes=max_bytes, is_list=True)
 
 
 _LOG_WITHIN = 10.0
@@ -184,19 +184,19 @@ def for_document(
     *,
     accept: str = JSON,
     headers: tuple[tuple[str, str], ...] = (),
-    whole: bytes = b"",
+    expected: bytes = b"",
     within: float | None = None,
 ) -> ApiRequest:
     """Return a GET of a document that the server publishes: version, discovery, OpenAPI, health.
 
-    ``whole`` is the text that is a valid reply, if that is not JSON.
+    ``expected`` is the text that is a valid reply, if that is not JSON.
     """
     return ApiRequest(
         "GET",
         path,
         accept=accept,
         headers=headers,
-        whole=whole,
+        expected=expected,
         timeout=within or _TIMEOUT,
         within=within or None,
     )
@@ -286,10 +286,10 @@ class WriteTerms:
 
     def on(self, write: ApiRequest, ref: Ref) -> ApiRequest:
         """Return a write of an object under these terms."""
-        warned = (
-            None if self.sink is None else _warning_handler(self.sink, ref, is_secret=write.secret)
-        )
-        own = replace(write, warned=warned, budget=self.budget)
+        handler = None
+        if self.sink is not None:
+            handler = _warning_handler(self.sink, ref, is_secret=write.secret)
+        own = replace(write, on_warnings=handler, budget=self.budget)
         return replace(own, leases=self.leases)  # guard: write-lease
 
 

@@ -289,8 +289,8 @@ class Transport:
         response = self._response(self._server_pool(identity), request, identity, current)
         answer = self._raw_response(response, request)
         self._state.date = response.headers.get("Date", "")
-        if request.warned is not None and (headers := response.headers.getlist("Warning")):
-            request.warned(warning_texts(map(self._client.masked, headers)))
+        if request.on_warnings is not None and (headers := response.headers.getlist("Warning")):
+            request.on_warnings(warning_texts(map(self._client.masked, headers)))
         return validated(request, answer) or answer
 
     def _streamed(
@@ -326,7 +326,7 @@ class Transport:
 
     def _raw_response(self, response: BaseHTTPResponse, request: ApiRequest) -> RawResponse:
         try:
-            raw = read_body(response, self._client, request.most)
+            raw = read_body(response, self._client, request.max_bytes)
         except BaseException:
             response.close()
             raise
@@ -336,7 +336,7 @@ class Transport:
         if self._client.hidden and response.status >= _FIRST_FAILURE:  # guard: quoted-token
             raw = self._client.masked(raw.decode("utf-8", "replace")).encode()
             headers = HTTPHeaderDict({k: self._client.masked(v) for k, v in headers.items()})
-        body = parsed(raw, response, lists=request.lists)
+        body = parsed(raw, response, is_list=request.is_list)
         return RawResponse(response.status, headers, raw, body)
 
     def _server_pool(self, identity: Identity) -> ServerPool:

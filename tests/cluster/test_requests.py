@@ -21,6 +21,6 @@ def test_warning_about_a_secret_has_no_text_that_may_be_made_of_a_value(is_secre
     write = terms.on(
         ApiRequest("PATCH", "/api/v1/namespaces/home/secrets/s", secret=is_secret), REF
     )
-    assert write.warned is not None
-    write.warned([TEXT])
+    assert write.on_warnings is not None
+    write.on_warnings([TEXT])
     assert got == [(REF, TEXT.partition(": ")[0] if is_secret else TEXT)]
