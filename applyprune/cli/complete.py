@@ -59,7 +59,6 @@ class CompletedText(_Text):
     """A text with a function that returns its completions; the value is not checked."""
 
     def __init__(self, name: str, completions: Callable[[CommandLine], Iterable[str]]) -> None:
-        """Take the type's name and the function."""
         self.name = name
         self._completions = completions
 

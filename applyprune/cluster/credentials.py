@@ -63,7 +63,6 @@ class FixedCredentials:
     """An identity that never changes: no credentials, a token, or an inline certificate."""
 
     def __init__(self, identity: Identity = NOBODY) -> None:
-        """Keep the identity."""
         self._identity = identity
 
     def current(self) -> Identity:

@@ -79,7 +79,6 @@ class ApiRequest:
     """The time for retries that it shares with the other requests of its run."""
 
     def __post_init__(self) -> None:
-        """Check the path and the headers."""
         if not _PATH.fullmatch(self.path):
             raise ValueError(f"not a quoted path: {self.path!r}")
         texts = (self.method, self.content_type, self.accept)

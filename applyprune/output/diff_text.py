@@ -46,7 +46,6 @@ class SummaryPrinter:
     """Writes problems, consequences and the summary; an external program shows the diffs."""
 
     def __init__(self, target: OutputTarget) -> None:
-        """Take the output; problems are printed as in every other verb."""
         self._out = target.out
         self._note = discard if target.quiet else target.err
         self._text = TextPrinter(target, forecasts=True)
@@ -158,7 +157,6 @@ class PlanPrinter(SummaryPrinter):
     """Writes the fate of each object with its reason and its consequences, and the digests."""
 
     def __init__(self, target: OutputTarget) -> None:
-        """Take the output; problems are printed as in every other verb."""
         super().__init__(target)
         self._shows_all = target.show_unchanged
 

@@ -72,7 +72,6 @@ class JsonLinesPrinter:
     """
 
     def __init__(self, target: OutputTarget) -> None:
-        """Take the output; write nothing yet."""
         self._out = target.out
         self._begun = False
 

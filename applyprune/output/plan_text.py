@@ -274,7 +274,6 @@ class ConsequenceLines:
     """Keeps the lines of a plan until they are printed; gives each of them once."""
 
     def __init__(self) -> None:
-        """Begin without a plan."""
         self._left: dict[Ref, list[str]] = {}
 
     def take_plan(self, plan: Plan) -> None:

@@ -294,7 +294,6 @@ class BundlePrinter:
     """Writes the details of a Bundle, and everything else as every verb does."""
 
     def __init__(self, target: OutputTarget) -> None:
-        """Take the output."""
         self._target = target
         self._text = TextPrinter(target)
 
@@ -320,7 +319,6 @@ class NamePrinter:
     """Writes the name of each object once, as soon as its result is known."""
 
     def __init__(self, target: OutputTarget) -> None:
-        """Take the output."""
         self._out = target.out
         self._printed: set[Ref] = set()
 
