@@ -345,12 +345,6 @@ class ServerDryRun:
             self._served[resource.gvk] = self.context.cluster.serves(resource)
         return self._served[resource.gvk]
 
-    def _in_served_version(self, ref: Ref, resource: Resource) -> LiveObject:
-        """Return an existing object, by another version if its own one is not served yet."""
-        if not self._is_served(resource):
-            resource = self.context.cluster.resource_map().find_kind(ref.group_kind) or resource
-        return self.context.cluster.get(resource, ref, full=True)
-
     def _by_schema(self, step: ApplyStep, how: str) -> ApplyStep:
         """Check an object by the schema in its CRD; raise RunFailed if that rejects it too."""
         desired = step.desired
@@ -375,6 +369,12 @@ class ServerDryRun:
                 how += f"; not checked: {and_more(report.unchecked, _SHOWN)}"
         self._compare(step, step.fate, before, overlaid(before, body), how)
         return replace(step, not_checked=how)
+
+    def _in_served_version(self, ref: Ref, resource: Resource) -> LiveObject:
+        """Return an existing object, by another version if its own one is not served yet."""
+        if not self._is_served(resource):
+            resource = self.context.cluster.resource_map().find_kind(ref.group_kind) or resource
+        return self.context.cluster.get(resource, ref, full=True)
 
     def _in_other_namespace(self, step: ApplyStep) -> ApplyStep:
         """Try to create the object in an existing namespace: the set's own, or default."""

@@ -203,11 +203,6 @@ class Pruner:
             return self._orphan(step, step.request, live)
         return self._delete(step, step.resource, live)
 
-    def _confirm_absence(self, resource: Resource, live: LiveObject, error: NotFound) -> None:
-        """Read an object that a DELETE or PATCH did not find; raise RunFailed if it exists."""
-        state = self._reader.read_object(resource, live.ref)
-        refuse_false_absence(live.uid, state, error)  # guard: absence-confirmed
-
     def _orphan(self, step: RemoveStep, request: PatchRequest, live: LiveObject) -> ObjectDone:
         self.context.lock.ensure(WRITE_MARGIN)
         try:
@@ -237,22 +232,15 @@ class Pruner:
                 return self._done(ref, self._deleted())
         return DeletedObject(resource, ref, live.uid)
 
+    def _confirm_absence(self, resource: Resource, live: LiveObject, error: NotFound) -> None:
+        """Read an object that a DELETE or PATCH did not find; raise RunFailed if it exists."""
+        state = self._reader.read_object(resource, live.ref)
+        refuse_false_absence(live.uid, state, error)  # guard: absence-confirmed
+
     @property
     def _reader(self) -> SnapshotReader:
         context = self.context
         return SnapshotReader(context.cluster, context.workers, context.applyset, context.store)
-
-    def _counter(self) -> ContentCounter:
-        """Return a counter for the kinds that the server serves now.
-
-        The CRDs and APIServices are those of the plan, without what this run has deleted.
-        """
-        cluster, workers = self.context.cluster, self.context.workers
-        registered = self.snapshot.registered
-        gone = self.gone & self.deleted  # what was orphaned is still there
-        known = still_registered(registered, gone) if registered is not None else None
-        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)
-        return ContentCounter(proofs, self.deleted)
 
     def _recount(self, batch: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Refuse to delete a Namespace or CRD whose contents have grown since they were counted."""
@@ -283,6 +271,18 @@ class Pruner:
             else step
             for step in batch
         ]
+
+    def _counter(self) -> ContentCounter:
+        """Return a counter for the kinds that the server serves now.
+
+        The CRDs and APIServices are those of the plan, without what this run has deleted.
+        """
+        cluster, workers = self.context.cluster, self.context.workers
+        registered = self.snapshot.registered
+        gone = self.gone & self.deleted  # what was orphaned is still there
+        known = still_registered(registered, gone) if registered is not None else None
+        proofs = KindProofs(cluster, workers, cluster.resource_map(), patience=0, known=known)
+        return ContentCounter(proofs, self.deleted)
 
     def _refuse_if_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref

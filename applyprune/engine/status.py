@@ -218,10 +218,6 @@ class _StatusReader:
         ready = sum(status.readiness.status is Status.CURRENT for status in self.statuses.values())
         return applyset_listed(self.inventory, objects=len(self.statuses), ready=ready)
 
-    def _counted(self) -> list[ObjectStatus]:
-        """Return the status of each object that counts for the readiness of the set."""
-        return [status for ref, status in self.statuses.items() if is_waited_for(self.states[ref])]
-
     def _finished(self, began: float) -> Finished:
         elapsed = self.cancellation.now() - began
         if self.cancellation.requested:
@@ -231,6 +227,10 @@ class _StatusReader:
         # guard: unknown-drift-of-status
         drifted = any(status.drifted is not False for status in self.statuses.values())
         return Finished({}, 1 if self.options.fail_on_drift and drifted else 0, elapsed)
+
+    def _counted(self) -> list[ObjectStatus]:
+        """Return the status of each object that counts for the readiness of the set."""
+        return [status for ref, status in self.statuses.items() if is_waited_for(self.states[ref])]
 
     def _follow(self, began: float) -> Iterator[Event]:
         """Yield changes until the run is cancelled, or the wait is over."""

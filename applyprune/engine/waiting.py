@@ -6,7 +6,6 @@ find out why. What can pass is reported, and waited for.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
@@ -417,7 +416,7 @@ class ReadinessWaiter:
         """
         if state.status is not Status.IN_PROGRESS:
             return state.fact
-        last = self._state(awaited, waited=math.inf)
+        last = self._state(awaited, waited=inf)
         return self._stuck.get(awaited.ref, last if last.stuck else state).fact
 
     def _more_reasons(self, ref: Ref, message: str) -> Iterator[str]:

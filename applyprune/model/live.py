@@ -226,7 +226,6 @@ class ResourceMap:
 
     A kind that is missing in such a group may exist.
     """
-
     versions: frozenset[tuple[str, str]] = frozenset()
     """Every group version that discovery lists, also without a resource that a set may contain."""
     remembered: bool = dataclass_field(default=False, compare=False)

@@ -219,7 +219,6 @@ class ApplyStep:
     """The objects outside this plan that its recreation would delete."""
     awaits_approval: bool = False
     """Whether it is left because it must be recreated, and that is not approved."""
-
     is_left_alone: bool = False
     """Whether it is left because an annotation of its manifest or of the object says so."""
     is_unlisted: bool = False
@@ -236,6 +235,13 @@ class ApplyStep:
     """What others have changed since the last apply and the manifest sets to another value.
 
     It is empty unless the options say what to do with drift.
+    """
+    reverts: tuple[tuple[str, str], ...] = ()
+    """The drifted fields that the apply sets back: JSON pointers, each with who has changed it."""
+    taken_from: tuple[str, ...] = ()
+    """Who loses the object, or fields of it, to this apply: field managers and sets, in words.
+
+    Before the server has checked it, whoever owns a field that is forced counts.
     """
 
     @property
@@ -257,14 +263,6 @@ class ApplyStep:
     def replaces(self) -> bool:
         """Return whether its old object is deleted before the server has refused a change."""
         return self.fate is Fate.RECREATE and self.desired.recreate is Recreate.ON_CHANGE
-
-    reverts: tuple[tuple[str, str], ...] = ()
-    """The drifted fields that the apply sets back: JSON pointers, each with who has changed it."""
-    taken_from: tuple[str, ...] = ()
-    """Who loses the object, or fields of it, to this apply: field managers and sets, in words.
-
-    Before the server has checked it, whoever owns a field that is forced counts.
-    """
 
 
 IN_PLACE = "it cannot be changed in place"
