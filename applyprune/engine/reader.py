@@ -57,7 +57,6 @@ from applyprune.planning.leave import left_entries, objects_to_prune
 from applyprune.planning.managed_fields import is_applied
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import (
-    SECRET,
     OtherSet,
     foreign_label,
     is_marked,
@@ -66,6 +65,7 @@ from applyprune.planning.ownership import (
     other_set_in,
 )
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot, is_restored
+from applyprune.planning.references import SECRET
 from applyprune.planning.requests import needs_body
 from applyprune.planning.served_kinds import (
     MissingKinds,
@@ -279,7 +279,7 @@ class SnapshotReader:
         full: bool,
     ) -> States:
         """Read the listed objects of one kind: by label, and the missing ones one by one."""
-        full = full or (resource.group, resource.kind) == SECRET
+        full = full or resource.group_kind == SECRET
         try:
             places = {ref.namespace for ref in refs}.union(hidden)
             read = partial(_list_labelled, self.cluster, resource, self.applyset, places, full=full)

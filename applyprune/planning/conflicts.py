@@ -49,7 +49,8 @@ from applyprune.planning.normalize import (
     may_be_secret,
     targets,
 )
-from applyprune.planning.ownership import SECRET, applied_digest, same_apply_entry
+from applyprune.planning.ownership import applied_digest, same_apply_entry
+from applyprune.planning.references import SECRET
 from applyprune.planning.secrets import value_text
 from applyprune.values import Packed, dataclass, pattern
 
@@ -707,7 +708,7 @@ def _time_of(entry: Writer) -> str:
 
 def _text(value: Any | MissingType, live: LiveObject) -> str:
     # The manifest may contain a label of a Secret, but masking every field is simple and safe.
-    secret = may_be_secret(live.body or {}) or (live.ref.group, live.ref.kind) == SECRET
+    secret = may_be_secret(live.body or {}) or live.ref.group_kind == SECRET
     return "none" if value is MISSING else value_text(value, secret=secret)
 
 

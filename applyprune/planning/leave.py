@@ -54,12 +54,15 @@ from applyprune.planning.ownership import (
     owner_of,
     unproven_label,
 )
-from applyprune.planning.recovery import ClusterSnapshot
+from applyprune.planning.recovery import GONE, ClusterSnapshot
 from applyprune.planning.references import (
+    CONFIG_MAP,
     POD,
+    RBAC,
     SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
+    STORAGE_CLASS,
     has_references,
     references,
 )
@@ -377,7 +380,6 @@ def _unless_twin(step: RemoveStep, first: Mapping[str, Ref]) -> RemoveStep:
 # One entry whose object has left the set.
 
 
-GONE = "it is gone"
 ORPHANED = "as asked"
 ADOPTED = "it was adopted, not created, by this set"
 NO_WITNESS = f"it has lost the annotation {OWNED_BY}, so it counts as adopted"
@@ -692,15 +694,13 @@ def step_of_foreign(
 # What must stay because a prune could not delete something else: only what that needs.
 
 
-_API_SERVICE = GroupKind(API_SERVICES.group, API_SERVICES.kind)
-_RBAC = "rbac.authorization.k8s.io"
-_NAMED_BY_CUSTOM = frozenset({GroupKind("", "ConfigMap"), SECRET, SERVICE_ACCOUNT})
+_NAMED_BY_CUSTOM = frozenset({CONFIG_MAP, SECRET, SERVICE_ACCOUNT})
 _BETWEEN_NAMES = pattern("[/:]")
 _RIGHTS = frozenset(
     {
         SERVICE_ACCOUNT,
-        *(GroupKind(_RBAC, kind) for kind in ("ClusterRole", "ClusterRoleBinding")),
-        *(GroupKind(_RBAC, kind) for kind in ("Role", "RoleBinding")),
+        *(GroupKind(RBAC, kind) for kind in ("ClusterRole", "ClusterRoleBinding")),
+        *(GroupKind(RBAC, kind) for kind in ("Role", "RoleBinding")),
     }
 )
 """What gives a controller its rights: that of the set, or one elsewhere that works for it."""
@@ -796,7 +796,7 @@ class Remaining:
             is_custom or is_workload(ref.group_kind)
         ):
             self._rights = self._rights or needs  # guard: account-remains
-        if ref.group_kind == _API_SERVICE and named:
+        if ref.group_kind == API_SERVICES.group_kind and named:
             self._controllers = self._controllers or needs  # guard: backend-remains
             self._rights = self._rights or needs
         if step.live is not None:
@@ -881,8 +881,6 @@ class Blocker:
 
 
 _SHOWN = 3
-_SERVICE = GroupKind("", "Service")
-_CASCADING = frozenset({NAMESPACE, CRD})
 _WORKLOAD_GROUPS = frozenset({"apps", "batch"})
 _WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
 
@@ -923,15 +921,15 @@ def _has_containers(value: object) -> bool:
 
 _USED_BY_PODS = frozenset(
     {
-        GroupKind("", "ConfigMap"),
+        CONFIG_MAP,
         GroupKind("", "PersistentVolumeClaim"),
-        GroupKind("", "Secret"),
-        GroupKind("", "ServiceAccount"),
+        SECRET,
+        SERVICE_ACCOUNT,
         GroupKind("node.k8s.io", "RuntimeClass"),
         GroupKind("resource.k8s.io", "ResourceClaim"),
         GroupKind("resource.k8s.io", "ResourceClaimTemplate"),
         GroupKind("scheduling.k8s.io", "PriorityClass"),
-        GroupKind("storage.k8s.io", "StorageClass"),
+        STORAGE_CLASS,
     }
 )
 """The kinds that the Pods of a workload refer to."""
@@ -939,9 +937,9 @@ _USED_BY_PODS = frozenset(
 
 def _use(kind: GroupKind, has_workload: bool) -> str:
     """Return why an object of a kind may be in use; empty if it is not."""
-    if kind == _SERVICE:
+    if kind == SERVICE:
         return "is a Service"
-    if kind in _CASCADING:
+    if kind in {NAMESPACE, CRD}:
         return "is deleted with its contents"
     if is_workload(kind):
         return "is a workload"

@@ -282,7 +282,6 @@ def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 """The server's name for whoever has written an object that had no managedFields."""
-_HELM = "helm"
 _DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
 _PROTECTED = frozenset({"f:finalizers", "f:ownerReferences"})
 
@@ -300,7 +299,7 @@ def migration_of(
     ``adopts`` is whether the set takes the object in. A Helm release is adopted on purpose only:
     with ``--adopt=all``, or with its manager in ``--take-over``.
     """
-    asked = options.take_over | ({_HELM} if adopts and options.adopt is Adopt.ALL else set())
+    asked = options.take_over | ({"helm"} if adopts and options.adopt is Adopt.ALL else set())
     there = writers(live.packed_managers)
     whole = {(name, how) for name, how in there if name in asked}
     if adopts:
@@ -420,7 +419,6 @@ def _takeable(fields: Fields) -> Fields:
 
 
 _STRATEGIES = {"Deployment": "strategy", "StatefulSet": "updateStrategy"}
-_ROLLING = "RollingUpdate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +507,9 @@ def _exclusions(desired: Desired) -> Iterator[tuple[Path, tuple[Path, ...]]]:
     body = desired.body
     if kind.group == "apps" and (name := _STRATEGIES.get(kind.kind)):
         strategy = mapping(field(body, "spec", name))
-        if strategy.get("type") not in {None, _ROLLING} and not strategy.get("rollingUpdate"):
+        if strategy.get("type") not in {None, "RollingUpdate"} and not strategy.get(
+            "rollingUpdate"
+        ):
             yield ("spec", name, "rollingUpdate"), (("spec", name, "type"),)
     if kind == POD:
         return

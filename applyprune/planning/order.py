@@ -35,7 +35,12 @@ from applyprune.model.problem import Mark, Problem, ProblemKind
 from applyprune.planning.marks import FARTHEST_WAVE, WAVE, wave_number
 from applyprune.planning.names import closest, did_you_mean
 from applyprune.planning.references import (
+    ADMISSION,
+    CONFIG_MAP,
+    RBAC,
     SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
     STORAGE_CLASS,
     Reference,
     has_references,
@@ -238,10 +243,6 @@ def _cycle(refs: Sequence[Ref], desired: Mapping[Ref, Desired]) -> InputError:
 # The ranks of kinds: groups and kinds, because a kind alone may belong to any CRD.
 
 
-_RBAC = "rbac.authorization.k8s.io"
-_ADMISSION = "admissionregistration.k8s.io"
-
-
 def wave_of(group_kind: GroupKind, *, asked: int = 0) -> Wave:
     """Return the wave of an object without dependencies; ``asked`` is the annotation's wave."""
     return Wave(asked, rank_of(group_kind))
@@ -253,30 +254,30 @@ _FIRST: tuple[frozenset[GroupKind], ...] = (
     # Objects that others refer to or are limited by.
     frozenset(
         {
-            GroupKind("", "ConfigMap"),
+            CONFIG_MAP,
             GroupKind("", "LimitRange"),
             GroupKind("", "PersistentVolume"),
             GroupKind("", "ResourceQuota"),
-            GroupKind("", "Secret"),
-            GroupKind("", "ServiceAccount"),
+            SECRET,
+            SERVICE_ACCOUNT,
             GroupKind("networking.k8s.io", "IngressClass"),
             GroupKind("networking.k8s.io", "NetworkPolicy"),
             GroupKind("node.k8s.io", "RuntimeClass"),
             GroupKind("policy", "PodDisruptionBudget"),
-            GroupKind(_RBAC, "ClusterRole"),
-            GroupKind(_RBAC, "Role"),
+            GroupKind(RBAC, "ClusterRole"),
+            GroupKind(RBAC, "Role"),
             GroupKind("scheduling.k8s.io", "PriorityClass"),
             GroupKind("storage.k8s.io", "CSIDriver"),
-            GroupKind("storage.k8s.io", "StorageClass"),
+            STORAGE_CLASS,
         }
     ),
     # A binding needs its role: the server checks escalation against it.
     frozenset(
         {
             GroupKind("", "PersistentVolumeClaim"),
-            GroupKind("", "Service"),
-            GroupKind(_RBAC, "ClusterRoleBinding"),
-            GroupKind(_RBAC, "RoleBinding"),
+            SERVICE,
+            GroupKind(RBAC, "ClusterRoleBinding"),
+            GroupKind(RBAC, "RoleBinding"),
         }
     ),
 )
@@ -284,12 +285,12 @@ _FIRST: tuple[frozenset[GroupKind], ...] = (
 _LAST = frozenset(
     {
         GroupKind("apiregistration.k8s.io", "APIService"),
-        GroupKind(_ADMISSION, "MutatingAdmissionPolicy"),
-        GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"),
-        GroupKind(_ADMISSION, "MutatingWebhookConfiguration"),
-        GroupKind(_ADMISSION, "ValidatingAdmissionPolicy"),
-        GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"),
-        GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"),
+        GroupKind(ADMISSION, "MutatingAdmissionPolicy"),
+        GroupKind(ADMISSION, "MutatingAdmissionPolicyBinding"),
+        GroupKind(ADMISSION, "MutatingWebhookConfiguration"),
+        GroupKind(ADMISSION, "ValidatingAdmissionPolicy"),
+        GroupKind(ADMISSION, "ValidatingAdmissionPolicyBinding"),
+        GroupKind(ADMISSION, "ValidatingWebhookConfiguration"),
     }
 )
 _WORKLOADS = len(_FIRST)
@@ -314,7 +315,7 @@ _BUILT_IN = frozenset(
         "batch",
         "extensions",
         "policy",
-        _ADMISSION,
+        ADMISSION,
         "apiextensions.k8s.io",
         "apiregistration.k8s.io",
         "authentication.k8s.io",
@@ -327,7 +328,7 @@ _BUILT_IN = frozenset(
         "internal.apiserver.k8s.io",
         "networking.k8s.io",
         "node.k8s.io",
-        _RBAC,
+        RBAC,
         "resource.k8s.io",
         "scheduling.k8s.io",
         "storage.k8s.io",
@@ -347,8 +348,6 @@ def is_built_in(group: str) -> bool:
 # name; no value is read.
 
 
-_VOLUME = GroupKind("", "PersistentVolume")
-_CONFIG_MAP = GroupKind("", "ConfigMap")
 # The end of a name that kustomize has generated: ten characters of its own alphabet.
 _HASH = pattern(r"-[bcdfghkmt2456789]{10}$")
 _VALUES = ("data", "binaryData", "stringData")
@@ -412,11 +411,11 @@ def _is_provided(target: Ref, desired: Sequence[Desired]) -> bool:
     if target.group_kind == STORAGE_CLASS:
         # A volume of the set is bound by the name of a class that need not exist.
         return any(
-            member.ref.group_kind == _VOLUME
+            member.ref.group_kind == GroupKind("", "PersistentVolume")
             and text(member.body, "spec", "storageClassName") == target.name
             for member in desired
         )
-    if target.group_kind not in {SECRET, _CONFIG_MAP}:
+    if target.group_kind not in {SECRET, CONFIG_MAP}:
         return False
     # A Certificate, an ExternalSecret, a SealedSecret: its controller creates what it names.
     return any(
@@ -541,9 +540,9 @@ def _warning(message: str, uses: Sequence[Use], hint: str, path: Field = ()) -> 
 
 _QUOTA = GroupKind("", "ResourceQuota")
 _LIMITS = GroupKind("", "LimitRange")
-_ROLES = frozenset({GroupKind(_RBAC, "Role"), GroupKind(_RBAC, "ClusterRole")})
+_ROLES = frozenset({GroupKind(RBAC, "Role"), GroupKind(RBAC, "ClusterRole")})
 _POLICIES = frozenset(
-    GroupKind(_ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
+    GroupKind(ADMISSION, kind) for kind in ("ValidatingAdmissionPolicy", "MutatingAdmissionPolicy")
 )
 # The admission plugins ResourceQuota, PodSecurity, LimitRanger and PersistentVolumeClaimResize, and
 # the registries of RBAC and of admission policies.

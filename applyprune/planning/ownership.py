@@ -52,6 +52,7 @@ from applyprune.planning.normalize import (
     manifest_digest,
     may_be_secret,
 )
+from applyprune.planning.references import SECRET
 from applyprune.planning.secrets import HIDDEN
 from applyprune.values import dataclass
 
@@ -173,7 +174,6 @@ def foreign_owner(live: LiveObject, manager: str) -> str:
 # sufficient alone: whoever may edit the inventory may write any into it.
 
 
-SECRET = ("", "Secret")
 FIXED_GENERATION = ("scheduling.k8s.io", "PriorityClass")
 """The only built-in kind whose generation never changes."""
 # The metadata that a manifest may set; a change of it does not affect the generation.
@@ -217,14 +217,13 @@ def needs_values(desired: Desired, entry: InventoryEntry, live: LiveObject) -> b
     recorded = entry.fingerprint
     if entry.digest != desired.digest or recorded is None or entry.uid != live.uid:
         return False
-    kind = (desired.ref.group, desired.ref.kind)
-    is_mentioned = kind == SECRET or desired.packed.mentions("stringData")
+    is_mentioned = desired.ref.group_kind == SECRET or desired.packed.mentions("stringData")
     if is_mentioned and may_be_secret(desired.body):
         return True
     if recorded.resource_version == live.resource_version:
         return False
     if (
-        kind == FIXED_GENERATION
+        (desired.ref.group, desired.ref.kind) == FIXED_GENERATION
         or live.generation is None
         or live.generation != recorded.generation
     ):
@@ -459,7 +458,7 @@ def _owner_marks(live: LiveObject) -> Iterator[tuple[OwnerMark, str]]:
 
 def _is_secret(live: LiveObject) -> bool:
     """Return whether an object is a Secret: anybody may have copied a value into an annotation."""
-    return (live.ref.group, live.ref.kind) == SECRET
+    return live.ref.group_kind == SECRET
 
 
 # Whether an object with another set's label belongs to that set.
@@ -542,12 +541,9 @@ def unproven_label(
         reason=f"its label {PART_OF} is {label}, and {what_is_known(label, others)}",
         hint=f"To give it this set's label again: {fix}"
         if applied
-        else f"The set's field manager has not applied it: see {_check(applyset)}",
+        else "The set's field manager has not applied it: see applyprune inventory check "
+        f"{applyset.arguments}",
     )
-
-
-def _check(applyset: ApplySetIdentity) -> str:
-    return f"applyprune inventory check {applyset.arguments}"
 
 
 def what_is_known(label: str, others: Mapping[str, OtherSet]) -> str:

@@ -47,6 +47,18 @@ from applyprune.model.live import (
 from applyprune.model.plan import Desired
 from applyprune.model.text import visible
 from applyprune.planning.marks import WAIT
+from applyprune.planning.references import (
+    ADMISSION,
+    CONFIG_MAP,
+    CRON_JOB,
+    JOB,
+    POD,
+    RBAC,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STORAGE_CLASS,
+)
 from applyprune.values import dataclass, replace
 from applyprune.values import field as dataclass_field
 
@@ -91,7 +103,7 @@ def assess(
     if standard is not None:
         return standard
     kind = GVK.parse(text(body, "apiVersion"), text(body, "kind")).group_kind
-    if kind == _JOB:
+    if kind == JOB:
         return assess_job(body, job_started=job_started)
     if kind in _WITH_PATIENCE:
         return _WITH_PATIENCE[kind](body, waited=waited)
@@ -625,10 +637,9 @@ def _always(_body: Body) -> Readiness:
     return current("there is nothing to wait for")
 
 
-_JOB = GroupKind("batch", "Job")
 # Kinds whose failure is certain only after some time. `extensions` is as in kstatus.
 _WITH_PATIENCE: Mapping[GroupKind, Callable[..., Readiness]] = {
-    GroupKind("", "Pod"): assess_pod,
+    POD: assess_pod,
     GroupKind("apps", "ReplicaSet"): assess_replica_set,
     GroupKind("extensions", "ReplicaSet"): assess_replica_set,
 }
@@ -638,13 +649,13 @@ _KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
     GroupKind("apps", "StatefulSet"): assess_stateful_set,
     GroupKind("apps", "DaemonSet"): assess_daemon_set,
     GroupKind("extensions", "DaemonSet"): assess_daemon_set,
-    GroupKind("", "Service"): _service,
+    SERVICE: _service,
     GroupKind("", "PersistentVolumeClaim"): _volume_claim,
     # kstatus: after the controller has seen the generation, nothing else happens.
     GroupKind("policy", "PodDisruptionBudget"): _always,
-    GroupKind("", "Secret"): _always,
-    GroupKind("", "ConfigMap"): _always,
-    GroupKind("batch", "CronJob"): _always,
+    SECRET: _always,
+    CONFIG_MAP: _always,
+    CRON_JOB: _always,
     GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
     # Not in kstatus.
     GroupKind("", "Namespace"): _namespace,
@@ -657,7 +668,6 @@ _KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
 
 
 _FORBIDDEN = " is forbidden: "
-_APPLY = "Apply"
 _CLAIM = "persistentVolumeClaim"
 
 
@@ -719,7 +729,7 @@ def _applied_at(live: LiveObject, manager: str) -> str:
             text(entry, "time")
             for entry in live.managed_fields
             if entry.get("manager") == manager
-            and entry.get("operation") == _APPLY
+            and entry.get("operation") == "Apply"
             and not entry.get("subresource")
         ),
         default="",
@@ -882,11 +892,10 @@ WITH_PODS = frozenset(
         GroupKind("apps", "Deployment"),
         GroupKind("apps", "ReplicaSet"),
         GroupKind("apps", "StatefulSet"),
-        GroupKind("batch", "Job"),
+        JOB,
     }
 )
 """The kinds whose Pods show why they are not ready."""
-_RBAC = "rbac.authorization.k8s.io"
 
 
 class Wait:
@@ -927,21 +936,21 @@ class Awaited:
 # Kinds that are ready as soon as they are stored: a watch would be useless.
 _AT_ONCE = frozenset(
     {
-        GroupKind("", "ConfigMap"),
+        CONFIG_MAP,
         GroupKind("", "LimitRange"),
         GroupKind("", "ResourceQuota"),
-        GroupKind("", "Secret"),
-        GroupKind("", "ServiceAccount"),
-        GroupKind("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
-        GroupKind("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        SECRET,
+        SERVICE_ACCOUNT,
+        GroupKind(ADMISSION, "MutatingWebhookConfiguration"),
+        GroupKind(ADMISSION, "ValidatingWebhookConfiguration"),
         GroupKind("networking.k8s.io", "IngressClass"),
         GroupKind("networking.k8s.io", "NetworkPolicy"),
         GroupKind("scheduling.k8s.io", "PriorityClass"),
-        GroupKind("storage.k8s.io", "StorageClass"),
-        GroupKind(_RBAC, "ClusterRole"),
-        GroupKind(_RBAC, "ClusterRoleBinding"),
-        GroupKind(_RBAC, "Role"),
-        GroupKind(_RBAC, "RoleBinding"),
+        STORAGE_CLASS,
+        GroupKind(RBAC, "ClusterRole"),
+        GroupKind(RBAC, "ClusterRoleBinding"),
+        GroupKind(RBAC, "Role"),
+        GroupKind(RBAC, "RoleBinding"),
     }
 )
 

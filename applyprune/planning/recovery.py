@@ -818,7 +818,7 @@ def move_step(
     ``others`` are the sets of foreign labels.
     """
     if isinstance(state, Absent | KindDeleted):
-        reason = state.reason if isinstance(state, KindDeleted) else "it is gone"
+        reason = state.reason if isinstance(state, KindDeleted) else GONE
         return MoveStep(entry, resource, Move.REMOVE_FROM_INVENTORY, reason=reason)
     if isinstance(state, Unknown) or resource is None:
         problem = state.problem if isinstance(state, Unknown) else None

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from applyprune.model.problem import Field
 
 
+RBAC = "rbac.authorization.k8s.io"
+ADMISSION = "admissionregistration.k8s.io"
 SERVICE = GroupKind("", "Service")
+CONFIG_MAP = GroupKind("", "ConfigMap")
 SECRET = GroupKind("", "Secret")
 SERVICE_ACCOUNT = GroupKind("", "ServiceAccount")
 STORAGE_CLASS = GroupKind("storage.k8s.io", "StorageClass")
 POD = GroupKind("", "Pod")
+JOB = GroupKind("batch", "Job")
 CRON_JOB = GroupKind("batch", "CronJob")
 _NETWORKING = "networking.k8s.io"
 _INGRESS = GroupKind(_NETWORKING, "Ingress")
@@ -37,11 +41,9 @@ _INGRESS_CLASS = GroupKind(_NETWORKING, "IngressClass")
 _PRIORITY_CLASS = GroupKind("scheduling.k8s.io", "PriorityClass")
 _RUNTIME_CLASS = GroupKind("node.k8s.io", "RuntimeClass")
 _GATEWAY_CLASS = GroupKind(_GATEWAY, "GatewayClass")
-_RBAC = "rbac.authorization.k8s.io"
-_CLUSTER_ROLE = GroupKind(_RBAC, "ClusterRole")
-_ADMISSION = "admissionregistration.k8s.io"
-_POLICY = GroupKind(_ADMISSION, "ValidatingAdmissionPolicy")
-_MUTATION = GroupKind(_ADMISSION, "MutatingAdmissionPolicy")
+_CLUSTER_ROLE = GroupKind(RBAC, "ClusterRole")
+_POLICY = GroupKind(ADMISSION, "ValidatingAdmissionPolicy")
+_MUTATION = GroupKind(ADMISSION, "MutatingAdmissionPolicy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +209,15 @@ _ROUTE = (
     _Rule(("spec", "rules", "*", "backendRefs", "*"), SERVICE),
 )
 _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
-    GroupKind(_RBAC, "RoleBinding"): _BINDING,
-    GroupKind(_RBAC, "ClusterRoleBinding"): _BINDING,
-    GroupKind(_ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
-    GroupKind(_ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
-    GroupKind(_ADMISSION, "ValidatingAdmissionPolicyBinding"): (
+    GroupKind(RBAC, "RoleBinding"): _BINDING,
+    GroupKind(RBAC, "ClusterRoleBinding"): _BINDING,
+    GroupKind(ADMISSION, "MutatingWebhookConfiguration"): _WEBHOOKS,
+    GroupKind(ADMISSION, "ValidatingWebhookConfiguration"): _WEBHOOKS,
+    GroupKind(ADMISSION, "ValidatingAdmissionPolicyBinding"): (
         # The server checks by the policy whether the account may read the parameters.
         _Rule(("spec", "policyName"), _POLICY, orders=True),
     ),
-    GroupKind(_ADMISSION, "MutatingAdmissionPolicyBinding"): (
+    GroupKind(ADMISSION, "MutatingAdmissionPolicyBinding"): (
         _Rule(("spec", "policyName"), _MUTATION, orders=True),
     ),
     # The token controller deletes a token whose ServiceAccount does not exist.
@@ -233,7 +235,7 @@ _RULES: Mapping[GroupKind, tuple[_Rule, ...]] = {
         _Rule(("spec", "conversion", "webhook", "clientConfig", "service"), SERVICE),
     ),
     GroupKind("", "PersistentVolumeClaim"): (_Rule(("spec", "storageClassName"), STORAGE_CLASS),),
-    GroupKind("", "ServiceAccount"): (_Rule(("imagePullSecrets", "*"), SECRET),),
+    SERVICE_ACCOUNT: (_Rule(("imagePullSecrets", "*"), SECRET),),
     GroupKind("apps", "StatefulSet"): (
         _Rule(("spec", "serviceName"), SERVICE),
         _Rule(("spec", "volumeClaimTemplates", "*", "spec", "storageClassName"), STORAGE_CLASS),

@@ -301,9 +301,6 @@ def refused_recreation(
 # An object that exists although the run was about to create it.
 
 
-_LATE = "adopted: a controller has created it during this run"
-
-
 def is_found_at_create(step: ApplyStep, live: LiveObject, applyset: ApplySetIdentity) -> bool:
     """Return whether somebody else has created the object that a step was to create.
 
@@ -338,7 +335,8 @@ def found_at_create(
         return found
     if foreign_label(live, applyset) or _is_somebodys(live):  # guard: found-from-controller
         raise created_by_others(step.desired) from error
-    return replace(found, reason=step.reason if adopts else _LATE)
+    late = "adopted: a controller has created it during this run"
+    return replace(found, reason=step.reason if adopts else late)
 
 
 def _is_somebodys(live: LiveObject) -> bool:

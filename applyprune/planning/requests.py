@@ -1,9 +1,8 @@
-"""Make the requests of a plan, as values: only here is decided what is sent for an object.
+"""Make the requests for the objects of a plan, as values: only here is decided what is sent.
 
 Some applies need other requests first: fields must change hands before the manifest is sent. Each
 of these requests changes the object's state. So a request names only the first of them, and the
-same function makes the next request from the reply. ``cluster/requests.py`` turns these values into
-HTTP.
+same function makes the next request from the reply. ``cluster/requests.py`` makes HTTP of them.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ from applyprune.model.plan import (
 from applyprune.planning.normalize import may_be_autoscaled
 from applyprune.planning.plan import with_exit_code
 from applyprune.planning.readiness import WITH_PODS
+from applyprune.planning.references import RBAC
 from applyprune.planning.served_kinds import defined_resources
 from applyprune.values import dataclass, replace
 
@@ -189,7 +190,6 @@ def _refused_removal(step: RemoveStep, problems: Mapping[Ref, Problem]) -> Remov
 # cluster scope except names, so its rules name the objects that may be written.
 
 
-RBAC = "rbac.authorization.k8s.io"
 _INVENTORY = ("get", "list", "create", "update", "delete")
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "patch", "delete")

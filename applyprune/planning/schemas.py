@@ -331,7 +331,7 @@ _NAMED = 5
 def fields_problem(desired: Desired, faults: Sequence[FieldFault]) -> Problem:
     """Return the problem of an object with faulty fields; there is at least one."""
     first, *others = faults
-    marks = tuple(Mark(fault.field, _note(fault)) for fault in faults)
+    marks = tuple(Mark(fault.field, _suggestion(fault) or fault.what) for fault in faults)
     if first.twin and not others:
         marks = (Mark(first.twin, "here"), Mark(first.field, "and here"))
     if others:
@@ -344,14 +344,10 @@ def fields_problem(desired: Desired, faults: Sequence[FieldFault]) -> Problem:
         f"{desired.ref}: {what}",
         location=str(desired.origin),
         origin=desired.origin,
-        hint=next(_hints(faults), "") if others else _hint(first),
+        hint=next(_hints(faults), "") if others else _suggestion(first) or advice_on(first.what),
         field=first.field,
         marks=marks if len(marks) > 1 else (),
     )
-
-
-def _note(fault: FieldFault) -> str:
-    return _suggestion(fault) or fault.what
 
 
 def _what(faults: Sequence[FieldFault], desired: Desired) -> str:
@@ -366,10 +362,6 @@ def _hints(faults: Sequence[FieldFault]) -> Iterator[str]:
     hints = {advice_on(fault.what) for fault in faults}
     if len(hints) == 1:
         yield from hints
-
-
-def _hint(fault: FieldFault) -> str:
-    return _suggestion(fault) or advice_on(fault.what)
 
 
 def _suggestion(fault: FieldFault) -> str:
@@ -389,7 +381,6 @@ def _suggestion(fault: FieldFault) -> str:
 # new object.
 
 
-_IDENTITY: Schema = {"apiVersion": {}, "kind": {}, "metadata": {}}
 _UNCHECKED = "x-unchecked"
 _FORMATS = frozenset({"date", "date-time", "email", "int32", "int64", "ipv4", "ipv6", "uuid"})
 _LOOSE = frozenset({"double", "float", "password"})
@@ -404,7 +395,7 @@ _RULES = "x-kubernetes-validations"
 def validate(schema: Schema, body: Mapping[str, Any]) -> SchemaReport:
     """Validate an object against the openAPIV3Schema of its version."""
     unchecked: dict[str, None] = {}
-    whole = {**schema, "properties": {**mapping(schema.get("properties")), **_IDENTITY}}
+    whole = {**schema, "properties": {**mapping(schema.get("properties")), **IDENTITY}}
     filled = _with_defaults(body, whole)
     validator = _validator_class()(
         _translated(whole, closed=True), format_checker=_format_checker()
@@ -550,7 +541,7 @@ def _junctors(schema: Schema) -> dict[str, Any]:
 def _members(schema: Schema, *, closed: bool) -> dict[str, Any]:
     properties = dict(mapping(schema.get("properties")))
     if schema.get(_EMBEDDED) is True:
-        properties |= _IDENTITY
+        properties |= IDENTITY
     new: dict[str, Any] = {
         "properties": {
             name: _translated(mapping(inner), closed=closed) for name, inner in properties.items()

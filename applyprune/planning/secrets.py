@@ -1,4 +1,4 @@
-"""Hide the values of Secrets; no other module does this.
+"""Hide the values of Secrets in diffs, in messages and in what the server says.
 
 The output depends on a value in only one way: it shows whether two values are equal.
 """

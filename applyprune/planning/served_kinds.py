@@ -60,7 +60,9 @@ def prove(
     silent = {one.group for one in services if not one.is_available} | (resource_map.stale - going)
     definitions = []
     for live in registered.definitions:
-        resources = defined_resources(live.body or {}) if _is_established(live) else ()
+        resources = (
+            defined_resources(live.body or {}) if _has_condition(live, "Established") else ()
+        )
         wanted = [resource for resource in resources if counts(resource.group)]
         silent.update(
             resource.group for resource in wanted if (resource.group, resource.version) in taken
@@ -84,10 +86,6 @@ def prove(
     if missing.reason:
         return missing
     return CompleteResourceMap(resource_map, None if groups is None else frozenset(groups))
-
-
-def _is_established(live: LiveObject) -> bool:
-    return _has_condition(live, "Established")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def error_fields(error: ApiError, body: Mapping[str, Any]) -> tuple[Mark, ...]:
         for faulty in _duplicates(path, reason, body) or [
             (*path, *_quoted_entry(path, reason, body))
         ]:
-            marks[Mark(faulty, _short(note))] = None
+            marks[Mark(faulty, clean_message(note))] = None
     if not marks:
         marks = dict.fromkeys(_by_value(error.message, body))
     return tuple(mark for mark in marks if mark.field)
@@ -119,10 +119,6 @@ def _at(path: Field, body: Any) -> object:
     for step in path:
         body = body[step]
     return body
-
-
-def _short(reason: str) -> str:
-    return clean_message(reason)
 
 
 def _by_value(message: str, body: Mapping[str, Any]) -> Iterator[Mark]:
