@@ -209,7 +209,6 @@ def _desired_within(
 def _own_objects(
     entries: Mapping[Ref, InventoryEntry], snapshot: ClusterSnapshot, applyset: ApplySetIdentity
 ) -> Mapping[Ref, LiveObject]:
-    """Return the set's own live objects, owned or adopted."""
     states = ((entry, snapshot.states[ref]) for ref, entry in entries.items())
     return {
         entry.ref: state
@@ -301,7 +300,6 @@ def objects_to_prune(
 
 
 def _desired_uids(desired: Iterable[Desired], snapshot: ClusterSnapshot) -> set[str]:
-    """Return the UIDs of the desired objects that exist."""
     states = (snapshot.states[member.ref] for member in desired)
     return {state.uid for state in states if isinstance(state, LiveObject)}
 
@@ -547,7 +545,6 @@ def _why_orphaned(
     applyset: ApplySetIdentity,
     options: Options,
 ) -> _OrphanReason | None:
-    """Return why an object of ours is orphaned; None if it may be deleted."""
     if rule := entry.orphan_reason or orphan_mark(live.metadata):
         return _OrphanReason(f"marked {rule}", Kept.MARKED)
     if entry.ownership is Ownership.ADOPTED and not options.prune.prune_adopted:

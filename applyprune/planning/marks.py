@@ -181,7 +181,6 @@ def _own_marks(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]
 
 
 def _advice(part: str, key: str) -> str:
-    """Return what to do about an unknown key."""
     name, table = _PARTS[part]
     if part == "labels" and key in _ANNOTATIONS:
         return "It is an annotation: move it to metadata.annotations."
@@ -720,7 +719,13 @@ def unread_marks(manifests: Iterable[Manifest]) -> Iterator[Problem]:
             found.setdefault(one.text, []).append((manifest, one))
     for text, marked in found.items():
         manifest, first = marked[0]
-        named = and_more([f"{_name(each)} in {each.origin}" for each, _ in marked], _SHOWN)
+        named = and_more(
+            [
+                f"{Ref(each.gvk.group, each.gvk.kind, '', each.name).short} in {each.origin}"
+                for each, _ in marked
+            ],
+            _SHOWN,
+        )
         yield Problem(
             kind=ProblemKind.IGNORED_ANNOTATION,
             message=f"the annotation {text} of {first.mark.tool} is not read",
@@ -730,7 +735,3 @@ def unread_marks(manifests: Iterable[Manifest]) -> Iterator[Problem]:
             reason=named,
             hint=f"Use {first.mark.instead} instead.",
         )
-
-
-def _name(manifest: Manifest) -> str:
-    return Ref(manifest.gvk.group, manifest.gvk.kind, "", manifest.name).short

@@ -187,7 +187,6 @@ def _no_prune(
     refusal: Problem | None,
     options: Options,
 ) -> str:
-    """Return why this run may not prune; empty if it may."""
     if not removals:
         return ""
     if not options.prune.enabled:
@@ -204,7 +203,6 @@ def _no_prune(
 
 
 def _step_with_exit_code(step: _Step) -> _Step:
-    """Return a step whose problem has the exit code of a run in which nothing else fails."""
     return step if step.problem is None else replace(step, problem=with_exit_code(step.problem))
 
 
@@ -566,7 +564,6 @@ def _refused_prune(*, approvable: bool, held: bool) -> ApplypruneError:
 def _refused_plan(
     kinds: Collection[ProblemKind], some: str, refusal: Problem | None
 ) -> ApplypruneError:
-    """Return the error for a plan that was refused as a whole."""
     if kinds == {ProblemKind.CONFLICT}:
         return ConflictsFound(f"nothing was changed: other field managers own fields of {some}")
     also = ", and the prune was refused" if refusal else ""

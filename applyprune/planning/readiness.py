@@ -333,9 +333,6 @@ _NEVER = "InvalidImageName"
 _CRASHING = "CrashLoopBackOff"
 # The kubelet alternates between the two while an image cannot be pulled.
 _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff"})
-_HASH = "controller-revision-hash"
-_DAEMON_GENERATION = "pod-template-generation"
-_DAEMON_TEMPLATE = "deprecated.daemonset.template.generation"
 _DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
 
 
@@ -361,7 +358,6 @@ def assess_pod(body: Body, *, waited: float) -> Readiness:
 
 
 def _failure(pod: Body) -> str:
-    """Return why a Pod in phase Failed has failed."""
     reason, message = text(pod, "status", "reason"), one_line(text(pod, "status", "message"))
     parts = [": ".join(part for part in (reason, message) if part)]
     for name, status in _containers(pod):
@@ -514,15 +510,13 @@ def current_pods(
     owned = _owned(workload, pods)
     label, wanted = "", ""
     if workload.get("kind") == "StatefulSet":
-        label, wanted = _HASH, text(workload, "status", "updateRevision")
+        label = "controller-revision-hash"
+        wanted = text(workload, "status", "updateRevision")
     elif workload.get("kind") == "DaemonSet":
-        label = _DAEMON_GENERATION
-        wanted = text(workload, "metadata", "annotations", _DAEMON_TEMPLATE)
-    return [pod for pod in owned if not wanted or _label(pod, label) == wanted]
-
-
-def _label(pod: Body, name: str) -> str:
-    return text(pod, "metadata", "labels", name)
+        label = "pod-template-generation"
+        template = "deprecated.daemonset.template.generation"
+        wanted = text(workload, "metadata", "annotations", template)
+    return [pod for pod in owned if not wanted or text(pod, "metadata", "labels", label) == wanted]
 
 
 def is_observed(workload: Body) -> bool:
@@ -667,10 +661,6 @@ _KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
 # Why an object is not ready, by its Pods, ReplicaSets, events and claims.
 
 
-_FORBIDDEN = " is forbidden: "
-_CLAIM = "persistentVolumeClaim"
-
-
 @dataclass(frozen=True, slots=True)
 class Related:
     """What was read about one object."""
@@ -708,7 +698,7 @@ def with_pods_explained(
         )
         if refused:
             # The server has made up another name for the Pod of each try.
-            lasting = refused.partition(_FORBIDDEN)[2] or refused
+            lasting = refused.partition(" is forbidden: ")[2] or refused
             problem = replace(
                 stuck(f"its Pods are rejected: {refused}"),
                 lasting_message=f"its Pods are rejected: {lasting}",
@@ -765,7 +755,7 @@ def warnings_about(live: LiveObject, related: Related) -> tuple[WarningEvent, ..
 def mounts_claims(bodies: Sequence[Body]) -> frozenset[str]:
     """Return the claims that the pending Pods among these objects mount."""
     return frozenset(
-        text(mapping(volume), _CLAIM, "claimName")
+        text(mapping(volume), "persistentVolumeClaim", "claimName")
         for body in bodies
         if text(body, "status", "phase") == "Pending" and body.get("kind", "Pod") == "Pod"
         for volume in items(body, "spec", "volumes")
@@ -780,8 +770,6 @@ GRACE = 15.0
 _SHOWN = 3
 # The length of an RFC 3339 time up to its seconds.
 _SECONDS = 19
-_CREATED = "SuccessfulCreate"
-_FAILED_CREATE = "FailedCreate"
 # The wording of the API server and its admission plugins (1.36).
 _REFUSED = ("forbidden", "exceeded quota", "is invalid:")
 _DENIED = ("admission webhook", "ValidatingAdmissionPolicy")
@@ -824,9 +812,9 @@ def refused_creation(events: Events, *, waited: float = math.inf, since: str = "
     for event in _newest_first(events):
         if _time(event)[:_SECONDS] < since[:_SECONDS]:
             return ""
-        if event.get("reason") == _CREATED:
+        if event.get("reason") == "SuccessfulCreate":
             return ""
-        if event.get("reason") == _FAILED_CREATE:
+        if event.get("reason") == "FailedCreate":
             message = one_line(_message(event))
             return message if is_refusal(message, waited=waited) else ""
     return ""

@@ -693,7 +693,6 @@ def _ownership_problem(
     applyset: ApplySetIdentity,
     others: Mapping[str, OtherSet],
 ) -> Problem | None:
-    """Return why an object may not become owned; None if it may."""
     if live.terminating:
         return _refused(entry, "it is being deleted")
     if (entry.ref.group_kind, entry.ref.name) in IN_EACH_NAMESPACE:  # guard: own-no-defaults

@@ -290,7 +290,6 @@ def _rules_of(
 def _cluster_rules(
     members: Sequence[Member], desired: Sequence[Desired], guarded: Iterable[Resource]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rules for cluster scope."""
     resources = {member.resource.full_plural: member.resource for member in members}
     names: defaultdict[str, set[str]] = defaultdict(set)
     for member in members:
@@ -311,7 +310,6 @@ def _cluster_rules(
 
 
 def _rules(resources: Iterable[Resource], verbs: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    """Yield one rule for each API group."""
     groups: defaultdict[str, list[Resource]] = defaultdict(list)
     for resource in resources:
         groups[resource.group].append(resource)

@@ -266,7 +266,6 @@ def _keys(facts: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, Any
 
 
 def _allowed(facts: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return the types that a schema allows; None for any."""
     if facts.get(_INT_OR_STRING) is True or facts.get("format") == "int-or-string":
         return frozenset({"integer", "string"})
     if "type" in facts:
@@ -387,9 +386,6 @@ _LOOSE = frozenset({"double", "float", "password"})
 _BITS = {"int32": 31, "int64": 63}
 _TIME = pattern(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 _SHOWN = 10
-_NO_LIBRARY = "CEL rules: the package cel-expr-python is not installed"
-_UNKNOWN = "the CEL rule "
-_RULES = "x-kubernetes-validations"
 
 
 def validate(schema: Schema, body: Mapping[str, Any]) -> SchemaReport:
@@ -638,10 +634,10 @@ def broken_rules(
         except InputError:
             holds = None
         except UsageError:
-            unjudged.append(_NO_LIBRARY)
+            unjudged.append("CEL rules: the package cel-expr-python is not installed")
             continue
         if holds is None:
-            unjudged.append(_UNKNOWN + one_line(text))
+            unjudged.append(f"the CEL rule {one_line(text)}")
         elif not holds:
             message = rule.get("message")
             broken.append((place, one_line(str(message)) if message else f"breaks the rule {text}"))
@@ -652,7 +648,7 @@ def _rules(
     schema: Mapping[str, Any], value: Any, place: Place
 ) -> Iterator[tuple[Place, Mapping[str, Any], Any]]:
     """Yield each rule with the value of its ``self``."""
-    for rule in schema.get(_RULES) or ():
+    for rule in schema.get("x-kubernetes-validations") or ():
         yield place, mapping(rule), value
     if isinstance(value, dict):
         known, extra = mapping(schema.get("properties")), schema.get("additionalProperties")
