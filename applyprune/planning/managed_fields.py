@@ -161,9 +161,6 @@ def _managers_by_label(managers: Managers) -> Mapping[str, str]:
     return found
 
 
-# The patches of an object's place in a set.
-
-
 # The manager that an orphaned object keeps; it belongs to no set. Its only field is an annotation
 # that nobody sets, so that no apply conflicts with it.
 _FORMER = "applyprune-orphaned"
@@ -190,7 +187,7 @@ def marked_managers(
 ) -> Managers:
     """Return the entries that an object must have after ``mark_patch``."""
     ours = own_apply_entry(live, applyset.manager)
-    entry = ours or apply_entry(applyset.manager, api_version, label_fields())
+    entry = ours or _entry(applyset.manager, api_version, label_fields())
     if owned:
         witness: Mapping[str, Any] = {"f:metadata": {"f:annotations": {f"f:{OWNED_BY}": {}}}}
         entry = {**entry, "fieldsV1": union(entry.get("fieldsV1") or {}, witness)}
@@ -209,7 +206,7 @@ def orphan_patch(live: LiveObject, manager: str, api_version: str) -> Operations
     names = (manager, yielded_manager(manager))
     managers = [entry for entry in live.managed_fields if entry.get("manager") not in names]
     if not managers:  # guard: parting-entry
-        managers = [_entry(_FORMER, "Update", api_version, _FORMER_FIELDS)]
+        managers = [_entry(_FORMER, api_version, _FORMER_FIELDS, operation="Update")]
     return guarded_patch(live, labels, managers, annotations)
 
 
@@ -356,7 +353,7 @@ def migrate_patch(
                 others.append({**entry, "fieldsV1": left})
         else:
             others.append(entry)
-    entry = apply_entry(manager, api_version, fields or label_fields())
+    entry = _entry(manager, api_version, fields or label_fields())
     annotations = live.annotations
     if migration.whole:
         annotations = {key: text for key, text in annotations.items() if key != LAST_APPLIED}
@@ -602,7 +599,7 @@ def claim_patch(
 ) -> Operations:
     """Return the operations that make fields ours in managedFields; no value changes."""
     ours = own_apply_entry(live, manager)
-    entry = ours or apply_entry(manager, api_version, label_fields())
+    entry = ours or _entry(manager, api_version, label_fields())
     fields: Mapping[str, Any] = entry.get("fieldsV1") or {}
     managers: list[Mapping[str, Any]] = []
     for one in live.managed_fields:
@@ -856,9 +853,6 @@ def _rewritten(managers: Managers, dead: Collection[str], api_version: str) -> M
     return list(found.values())
 
 
-# What every patch and every entry consist of.
-
-
 def guarded_patch(
     live: LiveObject,
     labels: Mapping[str, str],
@@ -898,13 +892,8 @@ def _without_empty(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if value}
 
 
-def apply_entry(manager: str, api_version: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an Apply entry for managedFields."""
-    return _entry(manager, "Apply", api_version, fields)
-
-
 def _entry(
-    manager: str, operation: str, api_version: str, fields: Mapping[str, Any]
+    manager: str, api_version: str, fields: Mapping[str, Any], operation: str = "Apply"
 ) -> Mapping[str, Any]:
     return {
         "manager": manager,

@@ -195,9 +195,6 @@ def _advice(part: str, key: str) -> str:
     return f"The prefix {PREFIX} is reserved. Remove the {name}, or check its spelling."
 
 
-# The values of our own annotations and labels.
-
-
 def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
     """Return how many seconds a wait for an object may take; None for that of the run."""
     text = mapping(metadata.get("annotations")).get(TIMEOUT)

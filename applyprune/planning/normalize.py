@@ -109,9 +109,6 @@ def body_to_send(desired: Desired) -> Mapping[str, Any]:
     )
 
 
-# The digest of a manifest.
-
-
 SECRET_PARTS = ("data", "stringData")
 """The fields of a Secret that contain its values."""
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)

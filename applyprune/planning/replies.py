@@ -242,9 +242,6 @@ def created_by_others(desired: Desired) -> RunFailed:
     )
 
 
-# The recreation of an object.
-
-
 _DRIFT_ONLY = "its manifest has not changed, and setting back drift deletes nothing"
 
 

@@ -199,9 +199,6 @@ def cannot_count(missing: str) -> Unavailable:
     )
 
 
-# What a kind that is not served means.
-
-
 def unserved_state(
     entry: InventoryEntry,
     definition: State,

@@ -273,9 +273,6 @@ def dotted(path: Field) -> str:
     return "".join(parts).removeprefix(".")
 
 
-# What an error says of the cluster: a missing right, namespace or object.
-
-
 # The wording of apiserver's authorization filter, and of its admission plugin for webhooks.
 _NO_RIGHT = pattern(r'User "[^"]*" cannot (?P<verb>\w+) resource')
 _SIDE_EFFECTS = "does not support dry run"
