@@ -39,9 +39,9 @@ from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, DeleteRequest, Fate, PatchRequest, RemoveStep
 from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
-from applyprune.planning.leave import GONE, Remaining, remove_step
+from applyprune.planning.leave import Remaining, remove_step
 from applyprune.planning.order import is_built_in
-from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
+from applyprune.planning.recovery import GONE, CascadeContents, ClusterSnapshot
 from applyprune.planning.references import has_references
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.served_kinds import still_registered
