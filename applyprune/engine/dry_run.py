@@ -360,7 +360,7 @@ class ServerDryRun:
                 error = RunFailed(
                     f"{desired.ref} does not fit the schema of its CRD",
                     location=desired.origin,
-                    reason=report.told,
+                    reason=report.text,
                 )
                 error.field = report.violations[0].place
                 raise error

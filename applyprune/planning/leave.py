@@ -462,12 +462,12 @@ def _step_of_existing(
         return _unlabelled(entry, resource, live, snapshot, applyset, options)
     if (alone := _left_alone(entry, resource, live, applyset, options)) is not None:
         return alone
-    left = _why_orphaned(entry, live, snapshot, applyset, options)
-    if left is None and applied and entry.ref.is_among(options.prune.orphan):
-        left = _OrphanReason("--orphan")
+    why = _why_orphaned(entry, live, snapshot, applyset, options)
+    if why is None and applied and entry.ref.is_among(options.prune.orphan):
+        why = _OrphanReason("--orphan")
     refused = _protected_in_part(entry.ref, snapshot, applyset, options)
-    if refused is None and left is not None:
-        return _orphaned(entry, resource, live, left, applyset)
+    if refused is None and why is not None:
+        return _orphaned(entry, resource, live, why, applyset)
     refused = refused or _why_refused(entry, live, applyset)
     if refused is not None:
         return RemoveStep(entry, resource, Fate.REFUSE, live, problem=refused)
@@ -498,8 +498,8 @@ def _unlabelled(
         )
     recorded = owner_of(live, entry, applyset) is Owner.RECORDED
     if recorded and ((adopted and not options.prune.prune_adopted) or entry.orphan_reason):
-        left = _why_orphaned(entry, live, snapshot, applyset, options) or _OrphanReason("")
-        return _orphaned(entry, resource, live, left, applyset)
+        why = _why_orphaned(entry, live, snapshot, applyset, options) or _OrphanReason("")
+        return _orphaned(entry, resource, live, why, applyset)
     # A forged entry can name any object: nobody must be told to label that.
     problem = _not_applied(entry, live, applyset)  # guard: label-hint
     if problem is None:
@@ -585,12 +585,12 @@ def _orphaned(
     entry: InventoryEntry,
     resource: Resource | None,
     live: LiveObject,
-    left: _OrphanReason,
+    why: _OrphanReason,
     applyset: ApplySetIdentity,
 ) -> RemoveStep:
     request = None if resource is None else orphan_request(resource, live, applyset)
     return RemoveStep(
-        entry, resource, Fate.ORPHAN, live, left.reason, kept=left.kept, request=request
+        entry, resource, Fate.ORPHAN, live, why.reason, kept=why.kept, request=request
     )
 
 

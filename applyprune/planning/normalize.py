@@ -146,8 +146,8 @@ def with_manifest_digest(
     written = {key: value for key, value in annotations.items() if key not in hidden}
     as_written = {**manifest, "metadata": {**metadata, "annotations": written}}
     annotations = body["metadata"].get("annotations") or {}
-    told = {**annotations, MANIFEST_DIGEST: manifest_digest(as_written)}
-    return {**body, "metadata": {**body["metadata"], "annotations": told}}
+    marked = {**annotations, MANIFEST_DIGEST: manifest_digest(as_written)}
+    return {**body, "metadata": {**body["metadata"], "annotations": marked}}
 
 
 def ruled_digest(manifest: str, pointers: Sequence[str]) -> str:
@@ -392,11 +392,11 @@ def with_autoscaler(
         is_target = place == desired.ref.namespace and targets(scaler, desired.ref)
         if is_target and may_be_autoscaled(desired, off):
             who = f"HorizontalPodAutoscaler {name}"
-            told = _left_to(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
+            note = _left_to(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
             return replace(
                 desired,
                 ignored=(*desired.ignored, REPLICAS),
-                left=(*desired.left, told),
+                left=(*desired.left, note),
                 digest=ruled_digest(desired.digest, (REPLICAS,)),
             )
     return desired

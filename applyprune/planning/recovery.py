@@ -929,14 +929,14 @@ def locked_error(
     ``is_alive`` says whether it has seen a renewal. After a single look (``watched`` is zero) the
     error contains no time, so that the next look says the same.
     """
-    holder, told = seen.holder, "holds the lock"
+    holder, does = seen.holder, "holds the lock"
     if is_alive:
-        told = "is alive: it has taken or renewed the lock during this wait"
+        does = "is alive: it has taken or renewed the lock during this wait"
     elif watched:
-        told = f"holds the lock, and has not renewed it in the {watched:.1f} s of this wait"
+        does = f"holds the lock, and has not renewed it in the {watched:.1f} s of this wait"
     error = InventoryLocked(
         f"the set {inventory.name} is locked by another run",
-        reason=f"{holder.who}, run {holder.run}, {told}",
+        reason=f"{holder.who}, run {holder.run}, {does}",
         hint="Wait for it to end, or wait longer with --lock-timeout. A run that has crashed loses "
         f"the lock when it has not renewed it for {holder.lease:g} seconds.",
     )

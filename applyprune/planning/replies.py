@@ -133,9 +133,9 @@ def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> s
         return "; ".join((f"reverted {drifted_fields(step.reverts)}", *step.desired.left))
     if step.live is None or not step.taken_from or step.fate is Fate.ADOPT:
         return step.reason
-    taken = confirmed_takings(step, step.live, after, applyset)
-    told = [f"took fields from {', '.join(taken)}"] if taken else []
-    return "; ".join([*told, step.reason] if step.reason else told)
+    losers = confirmed_takings(step, step.live, after, applyset)
+    notes = [f"took fields from {', '.join(losers)}"] if losers else []
+    return "; ".join([*notes, step.reason] if step.reason else notes)
 
 
 def _changed_by_apply(

@@ -131,10 +131,10 @@ def with_missing_rights(
     others = tuple((ref, problem) for ref, problem in problems.items() if ref not in steps)
     if not holds:
         # Of an account that may only read, the objects say enough.
-        told = () if steps & lacks.keys() else (problem for _, problem in others)
+        unshown = () if steps & lacks.keys() else (problem for _, problem in others)
         return replace(
             plan,
-            warnings=(*plan.warnings, *told),
+            warnings=(*plan.warnings, *unshown),
             applies=tuple(_noted(step, lacks.get(step.desired.ref)) for step in plan.applies),
             removals=tuple(_noted(step, lacks.get(step.entry.ref)) for step in plan.removals),
         )

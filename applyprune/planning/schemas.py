@@ -600,7 +600,7 @@ class SchemaReport:
     """The rules that could not be checked, in words."""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Return the violations, each on its own line; only the first if there are many."""
         return and_more(self.violations, _SHOWN, "\n    ")
 

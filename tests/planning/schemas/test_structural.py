@@ -91,7 +91,7 @@ def custom(**spec: Any) -> dict[str, Any]:
 def test_schema_decides(spec: dict[str, Any], told: str) -> None:
     """By its types and bounds, and no field that it does not know."""
     verdict = validate(SCHEMA, custom(**spec))
-    assert verdict.told.startswith(told)
+    assert verdict.text.startswith(told)
     assert bool(verdict.violations) == bool(told)
 
 
@@ -114,7 +114,7 @@ def test_uncheckable_rules_are_named() -> None:
 def test_cel_rules_count() -> None:
     """One that is broken is a violation; one of a transition does not concern a new object."""
     pytest.importorskip("cel_expr_python")
-    assert validate(SCHEMA, custom(size=7)).told == "spec: a big one says so"
+    assert validate(SCHEMA, custom(size=7)).text == "spec: a big one says so"
     odd = {"type": "object", "x-kubernetes-validations": [{"rule": "quantity('1').isInteger()"}]}
     verdict = validate(odd, {"apiVersion": "x/v1", "kind": "Foo", "metadata": {}})
     assert verdict.unchecked == ("the CEL rule quantity('1').isInteger()",)
