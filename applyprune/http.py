@@ -149,7 +149,7 @@ def open_pools(proxy: str, **options: Any) -> PoolManager:
     AccessError for an invalid proxy.
     """
     options["socket_options"] = socket_options()
-    manager = _through(proxy, options) if proxy else PoolManager(1, **options)
+    manager = _proxy_pools(proxy, options) if proxy else PoolManager(1, **options)
     manager.pool_classes_by_scheme = {
         "http": DeadlineHTTPConnectionPool,
         "https": DeadlineHTTPSConnectionPool,
@@ -157,7 +157,7 @@ def open_pools(proxy: str, **options: Any) -> PoolManager:
     return manager
 
 
-def _through(proxy: str, options: dict[str, Any]) -> ProxyManager:
+def _proxy_pools(proxy: str, options: dict[str, Any]) -> ProxyManager:
     parts = urlsplit(proxy)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise AccessError(
@@ -420,42 +420,42 @@ def proxy_for(server: str, environ: Mapping[str, str]) -> str:
     port = parts.port or (443 if parts.scheme == "https" else 80)
     excluded = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
     if _is_loopback(host) or any(
-        _matches(pattern, host, port) for pattern in excluded.lower().split(",")
+        _matches_no_proxy(pattern, host, port) for pattern in excluded.lower().split(",")
     ):
         return ""
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _is_loopback(host: str) -> bool:
-    address = _address(host)
+    address = _ip_address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
-def _matches(pattern: str, host: str, port: int) -> bool:
+def _matches_no_proxy(pattern: str, host: str, port: int) -> bool:
     """Return whether a NO_PROXY item covers the host: ``*``, CIDR, address or domain, with port."""
     pattern = pattern.strip()
     if not pattern:
         return False
     if pattern == "*":
         return True
-    address = _address(host)
+    address = _ip_address(host)
     if "/" in pattern:
         try:
             return address is not None and address in ipaddress.ip_network(pattern, strict=False)
         except ValueError:
             return False
     name, colon, wanted_port = pattern.rpartition(":")
-    if colon and wanted_port.isdecimal() and _address(pattern) is None:
+    if colon and wanted_port.isdecimal() and _ip_address(pattern) is None:
         if int(wanted_port) != port:
             return False
         pattern = name
     if address is not None:
-        return _address(pattern.strip("[]")) == address
+        return _ip_address(pattern.strip("[]")) == address
     pattern = pattern.removeprefix("*")
     return host == pattern or host.endswith(pattern if pattern.startswith(".") else f".{pattern}")
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -670,4 +670,4 @@ def _embedded_addresses(address: IPAddress) -> Iterator[IPAddress]:
 
 def is_ip_address(host: str) -> bool:
     """Return whether a host is an address, not a name."""
-    return _address(host) is not None
+    return _ip_address(host) is not None

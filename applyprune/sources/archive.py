@@ -200,7 +200,7 @@ def check_archive(
             return Unchanged()
         if reply.status != 200:
             raise reply.refusal()
-        etag = _short(reply, "ETag")
+        etag = _bounded_header(reply, "ETag")
         found = ArchiveVersion(etag, "" if etag else _last_modified(reply))
     return Unchanged() if found.etag and found.etag == known.etag else found
 
@@ -211,7 +211,7 @@ def _last_modified(reply: Reply) -> str:
     It has whole seconds: one that is recent may be that of the next change, too, which the server
     would then never tell (RFC 9110 §8.8.2.2).
     """
-    text = _short(reply, "Last-Modified")
+    text = _bounded_header(reply, "Last-Modified")
     try:
         age = parsedate_to_datetime(reply.header("Date")) - parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):
@@ -220,7 +220,7 @@ def _last_modified(reply: Reply) -> str:
     return text if age >= _SETTLED else ""
 
 
-def _short(reply: Reply, name: str) -> str:
+def _bounded_header(reply: Reply, name: str) -> str:
     value = reply.header(name).strip()
     return value if len(value) <= _MOST_OF_A_HEADER else ""
 
@@ -272,11 +272,11 @@ def read_tar(
         info, name, size = member
         if info.isdir():
             if size:
-                raise _refused(name, "a folder with content")
+                raise _unsupported(name, "a folder with content")
             names.add_folder(name)
             continue
         if info.type not in _PLAIN:
-            raise _refused(name, _REFUSED.get(info.type, "a member of an unknown type"))
+            raise _unsupported(name, _REFUSED.get(info.type, "a member of an unknown type"))
         path = names.add_file(name)
         left -= size
         if left < 0:
@@ -309,7 +309,7 @@ def _next_member(tape: _BlockReader) -> tuple[tarfile.TarInfo, str, int] | None:
         else:
             name = _name(records.name or info.name.encode("utf-8", "surrogateescape"))
             if records.is_sparse:
-                raise _refused(name, _REFUSED[tarfile.GNUTYPE_SPARSE])
+                raise _unsupported(name, _REFUSED[tarfile.GNUTYPE_SPARSE])
             return info, name, info.size if records.size is None else records.size
 
 
@@ -334,7 +334,7 @@ def _name(raw: bytes) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise _refused(
+        raise _unsupported(
             raw.decode("utf-8", "backslashreplace"), "a name that is not UTF-8"
         ) from None
 
@@ -343,7 +343,7 @@ def _invalid(reason: str) -> FetchFailed:
     return FetchFailed("the archive is invalid", reason=reason)
 
 
-def _refused(name: str, what: str) -> FetchFailed:
+def _unsupported(name: str, what: str) -> FetchFailed:
     return FetchFailed(
         f"the archive has {what}: {shown_path(name)}",
         hint="Only regular files and folders with names in UTF-8 are read.",

@@ -126,7 +126,7 @@ def _read_yaml(
     for start, end in pairwise(cuts):
         piece = text[start:end]
         try:
-            documents = _read_mended(piece, allowance)
+            documents = _read_with_colons(piece, allowance)
         except YAMLFault as refused:
             found.append(refused.moved(above, before))
             if isinstance(refused, AllowanceSpent) or (faults := faults + 1) >= allowance.errors:
@@ -138,7 +138,7 @@ def _read_yaml(
     return found
 
 
-def _read_mended(text: str, allowance: Allowance) -> list[Document]:
+def _read_with_colons(text: str, allowance: Allowance) -> list[Document]:
     """Read one piece; accept the colons that only libyaml rejects; raise YAMLFault for a fault."""
     left = allowance.memory
     try:

@@ -50,21 +50,21 @@ def verify(
     """Raise VerificationFailed unless the commit, its tag, or both are signed by a trusted key."""
     mode = verification.mode
     with store.opened(where, deadline) as (program, repository):
-        environment = _trust(program, verification.keys)
+        environment = _write_trusted_keys(program, verification.keys)
         if mode is not SignatureMode.TAG:
-            _check(program, repository, environment, "commit", found.commit)
+            _check_signature(program, repository, environment, "commit", found.commit)
         if mode is not SignatureMode.HEAD:
-            _check_name(program, repository, found)
-            _check(program, repository, environment, "tag", found.oid)
+            _check_tag_name(program, repository, found)
+            _check_signature(program, repository, environment, "tag", found.oid)
 
 
-def _check(
+def _check_signature(
     program: GitProgram, repository: Path, environment: GitEnvironment, kind: str, oid: str
 ) -> None:
     code, _, err = program.try_run(
         f"verify-{kind}", "--raw", oid, repository=repository, environment=environment
     )
-    fault = _fault(err)
+    fault = _signature_fault(err)
     if code or fault:
         raise VerificationFailed(
             f"the {kind} {oid} is not signed by a trusted key",
@@ -87,7 +87,7 @@ _STATUSES = (
 )
 
 
-def _fault(err: str) -> str:
+def _signature_fault(err: str) -> str:
     """Return what is wrong with a signature by the messages about it; empty if nothing is."""
     statuses = dict(_STATUS.findall(err))
     for status, fault in _STATUSES:
@@ -108,7 +108,7 @@ def _fault(err: str) -> str:
 _TAG_NAME = pattern(rb"^tag (.+)$", re.MULTILINE)
 
 
-def _check_name(program: GitProgram, repository: Path, found: FoundRef) -> None:
+def _check_tag_name(program: GitProgram, repository: Path, found: FoundRef) -> None:
     """Raise VerificationFailed unless an annotated tag was signed under the name it has now."""
     if found.oid == found.commit:
         raise VerificationFailed(
@@ -133,10 +133,10 @@ _PGP, _SSH = ".asc", ".sshpub"
 _GPG_SETTINGS = "trust-model always\nno-auto-key-retrieve\nno-auto-key-locate\nno-autostart\n"
 
 
-def _trust(program: GitProgram, keys: Mapping[str, bytes]) -> GitEnvironment:
+def _write_trusted_keys(program: GitProgram, keys: Mapping[str, bytes]) -> GitEnvironment:
     """Write the keys where gpg and ssh-keygen find them, and nothing else."""
     pgp = [data for name, data in sorted(keys.items()) if name.endswith(_PGP)]
-    ssh = [line for name, data in sorted(keys.items()) for line in _allowed(name, data)]
+    ssh = [line for name, data in sorted(keys.items()) for line in _allowed_signers(name, data)]
     if not pgp and not ssh:
         raise VerificationFailed(
             "no key is trusted",
@@ -151,7 +151,7 @@ def _trust(program: GitProgram, keys: Mapping[str, bytes]) -> GitEnvironment:
         {"GNUPGHOME": str(home)},
     )
     if pgp:
-        _import(program, environment, b"\n".join(pgp))
+        _import_gpg_keys(program, environment, b"\n".join(pgp))
     return environment
 
 
@@ -159,7 +159,7 @@ _PRINCIPAL = pattern(r"[^A-Za-z0-9_.-]")
 _KEY_LINE = pattern(r"(?:ssh-|ecdsa-|sk-)[a-z0-9@.-]+ [A-Za-z0-9+/=]+")
 
 
-def _allowed(name: str, data: bytes) -> Iterator[str]:
+def _allowed_signers(name: str, data: bytes) -> Iterator[str]:
     """Yield the lines of allowed signers for a file of public keys; the name is that of the file.
 
     Nothing of a line but its key is used: it could contain options.
@@ -172,7 +172,7 @@ def _allowed(name: str, data: bytes) -> Iterator[str]:
             yield f'{principal} namespaces="git" {found[0]}\n'
 
 
-def _import(program: GitProgram, environment: GitEnvironment, keys: bytes) -> None:
+def _import_gpg_keys(program: GitProgram, environment: GitEnvironment, keys: bytes) -> None:
     try:
         code, _, _ = program.try_run(
             *("--batch", "--quiet", "--no-tty", "--import"),

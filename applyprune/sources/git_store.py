@@ -88,7 +88,10 @@ class GitStore:
         with self._reading(commit, deadline) as tree:
             entries = tree.find(cleaned.values())
             root = ("tree", tree.root()) if ROOT in cleaned.values() else None
-        return {path: _id(entries.get(clean)) if clean else root for path, clean in cleaned.items()}
+        return {
+            path: _kind_and_id(entries.get(clean)) if clean else root
+            for path, clean in cleaned.items()
+        }
 
     def included(self, commit: str, path: str, deadline: Deadline | None = None) -> tuple[str, ...]:
         """Return the paths that a path consists of: with a kustomization, all that it names.
@@ -186,7 +189,7 @@ def _clean(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(cleaned)
 
 
-def _id(entry: TreeEntry | None) -> tuple[str, str] | None:
+def _kind_and_id(entry: TreeEntry | None) -> tuple[str, str] | None:
     return None if entry is None else (entry.kind, entry.oid)
 
 
@@ -488,18 +491,18 @@ def read_paths(
         try:
             if path and path not in existing:
                 raise _no_path(path, where)
-            files = _checked(listed.below(found[path]), found[path], limits, where)
+            files = _checked_files(listed.below(found[path]), found[path], limits, where)
         except InputError as error:
             yield path, error
             continue
         more = sum(entry.size or 0 for entry in files)
         if group and size + more > _BYTES_AT_ONCE:
-            yield from _contents(tree, group, where)
+            yield from _read_group(tree, group, where)
             group, size = {}, 0
         group[path] = files
         size += more
     if group:
-        yield from _contents(tree, group, where)
+        yield from _read_group(tree, group, where)
 
 
 class _EntryIndex:
@@ -521,7 +524,7 @@ class _EntryIndex:
         return found
 
 
-def _checked(
+def _checked_files(
     entries: Sequence[TreeEntry], what: Included, limits: TreeLimits, where: str
 ) -> Sequence[TreeEntry]:
     files = check_entries(entries, limits, where, is_build=what.is_build)
@@ -530,7 +533,7 @@ def _checked(
     return files
 
 
-def _contents(
+def _read_group(
     tree: CommitTree, group: Mapping[str, Sequence[TreeEntry]], where: str
 ) -> Iterator[tuple[str, PathFiles]]:
     every = [entry for files in group.values() for entry in files]
@@ -541,7 +544,7 @@ def _contents(
             yield next(iter(group)), error
             return
         for path, files in group.items():
-            yield from _contents(tree, {path: files}, where)
+            yield from _read_group(tree, {path: files}, where)
         return
     for path, files in group.items():
         found = {entry.path: contents[entry.oid] for entry in files}

@@ -77,7 +77,7 @@ def read_sources(
     Raises UsageError for ``-`` twice or without a ``stdin``, for an empty path and for an
     unsupported URL. ``warn`` receives the warnings about sources that could be read.
     """
-    _check(paths, stdin)
+    _check_paths(paths, stdin)
     reader = _Reader(stdin, warn)
     for path in paths:
         yield from reader.read(path)
@@ -98,7 +98,7 @@ class InputSource:
     """What was read of a source on another host: ``main@sha1:…``; empty for other sources."""
 
 
-def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
+def _check_paths(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
     if "" in paths or Overlay("") in paths:
         # Path("") is the current directory; an unset variable in a script does not mean that.
         raise UsageError("empty path", hint="Check for an unset variable in the script.")
@@ -107,11 +107,11 @@ def _check(paths: Sequence[str | Overlay], stdin: BinaryIO | None) -> None:
     if STDIN in paths and stdin is None:
         raise UsageError("standard input is not available")
     for path in paths:
-        if _remote(path) is None and isinstance(path, str) and is_url(path):
+        if _remote_source(path) is None and isinstance(path, str) and is_url(path):
             check_url(path)
 
 
-def _remote(path: str | Overlay) -> _Remote | None:
+def _remote_source(path: str | Overlay) -> _Remote | None:
     """Return the source on another host that a path names; None if it names none.
 
     Raises UsageError for an invalid address.
@@ -128,7 +128,7 @@ class _Reader:
         self._warn = warn
         self._left = MAX_BYTES
         self._seen: set[str] = set()
-        self._named: dict[str, list[Address]] = {}
+        self._versions: dict[str, list[Address]] = {}
 
     def read(self, path: str | Overlay) -> Iterator[InputSource]:
         for place in _places(path):
@@ -137,8 +137,8 @@ class _Reader:
             elif isinstance(place, _Remote):
                 yield from self._fetched(path, place)
             elif self._is_new(identity := _identity(place)):
-                source = _read(place, self._stdin, self._left, self._warn)
-                yield self._given(path, identity, source)
+                source = _read_place(place, self._stdin, self._left, self._warn)
+                yield self._input_source(path, identity, source)
             else:
                 yield InputSource(path, identity, None)
 
@@ -158,7 +158,7 @@ class _Reader:
         found = tree_sources(
             tree,
             address.path,
-            shown=self._name(address),
+            shown=self._shown_name(address),
             limit=self._left,
             warn=self._warn,
             refuses_remote_bases=False,
@@ -167,11 +167,11 @@ class _Reader:
         for source in found:
             identity = f"{of} {source.path}" if isinstance(source, SourceText) else ""
             if not identity or self._is_new(identity):
-                yield self._given(path, identity, source, tree.revision)
+                yield self._input_source(path, identity, source, tree.revision)
             else:
                 yield InputSource(path, identity, None, tree.revision)
 
-    def _given(
+    def _input_source(
         self,
         path: str | Overlay,
         identity: str,
@@ -187,9 +187,9 @@ class _Reader:
         self._seen.add(identity)
         return is_new
 
-    def _name(self, address: Address) -> str:
+    def _shown_name(self, address: Address) -> str:
         """Return the shown form of a source; another version of it gets a number, as a name."""
-        keys = self._named.setdefault(address.shown, [])
+        keys = self._versions.setdefault(address.shown, [])
         if (key := source_key(address)) not in keys:
             keys.append(key)
         number = keys.index(key) + 1
@@ -214,7 +214,7 @@ _Place: TypeAlias = "FoundFile[Path] | _Url | Overlay | None"
 
 
 def _places(path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
-    if (remote := _remote(path)) is not None:
+    if (remote := _remote_source(path)) is not None:
         yield remote
     elif isinstance(path, Overlay):
         yield path
@@ -295,7 +295,7 @@ class _LocalFolders:
 _LOCAL = _LocalFolders()
 
 
-def _read(
+def _read_place(
     place: _Place, stdin: BinaryIO | None, left: int, warn: Callable[[Problem], None]
 ) -> SourceText | InputError | None:
     """Return the content of a place; None for our own configuration file in a folder."""
@@ -400,7 +400,9 @@ def tree_sources(
     for found in find(folders, top):
         match found:
             case FoundKustomization(folder=folder):
-                source = _built(folders, folder, left, warn, is_offline=refuses_remote_bases)
+                source = _build_fetched(
+                    folders, folder, left, warn, is_offline=refuses_remote_bases
+                )
             case FoundFile(path=file, is_named=is_named):
                 source = _read_fetched(folders, file, left, is_named=is_named)
             case InputError():
@@ -469,7 +471,7 @@ def _read_fetched(
     return manifests_in(folders.shown(file), data, is_named=is_named)
 
 
-def _built(
+def _build_fetched(
     folders: _TreeFolders,
     folder: PurePosixPath,
     left: int,
@@ -491,9 +493,10 @@ def _built(
         ):
             # Kustomize resolves links: of the folder for temporary files, too.
             root = Path(private).resolve() / "source"
-            _write(root, folders.files)
+            _write_tree(root, folders.files)
             rules = BuildRules(
-                shown_text=lambda text: _without(text, root, folders.shown_root), guard=guard
+                shown_text=lambda text: _without_private_folder(text, root, folders.shown_root),
+                guard=guard,
             )
             if is_offline:
                 # Windows has no such limits, and no controller.
@@ -510,7 +513,7 @@ def _built(
         )
 
 
-def _write(root: Path, files: Mapping[str, bytes]) -> None:
+def _write_tree(root: Path, files: Mapping[str, bytes]) -> None:
     """Write regular files below a new folder, for this user only; raise OSError."""
     root.mkdir(0o700)
     for name, data in files.items():
@@ -526,7 +529,7 @@ def _write(root: Path, files: Mapping[str, bytes]) -> None:
             stream.write(data)
 
 
-def _without(text: str, root: Path, shown: str) -> str:
+def _without_private_folder(text: str, root: Path, shown: str) -> str:
     """Return a text with the address of the tree instead of its private folder."""
     for name in {f"{root}", root.as_posix()}:
         for end in "/\\":

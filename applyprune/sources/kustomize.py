@@ -49,7 +49,7 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> SourceText | InputError:
     ``limit`` is in bytes. ``warn`` receives what the program writes to standard error.
     """
     try:
-        _check(overlay.folder)
+        _check_overlay(overlay.folder)
     except InputError as error:
         return error
     return build_folder(overlay.folder, shown_path(overlay.folder), limit, warn)
@@ -59,7 +59,7 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> SourceText | InputError:
 _URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
-def _check(folder: str) -> None:
+def _check_overlay(folder: str) -> None:
     where = Origin(shown_path(folder))
     if _URL.match(folder):
         raise InputError(
@@ -176,8 +176,8 @@ def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, by
     ):
         if rules.guard is not None:
             rules.guard.add(process.pid)
-        out = readers.submit(_first, process, limit + 1)
-        err = readers.submit(_last, process.stderr)
+        out = readers.submit(_read_at_most, process, limit + 1)
+        err = readers.submit(_read_end, process.stderr)
         try:
             wait_for(process, BUILD_TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -189,7 +189,7 @@ def _run(command: Sequence[str], limit: int, rules: BuildRules) -> tuple[int, by
         return process.returncode, out.result(), err.result()
 
 
-def _first(process: subprocess.Popen[bytes], count: int) -> bytes:
+def _read_at_most(process: subprocess.Popen[bytes], count: int) -> bytes:
     """Return the first bytes of the output; kill a process that writes more."""
     data = process.stdout.read(count) if process.stdout else b""
     if len(data) == count:
@@ -200,7 +200,7 @@ def _first(process: subprocess.Popen[bytes], count: int) -> bytes:
 _STDERR = 64 * 1024
 
 
-def _last(stream: IO[bytes] | None) -> str:
+def _read_end(stream: IO[bytes] | None) -> str:
     kept = b""
     while stream and (more := stream.read(_STDERR)):
         kept = (kept + more)[-_STDERR:]
@@ -468,7 +468,7 @@ def remote_base(files: Mapping[str, bytes], folder: str) -> RemoteBase | None:
             file = f"{here}/{name}" if here else name
             if file not in files:
                 continue
-            for found in _named(files, folders, file, here):
+            for found in _references(files, folders, file, here):
                 if isinstance(found, RemoteBase):
                     return found
                 if found not in entered:
@@ -495,7 +495,7 @@ def _parents(name: str) -> Iterator[str]:
         yield name
 
 
-def _named(
+def _references(
     files: Mapping[str, bytes], folders: AbstractSet[str], file: str, here: str
 ) -> Iterator[str | RemoteBase]:
     """Yield the folders that a kustomization file includes, and what it names elsewhere."""
@@ -508,19 +508,19 @@ def _named(
                 continue
             for text in _texts(value, _HARMLESS_IN.get(key, frozenset())):
                 if key in _BASES:
-                    yield from _base(files, folders, file, here, text)
+                    yield from _base_reference(files, folders, file, here, text)
                 elif key in _PLUGINS:
-                    yield from _plugin(files, file, here, text)
+                    yield from _plugin_faults(files, file, here, text)
                 elif _URL_WITHIN.search(text) and not (key in _INLINE and "\n" in text):
-                    yield _remote(file, key)
+                    yield _remote_fault(file, key)
 
 
-def _base(
+def _base_reference(
     files: Mapping[str, bytes], folders: AbstractSet[str], file: str, here: str, text: str
 ) -> Iterator[str | RemoteBase]:
-    path = _inside(here, text)
+    path = _path_in_tree(here, text)
     if _ADDRESS.search(text) or path is None:
-        yield _remote(file, "a base")
+        yield _remote_fault(file, "a base")
     elif path in folders:
         yield path
     elif path not in files:
@@ -532,17 +532,17 @@ def _base(
         )
 
 
-def _plugin(
+def _plugin_faults(
     files: Mapping[str, bytes], file: str, here: str, text: str
 ) -> Iterator[str | RemoteBase]:
     """Yield the fault of a plugin's configuration: a field of it may be loaded, too."""
     if "\n" in text:
         if _URL_WITHIN.search(text):
-            yield _remote(file, "a plugin")
+            yield _remote_fault(file, "a plugin")
         return
-    path = _inside(here, text)
+    path = _path_in_tree(here, text)
     if _ADDRESS.search(text) or path is None:
-        yield _remote(file, "a plugin")
+        yield _remote_fault(file, "a plugin")
     elif path not in files:
         yield RemoteBase(
             file,
@@ -553,10 +553,10 @@ def _plugin(
     elif any(not isinstance(one, dict) for one in _values(files[path])):
         yield RemoteBase(path, "the file cannot be checked for remote bases", _NO_MAP)
     elif any(_URL_WITHIN.search(one) for one in _texts([*_values(files[path])], frozenset())):
-        yield _remote(path, "a plugin")
+        yield _remote_fault(path, "a plugin")
 
 
-def _remote(file: str, where: str) -> RemoteBase:
+def _remote_fault(file: str, where: str) -> RemoteBase:
     return RemoteBase(file, "the kustomization names a URL or a remote base", f"it is in {where}")
 
 
@@ -581,7 +581,7 @@ def _texts(value: Any, harmless: frozenset[str]) -> Iterator[str]:
                 yield from _texts(item, frozenset())
 
 
-def _inside(folder: str, text: str) -> str | None:
+def _path_in_tree(folder: str, text: str) -> str | None:
     """Return the path in the tree that a text means, seen from a folder; None if it leads out."""
     if text.startswith("/") or "\\" in text:
         return None

@@ -147,7 +147,7 @@ def read_objects(objects: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]:
             continue
         for each in expand_list(document, lambda *_: []):
             if isinstance(each, YAMLFault):
-                found.append(_faulty(StructureFault(("items",), each.problem), origin, ""))
+                found.append(_structure_error(StructureFault(("items",), each.problem), origin, ""))
             else:
                 found += _read_object(each, origin, "")
     raise_all([one for one in found if isinstance(one, InputError)])
@@ -195,12 +195,12 @@ def _read_source(
 ) -> Iterator[Manifest | InputError]:
     for numbered in read_documents(source.data, allowance):
         if isinstance(numbered.content, YAMLFault):
-            yield _error(numbered.content, source.path, numbered.number, text)
+            yield _yaml_error(numbered.content, source.path, numbered.number, text)
             continue
         for each in expand_list(numbered.content, partial(_item_lines, text)):
             if isinstance(each, YAMLFault):
                 where = Origin(source.path, numbered.number, each.line)
-                yield _faulty(StructureFault(("items",), each.problem), where, text)
+                yield _structure_error(StructureFault(("items",), each.problem), where, text)
             else:
                 yield from _read_object(each, Origin(source.path, numbered.number, each.line), text)
 
@@ -210,18 +210,18 @@ def _read_object(document: Document, origin: Origin, text: str) -> Iterator[Mani
     if isinstance(result, Manifest):
         yield result
         return
-    errors = [_faulty(fault, origin, text) for fault in result]
+    errors = [_structure_error(fault, origin, text) for fault in result]
     yield from sorted(errors, key=lambda error: error.origin.line if error.origin else 0)
 
 
-def _faulty(fault: StructureFault, origin: Origin, text: str) -> InputError:
+def _structure_error(fault: StructureFault, origin: Origin, text: str) -> InputError:
     place, shown = point({origin.path: text}, origin, [Mark(fault.path)])
     error = InputError(fault.what, location=place, hint=fault.hint, field=fault.path)
     error.excerpt = shown
     return error
 
 
-def _error(refused: YAMLFault, path: str, document: int, text: str) -> InputError:
+def _yaml_error(refused: YAMLFault, path: str, document: int, text: str) -> InputError:
     line, column = refused.line, refused.column
     begin, _ = refused.since
     where = Origin(path, document, line, column)
@@ -274,7 +274,9 @@ def expand_list(
     if len(found) != len(items):
         found = [document.line] * len(items)
     for item, line in zip(items, found, strict=True):
-        yield from expand_list(Document(Packed(_typed(item, body, kind)), line), lines, level + 1)
+        yield from expand_list(
+            Document(Packed(_with_list_type(item, body, kind)), line), lines, level + 1
+        )
 
 
 def _is_list(kind: str, body: dict[str, Any]) -> bool:
@@ -286,7 +288,7 @@ def _is_list(kind: str, body: dict[str, Any]) -> bool:
     return kind.endswith("List") and not named and isinstance(body.get("items", 0), list | None)
 
 
-def _typed(item: Any, body: dict[str, Any], kind: str) -> Any:
+def _with_list_type(item: Any, body: dict[str, Any], kind: str) -> Any:
     if not isinstance(item, dict) or "kind" in item or "apiVersion" in item or kind == "List":
         return item
     return {"apiVersion": body.get("apiVersion"), "kind": kind.removesuffix("List"), **item}
@@ -590,7 +592,7 @@ def with_excerpt(events: Iterable[Event], given: Input) -> Iterator[Event]:
     """Yield the events, and raise the error that ends them, with line, column and excerpt."""
     try:
         for event in events:
-            yield _event(event, given)
+            yield _pointed_event(event, given)
     except InputErrors as several:
         for error in several.errors:
             _locate(error, given)
@@ -600,9 +602,9 @@ def with_excerpt(events: Iterable[Event], given: Input) -> Iterator[Event]:
         raise
 
 
-def _event(event: Event, given: Input) -> Event:
+def _pointed_event(event: Event, given: Input) -> Event:
     if isinstance(event, Planned):
-        return replace(event, plan=_plan(event.plan, given))
+        return replace(event, plan=_pointed_plan(event.plan, given))
     match event:
         case (
             ObjectDone()
@@ -619,7 +621,7 @@ def _event(event: Event, given: Input) -> Event:
     return event
 
 
-def _plan(plan: Plan, given: Input) -> Plan:
+def _pointed_plan(plan: Plan, given: Input) -> Plan:
     if all(step.problem is None for step in plan.applies):
         return plan
     applies = tuple(

@@ -105,14 +105,14 @@ def fetch_artifact(
     """
     with open_registry(source) as registry, open_spool() as file:
         if found is None:
-            wanted = _wanted(registry, source)
-            manifest = _manifest(registry, wanted.digest or wanted.tag)
+            wanted = _resolve_reference(registry, source)
+            manifest = _require_manifest(registry, wanted.digest or wanted.tag)
             found = FoundArtifact(wanted.tag, manifest.digest)
         else:
-            manifest = _manifest(registry, found.digest)
+            manifest = _require_manifest(registry, found.digest)
         if verify is not None:
             verify(registry, manifest)
-        layer = _layer(manifest)
+        layer = _only_layer(manifest)
         fetch_blob(registry, layer, file, source.limits.size)
         file.seek(0)
         files = read_tar(file, source.limits, registry.check_time)
@@ -128,17 +128,17 @@ def find_artifact(source: OciSource) -> FoundArtifact:
     Raises PathNotFound, AuthenticationFailed, FetchFailed and UsageError.
     """
     with open_registry(source) as registry:
-        wanted = _wanted(registry, source)
+        wanted = _resolve_reference(registry, source)
         if wanted.digest:
             return FoundArtifact(wanted.tag, wanted.digest)
         with registry.request("HEAD", f"manifests/{wanted.tag}", headers=ACCEPTED) as reply:
             if reply.status == 404:
-                raise _missing(wanted.tag)
+                raise _no_such_version(wanted.tag)
             if reply.status not in {200, 405}:
                 raise unexpected_status(reply)
             digest = stated_digest(reply) if reply.status == 200 else ""
         if not digest:
-            digest = _manifest(registry, wanted.tag).digest
+            digest = _require_manifest(registry, wanted.tag).digest
         return FoundArtifact(wanted.tag, digest)
 
 
@@ -177,7 +177,7 @@ def open_registry(source: OciSource, actions: str = PULL) -> Iterator[Registry]:
         yield Registry(web, reference, source.credentials, actions)
 
 
-def _wanted(registry: Registry, source: OciSource) -> ArtifactReference:
+def _resolve_reference(registry: Registry, source: OciSource) -> ArtifactReference:
     """Return the source's reference with a tag or a digest; raises as ``find_artifact``."""
     reference, ref = parse_reference(source.url), source.ref
     if (reference.tag or reference.digest) and ref != OciRef():
@@ -192,14 +192,14 @@ def _wanted(registry: Registry, source: OciSource) -> ArtifactReference:
     return ArtifactReference(reference.host, reference.repository, tag, digest)
 
 
-def _manifest(registry: Registry, name: str) -> ArtifactManifest:
+def _require_manifest(registry: Registry, name: str) -> ArtifactManifest:
     manifest = fetch_manifest(registry, name)
     if manifest is None:
-        raise _missing(name)
+        raise _no_such_version(name)
     return manifest
 
 
-def _missing(name: str) -> PathNotFound:
+def _no_such_version(name: str) -> PathNotFound:
     return PathNotFound(
         f"the registry has no version {name}",
         hint="Check the name. Some registries hide what they would refuse.",
@@ -215,7 +215,7 @@ _LAYERS = frozenset(
 )
 
 
-def _layer(manifest: ArtifactManifest) -> Descriptor:
+def _only_layer(manifest: ArtifactManifest) -> Descriptor:
     """Return the only layer; raises FetchFailed for none, several, or another type."""
     if len(manifest.layers) != 1:
         raise FetchFailed(
@@ -422,7 +422,7 @@ def signature_manifest(registry: Registry, digest: str) -> ArtifactManifest | No
 
     Raises as ``fetch_manifest``.
     """
-    return fetch_manifest(registry, f"{_tag(digest)}.sig")
+    return fetch_manifest(registry, f"{_fallback_tag(digest)}.sig")
 
 
 def referrers(registry: Registry, digest: str) -> Sequence[Descriptor]:
@@ -431,13 +431,13 @@ def referrers(registry: Registry, digest: str) -> Sequence[Descriptor]:
     They are what the registry says: nothing about them is checked yet. Raises SourceTooLarge for
     too many, AuthenticationFailed and FetchFailed.
     """
-    found = _pages(registry, f"referrers/{digest}")
+    found = _list_referrers(registry, f"referrers/{digest}")
     if found is None:
-        found = _pages(registry, f"manifests/{_tag(digest)}")
+        found = _list_referrers(registry, f"manifests/{_fallback_tag(digest)}")
     return found or ()
 
 
-def _pages(registry: Registry, page: str) -> list[Descriptor] | None:
+def _list_referrers(registry: Registry, page: str) -> list[Descriptor] | None:
     """Return the manifests of an index, page by page; None if there is no such index."""
     found: list[Descriptor] = []
     for _ in range(_MOST_REFERRER_PAGES):
@@ -456,7 +456,7 @@ def _pages(registry: Registry, page: str) -> list[Descriptor] | None:
     raise SourceTooLarge(f"more than {MOST_REFERRERS} manifests refer to the artifact")
 
 
-def _tag(digest: str) -> str:
+def _fallback_tag(digest: str) -> str:
     return digest.replace(":", "-")
 
 

@@ -72,14 +72,14 @@ def _signatures(registry: Registry, digest: str) -> Iterator[SimpleSignature]:
 
 
 # Registries list no type, or the one of the config instead.
-_NOT_SAID = frozenset({"", "application/vnd.oci.empty.v1+json"})
+_UNSTATED_TYPES = frozenset({"", "application/vnd.oci.empty.v1+json"})
 
 
 def _bundles(registry: Registry, digest: str) -> Iterator[bytes]:
     named = [
         one
         for one in referrers(registry, digest)
-        if one.artifact_type in _NOT_SAID or one.artifact_type.startswith(BUNDLE)
+        if one.artifact_type in _UNSTATED_TYPES or one.artifact_type.startswith(BUNDLE)
     ]
     for one in named[:MOST_SIGNATURES]:
         manifest = fetch_manifest(registry, one.digest)
@@ -118,7 +118,7 @@ class SimpleSignature:
     """Whether there is the annotation CERTIFICATE."""
 
 
-class _Found(IntEnum):
+class _Proof(IntEnum):
     """What a signature proves; the highest one of an artifact counts."""
 
     NOTHING = 0
@@ -129,10 +129,10 @@ class _Found(IntEnum):
 
 
 _MESSAGES = {
-    _Found.NOTHING: "the artifact has no signature of cosign",
-    _Found.KEYLESS: "the artifact has keyless signatures only",
-    _Found.OTHER_KEY: "no key of the Secret has signed the artifact",
-    _Found.OTHER_ARTIFACT: "its signature is for another artifact",
+    _Proof.NOTHING: "the artifact has no signature of cosign",
+    _Proof.KEYLESS: "the artifact has keyless signatures only",
+    _Proof.OTHER_KEY: "no key of the Secret has signed the artifact",
+    _Proof.OTHER_ARTIFACT: "its signature is for another artifact",
 }
 
 
@@ -148,79 +148,79 @@ def verify_signatures(
     ``digest`` is that of the artifact's manifest, ``sha256:…``. Signatures that cannot be read
     count as missing: anybody who may push can add some. No more of them are taken than needed.
     """
-    best = _Found.NOTHING
+    best = _Proof.NOTHING
     found = chain(
-        (_simple(one, digest, keys) for one in signatures),
-        (_bundle(one, digest, keys) for one in bundles),
+        (_simple_proof(one, digest, keys) for one in signatures),
+        (_bundle_proof(one, digest, keys) for one in bundles),
     )
     for best in accumulate(found, max):
-        if best is _Found.SIGNED:
+        if best is _Proof.SIGNED:
             return
     raise VerificationFailed(
         _MESSAGES[best],
         reason=digest,
-        hint=KEYLESS if best is _Found.KEYLESS else "Sign it: cosign sign --key KEY IMAGE@DIGEST",
+        hint=KEYLESS if best is _Proof.KEYLESS else "Sign it: cosign sign --key KEY IMAGE@DIGEST",
     )
 
 
-def _simple(signature: SimpleSignature, digest: str, keys: Sequence[PublicKey]) -> _Found:
+def _simple_proof(signature: SimpleSignature, digest: str, keys: Sequence[PublicKey]) -> _Proof:
     made = _decoded(signature.signature)
     if made is None:
-        return _Found.NOTHING
+        return _Proof.NOTHING
     if not any(key.has_signed(made, signature.payload) for key in keys):
-        return _Found.KEYLESS if signature.is_keyless else _Found.OTHER_KEY
-    critical = _part(_json(signature.payload), "critical")
-    if _part(critical, "type") not in _TYPES:
-        return _Found.OTHER_ARTIFACT
-    named = _part(_part(critical, "image"), "docker-manifest-digest")
-    return _Found.SIGNED if named == digest else _Found.OTHER_ARTIFACT
+        return _Proof.KEYLESS if signature.is_keyless else _Proof.OTHER_KEY
+    critical = _field(_json(signature.payload), "critical")
+    if _field(critical, "type") not in _TYPES:
+        return _Proof.OTHER_ARTIFACT
+    named = _field(_field(critical, "image"), "docker-manifest-digest")
+    return _Proof.SIGNED if named == digest else _Proof.OTHER_ARTIFACT
 
 
-def _bundle(bundle: bytes, digest: str, keys: Sequence[PublicKey]) -> _Found:
+def _bundle_proof(bundle: bytes, digest: str, keys: Sequence[PublicKey]) -> _Proof:
     body = _json(bundle)
-    if not str(_part(body, "mediaType")).startswith(BUNDLE):
-        return _Found.NOTHING
-    material = _part(body, "verificationMaterial")
-    is_keyless = bool(_part(material, "certificate") or _part(material, "x509CertificateChain"))
-    envelope, message = _part(body, "dsseEnvelope"), _part(body, "messageSignature")
+    if not str(_field(body, "mediaType")).startswith(BUNDLE):
+        return _Proof.NOTHING
+    material = _field(body, "verificationMaterial")
+    is_keyless = bool(_field(material, "certificate") or _field(material, "x509CertificateChain"))
+    envelope, message = _field(body, "dsseEnvelope"), _field(body, "messageSignature")
     if envelope is not None:
-        found = _envelope(envelope, digest, keys)
+        found = _envelope_proof(envelope, digest, keys)
     elif message is not None:
-        found = _message(message, digest, keys)
+        found = _message_proof(message, digest, keys)
     else:
-        found = _Found.NOTHING
-    return _Found.KEYLESS if is_keyless and found is _Found.OTHER_KEY else found
+        found = _Proof.NOTHING
+    return _Proof.KEYLESS if is_keyless and found is _Proof.OTHER_KEY else found
 
 
-def _envelope(envelope: Any, digest: str, keys: Sequence[PublicKey]) -> _Found:
-    payload = _decoded(_part(envelope, "payload"))
-    kind = _part(envelope, "payloadType")
+def _envelope_proof(envelope: Any, digest: str, keys: Sequence[PublicKey]) -> _Proof:
+    payload = _decoded(_field(envelope, "payload"))
+    kind = _field(envelope, "payloadType")
     if payload is None or kind != _INTOTO:
-        return _Found.NOTHING
+        return _Proof.NOTHING
     signed = _pre_authentication(str(kind), payload)
-    made = [_decoded(_part(one, "sig")) for one in _list(envelope, "signatures")]
+    made = [_decoded(_field(one, "sig")) for one in _list(envelope, "signatures")]
     if not any(key.has_signed(one, signed) for one in made if one is not None for key in keys):
-        return _Found.OTHER_KEY
+        return _Proof.OTHER_KEY
     statement = _json(payload)
     # Other statements, such as those of a scanner, may be about the artifact and by the same key.
-    if _part(statement, "predicateType") != _SIGNED:
-        return _Found.NOTHING
-    named = [_part(_part(one, "digest"), "sha256") for one in _list(statement, "subject")]
-    return _Found.SIGNED if digest.removeprefix("sha256:") in named else _Found.OTHER_ARTIFACT
+    if _field(statement, "predicateType") != _SIGNED:
+        return _Proof.NOTHING
+    named = [_field(_field(one, "digest"), "sha256") for one in _list(statement, "subject")]
+    return _Proof.SIGNED if digest.removeprefix("sha256:") in named else _Proof.OTHER_ARTIFACT
 
 
-def _message(message: Any, digest: str, keys: Sequence[PublicKey]) -> _Found:
-    made = _decoded(_part(message, "signature"))
-    stated = _part(message, "messageDigest")
-    if made is None or _part(stated, "algorithm") not in {None, "SHA2_256"}:
-        return _Found.NOTHING
+def _message_proof(message: Any, digest: str, keys: Sequence[PublicKey]) -> _Proof:
+    made = _decoded(_field(message, "signature"))
+    stated = _field(message, "messageDigest")
+    if made is None or _field(stated, "algorithm") not in {None, "SHA2_256"}:
+        return _Proof.NOTHING
     artifact = bytes.fromhex(digest.removeprefix("sha256:"))
     if any(key.has_signed_digest(made, artifact) for key in keys):
-        return _Found.SIGNED
-    other = _decoded(_part(stated, "digest"))
+        return _Proof.SIGNED
+    other = _decoded(_field(stated, "digest"))
     if other is not None and any(key.has_signed_digest(made, other) for key in keys):
-        return _Found.OTHER_ARTIFACT
-    return _Found.OTHER_KEY
+        return _Proof.OTHER_ARTIFACT
+    return _Proof.OTHER_KEY
 
 
 def _pre_authentication(kind: str, payload: bytes) -> bytes:
@@ -237,14 +237,14 @@ def _json(data: bytes) -> Any:
         return None
 
 
-def _part(value: Any, name: str) -> Any:
+def _field(value: Any, name: str) -> Any:
     """Return a field of an object; None if there is none, or no object."""
     return value.get(name) if isinstance(value, dict) else None
 
 
 def _list(value: Any, name: str) -> list[Any]:
     """Return a list in an object; empty if there is none."""
-    found = _part(value, name)
+    found = _field(value, name)
     return found if isinstance(found, list) else []
 
 

@@ -236,8 +236,8 @@ def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> L
     place = f"{reference.host}/{reference.repository}".lower()
     # As kubelet does: the longest name wins, which may be that of a part of the registry.
     best = max(
-        (key for key in entries if _covers(_normal(key), place)),
-        key=lambda key: len(_normal(key)),
+        (key for key in entries if _covers(_normalized(key), place)),
+        key=lambda key: len(_normalized(key)),
         default=None,
     )
     return _login(mapping(entries[best])) if best is not None else Login()
@@ -255,7 +255,7 @@ class Login:
     """A token that the registry's token server exchanges for another one."""
 
 
-def _normal(key: str) -> str:
+def _normalized(key: str) -> str:
     name = key.lower().removeprefix("https://").rstrip("/")
     for end in _ENDS:
         name = name.removesuffix(end)
@@ -315,13 +315,13 @@ def registry_login(
     except (FileNotFoundError, NotADirectoryError):
         return ANONYMOUS
     except OSError as error:
-        raise _unusable(path, where, error.strerror or "") from None
+        raise _config_unreadable(path, where, error.strerror or "") from None
     try:
         config = json.loads(data)
     except ValueError:
-        raise _unusable(path, where, "it is not JSON") from None
+        raise _config_unreadable(path, where, "it is not JSON") from None
     if not isinstance(config, dict):
-        raise _unusable(path, where, "it is not a JSON object")
+        raise _config_unreadable(path, where, "it is not a JSON object")
     if helper := _helper(config, host):
         login = _run_helper(helper, host, environ, where, timeout)
         if login is not None:
@@ -343,7 +343,7 @@ def _run_helper(
     """Return what a helper knows about a host; None if it has no credentials for it."""
     program = f"docker-credential-{name}"
     if _HELPER.fullmatch(name) is None:
-        raise _failed(where, program, "its name is invalid")
+        raise _helper_failed(where, program, "its name is invalid")
     try:
         with subprocess.Popen(
             command_line([program, "get"], Path.cwd(), environ),
@@ -362,20 +362,20 @@ def _run_helper(
                         kill_group(process.pid)
     except subprocess.TimeoutExpired:
         reason = f"it has not finished after {timeout:.3g} s"
-        raise _failed(where, program, reason) from None
+        raise _helper_failed(where, program, reason) from None
     except OSError as error:
-        raise _failed(where, program, error.strerror or "") from None
+        raise _helper_failed(where, program, error.strerror or "") from None
     if process.returncode:
         if _NOT_FOUND in out.decode("utf-8", "replace").lower():
             return None
-        raise _failed(where, program, f"it exited with code {process.returncode}")
+        raise _helper_failed(where, program, f"it exited with code {process.returncode}")
     try:
         reply = json.loads(out)
         user, secret = reply["Username"], reply["Secret"]
     except (ValueError, TypeError, KeyError):
-        raise _failed(where, program, "its answer is invalid") from None
+        raise _helper_failed(where, program, "its answer is invalid") from None
     if not (isinstance(user, str) and isinstance(secret, str)):
-        raise _failed(where, program, "its answer is invalid")
+        raise _helper_failed(where, program, "its answer is invalid")
     if user == _IDENTITY_USER:
         # As docker stores it without a helper: a token for the registry's server of tokens.
         entry = {"auths": {host: {"identitytoken": secret}}}
@@ -383,7 +383,7 @@ def _run_helper(
     return SourceCredentials(username=user, password=secret)
 
 
-def _unusable(path: Path, where: str, reason: str) -> AuthenticationFailed:
+def _config_unreadable(path: Path, where: str, reason: str) -> AuthenticationFailed:
     return AuthenticationFailed(
         f"{shown_path(str(path))} cannot be read",
         location=where,
@@ -392,7 +392,7 @@ def _unusable(path: Path, where: str, reason: str) -> AuthenticationFailed:
     )
 
 
-def _failed(where: str, program: str, reason: str) -> AuthenticationFailed:
+def _helper_failed(where: str, program: str, reason: str) -> AuthenticationFailed:
     return AuthenticationFailed(
         f"the credential helper {shown_path(program)} failed",
         location=where,

@@ -132,7 +132,7 @@ class _Sops(contextlib.ExitStack):
         self._fds: Sequence[int] = ()
         if keys.openpgp:
             try:
-                home, self._fds = self.enter_context(_ring(keys.openpgp))
+                home, self._fds = self.enter_context(_keyring(keys.openpgp))
             except OSError as error:
                 raise FetchFailed(
                     "the keys cannot be stored for sops",
@@ -173,7 +173,7 @@ class _Sops(contextlib.ExitStack):
 
 
 @contextlib.contextmanager
-def _ring(keys: bytes) -> Iterator[tuple[Path, Sequence[int]]]:
+def _keyring(keys: bytes) -> Iterator[tuple[Path, Sequence[int]]]:
     """Yield a folder in which sops finds the ring of private keys, and the files to pass on.
 
     Where the system can, the ring is a file in memory only, and the folder has a link to it.
@@ -398,16 +398,16 @@ def parts_of(path: str, data: bytes) -> tuple[Part, ...]:
     except UnicodeDecodeError:
         return plain
     known = _SUFFIXES.get(path[path.rfind(".") :].lower())
-    kind = known or _guess(text)
+    kind = known or _guess_format(text)
     if kind is SopsFormat.DOTENV:
-        return (_flat(text, kind, _DOTENV_LINE),) if _DOTENV_SIGN.search(text) else plain
+        return (_flat_part(text, kind, _DOTENV_LINE),) if _DOTENV_SIGN.search(text) else plain
     if kind is SopsFormat.INI:
-        return (_ini(text),) if _INI_SECTION.search(text) else plain
+        return (_ini_part(text),) if _INI_SECTION.search(text) else plain
     if kind is None:
         return plain
     pieces = [text] if kind is SopsFormat.JSON else _SEPARATOR.split(text.replace("\r\n", "\n"))
     allowance = Allowance(_MEMORY)
-    parts = [_part(piece, kind, allowance) for piece in pieces]
+    parts = [_document_part(piece, kind, allowance) for piece in pieces]
     if known is None and kind is SopsFormat.JSON and _BINARY.match(text):
         parts = [(text, SopsFormat.BINARY if mac else None, mac) for text, _, mac in parts]
     return tuple(
@@ -416,7 +416,7 @@ def parts_of(path: str, data: bytes) -> tuple[Part, ...]:
     )
 
 
-def _guess(text: str) -> SopsFormat | None:
+def _guess_format(text: str) -> SopsFormat | None:
     """Return the format of a file whose name does not say it."""
     if text.lstrip().startswith("{"):
         return SopsFormat.JSON
@@ -427,7 +427,9 @@ def _guess(text: str) -> SopsFormat | None:
     return SopsFormat.YAML if _YAML_SIGN.search(text) else None
 
 
-def _part(text: str, kind: SopsFormat, allowance: Allowance) -> tuple[str, SopsFormat | None, str]:
+def _document_part(
+    text: str, kind: SopsFormat, allowance: Allowance
+) -> tuple[str, SopsFormat | None, str]:
     """Return a document as sops may read it, its format, and its MAC: "" if it is not encrypted.
 
     Documents that were encrypted at once have the same MAC.
@@ -445,7 +447,7 @@ def _part(text: str, kind: SopsFormat, allowance: Allowance) -> tuple[str, SopsF
         raise Undecryptable("it is one of several documents without a line --- between them")
     metadata = found[0][_METADATA]
     mac = str(metadata.get("mac"))
-    foreign = _foreign(metadata)
+    foreign = _names_to_drop(metadata)
     kept = {key: value for key, value in metadata.items() if key not in foreign}
     wanted = found[0] | {_METADATA: kept}
     if text.lstrip("-").lstrip().startswith("{"):
@@ -466,7 +468,7 @@ def _has_metadata(value: Any) -> bool:
     return isinstance(metadata, Mapping) and not _METADATA_NAMES.isdisjoint(metadata)
 
 
-def _foreign(metadata: Mapping[str, Any]) -> frozenset[str]:
+def _names_to_drop(metadata: Mapping[str, Any]) -> frozenset[str]:
     """Return the names to leave out; raise Undecryptable if no key would be left."""
     groups = metadata.get(_GROUPS) or []
     for group in groups if isinstance(groups, list) else [groups]:
@@ -521,7 +523,7 @@ def _lines_of_names(text: str) -> tuple[list[tuple[str, int]], int]:
 _FLAT_GROUP = pattern(r"list_\d+__map_([a-z]+)__")
 
 
-def _flat(text: str, kind: SopsFormat, pattern: re.Pattern[str]) -> Part:
+def _flat_part(text: str, kind: SopsFormat, pattern: re.Pattern[str]) -> Part:
     """Return a file whose metadata is lines of names and values, without those to leave out."""
     kept: list[str] = []
     names: set[str] = set()
@@ -539,7 +541,7 @@ def _flat(text: str, kind: SopsFormat, pattern: re.Pattern[str]) -> Part:
     return Part("".join(kept).encode(), kind)
 
 
-def _ini(text: str) -> Part:
+def _ini_part(text: str) -> Part:
     """Return an INI file whose last section is that of sops, without names to leave out."""
     sections = list(_INI_SECTION.finditer(text))
     if len(sections) > 1:
@@ -547,7 +549,7 @@ def _ini(text: str) -> Part:
     start = sections[0].end()
     lines = [line for line in text[start:].splitlines(keepends=True) if line.strip()]
     known = [line for line in lines if _INI_LINE.match(line)]
-    metadata = _flat("".join(known), SopsFormat.INI, _INI_LINE)
+    metadata = _flat_part("".join(known), SopsFormat.INI, _INI_LINE)
     return Part(f"{text[:start]}\n".encode() + metadata.content, SopsFormat.INI)
 
 

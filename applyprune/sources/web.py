@@ -264,7 +264,7 @@ class Web:
         """Return the rules of TLS; the client certificate is shown to the source's host only."""
         shows = shows and bool(self._credentials.certificate)
         if shows not in self._contexts:
-            self._contexts[shows] = _tls(self._credentials, shows=shows)
+            self._contexts[shows] = _tls_context(self._credentials, shows=shows)
         return self._contexts[shows]
 
     def _finish(self, reply: Reply) -> None:
@@ -299,7 +299,7 @@ def _check_literal(host: str, rules: AddressRules) -> None:
         raise refused_address(host, fault)
 
 
-def _tls(credentials: SourceCredentials, *, shows: bool) -> ssl.SSLContext:
+def _tls_context(credentials: SourceCredentials, *, shows: bool) -> ssl.SSLContext:
     """Return the rules of TLS; raises AuthenticationFailed for certificates that are not usable."""
 
     if not credentials.ca:
@@ -566,7 +566,7 @@ def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
             open_web(url, timeout=DOWNLOAD_TIMEOUT, on_redirect=redirected) as web,
             web.request("GET", url, authorization=login) as reply,
         ):
-            return SourceText(where.path, _content(reply, limit))
+            return SourceText(where.path, _read_document(reply, limit))
     except SourceTooLarge:
         return too_much(where.path)
     except ApplypruneError as error:
@@ -574,7 +574,7 @@ def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
         return InputError(error.message, location=where, reason=error.reason, hint=hint)
 
 
-def _content(reply: Reply, limit: int) -> bytes:
+def _read_document(reply: Reply, limit: int) -> bytes:
     if reply.status != 200:
         hint = f"applyprune sends no credentials. Download it yourself: {_PIPE}"
         raise InputError(

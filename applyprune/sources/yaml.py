@@ -423,13 +423,13 @@ _LOSSY_KEY = "a float used as a key would lose digits"
 
 def resolve_scalar(text: str) -> Scalar:
     """Return the value of a plain scalar without a tag; raise YAMLFault where JSON has no value."""
-    value = _read(text)
+    value = _resolve(text)
     return json_number(value) if isinstance(value, float) else value
 
 
 def resolve_key(text: str) -> str:
     """Return the JSON key for a plain scalar; raise YAMLFault where it cannot be a key."""
-    return key_text(_read(text))
+    return key_text(_resolve(text))
 
 
 def resolve_tagged(tag: str, text: str) -> Scalar:
@@ -441,8 +441,8 @@ def resolve_tagged(tag: str, text: str) -> Scalar:
     if tag in {"!", f"{_TAG}str"}:
         return text
     if tag == f"{_TAG}binary":
-        return _decode(text)
-    value = _read(text)
+        return _decode_binary(text)
+    value = _resolve(text)
     if tag == f"{_TAG}float" and isinstance(value, int | float) and not isinstance(value, bool):
         return json_number(float(value))
     kinds: dict[str, type] = {"int": int, "bool": bool, "null": type(None)}
@@ -468,20 +468,20 @@ def _unknown_tag(tag: str) -> YAMLFault:
     return YAMLFault(f"unsupported tag{which}", hint="Quote a string that begins with !.")
 
 
-def _read(text: str) -> Scalar:
+def _resolve(text: str) -> Scalar:
     """Resolve a plain scalar; keep an integral float as a float, and infinities and NaN."""
     if text in _WORDS:
         return _WORDS[text]
     first = text[0]
     if first in "0123456789+-":
-        return _number(text)
+        return _resolve_number(text)
     if first == "." and _POINT_FLOAT.fullmatch(text):
         number = float(text)
         return number if math.isfinite(number) else text
     return text
 
 
-def _number(text: str) -> Scalar:
+def _resolve_number(text: str) -> Scalar:
     """Read a scalar that begins like a number; it is text if it is not a number."""
     plain = text.replace("_", "")
     if match := _INTEGER.fullmatch(plain):
@@ -577,7 +577,7 @@ def _as_float32(value: float) -> float:
     return rounded
 
 
-def _decode(text: str) -> str:
+def _decode_binary(text: str) -> str:
     """Return the text of a ``!!binary``; reject bytes that are not UTF-8: they would be lost."""
     try:
         raw = base64.b64decode(text.replace("\n", "").replace("\r", ""), validate=True)
