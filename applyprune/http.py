@@ -145,7 +145,7 @@ _Result = TypeVar("_Result")
 def open_pools(proxy: str, **options: Any) -> PoolManager:
     """Return pools for any server, through ``proxy`` unless it is empty; do not connect yet.
 
-    ``options`` are those of urllib3. Use the pools inside ``connection.one_try``. Raises
+    ``options`` are those of urllib3. Use the pools inside ``one_try``. Raises
     AccessError for an invalid proxy.
     """
     options["socket_options"] = socket_options()

@@ -93,13 +93,6 @@ class GitStore:
             for path, clean in cleaned.items()
         }
 
-    def included(self, commit: str, path: str, deadline: Deadline | None = None) -> tuple[str, ...]:
-        """Return the paths that a path consists of: with a kustomization, all that it names.
-
-        It is the root alone if that cannot be determined.
-        """
-        return self.all_included(commit, [path], deadline)[path].paths
-
     def all_included(
         self, commit: str, paths: Sequence[str], deadline: Deadline | None = None
     ) -> Mapping[str, Included]:

@@ -52,10 +52,11 @@ from applyprune.sources.tree import (
     PathNotFound,
     SourceText,
     clean_path,
+    is_url,
     shown_path,
     too_much,
 )
-from applyprune.sources.web import check_url, download, is_url
+from applyprune.sources.web import check_url, download
 from applyprune.system.files import can_name_file
 from applyprune.system.processes import ProcessLimits, guarding
 from applyprune.values import dataclass, field, replace
@@ -375,7 +376,7 @@ def tree_sources(
     refuses_remote_bases: bool,
     must_build: bool = False,
 ) -> Iterator[SourceText | InputError]:
-    """Yield the manifests at a path of a tree and below it, and the errors; see ``folder_rules``.
+    """Yield the manifests at a path of a tree and below it, and the errors; see ``folders``.
 
     ``shown`` is the address of the tree, safe to print: a file is called ``SHOWN//PATH``. ``limit``
     is in bytes, for all sources together. ``warn`` receives what a build writes to standard error.

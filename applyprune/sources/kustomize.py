@@ -21,7 +21,7 @@ from applyprune.errors import InputError
 from applyprune.model.live import one_line
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.sources.documents import read_documents
-from applyprune.sources.tree import SourceText, shown_path, too_much
+from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
 from applyprune.sources.yaml import Document, YAMLFault
 from applyprune.system.processes import GROUP_FLAGS, find_program, kill_group, wait_for
 from applyprune.values import dataclass, field, pattern
@@ -55,13 +55,9 @@ def build(overlay: Overlay, limit: int, warn: Warn) -> SourceText | InputError:
     return build_folder(overlay.folder, shown_path(overlay.folder), limit, warn)
 
 
-# One letter is a drive of Windows.
-_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
-
-
 def _check_overlay(folder: str) -> None:
     where = Origin(shown_path(folder))
-    if _URL.match(folder):
+    if is_url(folder):
         raise InputError(
             "-k needs a folder, or the address of one",
             location=where,

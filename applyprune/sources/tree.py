@@ -14,7 +14,7 @@ from typing import ClassVar
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.model.text import visible
-from applyprune.values import dataclass, field
+from applyprune.values import dataclass, field, pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class SourceText:
     data: bytes
 
 
+_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
 MAX_BYTES = 256 * 2**20
 """How many bytes one call reads in total; 100,000 objects are about 30 MB."""
 
@@ -69,6 +70,11 @@ def too_much(path: str) -> InputError:
     """Return the error for a source that exceeds what is left of MAX_BYTES."""
     message = f"the input is larger than {MAX_BYTES // 2**20} MiB"
     return InputError(message, location=Origin(path), hint="Split it into several sets.")
+
+
+def is_url(path: str) -> bool:
+    """Return whether a path has a scheme, such as ``https://`` (C: is a drive)."""
+    return _URL.match(path) is not None
 
 
 def shown_path(path: str) -> str:

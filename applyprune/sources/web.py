@@ -537,8 +537,6 @@ _INSTEAD = {
     "ssh": "Write git+ssh://HOST/REPO.git//PATH?ref=BRANCH.",
     "docker": "Write oci://HOST/REPO:TAG.",
 }
-# One letter is a drive of Windows.
-_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def download(url: str, limit: int, warn: Warn) -> SourceText | InputError:
@@ -610,8 +608,3 @@ def check_url(url: str) -> None:
         )
     if parts is None or not parts.hostname:
         raise UsageError(f"the URL {shown_url(url)} has no host")
-
-
-def is_url(path: str) -> bool:
-    """Return whether a path has a scheme, such as ``https://``."""
-    return _URL.match(path) is not None

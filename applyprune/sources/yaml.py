@@ -66,7 +66,7 @@ def read_stream(
 ) -> tuple[list[Document], int]:
     """Return the documents that are not empty, and how many began with ``---``.
 
-    ``stand_in`` replaces a colon, see ``libyaml.without_flow_colons``. Raises YAMLFault at the
+    ``stand_in`` replaces a colon, see ``without_flow_colons``. Raises YAMLFault at the
     first unsupported place, and ruamel's YAMLError where libyaml cannot continue.
     """
     builder = _Builder(text, stand_in, allowance or Allowance())

@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.sources.address import is_address
 from applyprune.sources.folders import is_pattern
-from applyprune.sources.web import is_url
+from applyprune.sources.tree import is_url
 from applyprune.system.files import (
     in_home,
     is_windows_name,

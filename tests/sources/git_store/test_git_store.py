@@ -175,8 +175,8 @@ def test_kustomization_is_all_that_it_names(site: HttpsSite, store: GitStore) ->
     repository.commit(FILES)
     found = fetched(site, store, "over")
     assert store.read(found.commit, "over") == BUILT
-    assert store.included(found.commit, "over") == ("base", "mid", "over")
-    assert store.included(found.commit, "apps/web") == ("apps/web",)
+    assert store.all_included(found.commit, ["over"])["over"].paths == ("base", "mid", "over")
+    assert store.all_included(found.commit, ["apps/web"])["apps/web"].paths == ("apps/web",)
     assert objects(store) == {text.decode() for text in BUILT.values()}
 
 
