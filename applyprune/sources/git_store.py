@@ -448,7 +448,7 @@ def _newest(folder: Path) -> list[str]:
     return [file.name for file in files]
 
 
-# Read the files of many paths of a commit, with as many processes of git as one path needs.
+# Read the files of many paths of a commit, in about as few processes of git as those of one path.
 
 
 _BYTES_AT_ONCE = 16 * 2**20

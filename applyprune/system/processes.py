@@ -473,7 +473,7 @@ def fault_for_batch_file(program: str, arguments: Sequence[str]) -> str:
     return ""
 
 
-# What differs by system without a subject of its own.
+# The signals that ask a program to stop, and the error for what Windows cannot run.
 
 
 if sys.platform == "win32":
