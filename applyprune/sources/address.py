@@ -106,11 +106,13 @@ class OciAddress:
 
     @property
     def shown(self) -> str:
+        """Return the artifact, safe to print."""
         tag = f":{self.tag}" if self.tag else ""
         return f"{self.name}{tag}" if self.tag or not self.digest else f"{self.name}@{self.digest}"
 
     @property
     def name(self) -> str:
+        """Return the repository without a tag: ``oci://HOST/REPO``."""
         return f"oci://{self.host}/{self.repository}"
 
 
@@ -433,6 +435,7 @@ class GitSource:
 
     @property
     def parts(self) -> GitUrl:
+        """The parts of the URL."""
         return parse_git_url(self.url)
 
 
@@ -622,6 +625,7 @@ def parse_reference(text: str) -> ArtifactReference:
 
 
 def is_tag(text: str) -> bool:
+    """Return whether a text can be a tag."""
     return re.fullmatch(_TAG_TEXT, text) is not None
 
 

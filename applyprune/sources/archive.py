@@ -61,6 +61,7 @@ class ArchiveSource:
 
     @property
     def shown(self) -> str:
+        """Return the URL, safe to print."""
         return shown_url(self.url)
 
 

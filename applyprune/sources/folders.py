@@ -302,6 +302,7 @@ class Configuration:
     """The line in which the document begins, from 1."""
 
     def origin(self, key: str) -> Origin:
+        """Return the place of a setting in the file."""
         line, column = locate(self.text, self.line, [key]) or (self.line, 0)
         return Origin(self.path, 0, line, column)
 

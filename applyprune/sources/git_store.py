@@ -594,6 +594,7 @@ class CommitTree:
         return {path: found[path] for path in wanted if path in found}
 
     def root(self) -> str:
+        """Return the object ID of the whole tree."""
         out = self._git("rev-parse", "--verify", f"{self._commit}^{{tree}}")
         return out.decode("ascii").strip()
 
@@ -742,6 +743,7 @@ class TreeEntry:
 
     @property
     def is_file(self) -> bool:
+        """Whether it is a regular file."""
         return self.kind == "blob" and self.mode != _LINK
 
 

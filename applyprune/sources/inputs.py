@@ -65,6 +65,7 @@ STDIN = "-"
 
 
 def ignore(problem: Problem) -> None:
+    """Discard a warning."""
     del problem
 
 

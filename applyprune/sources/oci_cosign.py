@@ -321,6 +321,7 @@ class PublicKey:
     key: Usable
 
     def has_signed(self, signature: bytes, message: bytes) -> bool:
+        """Return whether this key has made the signature of the message."""
         from cryptography.hazmat.primitives import hashes
 
         return any(

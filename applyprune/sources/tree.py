@@ -135,6 +135,7 @@ class Deadline:
         return left
 
     def passed(self, where: str) -> FetchFailed:
+        """Return the error for a deadline that has passed."""
         return FetchFailed(
             "the source was not read in time",
             location=where,

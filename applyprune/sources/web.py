@@ -158,6 +158,7 @@ class Web:
             self._finish(reply)
 
     def close(self) -> None:
+        """Close every connection."""
         for pool in self._pools.values():
             pool.close()
 
@@ -426,6 +427,7 @@ class Reply:
             raise connection_failed(error, self._server, self._seconds) from None
 
     def read(self, limit: int) -> bytes:
+        """Return the whole body; raises as ``chunks``."""
         return b"".join(self.chunks(limit))
 
     def save(self, file: IO[bytes], limit: int) -> str:
@@ -475,6 +477,7 @@ def shown_size(size: int) -> str:
 
 
 def not_stored(error: OSError) -> FetchFailed:
+    """Return the error for a temporary file that cannot be written."""
     return FetchFailed(
         "what was fetched cannot be stored",
         reason=error.strerror or "",

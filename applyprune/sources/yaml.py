@@ -50,6 +50,7 @@ class Document:
 
     @property
     def value(self) -> Any:
+        """Return the plain JSON data."""
         return self.packed.value
 
 

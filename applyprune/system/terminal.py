@@ -44,6 +44,7 @@ else:
 
 
 def has_terminal() -> bool:
+    """Return whether there is one."""
     try:
         open_terminal().close()
     except OSError:
