@@ -122,8 +122,6 @@ class OtherClusters:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cluster that has the objects of a Bundle."""
-
     client: ServiceAccountClient
     identity: ClusterIdentity | None = None
     """None for this cluster."""

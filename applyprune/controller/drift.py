@@ -306,7 +306,6 @@ def is_new_attempt(live: LiveObject, revision: str) -> bool:
 
 
 def limits_of(bundle: BundleSpec) -> ContentionLimits:
-    """Return how often this Bundle reverts a field in which period."""
     contention = bundle.spec.drift.contention
     return ContentionLimits(contention.reverts, timedelta(seconds=contention.within))
 

@@ -222,7 +222,6 @@ class _Process:
         return self.health.idle(0.0)
 
     def run(self) -> int:
-        """Serve Bundles, and shut down in order."""
         if self.membership is None:
             self.share.divide([self.share.replica])
         self._start()

@@ -252,7 +252,6 @@ class NamespaceQueues:
         return key
 
     def remove(self, key: Key) -> None:
-        """Remove a key, if it is in a line."""
         line = self._lines.get(key[0])
         if line is not None:
             line.pop(key, None)

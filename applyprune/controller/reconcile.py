@@ -655,7 +655,6 @@ MOST_WATCHED = 20_000
 def applied_objects(
     bundle: BundleSpec, run_result: RunResult, *, is_part: bool
 ) -> AppliedObjects | None:
-    """Return the objects of a run; None without a plan."""
     if run_result.plan is None:
         return None
     target = bundle.target

@@ -261,7 +261,6 @@ def has_waited(status: Mapping[str, Any], revision: str, generation: int | None)
 
 
 def condition_of(status: Mapping[str, Any], kind: ConditionType) -> Mapping[str, Any]:
-    """Return a condition of a status; empty if it has none of this type."""
     conditions: Sequence[Mapping[str, Any]] = status.get("conditions") or ()
     return next((condition for condition in conditions if condition.get("type") == kind), {})
 

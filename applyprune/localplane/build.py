@@ -174,12 +174,10 @@ class GoModule:
 
     @property
     def go_mod(self) -> Path:
-        """Return the file that pins the Go modules."""
         return self.other_go_mod or self.folder / "go.mod"
 
     @property
     def go_sum(self) -> Path:
-        """Return the file with the digests of the Go modules."""
         return self.go_mod.with_suffix(".sum")
 
     def digest(self) -> str:
@@ -248,7 +246,6 @@ def built(module: GoModule, progress: Progress) -> Path:
 
 
 def built_folder(module: GoModule) -> Path:
-    """Return the folder of the cache that holds the module's programs once they are built."""
     return user_cache_folder() / module.cache / module.digest()
 
 

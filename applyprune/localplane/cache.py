@@ -241,7 +241,6 @@ class ProgressTerminal:
         self._ticking = True
 
     def clear(self) -> None:
-        """Clear the line of the current tick."""
         if self._ticking:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

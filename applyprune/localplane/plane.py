@@ -92,8 +92,6 @@ class PlanePhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlaneState:
-    """The state of a plane, as its supervisor has written it."""
-
     name: str
     phase: PlanePhase
     pid: int
@@ -166,7 +164,6 @@ class Layout:
 
     @property
     def tokens(self) -> Path:
-        """Return the API server's static token file."""
         return self.folder / "tokens.csv"
 
     @property
@@ -426,7 +423,6 @@ def kubeconfig(
 
 
 def certificate_user(layout: Layout, identity: str) -> dict[str, str]:
-    """Return a user entry with the client certificate of the identity."""
     return {
         "client-certificate-data": _data(layout.certificate(identity).read_bytes()),
         "client-key-data": _data(layout.key(identity).read_bytes()),

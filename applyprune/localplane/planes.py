@@ -79,7 +79,6 @@ def bring_down(name: str) -> bool:
 
 
 def plane_names() -> tuple[str, ...]:
-    """Return the names of all planes, running or not, in order."""
     folder = planes_folder()
     return tuple(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else ()
 

@@ -89,7 +89,6 @@ class Config:
 
     @classmethod
     def from_json(cls, line: str) -> Config:
-        """Read the channel's first line."""
         facts = json.loads(line)
         return cls(**facts | {"spec": PlaneSpec(**facts["spec"])})
 
@@ -118,7 +117,6 @@ class Supervisor:
         )
 
     def run(self) -> int:
-        """Start, watch and stop the plane; return the exit code."""
         self._record(PlanePhase.STARTING)
         end = _End("the supervisor failed", log=self._layout.log("supervisor"))
         try:
@@ -350,7 +348,6 @@ class ServerProbe:
         return self._get("/readyz") is not None
 
     def has_default_namespace(self) -> bool:
-        """Return whether the API server has created the objects that every cluster has."""
         return self._get("/api/v1/namespaces/default") is not None
 
     def has_default_account(self) -> bool:
