@@ -107,9 +107,9 @@ class ServiceAccountClient:
 
     cluster: KubernetesClient
 
-    def only_looking(self) -> ServiceAccountClient:
+    def read_only(self) -> ServiceAccountClient:
         """Return the same client; every write ends with MustReadAgain."""
-        return ServiceAccountClient(self.cluster.under_lease(OnlyLooks()))
+        return ServiceAccountClient(self.cluster.under_lease(ReadOnlyLease()))
 
     def store(self, target: ApplySetIdentity) -> ConfigMapStore:
         return ConfigMapStore(self.cluster, target)
@@ -262,7 +262,7 @@ class MustReadAgain(Exception):
     """A reconcile that only looks has found something to do."""
 
 
-class OnlyLooks:
+class ReadOnlyLease:
     """The lease of a reconcile that must not write: it refuses every write."""
 
     def ensure(self) -> None:

@@ -273,8 +273,8 @@ class OneReconcile:
             with self.impersonation.as_account(
                 bundle.namespace, spec.service_account_name, must_exist=self.known is None
             ) as writing:
-                looks = self.known is not None
-                own = writing.only_looking() if looks else writing  # guard: only-looks
+                reads_only = self.known is not None
+                own = writing.read_only() if reads_only else writing  # guard: only-looks
                 source, kubeconfig = self._source(own, live, bundle)
                 with self.clusters.target(live, bundle, own, kubeconfig, self.history) as target:
                     target.needs_namespace(bundle)
