@@ -142,6 +142,7 @@ def demonstrate_bundles(shell: Shell) -> None:
 _KINDS_OF_SHOP = (
     "deployments,services,pdb,networkpolicies,ingresses,cronjobs,configmaps,serviceaccounts"
 )
+
 _GET_OBJECTS = f"kubectl get {_KINDS_OF_SHOP} -n shop -l applyset.kubernetes.io/part-of"
 _URL = "http://catalogue:8080"
 _PATCH = """kubectl patch configmap storefront -n shop -p '{{"data":{{"CATALOGUE_URL":"{}"}}}}'"""

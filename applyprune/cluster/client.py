@@ -600,9 +600,11 @@ _GROUP = "authorization.k8s.io"
 _ACCESS = Resource(
     _GROUP, "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
 )
+
 _RULES = Resource(
     _GROUP, "v1", "SelfSubjectRulesReview", "selfsubjectrulesreviews", namespaced=False
 )
+
 _RULE_KEYS = ("verbs", "apiGroups", "resources", "resourceNames")
 
 

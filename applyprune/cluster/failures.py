@@ -306,11 +306,13 @@ _SCHEMA_ERRORS = (
     "failed to create manager for existing fields",
     "failed to convert new object",
 )
+
 _TOO_LARGE = (
     "etcdserver: request is too large",
     "trying to send message larger than max",
     "Request entity too large",
 )
+
 _PASSING = (
     "failed calling webhook",
     "etcdserver: leader changed",
@@ -471,6 +473,7 @@ _WITHOUT_VALUES = rf"""
     | Request[ ]entity[ ]too[ ]large:[ ]limit[ ]is[ ]\d+
     | Unauthorized
 """
+
 # The known beginnings of messages whose end may quote a value.
 _BEGINNINGS = (
     rf"admission webhook {_QUOTED} denied the request",

@@ -162,6 +162,7 @@ _COLOURS = {
     Fate.CHANGE: Colour.YELLOW,
     Fate.REFUSE: Colour.RED,
 }
+
 _GAP = 3
 
 

@@ -64,6 +64,7 @@ _COLOURS = {
     Outcome.FAILED: Colour.RED,
     Outcome.SKIPPED: Colour.RED,
 }
+
 _DRY = {DryRun.SERVER: " (server dry run)", DryRun.CLIENT: " (dry run)"}
 _SCROLLED = 20
 """Lines after which an error has probably scrolled off the screen."""
