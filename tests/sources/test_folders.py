@@ -107,11 +107,11 @@ def test_glob_without_a_match_is_an_error(folder: Path, pattern: str) -> None:
 
 AS_NOBODY = """
 import os
-from applyprune.sources.folders import expand
+from applyprune.sources.folders import expand_pattern
 if os.geteuid() == 0:
     os.seteuid(65534)
 try:
-    print(expand("m/**/*.yaml"))
+    print(expand_pattern("m/**/*.yaml"))
 except PermissionError as error:
     print(error.filename)
 """

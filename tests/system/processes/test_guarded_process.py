@@ -109,8 +109,8 @@ def test_program_dies_with_a_caller_that_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys\n"
         "from applyprune.clock import CLOCK\n"
-        "from applyprune.system.processes import run\n"
-        "run([sys.executable, '-c', 'import signal; signal.pause()', sys.argv[1]],"
+        "from applyprune.system.processes import run_program\n"
+        "run_program([sys.executable, '-c', 'import signal; signal.pause()', sys.argv[1]],"
         " env={}, deadline=CLOCK.now() + 3600, max_output=10)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)]) as caller:
