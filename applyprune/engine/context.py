@@ -20,7 +20,7 @@ from applyprune.model.options import Mode, Options
 from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.plan import finished, with_exit_code
+from applyprune.planning.plan import finished, with_own_exit_code
 from applyprune.planning.server_errors import (
     MOST_WARNINGS,
     known_secrets,
@@ -196,7 +196,7 @@ class RunSummary:
             if event.problem is None:
                 yield event
             else:
-                problem = with_exit_code(event.problem)
+                problem = with_own_exit_code(event.problem)
                 self.problems.append(problem)
                 yield replace(event, problem=problem)
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from applyprune.planning.managed_fields import FieldRemovals
 
 
-NOT_CHECKED = "not checked by the server: its namespace or kind does not exist yet"
+NOT_THERE_YET = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
 _VERSIONS_REWRITTEN = (
     "merged locally, not by the server: an API version in its managedFields is no longer served"
@@ -353,7 +353,7 @@ class ServerDryRun:
         body = desired.body if step.request is None else step.request.body
         schema = self._schemas[desired.resource.gvk]
         if schema is None:
-            how = NOT_CHECKED
+            how = NOT_THERE_YET
         else:
             report = validate(schema, body)
             if report.violations:
@@ -379,7 +379,7 @@ class ServerDryRun:
     def _in_other_namespace(self, step: ApplyStep) -> ApplyStep:
         """Try to create the object in an existing namespace: the set's own, or default."""
         desired = step.desired
-        how, body = NOT_CHECKED, desired.body
+        how, body = NOT_THERE_YET, desired.body
         for namespace in dict.fromkeys((self.context.applyset.namespace, "default")):
             try:
                 body = _try_in(namespace, desired, self.context)
@@ -389,7 +389,7 @@ class ServerDryRun:
                 # A quota or policy of that namespace says nothing about the object's own one.
                 if isinstance(error, Invalid) and not is_denial(error.message):
                     raise
-                how = f"{NOT_CHECKED} (the namespace {namespace}, tried instead, would reject it)"
+                how = f"{NOT_THERE_YET} (the namespace {namespace}, tried instead, would reject it)"
             else:
                 how = (
                     f"its namespace does not exist yet: checked in {namespace}, without the quotas "

@@ -49,7 +49,9 @@ from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import has_values
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
 from applyprune.planning.references import (
+    CONFIG_MAP,
     CRON_JOB,
+    JOB,
     POD,
     SECRET,
     SERVICE,
@@ -95,7 +97,6 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
 # consequence only says what may happen: defaults and webhooks are known to the server alone.
 
 
-CONFIG_MAP = GroupKind("", "ConfigMap")
 CLAIM = GroupKind("", "PersistentVolumeClaim")
 VOLUME = GroupKind("", "PersistentVolume")
 DEPLOYMENT = GroupKind("apps", "Deployment")
@@ -103,7 +104,6 @@ STATEFUL_SET = GroupKind("apps", "StatefulSet")
 DAEMON_SET = GroupKind("apps", "DaemonSet")
 REPLICA_SET = GroupKind("apps", "ReplicaSet")
 REPLICATION_CONTROLLER = GroupKind("", "ReplicationController")
-JOB = GroupKind("batch", "Job")
 WORKLOADS = frozenset({DEPLOYMENT, STATEFUL_SET, DAEMON_SET, REPLICA_SET, REPLICATION_CONTROLLER})
 """The kinds that keep a number of Pods running."""
 READABLE = frozenset({CONFIG_MAP, SECRET})

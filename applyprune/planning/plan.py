@@ -203,7 +203,7 @@ def _no_prune(
 
 
 def _step_with_exit_code(step: _Step) -> _Step:
-    return step if step.problem is None else replace(step, problem=with_exit_code(step.problem))
+    return step if step.problem is None else replace(step, problem=with_own_exit_code(step.problem))
 
 
 def with_existing(
@@ -570,7 +570,7 @@ def _refused_plan(
     return RunFailed(f"nothing was changed: {some} cannot be applied as planned{also}")
 
 
-def with_exit_code(problem: Problem) -> Problem:
+def with_own_exit_code(problem: Problem) -> Problem:
     """Return an object's problem with the exit code of a run in which nothing else fails."""
     error = verdict((problem,))
     return problem if error is None else replace(problem, exit_code=error.exit_code)

@@ -38,7 +38,7 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.planning.normalize import may_be_autoscaled
-from applyprune.planning.plan import with_exit_code
+from applyprune.planning.plan import with_own_exit_code
 from applyprune.planning.readiness import WITH_PODS
 from applyprune.planning.references import RBAC
 from applyprune.planning.served_kinds import defined_resources
@@ -156,7 +156,7 @@ def _problem(ref: Ref, lacks: Sequence[Access], applyset: ApplySetIdentity) -> P
         code=403,
         hint=f"To see the rights that this set needs: applyprune rbac {applyset.arguments} -f PATH",
     )
-    return with_exit_code(as_problem(error))
+    return with_own_exit_code(as_problem(error))
 
 
 def _noted(step: _Step, lacks: Sequence[Access] | None) -> _Step:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from applyprune.engine.dry_run import FIELDS_TRANSFERRED, NOT_CHECKED
+from applyprune.engine.dry_run import FIELDS_TRANSFERRED, NOT_THERE_YET
 from applyprune.errors import Conflict, Forbidden, as_problem
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import NotListed, Resource, Unknown
@@ -100,7 +100,7 @@ _CASCADES = Cascades(
 APPLIES = (
     _NEW_NAMESPACE,
     _CRD,
-    applied(Fate.CREATE, "new", not_checked=NOT_CHECKED),
+    applied(Fate.CREATE, "new", not_checked=NOT_THERE_YET),
     applied(Fate.CHANGE, "settings"),
     applied(Fate.CHANGE, "forced", taken_from=("hpa", "kubectl")),
     applied(
