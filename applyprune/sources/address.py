@@ -158,7 +158,6 @@ def _split(text: str, scheme: str) -> SplitResult:
     return parts
 
 
-_REF_KEYS = ("ref", "branch", "tag", "semver", "commit")
 _COMMIT = pattern(r"[0-9a-f]{40}")
 _USER = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]*")
 
@@ -178,7 +177,7 @@ def _git(parts: SplitResult, transport: str) -> GitAddress:
     if user and _USER.fullmatch(user) is None:
         raise _invalid(text, "its user is invalid", f"Write {_GIT_FORM}.")
     found = GitAddress(f"{transport}://{parts.netloc}{repository}", path)
-    values = _pairs(text, parts.query, _REF_KEYS, "query")
+    values = _pairs(text, parts.query, ("ref", "branch", "tag", "semver", "commit"), "query")
     if len(values) > 1 and values.keys() != {"branch", "commit"}:
         raise _invalid(
             text,

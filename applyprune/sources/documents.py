@@ -21,11 +21,11 @@ from applyprune.sources.yaml import (
     Document,
     YAMLFault,
     document_of,
+    duplicate_key,
     json_number,
     parse_integer,
     place_in,
     read_stream,
-    shown_key,
     without_flow_colons,
     yaml_fault,
 )
@@ -185,7 +185,6 @@ def _read_piece(text: str, allowance: Allowance, stand_in: str = "") -> list[Doc
 _YAML_FOLLOWS = pattern(r"[ \t\r]*[\n#]")
 _SPACE = pattern(r"[ \t\r\n]*")
 _SURROGATE = pattern("[\ud800-\udfff]")
-_TWICE = "kubectl would silently use the last value; remove the duplicate."
 
 
 def _read_json(text: str, allowance: Allowance) -> list[Document | YAMLFault]:
@@ -270,7 +269,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: set[str] = set()
     for key, _ in pairs:
         if key in seen:
-            raise YAMLFault(f"duplicate key {shown_key(key)}", hint=_TWICE)
+            raise duplicate_key(key)
         seen.add(key)
     return result
 

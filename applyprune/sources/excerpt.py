@@ -95,12 +95,9 @@ def _cut(line: str, index: int) -> tuple[str, int]:
     return f"{left}{''.join(shown[index - start :])}{after}", sum(map(_columns, left))
 
 
-_TAB = "    "
-
-
 def _visible(char: str) -> str:
     if char == "\t":
-        return _TAB
+        return "    "
     return char if char.isprintable() else ascii(char)[1:-1]
 
 

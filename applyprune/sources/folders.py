@@ -187,7 +187,6 @@ def manifests_in(
 
 
 _MAGIC = pattern(r"[*?[]")
-_ANY_DEPTH = "**"
 _FLAGS = re.IGNORECASE if IGNORES_CASE else re.NOFLAG
 
 
@@ -209,7 +208,7 @@ def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterat
         yield folder
         return
     part, rest = parts[0], parts[1:]
-    if part == _ANY_DEPTH:
+    if part == "**":
         yield from _at_any_depth(folder, parts, above)
     elif not _MAGIC.search(part):
         path = _join(folder, part)

@@ -49,7 +49,6 @@ class GitEnvironment:
 LOCAL = GitEnvironment()
 """Those of a git that speaks to no server."""
 _OUTPUT = 64 * 2**20
-_FILES = 256
 
 
 class GitProgram:
@@ -149,7 +148,7 @@ class GitProgram:
             # Two threads; whoever computes longer has not been given that much to do.
             cpu=2 * math.ceil(self.deadline.left(self.where)) + 1,
             file_size=self._size,
-            files=_FILES,
+            files=256,
             address_space=MEMORY,
         )
         with contextlib.ExitStack() as opened:

@@ -59,7 +59,6 @@ MOST_REFS = 50_000
 """How many references a server may name in one answer."""
 _HEADS, _TAGS = "refs/heads/", "refs/tags/"
 _PEELED = "^{}"
-_OID = 40
 
 
 def find_ref(source: GitSource, deadline: Deadline | None = None) -> FoundRef:
@@ -131,7 +130,7 @@ def _parse(out: bytes, where: str) -> tuple[Mapping[str, str], Mapping[str, str]
         value, _, name = line.partition("\t")
         if value.startswith("ref: "):
             targets[name] = value.removeprefix("ref: ")
-        elif len(value) == _OID:
+        elif len(value) == 40:
             refs[name] = value
         else:
             raise FetchFailed(

@@ -192,7 +192,6 @@ def _kind_and_id(entry: TreeEntry | None) -> tuple[str, str] | None:
 REPOSITORY = "repository"
 """The name of the repository in the folder."""
 _LOCK, _COMPLETE = "lock", "complete"
-_PAUSE = 0.02
 # What git gives another name, or removes, before it ends by itself.
 _UNFINISHED = pattern(r".*\.lock|tmp_.*|.*\.keep|shallow_.*|incoming-.*|\.tmp-.*")
 _PACK = pattern(r"(pack-[0-9a-f]+)\.(.+)")
@@ -211,7 +210,7 @@ def locked(folder: Path, where: str, deadline: Deadline, *, writes: bool) -> Ite
         raise _unusable(error, where) from None
     try:
         while not try_lock(lock, is_shared=not writes):
-            time.sleep(min(_PAUSE, deadline.left(where)))
+            time.sleep(min(0.02, deadline.left(where)))
         repository = folder / REPOSITORY
         if writes:
             try:

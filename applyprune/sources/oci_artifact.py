@@ -237,7 +237,6 @@ MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 INDEX = "application/vnd.oci.image.index.v1+json"
 _DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 _DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
-_INDEXES = frozenset({INDEX, _DOCKER_LIST})
 # Indexes too: without them, a registry hides an index behind a 404.
 ACCEPTED: Mapping[str, str] = MappingProxyType(
     {"Accept": f"{MANIFEST}, {_DOCKER_MANIFEST}, {INDEX}, {_DOCKER_LIST}"}
@@ -306,7 +305,7 @@ def parse_manifest(raw: bytes, digest: str, content_type: str) -> ArtifactManife
     if not isinstance(body, dict) or body.get("schemaVersion") != 2:
         raise FetchFailed("the manifest is not one of schema version 2")
     media_type = text(body, "mediaType") or content_type
-    if media_type in _INDEXES or "manifests" in body:
+    if media_type in {INDEX, _DOCKER_LIST} or "manifests" in body:
         raise FetchFailed(
             "this is an index of several artifacts, not an artifact",
             hint="Name one of its manifests by its digest.",
@@ -470,9 +469,6 @@ def small_blob(registry: Registry, blob: Descriptor) -> bytes:
 # Push files as an artifact that Flux, Argo CD and applyprune read: one layer, no time in it.
 
 
-_BINARY = {"Content-Type": "application/octet-stream"}
-
-
 def push(
     source: OciSource,
     files: Mapping[str, bytes],
@@ -556,7 +552,8 @@ def _upload(registry: Registry, data: bytes) -> None:
     if not location:
         raise FetchFailed("the registry does not say where to upload")
     place += f"{'&' if '?' in place else '?'}{urlencode({'digest': digest})}"
-    with registry.request("PUT", place, headers=_BINARY, body=data) as reply:
+    kind = {"Content-Type": "application/octet-stream"}
+    with registry.request("PUT", place, headers=kind, body=data) as reply:
         if reply.status != 201:
             raise unexpected_status(reply)
 

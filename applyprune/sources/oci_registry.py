@@ -215,7 +215,6 @@ def next_page(reply: Reply) -> str:
 
 
 _HINT = "Check .dockerconfigjson in the source's Secret."
-_ENDS = ("/v1", "/v2")
 
 
 def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> Login:
@@ -257,7 +256,7 @@ class Login:
 
 def _normalized(key: str) -> str:
     name = key.lower().removeprefix("https://").rstrip("/")
-    for end in _ENDS:
+    for end in ("/v1", "/v2"):
         name = name.removesuffix(end)
     return name
 
@@ -293,8 +292,6 @@ HELPER_TIMEOUT = 30.0
 _MAX_BYTES = 2**20
 _FILE = "config.json"
 _HELPER = pattern(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_IDENTITY_USER = "<token>"
-_NOT_FOUND = "credentials not found"
 
 
 def registry_login(
@@ -366,7 +363,7 @@ def _run_helper(
     except OSError as error:
         raise _helper_failed(where, program, error.strerror or "") from None
     if process.returncode:
-        if _NOT_FOUND in out.decode("utf-8", "replace").lower():
+        if "credentials not found" in out.decode("utf-8", "replace").lower():
             return None
         raise _helper_failed(where, program, f"it exited with code {process.returncode}")
     try:
@@ -376,7 +373,7 @@ def _run_helper(
         raise _helper_failed(where, program, "its answer is invalid") from None
     if not (isinstance(user, str) and isinstance(secret, str)):
         raise _helper_failed(where, program, "its answer is invalid")
-    if user == _IDENTITY_USER:
+    if user == "<token>":
         # As docker stores it without a helper: a token for the registry's server of tokens.
         entry = {"auths": {host: {"identitytoken": secret}}}
         return SourceCredentials(docker_config=json.dumps(entry).encode())

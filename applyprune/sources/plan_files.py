@@ -99,13 +99,10 @@ def refuse_unwritable(path: str | os.PathLike[str]) -> None:
         raise _unwritable(path, "its folder is not writable")
 
 
-_ENOUGH = 100
-
-
 def _may_be_replaced(target: Path) -> bool:
     """Return whether a file is a plan file, or empty as ``mktemp`` makes it."""
     with target.open("rb") as file:
-        beginning = file.read(_ENOUGH)
+        beginning = file.read(100)
     return not beginning or is_plan_file(beginning)
 
 

@@ -90,9 +90,6 @@ def read_stream(
     return documents, marked
 
 
-_SELF = "an alias is inside the node that it refers to"
-_BOMB = "the document contains excessive aliasing"
-_TWICE = "kubectl would silently use the last value; remove the duplicate."
 _MERGED = "YAML readers disagree on whether << or the key wins; put << first, or remove either."
 
 
@@ -265,7 +262,7 @@ class _Builder:
                 "an alias refers to an anchor that is not defined before it in this document"
             )
         if anchor.open:
-            raise YAMLFault(_SELF)
+            raise YAMLFault("an alias is inside the node that it refers to")
         self._nodes += 1 + anchor.nodes
         self._aliased += anchor.nodes
         if (
@@ -273,7 +270,7 @@ class _Builder:
             and self._nodes > _FEW_READ
             and self._aliased / self._nodes > _allowed_ratio(self._nodes)
         ):
-            raise YAMLFault(_BOMB)
+            raise YAMLFault("the document contains excessive aliasing")
         if anchor.size is None:
             anchor.size = _height(anchor.value), _text(anchor.value)
         height, text = anchor.size
@@ -325,8 +322,14 @@ def place(event: Any) -> tuple[int, int]:
 def _override(key: str, merged: set[str]) -> None:
     """Let a key override an earlier merge once: this is the purpose of merges."""
     if key not in merged:
-        raise YAMLFault(f"duplicate key {shown_key(key)}", hint=_TWICE)
+        raise duplicate_key(key)
     merged.discard(key)
+
+
+def duplicate_key(key: str) -> YAMLFault:
+    """Return the fault of a key that occurs again."""
+    hint = "kubectl would silently use the last value; remove the duplicate."
+    return YAMLFault(f"duplicate key {shown_key(key)}", hint=hint)
 
 
 def _with_colons(event: Any, stand_in: str) -> Any:
@@ -594,7 +597,6 @@ def _decode_binary(text: str) -> str:
 
 
 _DROPPED = "kubectl would silently ignore it; start the next document with a line ---."
-_TABS = "Indent with spaces."
 # libyaml's error for text after `...`, and for text that is indented less than the document.
 _SECOND_DOCUMENT = "did not find expected <document start>"
 _ADVICE = {
@@ -643,7 +645,7 @@ def yaml_fault(error: YAMLError, text: str) -> YAMLFault:
     if not context:
         return YAMLFault(problem, line, column, hint=hint)
     if text.split("\n", line)[line - 1][column - 1 : column] == "\t":
-        return YAMLFault("tab used for indentation", line, column, hint=_TABS)
+        return YAMLFault("tab used for indentation", line, column, hint="Indent with spaces.")
     start = getattr(error, "context_mark", None)
     since = (0, 0)
     if start is not None and start.line + 1 < line:

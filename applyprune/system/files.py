@@ -31,7 +31,6 @@ else:
 
 PATIENCE = 2.0
 """Seconds."""
-_PAUSE = 0.05
 
 
 def until_allowed(work: Callable[[], object], seconds: float = PATIENCE) -> None:
@@ -43,7 +42,7 @@ def until_allowed(work: Callable[[], object], seconds: float = PATIENCE) -> None
         except PermissionError:
             if time.monotonic() > ends:
                 raise
-            time.sleep(_PAUSE)
+            time.sleep(0.05)
         else:
             return
 

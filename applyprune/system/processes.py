@@ -400,7 +400,6 @@ def wait_in_steps(process: subprocess.Popen[bytes], seconds: float) -> None:
 # user is in; nobody else does, because anybody may have put a program there.
 
 
-_EXTENSIONS = ".com;.exe;.bat;.cmd"
 _BATCH = frozenset({".bat", ".cmd"})
 # What cmd.exe, which runs a batch file, does not take for text, whether it is quoted or not.
 _INTERPRETED = frozenset('"%!^&|<>()\r\n')
@@ -451,7 +450,8 @@ def windows_files(command: str, folder: str, environ: Mapping[str, str]) -> Iter
 
     One with a path is relative to ``folder``; any other is looked for in ``PATH``.
     """
-    extensions = [one for one in environ.get("PATHEXT", _EXTENSIONS).lower().split(";") if one]
+    extensions = environ.get("PATHEXT", ".com;.exe;.bat;.cmd").lower().split(";")
+    extensions = [one for one in extensions if one]
     path = PureWindowsPath(command)
     has_path = path.name != command
     places = [folder] if has_path else environ.get("PATH", "").split(";")
