@@ -141,6 +141,12 @@ class ConflictsFound(RunFailed):
     exit_code = 4
 
 
+class DryRunUnsupported(RunFailed):
+    """Nothing says that the server of an object knows dry runs; none was sent."""
+
+    kind = ProblemKind.RUN_FAILED
+
+
 class NotReady(RunFailed):
     """An object was not ready or not deleted before the timeout."""
 

@@ -11,10 +11,17 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from copy import copy
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 
 from applyprune.clock import CLOCK, Clock, Lease
-from applyprune.cluster.discovery import discover, is_ready, read_schemas, server_version
+from applyprune.cluster.discovery import (
+    GroupVersionDocument,
+    discover,
+    is_ready,
+    read_openapi,
+    server_version,
+)
 from applyprune.cluster.messages import (
     MAX_REPLY,
     ApiRequest,
@@ -39,6 +46,7 @@ from applyprune.cluster.requests import (
     for_object,
     for_page,
     for_patch,
+    for_refused_delete,
     invalid_response,
     live_object,
     object_in,
@@ -48,13 +56,16 @@ from applyprune.cluster.transport import Transport
 from applyprune.cluster.watch import Selection, matches, watch
 from applyprune.errors import (
     AlreadyExists,
+    ApiError,
     Conflict,
+    DryRunUnsupported,
     Expired,
     Forbidden,
     Invalid,
     NotFound,
     NotServed,
     ReplyTooLarge,
+    RunFailed,
     Unavailable,
 )
 from applyprune.http import Stopped
@@ -90,6 +101,19 @@ _READY_WITHIN = 2.0
 _PATIENCE = 8.0
 
 
+@dataclass(slots=True)
+class _KnownServers:
+    """What one run knows of the servers behind the groups that are not built in; thread-safe."""
+
+    documents: dict[tuple[str, str], GroupVersionDocument] = dataclass_field(default_factory=dict)
+    """By group and version; without the schemas."""
+    definitions: dict[str, bool] = dataclass_field(default_factory=dict)
+    """Whether there is a CRD of a name."""
+    proved: set[str] = dataclass_field(default_factory=set)
+    """The groups whose server keeps to the preconditions of a DELETE."""
+    proving: Lock = dataclass_field(default_factory=Lock)
+
+
 class KubernetesClient:
     """A client of one API server; thread-safe.
 
@@ -122,6 +146,7 @@ class KubernetesClient:
         """The context of the kubeconfig; empty if unknown."""
         self._cache = cache
         self._registry = registry
+        self._known = _KnownServers()
 
     @property
     def patience(self) -> float:
@@ -149,6 +174,8 @@ class KubernetesClient:
 
     def _under(self, terms: WriteTerms, run: str) -> Self:
         other = copy(self)
+        if not run:
+            other._known = _KnownServers()  # noqa: SLF001
         other.run = run or uuid.uuid4().hex[:12]
         other._terms, other._transport = terms, self._transport.for_run(other.run)  # noqa: SLF001
         return other
@@ -185,7 +212,80 @@ class KubernetesClient:
 
     def schemas(self, resource: Resource) -> Mapping[str, Any]:
         """Return the OpenAPI v3 schemas of a resource's group version, by name."""
-        return read_schemas(self._transport, self.server, self._cache, resource)
+        return self._openapi(resource).schemas
+
+    def _openapi(self, resource: Resource) -> GroupVersionDocument:
+        found = read_openapi(self._transport, self.server, self._cache, resource)
+        self._known.documents[resource.group, resource.version] = replace(found, schemas={})
+        return found
+
+    def _refuse_dry_run(self, resource: Resource, ref: Ref, *, by_put: bool = False) -> None:
+        """Raise DryRunUnsupported where ``dryRun`` may not be understood, and the request be done.
+
+        kube-apiserver understands it, for its own kinds and those of CRDs. An aggregated API gets
+        an apply if its OpenAPI lists ``dryRun``, and never a PUT.
+        """
+        if is_built_in(resource.group):
+            return
+        document = self._known.documents.get((resource.group, resource.version))
+        if document is None:
+            with suppress(ApiError):
+                document = self._openapi(resource)
+        lists = document is not None and resource.plural in document.dry_runs
+        if (lists and not by_put) or self._is_served_by_kube(resource):
+            return
+        raise DryRunUnsupported(  # guard: dry-run-understood
+            f"{ref} cannot be tried by a dry run",
+            reason=f"nothing says that the server of {resource.gvk.api_version} knows dry runs: it "
+            "could do what it should only try",
+        )
+
+    def _is_served_by_kube(self, resource: Resource) -> bool:
+        """Return whether kube-apiserver itself serves a resource, and no aggregated API.
+
+        Its document says so, which a plan has read anyway; otherwise its CRD does.
+        """
+        if is_built_in(resource.group):
+            return True
+        document = self._known.documents.get((resource.group, resource.version))
+        if document is not None and document.is_of_crds:
+            return True
+        name = f"{resource.plural}.{resource.group}"
+        if name not in self._known.definitions:
+            reader = self._registry or self
+            ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", name)
+            found: LiveObject | Absent = Absent()
+            with suppress(ApiError):
+                found = reader.read(DEFINITIONS, ref)
+            self._known.definitions[name] = isinstance(found, LiveObject)
+        return self._known.definitions[name]
+
+    def _prove_preconditions(self, request: DeleteRequest, timeout: float | None) -> None:
+        """Raise RunFailed unless the server of an aggregated API keeps to a DELETE's preconditions.
+
+        It is asked once for each group, by a dry run that must fail.
+        """
+        resource, ref = request.resource, request.ref
+        if self._is_served_by_kube(resource):
+            return
+        with self._known.proving:
+            if resource.group in self._known.proved:
+                return
+            uid = str(uuid.uuid4())
+            answer = "it accepted a UID that nothing has"
+            try:
+                self._write(for_refused_delete(request, uid, within=timeout), ref)
+            except Conflict as error:
+                if uid in error.message:
+                    self._known.proved.add(resource.group)
+                    return
+                answer = f"it answered {error.message}"
+            raise RunFailed(  # guard: preconditions-proved
+                f"{ref} was not deleted",
+                reason=f"the server of {resource.gvk.api_version} may delete another object of its "
+                f"name: to a dry run with a wrong UID {answer}",
+                hint="Delete it with kubectl.",
+            )
 
     def version(self) -> str:
         """Return the server's version, ``v1.36.3`` for example."""
@@ -284,6 +384,8 @@ class KubernetesClient:
             ("fieldValidation", "Strict"),
         )
         resource, ref = request.resource, request.ref
+        if dry_run:
+            self._refuse_dry_run(resource, ref)
         response = self._write(
             for_patch(
                 resource,
@@ -330,8 +432,11 @@ class KubernetesClient:
         """Replace an object, or its ``status`` subresource, and return it as stored.
 
         Raises Conflict when ``metadata.uid`` or ``metadata.resourceVersion`` of the body are not
-        the stored ones.
+        the stored ones. Only the query says ``dry_run``: send one only after an apply dry run of
+        the same object was answered in the same run, which fails without its query.
         """
+        if dry_run:
+            self._refuse_dry_run(resource, ref, by_put=True)
         response = self._write(
             for_object(
                 "PUT",
@@ -376,9 +481,7 @@ class KubernetesClient:
             raise Conflict(f"{ref} has changed since it was read", code=409) from error
         return object_in(resource, ref, response.body, full=True)
 
-    def delete(
-        self, request: DeleteRequest, *, dry_run: bool = False, timeout: float | None = None
-    ) -> bool:
+    def delete(self, request: DeleteRequest, *, timeout: float | None = None) -> bool:
         """Delete exactly this object in exactly this state; return whether that is confirmed.
 
         If it is not, only a GET can tell whether the object is gone: finalizers may keep it. Raises
@@ -386,7 +489,8 @@ class KubernetesClient:
         proves nothing: an admission webhook may answer with it.
         """
         resource, ref, uid = request.resource, request.ref, request.precondition.uid
-        body = self._write(for_delete(request, dry_run=dry_run, within=timeout), ref).body
+        self._prove_preconditions(request, timeout)
+        body = self._write(for_delete(request, within=timeout), ref).body
         if body.get("kind") == "Status":
             named = (body.get("details") or {}).get("uid", "")
             if body.get("status") == "Success" and named in {"", uid}:

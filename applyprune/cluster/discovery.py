@@ -15,9 +15,10 @@ import platformdirs
 
 from applyprune.cluster.requests import JSON, for_document, schemas_path
 from applyprune.errors import AccessError, Unavailable, Unreachable
-from applyprune.model.live import Resource, ResourceMap, mapping
+from applyprune.model.live import Resource, ResourceMap, items, mapping
 from applyprune.planning.schemas import KEYWORDS
 from applyprune.system.files import replace_file
+from applyprune.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,14 +57,14 @@ def discover(transport: Transport, server: str, cache: Path | None) -> ResourceM
 
 
 def _groups(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    items = document.get("items")
-    if document.get("kind") != "APIGroupDiscoveryList" or not isinstance(items, list):
+    groups = document.get("items")
+    if document.get("kind") != "APIGroupDiscoveryList" or not isinstance(groups, list):
         raise Unreachable(
             "the server does not support aggregated discovery",
             reason=f"it responded with kind {document.get('kind')!r}",
             hint="applyprune needs Kubernetes 1.27 or newer.",
         )
-    yield from items
+    yield from groups
 
 
 def _resources(group: str, version: Mapping[str, Any]) -> Iterator[Resource]:
@@ -103,34 +104,69 @@ def is_ready(transport: Transport, within: float) -> bool:
     return True
 
 
-# The OpenAPI v3 schemas, in a compact form: a check of fields needs a tenth of a document. Each
-# document is asked for by its ETag, not by the index of all: that is a second behind a changed CRD.
+# The OpenAPI v3 document of a group version, in a compact form: a check of fields needs a tenth of
+# it. Each is asked for by its ETag, not by the index of all: that is a second behind a changed CRD.
 
 
-_FORM = "fields-1"
+_FORM = "fields-2"
 """The compact form of the cached documents: change it with the keywords."""
 _WITHIN = 10.0
+_OF_CRDS = "Kubernetes CRD Swagger"
+"""The title of what kube-apiserver writes for CRDs (apiextensions-apiserver's openapi/builder)."""
 
 
-def read_schemas(
+@dataclass(frozen=True, slots=True)
+class GroupVersionDocument:
+    """What the server publishes of one group version; empty if it publishes nothing."""
+
+    schemas: Mapping[str, Any]
+    """The schemas by name, with the keywords of the check."""
+    is_of_crds: bool
+    """Whether kube-apiserver itself serves it, by CRDs; otherwise an aggregated API may."""
+    dry_runs: frozenset[str]
+    """The plurals whose PATCH lists ``dryRun`` among its parameters."""
+
+
+def read_openapi(
     transport: Transport, server: str, cache: Path | None, resource: Resource
-) -> Mapping[str, Any]:
-    """Return the schemas of a resource's group version by name, with the keywords of the check.
-
-    They are empty if the server publishes none. Raises AccessError.
-    """
+) -> GroupVersionDocument:
+    """Return the document of a resource's group version; raises AccessError."""
     path = schemas_path(resource)
     try:
-        return read_document(
+        found = read_document(
             transport, server, path, cache, part=_compact, form=_FORM, within=_WITHIN
         )
     except RecursionError:
         raise Unavailable(f"{path} is nested too deeply", code=200) from None
+    dry_runs = found.get("dryRuns")
+    return GroupVersionDocument(
+        mapping(found.get("schemas")),
+        found.get("isOfCrds") is True,
+        frozenset(map(str, dry_runs)) if isinstance(dry_runs, list) else frozenset(),
+    )
 
 
 def _compact(document: Mapping[str, Any]) -> Mapping[str, Any]:
     schemas = mapping(mapping(document.get("components")).get("schemas"))
-    return {name: _reduced(schema) for name, schema in schemas.items()}
+    return {
+        "schemas": {name: _reduced(schema) for name, schema in schemas.items()},
+        "isOfCrds": mapping(document.get("info")).get("title") == _OF_CRDS,
+        "dryRuns": sorted(set(_dry_runs(mapping(document.get("paths"))))),
+    }
+
+
+def _dry_runs(paths: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the plural of each path of an object whose PATCH lists ``dryRun``."""
+    for path, methods in paths.items():
+        plural, _, name = path.rpartition("/")
+        given = items(mapping(methods), "patch", "parameters")
+        if name == "{name}" and any(map(_is_dry_run, given)):
+            yield plural.rpartition("/")[2]
+
+
+def _is_dry_run(parameter: object) -> bool:
+    given = mapping(parameter)
+    return given.get("name") == "dryRun" or "/dryRun" in str(given.get("$ref"))
 
 
 _PARTS = frozenset({"additionalProperties", "items"})

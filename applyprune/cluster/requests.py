@@ -79,32 +79,50 @@ def for_patch(
     return replace(request, content_type=content_type)
 
 
-def for_delete(request: DeleteRequest, *, dry_run: bool, within: float | None) -> ApiRequest:
+def for_delete(request: DeleteRequest, *, within: float | None) -> ApiRequest:
     """Return a DELETE of exactly this object in exactly this state.
 
     Its options are in the body and in the query. HTTP lets a gateway drop the body of a DELETE, and
     without a body kube-apiserver reads the query (``Convert_url_Values_To_v1_DeleteOptions``).
     """
     state = request.precondition
-    options: dict[str, object] = {
-        "kind": "DeleteOptions",
-        "apiVersion": "v1",
-        "propagationPolicy": str(request.propagation),
-        "preconditions": {
-            "uid": state.uid,  # guard: delete-uid
-            "resourceVersion": state.resource_version,  # guard: delete-version
-        },
+    preconditions = {
+        "uid": state.uid,  # guard: delete-uid
+        "resourceVersion": state.resource_version,  # guard: delete-version
     }
-    query = [
+    query = (
         ("propagationPolicy", str(request.propagation)),  # guard: query-propagation
         ("uid", state.uid),  # guard: query-uid
         ("resourceVersion", state.resource_version),  # guard: query-version
-    ]
-    if dry_run:
-        options["dryRun"] = ["All"]
-        query.append(("dryRun", "All"))  # guard: query-dry-run
+    )
+    return _delete(request, preconditions, query, {}, within)
+
+
+def for_refused_delete(request: DeleteRequest, uid: str, *, within: float | None) -> ApiRequest:
+    """Return the dry run of a DELETE that must fail, for its body names a UID that nothing has.
+
+    The UID is not in the query: a reply that names it proves that the server reads the body.
+    """
+    query = (("propagationPolicy", str(request.propagation)), ("dryRun", "All"))
+    return _delete(request, {"uid": uid}, query, {"dryRun": ["All"]}, within)
+
+
+def _delete(
+    request: DeleteRequest,
+    preconditions: Mapping[str, str],
+    query: Query,
+    more: Mapping[str, object],
+    within: float | None,
+) -> ApiRequest:
+    body = {
+        "kind": "DeleteOptions",
+        "apiVersion": "v1",
+        "propagationPolicy": str(request.propagation),
+        "preconditions": preconditions,
+        **more,
+    }
     return for_object(
-        "DELETE", request.resource, request.ref, query=tuple(query), body=options, within=within
+        "DELETE", request.resource, request.ref, query=query, body=body, within=within
     )
 
 

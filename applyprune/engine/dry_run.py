@@ -18,18 +18,18 @@ from applyprune.errors import (
     AlreadyExists,
     ApplypruneError,
     Conflict,
+    DryRunUnsupported,
     Forbidden,
     Invalid,
     NotFound,
     NotServed,
     RunFailed,
     Unreachable,
-    as_problem,
 )
 from applyprune.model.fieldset import without_fields
 from applyprune.model.identity import GVK, Ref
 from applyprune.model.live import CRD, NAMESPACE, LiveObject, Resource
-from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Fate, Plan, RemoveStep
+from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Fate, Plan
 from applyprune.model.text import and_more
 from applyprune.planning.comparison import (
     Comparison,
@@ -62,14 +62,18 @@ from applyprune.planning.requests import (
 )
 from applyprune.planning.schemas import validate
 from applyprune.planning.served_kinds import defined_resources, schema_of
-from applyprune.planning.server_errors import cannot_be_dry_run, is_without_namespace
+from applyprune.planning.server_errors import (
+    cannot_be_dry_run,
+    is_without_namespace,
+    is_without_options,
+)
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from applyprune.engine.context import RunContext
     from applyprune.engine.ports import Cluster
     from applyprune.model.fieldset import Path
-    from applyprune.model.plan import Desired
+    from applyprune.model.plan import ApplyRequest, Desired
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.managed_fields import FieldRemovals
 
@@ -131,21 +135,6 @@ class ServerDryRun:
             plan, applies=tuple(checked.get(step.desired.ref, step) for step in plan.applies)
         )
 
-    def check_removals(self, plan: Plan, *, only: Collection[Ref] | None = None) -> Plan:
-        """Do for what has left the set what ``check_applies`` does for the input."""
-        workers = self.context.workers
-        leaving = () if plan.no_prune else plan.removals
-        to_remove = [
-            step
-            for step in leaving
-            if isinstance(step.request, DeleteRequest) and (only is None or step.entry.ref in only)
-        ]
-        judged = {step.entry.ref: step for step in workers.each(self._check_delete, to_remove)}
-        workers.check()
-        return replace(
-            plan, removals=tuple(judged.get(step.entry.ref, step) for step in plan.removals)
-        )
-
     def check_apply(self, step: ApplyStep) -> ApplyStep:
         """Return the step with the fate that the server confirms."""
         try:
@@ -205,12 +194,12 @@ class ServerDryRun:
         desired = step.desired
         if desired.ref.namespace in self._absent and desired.resource.gvk not in self._schemas:
             return self._in_other_namespace(step)
-        if step.live and not step.replaces and dead_versions(step.live, desired.versions):
-            return self._by_replacement(step)
         request = dry_run_request(step, context.applyset)
+        if step.live and not step.replaces and dead_versions(step.live, desired.versions):
+            return self._by_replacement(step, request)
         try:
             after, created = context.cluster.apply(request, dry_run=True)
-        except (NotFound, NotServed) as error:
+        except (NotFound, NotServed, DryRunUnsupported) as error:
             if desired.ref.namespace in self._namespaces and is_without_namespace(
                 error, desired.ref
             ):
@@ -276,19 +265,27 @@ class ServerDryRun:
         body = after_removal(without_fields(body, gone), desired.body, removed)
         try:
             put = context.cluster.replace(desired.resource, desired.ref, body, dry_run=True)
-        except (Conflict, Forbidden):
+        except (Conflict, Forbidden, DryRunUnsupported):
             return body, FIELDS_TRANSFERRED
         return put.body or {}, ""
 
-    def _by_replacement(self, step: ApplyStep) -> ApplyStep:
+    def _by_replacement(self, step: ApplyStep, request: ApplyRequest) -> ApplyStep:
         """Check an object by the dry run of a PUT: the server refuses every apply of it as it is.
 
         An API version in its managedFields is not served any more.
         """
         desired, cluster = step.desired, self.context.cluster
+        # A PUT whose query is lost is no dry run. An apply whose query is lost is refused for that.
+        try:
+            cluster.apply(request, dry_run=True)
+        except (Unreachable, DryRunUnsupported):
+            raise
+        except ApplypruneError as error:
+            if is_without_options(error):  # guard: put-after-apply
+                raise
         before = cluster.get(desired.resource, desired.ref, full=True)
         body = with_versions(overlaid(before, body_to_send(desired)), before, desired)
-        with suppress(Conflict, Forbidden):
+        with suppress(Conflict, Forbidden, DryRunUnsupported):
             body = cluster.replace(desired.resource, desired.ref, body, dry_run=True).body or {}
         comparison = Comparison(step, step.fate, before, body, not_checked=_VERSIONS_REWRITTEN)
         if not has_changed(comparison, self.rules):
@@ -410,23 +407,6 @@ class ServerDryRun:
         self.comparisons[step.desired.ref] = Comparison(
             step, fate, before, body, not_checked=not_checked
         )
-
-    def _check_delete(self, step: RemoveStep) -> RemoveStep:
-        """Return a removal as the server confirms it by a dry run of its delete."""
-        if not isinstance(step.request, DeleteRequest):
-            return step
-        try:
-            self.context.cluster.delete(step.request, dry_run=True)
-        except (NotFound, Conflict):
-            return step  # it has changed since it was read: the prune decides again
-        except Unreachable:
-            raise
-        except ApplypruneError as error:
-            if reason := cannot_be_dry_run(error):
-                return replace(step, not_checked=reason)
-            problem = as_problem(error, where=str(step.entry.ref))
-            return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
-        return step
 
 
 def _refused(step: ApplyStep, error: ApplypruneError, context: RunContext) -> ApplyStep:

@@ -437,8 +437,6 @@ def check_plan(
     plan = _with_recreations_judged(plan, stage, context)
     whole = reviewed.deletions if reviewed is not None and continues else ""
     plan = with_approval(refuse_visible_conflicts(context, plan), options, deletions=whole)
-    if asks_server:
-        plan = dry_run.check_removals(plan, only=only)
     if options.dry_run is DryRun.CLIENT:
         plan = unchecked(plan)
     if options.corrects:

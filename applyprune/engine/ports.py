@@ -117,9 +117,7 @@ class Cluster(Protocol):
     def apply(self, request: ApplyRequest, *, dry_run: bool = False) -> tuple[LiveObject, bool]:
         """Send a server-side apply; return the object in the reply, and whether it was created."""
 
-    def delete(
-        self, request: DeleteRequest, *, dry_run: bool = False, timeout: float | None = None
-    ) -> bool:
+    def delete(self, request: DeleteRequest, *, timeout: float | None = None) -> bool:
         """Delete exactly this object in exactly this state; return whether that is confirmed."""
 
     def patch(self, request: PatchRequest) -> LiveObject:

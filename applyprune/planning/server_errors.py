@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApiError, ApplypruneError, Forbidden
+from applyprune.errors import ApiError, ApplypruneError, DryRunUnsupported, Forbidden
 from applyprune.model.fieldset import bracketed, is_at
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, State, mapping, one_line
@@ -287,9 +287,19 @@ def cannot_be_dry_run(error: ApplypruneError) -> str:
     """Return why a dry run says nothing about the real request; empty if it does say something."""
     if isinstance(error, Forbidden) and (found := _NO_RIGHT.search(error.message)):
         return f"not checked: this account may not {found['verb']} it"
+    if isinstance(error, DryRunUnsupported):
+        return f"not checked: {error.reason}"
     if _SIDE_EFFECTS in error.message:
         return "not checked: an admission webhook does not support dry runs"
     return ""
+
+
+def is_without_options(error: ApplypruneError) -> bool:
+    """Return whether an apply was refused because the server got it without its query.
+
+    apimachinery's ValidatePatchOptions demands a field manager.
+    """
+    return "PatchOptions.meta.k8s.io" in error.message
 
 
 def is_without_namespace(error: ApplypruneError, ref: Ref) -> bool:

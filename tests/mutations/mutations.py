@@ -29,6 +29,7 @@ _KUBECONFIG = "tests/controller/test_clusters.py::"
 _OTHER_CLUSTER = "tests/controller/clusters/test_other_cluster.py::"
 _UNTOLD_KUBECONFIG = "tests/controller/clusters/test_kubeconfig_untold.py::"
 _APPROVAL = "tests/engine/guards/test_approval.py::"
+_READ_ONLY = "tests/engine/failures/test_read_only.py::"
 _STEPS = "tests/engine/steps/"
 _TRANSFER = "tests/engine/steps/test_field_transfer.py::"
 _WITNESS = "tests/engine/guards/test_witness.py::"
@@ -603,11 +604,25 @@ MUTATIONS = (
         f"{_FAULTS}test_object_recreated_between_read_and_delete_survives",
     ),
     Mutation(
-        "the dry run in the query of a delete",
-        ("query-dry-run",),
-        LINE,
-        "pass",
-        f"{_DROPPED_BODY}test_dry_run_deletes_nothing",
+        "that no dry run goes where it may be done",
+        ("dry-run-understood",),
+        r"raise (\w+)\(",
+        r"\1(",
+        f"{_READ_ONLY}test_no_dry_run_reaches_an_aggregated_api_that_does_not_know_it",
+    ),
+    Mutation(
+        "the proof that a server keeps to preconditions",
+        ("preconditions-proved",),
+        r"raise (\w+)\(",
+        r"\1(",
+        f"{_READ_ONLY}test_first_delete_of_a_group_proves_the_preconditions[False]",
+    ),
+    Mutation(
+        "the apply before the dry run of a PUT",
+        ("put-after-apply",),
+        r"if .+:",
+        "if False:",
+        f"{_READ_ONLY}test_put_is_not_sent_where_the_query_is_lost",
     ),
     Mutation(
         "the UID in the query of a delete",

@@ -130,4 +130,5 @@ def test_table_has_every_write_of_the_client() -> None:
         for name, method in methods.items()
         if callable(method) and "_write" in method.__code__.co_names
     }
-    assert senders == WRITES.keys()
+    # A delete sends the dry run that proves preconditions, under the same lease.
+    assert senders == {*WRITES, "_prove_preconditions"}

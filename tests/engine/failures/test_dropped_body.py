@@ -63,13 +63,13 @@ class Victim:
     resource: Resource
     live: dict[str, Any]
 
-    def delete(self, uid: str = "", version: str = "", *, dry_run: bool = False) -> bool:
+    def delete(self, uid: str = "", version: str = "") -> bool:
         """Send one DELETE."""
         metadata = self.live["metadata"]
         state = Precondition(uid or metadata["uid"], version or metadata["resourceVersion"])
         ref = Ref(self.resource.group, self.resource.kind, metadata["namespace"], "victim")
         request = DeleteRequest(self.resource, ref, state, Propagation.ORPHAN)
-        return self.client.delete(request, dry_run=dry_run)
+        return self.client.delete(request)
 
 
 @pytest.fixture(params=[CONFIG_MAPS, CUSTOM], ids=lambda one: str(one.kind))
@@ -102,12 +102,6 @@ def is_there(victim: Victim, api: Api) -> bool:
     return status == 200 and now["metadata"] == metadata
 
 
-def test_dry_run_deletes_nothing(victim: Victim, crds: Api) -> None:
-    """The query says ``dryRun``."""
-    victim.delete(dry_run=True)
-    assert is_there(victim, crds)
-
-
 def test_other_object_of_the_name_survives(victim: Victim, crds: Api) -> None:
     """The query says the UID."""
     with pytest.raises(Conflict):
@@ -133,11 +127,11 @@ def test_dependents_are_treated_as_asked(victim: Victim, gateway: FaultProxy) ->
 def test_dry_run_of_a_set_deletes_nothing(
     behind: Stage, gateway: FaultProxy, crds: Api, mode: Mode
 ) -> None:
-    """What `applyprune diff` and `plan` send for an object that would be deleted."""
+    """`applyprune diff` and `plan` send nothing that could delete it."""
     kept = () if mode is Mode.DELETE else (config_map("a"),)
     story = behind.run(*kept, mode=mode, dry_run=DryRun.SERVER)
     assert story.outcomes["configmap/gone"] in {Outcome.PRUNED, Outcome.DELETED}
-    assert any(seen.method == "DELETE" for seen in gateway.exchanges)
+    assert [seen.path for seen in gateway.exchanges if seen.method in {"DELETE", "PUT"}] == []
     for name in ("a", "gone"):
         metadata = crds.get(path_of(CONFIG_MAPS, behind.namespace, name))["metadata"]
         assert "deletionTimestamp" not in metadata
