@@ -4,15 +4,19 @@ ApplypruneError
 ├── UsageError                 2    the call is invalid
 │   ├── OwnedByBundle          2    the set belongs to a Bundle, or to another Bundle
 │   └── InputError             2    a manifest or its file is invalid; names file and line
-│       └── EmptyInput         2    the input contains no manifest
+│       ├── EmptyInput         2    the input contains no manifest
+│       └── InputErrors        2    several of these at once
 ├── RunFailed                  3    at least one object could not be applied or deleted
 │   ├── ConflictsFound         4    the only failures are field conflicts
+│   ├── DryRunUnsupported      3    nothing says that a server knows dry runs; none was sent
 │   └── NotReady               5    not ready or not deleted before the timeout
 ├── Declined                   1    the user answered a question with no
 ├── PruneRefused               6    a guard blocked the prune; nothing was deleted
 ├── NotApproved                6    the plan, or its deletions, must be approved first
 ├── AccessError                7    no server, or no permission to use it
+│   ├── InvalidKubeConfig      7    a kubeconfig that cannot be used
 │   ├── Unreachable            7    no answer, or the server is not an API server
+│   │   └── ReplyTooLarge      7    a reply is longer than its request allows
 │   └── ApiError               7    the API server answered with an error
 │       ├── Unauthorized       7    401
 │       ├── Forbidden          7    403: permissions, quota, a terminating namespace

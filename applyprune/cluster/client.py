@@ -254,10 +254,10 @@ class KubernetesClient:
         if name not in self._known.definitions:
             reader = self._registry or self
             ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", name)
-            found: LiveObject | Absent = Absent()
+            self._known.definitions[name] = False
             with suppress(ApiError):
-                found = reader.read(DEFINITIONS, ref)
-            self._known.definitions[name] = isinstance(found, LiveObject)
+                is_there = isinstance(reader.read(DEFINITIONS, ref), LiveObject)
+                self._known.definitions[name] = is_there
         return self._known.definitions[name]
 
     def _prove_preconditions(self, request: DeleteRequest, timeout: float | None) -> None:

@@ -33,7 +33,7 @@ from applyprune.model.live import CRD, NAMESPACE, LiveObject
 from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.planning.conflicts import rewritten_problem, skip_reason
+from applyprune.planning.conflicts import is_unrecorded, rewritten_problem, skip_reason
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.planning.replies import (
@@ -240,14 +240,17 @@ class Applier:
         """Return the step as a dry run has it, if that means that nothing may be sent.
 
         So it is on a conflict, if the manifest says to skip the object then. And fields are removed
-        only before an apply that the server accepts.
+        only before an apply that the server accepts, and what nobody is known to have written is
+        changed by force only.
         """
         may_skip = step.desired.conflicts is OnConflict.SKIP and step.live is not None
         removes = step.request is not None and step.request.removes
-        if step.is_checked or not (may_skip or removes):
+        unrecorded = is_unrecorded(step)
+        if step.is_checked or not (may_skip or removes or unrecorded):
             return None
         checked = self.dry_run.check_apply(step)
-        is_refused = removes and checked.problem is not None  # guard: dry-run-before-removal
+        # guard: dry-run-before-removal
+        is_refused = (removes or unrecorded) and checked.problem is not None
         return checked if checked.is_contended or is_refused else None
 
     def _apply(self, step: ApplyStep) -> tuple[LiveObject, bool]:

@@ -36,7 +36,13 @@ from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desi
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import ApplySetIdentity
-from applyprune.planning.conflicts import may_have_drifted, shares_fields, visible_conflict
+from applyprune.planning.conflicts import (
+    is_unrecorded,
+    may_have_drifted,
+    shares_fields,
+    unrecorded_conflict,
+    visible_conflict,
+)
 from applyprune.planning.consequences import (
     ConsequenceReads,
     Listing,
@@ -416,15 +422,21 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
         except ApplypruneError:
             return step  # the apply itself will report it
         conflict = visible_conflict(replace(step, live=live), context.applyset)
+        if conflict is None and is_in_doubt(step) and live is not None:
+            conflict = unrecorded_conflict(step, live, None, context.applyset.manager)
         if conflict is None:
             return step
         problem = apply_problem(conflict, step, context)
         return replace(step, fate=Fate.REFUSE, request=None, problem=problem)
 
+    def is_in_doubt(step: ApplyStep) -> bool:
+        # Before a write, the server is asked.
+        return context.options.dry_run is DryRun.CLIENT and is_unrecorded(step)
+
     shared = [
         step
         for step in plan.applies
-        if not step.is_checked and shares_fields(step, context.applyset)
+        if not step.is_checked and (shares_fields(step, context.applyset) or is_in_doubt(step))
     ]
     return _with_each(context, plan, shared, checked)
 

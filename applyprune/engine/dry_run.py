@@ -40,7 +40,13 @@ from applyprune.planning.comparison import (
     removed_fields,
     renamed,
 )
-from applyprune.planning.conflicts import conflicting_managers, migrated_first, skip_reason
+from applyprune.planning.conflicts import (
+    conflicting_managers,
+    is_unrecorded,
+    migrated_first,
+    skip_reason,
+    unrecorded_conflict,
+)
 from applyprune.planning.managed_fields import after_removal, dead_versions, with_versions
 from applyprune.planning.normalize import IgnoreRule, body_to_send, parse_rule
 from applyprune.planning.order import SetNeeds
@@ -219,12 +225,23 @@ class ServerDryRun:
                 return self._refused(step, error)
         if step.replaces and step.live is not None:
             return self._replaced(step)
+        self._refuse_unrecorded(step, after)
         step = dry_run_reply(step, after, context.applyset)
         if created or step.live is None:
             fate = step.fate if step.is_new else Fate.CREATE
             self._compare(step, fate, None, after.body)
             return replace(step, fate=fate)
         return self._compared(step, after)
+
+    def _refuse_unrecorded(self, step: ApplyStep, after: LiveObject) -> None:
+        """Raise Conflict if a forced apply changes what somebody has written without a record."""
+        if not is_unrecorded(step):
+            return
+        desired = step.desired
+        before = self.context.cluster.get(desired.resource, desired.ref, full=True)
+        manager = self.context.applyset.manager
+        if (conflict := unrecorded_conflict(step, before, after, manager)) is not None:
+            raise conflict  # guard: unrecorded-conflict
 
     def _compared(self, step: ApplyStep, after: LiveObject) -> ApplyStep:
         """Return the step as CHANGE, ADOPT or LEAVE, by the states before and after."""
@@ -275,7 +292,7 @@ class ServerDryRun:
         An API version in its managedFields is not served any more.
         """
         desired, cluster = step.desired, self.context.cluster
-        # A PUT whose query is lost is no dry run. An apply whose query is lost is refused for that.
+        # Without its query, a PUT is done for real, and an apply is refused.
         try:
             cluster.apply(request, dry_run=True)
         except (Unreachable, DryRunUnsupported):

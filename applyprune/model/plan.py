@@ -157,6 +157,8 @@ class Migration:
     """The fields that the set's last confirmed apply owned, as in the inventory."""
     api_version: str = ""
     """The API version of ``recorded``."""
+    digest: str = ""
+    """The digest of their values; empty if none is known, as for a Secret."""
     restores: bool = False
     """Whether the set gets back its lost Apply entry, with the recorded fields."""
 

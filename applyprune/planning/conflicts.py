@@ -39,8 +39,19 @@ from applyprune.model.options import Adopt, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.text import age, and_more, seconds_since, time_of
-from applyprune.planning.applyset import MANAGERS, PART_OF, ApplySetIdentity, yielded_manager
-from applyprune.planning.managed_fields import BEFORE_FIRST_APPLY, manager_by_label, own_apply_entry
+from applyprune.planning.applyset import (
+    MANAGERS,
+    OWNED_BY,
+    PART_OF,
+    ApplySetIdentity,
+    yielded_manager,
+)
+from applyprune.planning.managed_fields import (
+    BEFORE_FIRST_APPLY,
+    UNKNOWN,
+    manager_by_label,
+    own_apply_entry,
+)
 from applyprune.planning.marks import CONFLICTS, IGNORE_FIELDS
 from applyprune.planning.normalize import (
     REPLICAS,
@@ -49,7 +60,12 @@ from applyprune.planning.normalize import (
     may_be_secret,
     targets,
 )
-from applyprune.planning.ownership import applied_digest, same_apply_entry
+from applyprune.planning.ownership import (
+    applied_digest,
+    digest_of_fields,
+    has_values,
+    same_apply_entry,
+)
 from applyprune.planning.references import SECRET
 from applyprune.planning.secrets import value_text
 from applyprune.values import Packed, dataclass, pattern
@@ -146,12 +162,105 @@ def migrated_first(
 ) -> frozenset[str]:
     """Return the managers whose fields are migrated first, so that they cannot conflict.
 
-    Of an object without managedFields, the server would say that ``before-first-apply`` has them.
+    Of an object without managedFields, the server says that ``before-first-apply`` has them. It is
+    migrated too, but may conflict all the same: see ``unrecorded_conflict``.
     """
     taken = live is not None and live.labels.get(PART_OF, applyset.id) != applyset.id
     old = {manager_by_label(live)} if live is not None and taken else set()
     invented = {BEFORE_FIRST_APPLY} if live is not None and not live.managed_fields else set()
     return frozenset({applyset.yielded, *migration.managers, *old, *invented})
+
+
+# Fields of which nobody knows who has written them: somebody has cleared managedFields, or wrote
+# before there were any. No record means a conflict, and not permission.
+
+
+def is_unrecorded(step: ApplyStep) -> bool:
+    """Return whether the record of who has written an object is missing, or was made up since.
+
+    It is not, if the user or the manifest says that such fields are taken.
+    """
+    live, request = step.live, step.request
+    if live is None or request is None or request.force or step.replaces:
+        return False
+    if step.desired.conflicts is OnConflict.FORCE:
+        return False
+    return not live.managed_fields or BEFORE_FIRST_APPLY in step.migration.proven
+
+
+def unrecorded_conflict(
+    step: ApplyStep, before: LiveObject, after: LiveObject | None, manager: str
+) -> Conflict | None:
+    """Return the conflict with whoever has written fields without a record; None if there is none.
+
+    ``before`` was read in full. ``after`` is the object by the dry run of a forced apply: texts
+    differ by defaults and quantities, and the server's own result does not. Without one, what may
+    differ counts. If the recorded fields still have the recorded values, nobody has changed them;
+    of the values of a Secret there is no record.
+    """
+    fields = [
+        to_server(path)
+        for path in _unrecorded_fields(step, before, after, manager)
+        if value_at(before.body, path) is not MISSING and path not in _OURS
+    ]
+    if not fields:
+        return None
+    words = "1 field is" if len(fields) == 1 else f"{len(fields)} fields are"
+    cause = {"reason": "FieldManagerConflict", "message": f'conflict with "{UNKNOWN}"'}
+    causes = [{**cause, "field": name} for name in dict.fromkeys(fields)]
+    return Conflict(f"{words} owned by {UNKNOWN}", code=409, causes=causes)
+
+
+def _unrecorded_fields(
+    step: ApplyStep, before: LiveObject, after: LiveObject | None, manager: str
+) -> Iterator[Path]:
+    """Yield each field that an apply would change or remove, and that has no record."""
+    desired, migration = step.desired, step.migration
+    recorded = _fields(migration.recorded or "{}")
+    if migration.recorded and not may_be_secret(desired.body):
+        now = digest_of_fields(before, recorded, migration.api_version)
+        if now == migration.digest:  # guard: recorded-values
+            return
+    invented = [
+        entry.get("fieldsV1") or {}
+        for entry in before.managed_fields
+        if entry.get("manager") == BEFORE_FIRST_APPLY
+    ]
+
+    def is_recorded(path: Path) -> bool:
+        return bool(before.managed_fields) and not any(has(one, path) for one in invented)
+
+    body = body_to_send(desired)
+    if after is None:
+        wanted, paths = body, _plain_paths(body)
+    else:
+        ours = own_apply_entry(after, manager) or {}
+        wanted, paths = after.body or {}, leaves(ours.get("fieldsV1") or {})
+    for path in paths:
+        is_as_before = has_values(value_at(wanted, path), value_at(before.body, path))
+        if not (is_as_before or is_recorded(path)):  # guard: unrecorded-field
+            yield path
+    for path in leaves(recorded):
+        if value_at(body, path) is MISSING and not is_recorded(path):
+            yield path
+
+
+def _plain_paths(body: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+    """Yield the path of each value that is not a mapping, but for the identity of the object."""
+    for name, value in body.items():
+        path = (*above, name)
+        if isinstance(value, dict) and value:
+            yield from _plain_paths(value, path)
+        elif path not in _IDENTITY:
+            yield path
+
+
+_IDENTITY: frozenset[Path] = frozenset(
+    {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
+)
+_OURS: frozenset[Path] = frozenset(
+    {("metadata", "labels", PART_OF), ("metadata", "annotations", OWNED_BY)}
+)
 
 
 def is_drift(owned: Mapping[str, Any], path: Path, operation: str) -> bool:
@@ -275,6 +384,8 @@ def _ago(time: object, now: datetime | None) -> str:
 
 
 def _note(manager: str) -> str:
+    if manager == UNKNOWN:
+        return "the object's managedFields were cleared, or it never had any"
     if manager.startswith(MANAGERS):
         return "another applyprune set, which applies it in each of its runs"
     if is_by_hand(manager):
@@ -302,6 +413,11 @@ def _hint(
     fields = ",".join(dict.fromkeys(filter(is_ignorable, pointers)))
     yielding = f", or annotate the object:\n    {IGNORE_FIELDS}: {fields}" if fields else "."
     names = sorted({owner.manager for owner in owners})
+    if names == [UNKNOWN]:
+        return (
+            f"To overwrite it: --force-conflicts, or only for this object {CONFLICTS}: force.\n  "
+            "If the set was restored from a backup: applyprune inventory repair."
+        )
     appliers = sorted({owner.manager for owner in owners if owner.operation == "Apply"})
     tools = [name for name in appliers if not name.startswith(MANAGERS)]
     lines = [

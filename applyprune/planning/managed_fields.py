@@ -279,6 +279,8 @@ def renamed_managers(managers: Managers, old: str, new: str) -> Managers:
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 """The server's name for whoever has written an object that had no managedFields."""
+UNKNOWN = "somebody unknown"
+"""The same in our words."""
 _DECLARED = frozenset({("kubectl-client-side-apply", "Update"), ("kubectl", "Apply")})
 _PROTECTED = frozenset({"f:finalizers", "f:ownerReferences"})
 
@@ -308,6 +310,7 @@ def migration_of(
         proven=frozenset({BEFORE_FIRST_APPLY}) if is_invented else frozenset(),
         recorded=recorded,
         api_version="" if entry is None else _api_version(entry),
+        digest=(entry.stored or entry.digest) if entry is not None and recorded else "",
         restores=bool(recorded) and not is_applied(live, manager),
     )
 

@@ -38,6 +38,7 @@ from applyprune.planning.applyset import (
 )
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
+    UNKNOWN,
     is_applied,
     is_contested,
     manager_by_label,
@@ -316,13 +317,18 @@ def applied_digest(live: LiveObject, manager: str) -> str:
     ``live`` is read in full.
     """
     ours = own_apply_entry(live, manager) or {}
+    return digest_of_fields(live, ours.get("fieldsV1") or {}, ours.get("apiVersion"))
+
+
+def digest_of_fields(live: LiveObject, fields: Mapping[str, Any], api_version: object) -> str:
+    """Return the digest of the values of some fields, as the digest of a manifest."""
     # No manifest has the annotation of ownership.
     witness = ("metadata", "annotations", OWNED_BY)
-    owned = without_fields(extract(ours.get("fieldsV1") or {}, live.body), [witness])
+    owned = without_fields(extract(fields, live.body), [witness])
     named = {key: live.metadata[key] for key in ("name", "namespace") if key in live.metadata}
     values = {
         **owned,
-        "apiVersion": ours.get("apiVersion"),
+        "apiVersion": api_version,
         "kind": live.ref.kind,
         "metadata": {**owned.get("metadata", {}), **named},
     }
@@ -672,6 +678,9 @@ def taken_from(
         )  # the fields were ours before somebody cleared managedFields
     if forced:
         names |= set(_losers(desired, live))
+        is_same = live.body is not None and has_values(body_to_send(desired), live.body)
+        if not (live.managed_fields or is_same):
+            names.add(UNKNOWN)  # guard: unknown-loses
     names -= {"", applyset.manager, applyset.yielded}
     if owner is Owner.OTHER:
         named = other_set(live)
@@ -727,7 +736,7 @@ def confirmed_takings(
     lost = {name for name, paths in _owned(before).items() if not paths <= kept[name]}
     lost -= {"", BEFORE_FIRST_APPLY, applyset.manager, applyset.yielded}
     lost -= {manager for _, manager in step.reverts}  # these fields were the set's own
-    return tuple(sorted(lost | (step.migration.managers & {*step.taken_from})))
+    return tuple(sorted(lost | ({UNKNOWN, *step.migration.managers} & {*step.taken_from})))
 
 
 def _owned(live: LiveObject) -> defaultdict[str, set[Path]]:

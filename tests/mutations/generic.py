@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 FOLDER = ROOT / "build" / "mutants"
 GENERIC = ROOT / "build" / "generic.json"
-MUTATED = ("applyprune/planning", "applyprune/engine/steps")
+MUTATED = (
+    "applyprune/planning",
+    *(f"applyprune/engine/{name}.py" for name in ("apply", "dry_run", "prune", "send", "waiting")),
+)
 TESTS = ("tests/planning", "tests/engine")
 NOTICED = {"killed", "timeout"}
 _RESULT = re.compile(r"^ +(\S+__mutmut_\d+): (.+)$", re.MULTILINE)

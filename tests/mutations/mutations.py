@@ -32,6 +32,7 @@ _APPROVAL = "tests/engine/guards/test_approval.py::"
 _READ_ONLY = "tests/engine/failures/test_read_only.py::"
 _STEPS = "tests/engine/steps/"
 _TRANSFER = "tests/engine/steps/test_field_transfer.py::"
+_RECORD = "tests/engine/guards/test_missing_record.py::"
 _WITNESS = "tests/engine/guards/test_witness.py::"
 _OTHER_OWNER = "tests/engine/guards/test_other_owner_stories.py::"
 _INVENTORY = "tests/engine/inventory/"
@@ -700,6 +701,34 @@ MUTATIONS = (
         "if .*:",
         "if False:",
         f"{_TRANSFER}test_next_applier_of_an_orphan_has_no_conflict",
+    ),
+    Mutation(
+        "the conflict with whoever has written without a record",
+        ("unrecorded-conflict",),
+        "raise .+",
+        "pass",
+        f"{_RECORD}test_other_values_without_a_record_are_a_conflict[configmap-new-check]",
+    ),
+    Mutation(
+        "which fields have no record",
+        ("unrecorded-field",),
+        "if .+:",
+        "if False:",
+        f"{_RECORD}test_other_values_without_a_record_are_a_conflict[role-own-check]",
+    ),
+    Mutation(
+        "the recorded digest, which says that nobody has changed the set's fields",
+        ("recorded-values",),
+        "if .+:",
+        "if False:",
+        f"{_RECORD}test_own_values_without_a_record_are_none[configmap]",
+    ),
+    Mutation(
+        "whom force takes from where there is no record",
+        ("unknown-loses",),
+        r"names\.add\(.+\)",
+        "pass",
+        f"{_RECORD}test_other_values_without_a_record_are_a_conflict[configmap-new-check]",
     ),
     Mutation(
         "the entry of an object without managedFields",

@@ -186,7 +186,7 @@ def test_forged_fields_take_no_finalizer(stage: Stage, api: Api, kubectl: Kubect
     }
     forge(stage, "old", owned_fields=json.dumps(fields))
     _clear(kubectl, stage, "configmap/old")
-    assert stage.run(_body(key="w")).exit_code == 0
+    assert stage.run(_body(key="w"), force_conflicts=True).exit_code == 0
     assert api.get(_path(stage, "old"))["metadata"]["finalizers"] == ["example.com/theirs"]
     kubectl("patch", *where, "-p", '{"metadata":{"finalizers":null}}')
 

@@ -1,0 +1,205 @@
+"""No record means a conflict, and not permission: objects without managedFields.
+
+Somebody has cleared them, or wrote the object before there were any; of each ``default``
+ServiceAccount they are empty too.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import DryRun
+from tests.support.objects import DEPLOYMENT, config_map
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.stage import Stage
+
+MERGE = "application/merge-patch+json"
+UNKNOWN = "somebody unknown"
+
+
+def _service(app: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "a"},
+        "spec": {"ports": [{"port": 80}], "selector": {"app": app}},
+    }
+
+
+def _deployment(replicas: int) -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["metadata"]["name"] = "a"
+    body["spec"]["replicas"] = replicas
+    return body
+
+
+def _role(verb: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "a"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]}],
+    }
+
+
+def _secret(value: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "a"},
+        "stringData": {"key": value},
+    }
+
+
+KINDS: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "configmap": (
+        "/api/v1/namespaces/{}/configmaps",
+        {**config_map("a"), "data": {"key": "1"}},
+        {**config_map("a"), "data": {"key": "2"}},
+        {"data": {"key": "precious"}},
+    ),
+    "deployment": (
+        "/apis/apps/v1/namespaces/{}/deployments",
+        _deployment(1),
+        _deployment(2),
+        {"spec": {"replicas": 7}},
+    ),
+    "role": (
+        "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+        _role("get"),
+        _role("list"),
+        {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["watch"]}]},
+    ),
+    "service": (
+        "/api/v1/namespaces/{}/services",
+        _service("a"),
+        _service("b"),
+        {"spec": {"selector": {"app": "precious"}}},
+    ),
+    "secret": (
+        "/api/v1/namespaces/{}/secrets",
+        _secret("1"),
+        _secret("2"),
+        {"data": {"key": "cHJlY2lvdXM="}},
+    ),
+}
+"""Of each kind: where it lies, two manifests, and what somebody else writes into it."""
+
+
+def _clear(api: Api, path: str) -> dict[str, Any]:
+    cleared: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
+    status, reply = api("PATCH", path, cleared, content_type=MERGE)
+    assert status == 200
+    assert "managedFields" not in reply["metadata"]
+    return dict(reply)
+
+
+def _spoiled(api: Api, path: str, theirs: dict[str, Any]) -> dict[str, Any]:
+    """Let somebody else write into an object, and then clear its record."""
+    assert api("PATCH", path, theirs, content_type=MERGE)[0] == 200
+    return _clear(api, path)
+
+
+def _values(live: dict[str, Any]) -> dict[str, Any]:
+    return {key: live[key] for key in live.keys() & {"data", "spec", "rules"}}
+
+
+@pytest.mark.parametrize("check", [True, False], ids=["check", "no-check"])
+@pytest.mark.parametrize("how", ["new", "own", "own, changed manifest", "adopted"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_values_without_a_record_are_a_conflict(
+    stage: Stage, api: Api, kind: str, how: str, check: bool
+) -> None:
+    """In the plan, in the exit code, and nothing is written; force takes it."""
+    where, first, second, theirs = KINDS[kind]
+    where = where.format(stage.namespace)
+    path = f"{where}/a"
+    if how == "new":
+        assert api("POST", where, first)[0] == 201
+    else:
+        if how == "adopted":
+            assert api("POST", f"{where}?fieldManager=kubectl-create", first)[0] == 201
+        assert stage.run(first).exit_code == 0
+    before = _spoiled(api, path, theirs)
+    wanted = second if how == "own, changed manifest" else first
+    (name,) = stage.run(wanted, dry_run=DryRun.SERVER).outcomes
+    for dry_run in (DryRun.SERVER, DryRun.CLIENT, DryRun.OFF):
+        story = stage.run(wanted, dry_run=dry_run, check=check)
+        assert story.exit_code == 4, story.outcomes
+        assert f"owned by {UNKNOWN}" in story.problem(name)
+        assert "--force-conflicts" in story.problem(name)
+        assert "precious" not in story.problem(name) or kind != "secret"
+        assert _values(api.get(path)) == _values(before)
+    planned = stage.run(wanted, dry_run=DryRun.SERVER, force_conflicts=True)
+    (step,) = (one for one in planned.plan.applies if one.live is not None)
+    assert UNKNOWN in step.taken_from
+    forced = stage.run(wanted, force_conflicts=True, check=check)
+    assert forced.exit_code == 0
+    assert _values(api.get(path)) != _values(before)
+    assert stage.run(wanted).outcomes == {name: Outcome.UNCHANGED}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "secret"])
+def test_own_values_without_a_record_are_none(stage: Stage, api: Api, kind: str) -> None:
+    """The recorded fields have the recorded digest: nobody has changed them."""
+    where, first, second, _ = KINDS[kind]
+    path = f"{where.format(stage.namespace)}/a"
+    assert stage.run(first).exit_code == 0
+    _clear(api, path)
+    assert stage.run(second).exit_code == 0
+    assert stage.run(second).exit_code == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_values_are_adopted_without_a_record(stage: Stage, api: Api, kind: str) -> None:
+    """There is nothing that anybody would lose."""
+    where, first, _, _ = KINDS[kind]
+    where = where.format(stage.namespace)
+    assert api("POST", where, first)[0] == 201
+    before = _clear(api, f"{where}/a")
+    assert stage.run(first).exit_code == 0
+    assert _values(api.get(f"{where}/a")) == _values(before)
+
+
+def test_other_form_of_a_value_is_no_conflict(stage: Stage, api: Api) -> None:
+    """The server writes quantities in a form of its own, and sets defaults."""
+    body = copy.deepcopy(DEPLOYMENT)
+    (container,) = body["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"limits": {"cpu": "1000m"}}
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments"
+    assert api("POST", path, body)[0] == 201
+    _clear(api, f"{path}/{body['metadata']['name']}")
+    assert stage.run(body).exit_code == 0
+
+
+@pytest.mark.parametrize("theirs", ["precious", None], ids=["value", "removal"])
+def test_fields_that_another_apply_has_booked_to_nobody_conflict_too(
+    stage: Stage, api: Api, theirs: str | None
+) -> None:
+    """The server has made up an entry since: an apply of another team, after the clearing."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/a"
+    assert stage.run({**config_map("a"), "data": {"key": "1", "more": "1"}}).exit_code == 0
+    changed = {"data": {"key": "precious"} if theirs else {"more": "precious"}}
+    _spoiled(api, path, changed)
+    team = {**config_map("a"), "data": {"third": "1"}}
+    applied = api(
+        "PATCH",
+        f"{path}?fieldManager=team",
+        json.loads(json.dumps(team)),
+        content_type="application/apply-patch+yaml",
+    )
+    assert applied[0] == 200
+    wanted = {**config_map("a"), "data": {"key": "1"}}
+    story = stage.run(wanted)
+    assert story.exit_code == 4
+    assert f"owned by {UNKNOWN}" in story.problem("configmap/a")
+    assert api.get(path)["data"]["key"] == (theirs or "1")
+    assert stage.run(wanted, force_conflicts=True).exit_code == 0
+    assert api.get(path)["data"]["key"] == "1"
