@@ -423,7 +423,8 @@ def refuse_visible_conflicts(context: RunContext, plan: Plan) -> Plan:
             return step  # the apply itself will report it
         conflict = visible_conflict(replace(step, live=live), context.applyset)
         if conflict is None and is_in_doubt(step) and live is not None:
-            conflict = unrecorded_conflict(step, live, None, context.applyset.manager)
+            on_drift, manager = context.options.apply.on_drift, context.applyset.manager
+            conflict = unrecorded_conflict(step, live, None, manager, on_drift=on_drift)
         if conflict is None:
             return step
         problem = apply_problem(conflict, step, context)

@@ -239,8 +239,9 @@ class ServerDryRun:
             return
         desired = step.desired
         before = self.context.cluster.get(desired.resource, desired.ref, full=True)
-        manager = self.context.applyset.manager
-        if (conflict := unrecorded_conflict(step, before, after, manager)) is not None:
+        manager, on_drift = self.context.applyset.manager, self.context.options.apply.on_drift
+        conflict = unrecorded_conflict(step, before, after, manager, on_drift=on_drift)
+        if conflict is not None:
             raise conflict  # guard: unrecorded-conflict
 
     def _compared(self, step: ApplyStep, after: LiveObject) -> ApplyStep:

@@ -35,7 +35,7 @@ from applyprune.model.fieldset import (
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
 from applyprune.model.live import LiveObject, mapping
-from applyprune.model.options import Adopt, Options, parse_duration
+from applyprune.model.options import Adopt, OnDrift, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
 from applyprune.model.text import age, and_more, seconds_since, time_of
@@ -189,19 +189,28 @@ def is_unrecorded(step: ApplyStep) -> bool:
 
 
 def unrecorded_conflict(
-    step: ApplyStep, before: LiveObject, after: LiveObject | None, manager: str
+    step: ApplyStep,
+    before: LiveObject,
+    after: LiveObject | None,
+    manager: str,
+    *,
+    on_drift: OnDrift,
 ) -> Conflict | None:
     """Return the conflict with whoever has written fields without a record; None if there is none.
 
     ``before`` was read in full. ``after`` is the object by the dry run of a forced apply: texts
     differ by defaults and quantities, and the server's own result does not. Without one, what may
     differ counts. If the recorded fields still have the recorded values, nobody has changed them;
-    of the values of a Secret there is no record.
+    of the values of a Secret there is no record. If they have others, that is drift, which the
+    options may set back.
     """
+    recorded = _fields(step.migration.recorded or "{}")
     fields = [
         to_server(path)
         for path in _unrecorded_fields(step, before, after, manager)
-        if value_at(before.body, path) is not MISSING and path not in _OURS
+        if value_at(before.body, path) is not MISSING
+        and path not in _OURS
+        and not (on_drift is OnDrift.REVERT and owns(recorded, path))  # guard: unrecorded-drift
     ]
     if not fields:
         return None

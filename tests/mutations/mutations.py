@@ -724,6 +724,13 @@ MUTATIONS = (
         f"{_RECORD}test_own_values_without_a_record_are_none[configmap]",
     ),
     Mutation(
+        "that drift is set back although nobody is known to have caused it",
+        ("unrecorded-drift",),
+        "and .+",
+        "",
+        f"{_RECORD}test_set_back_drift_takes_what_was_the_sets_own[configmap]",
+    ),
+    Mutation(
         "whom force takes from where there is no record",
         ("unknown-loses",),
         r"names\.add\(.+\)",

@@ -39,6 +39,7 @@ def written(audit: AuditTrail, namespace: str) -> Counter[str]:
     for event in audit.events():
         about = event.get("objectRef") or {}
         is_ours = event["userAgent"].startswith("applyprune/") and event["verb"] in WRITES
+        is_ours = is_ours and "dryRun=" not in event["requestURI"]
         is_member = about.get("namespace") == namespace and about.get("name", "").startswith("d")
         if is_ours and is_member and event["responseStatus"]["code"] < 300:
             found[about["name"]] += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import DryRun, OnDrift
 from tests.support.objects import DEPLOYMENT, config_map
 
 if TYPE_CHECKING:
@@ -203,3 +203,15 @@ def test_fields_that_another_apply_has_booked_to_nobody_conflict_too(
     assert api.get(path)["data"]["key"] == (theirs or "1")
     assert stage.run(wanted, force_conflicts=True).exit_code == 0
     assert api.get(path)["data"]["key"] == "1"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "secret"])
+def test_set_back_drift_takes_what_was_the_sets_own(stage: Stage, api: Api, kind: str) -> None:
+    """Whoever has changed it: that is drift, which is asked to be set back."""
+    where, first, _, theirs = KINDS[kind]
+    path = f"{where.format(stage.namespace)}/a"
+    assert stage.run(first).exit_code == 0
+    applied = _values(api.get(path))
+    _spoiled(api, path, theirs)
+    assert stage.run(first, on_drift=OnDrift.REVERT).exit_code == 0
+    assert _values(api.get(path)) == applied

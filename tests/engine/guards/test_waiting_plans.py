@@ -172,10 +172,10 @@ def test_refused_prune_and_recreation_are_approved_together(
     assert stage.listed() == {"configmap/fixed"}
 
 
-def test_deletion_that_the_server_denies_stays_in_the_digest(
+def test_deletion_that_the_server_denies_is_not_foreseen(
     stage: Stage, spoiled: Stage, proxy: FaultProxy
 ) -> None:
-    """Its denial is found after the approval is judged, so that one approval is enough."""
+    """No dry run deletes: the others go, and the next plan asks for this one alone."""
     stage.run(A, B, C)
     ask = {"approval": Approval.PRUNE, "check": True, "apply_anyway": True}
     digest = stage.run(A, **ask).deletions
@@ -186,8 +186,10 @@ def test_deletion_that_the_server_denies_stays_in_the_digest(
     story = spoiled.run(A, **ask, approved=digest)
     assert (story.deletions, story.plan.needs_approval) == (digest, "")
     assert "denied by a policy" in story.problem("configmap/b")
-    assert stage.listed() == {"configmap/a", "configmap/b", "configmap/c"}
-    assert stage.run(A, **ask, approved=digest).exit_code == 0
+    assert stage.listed() == {"configmap/a", "configmap/b"}
+    left = stage.run(A, **ask).deletions
+    assert left != digest
+    assert stage.run(A, **ask, approved=left).exit_code == 0
     assert stage.listed() == {"configmap/a"}
 
 
