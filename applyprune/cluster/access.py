@@ -26,10 +26,7 @@ from applyprune.cluster.credentials import (
     read_file,
 )
 from applyprune.errors import AccessError
-from applyprune.http import (
-    AddressRules,
-    proxy_for,
-)
+from applyprune.http import AddressRules, proxy_for
 from applyprune.values import dataclass, field
 
 

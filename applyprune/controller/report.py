@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.cluster.client import KubernetesClient
 from applyprune.controller.clients import BundleObjects, status_of
-from applyprune.controller.drift import (
-    reverted_fields,
-    reverted_words,
-)
+from applyprune.controller.drift import reverted_fields, reverted_words
 from applyprune.controller.reasons import COMPONENT, LOG, RUN, ConditionType, Key, Reason, fields
 from applyprune.controller.result import RunResult, problem_message
 from applyprune.controller.status import (

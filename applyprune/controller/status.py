@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.clock import BOOT_CLOCK, Clock
 from applyprune.controller.queue import retry_delay, with_jitter
 from applyprune.controller.reasons import MISSING_REASONS, STALLED_REASONS, ConditionType, Reason
-from applyprune.controller.result import (
-    RunResult,
-)
+from applyprune.controller.result import RunResult
 from applyprune.controller.task import Answer, ReconcileHistory
 from applyprune.model.events import Outcome
 from applyprune.model.inventory import HolderObservation

@@ -26,11 +26,7 @@ from applyprune.errors import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import Ownership
-from applyprune.model.live import (
-    AUTOSCALERS,
-    LiveObject,
-    State,
-)
+from applyprune.model.live import AUTOSCALERS, LiveObject, State
 from applyprune.model.options import OnDrift
 from applyprune.model.plan import NO_MIGRATION, ApplyRequest, ApplyStep, Desired, PatchRequest
 from applyprune.model.problem import ManagerConflict, Problem
