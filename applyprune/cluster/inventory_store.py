@@ -29,6 +29,7 @@ from applyprune.errors import (
     Conflict,
     Forbidden,
     ForeignParent,
+    Invalid,
     InventoryError,
     InventoryIncomplete,
     InventoryLocked,
@@ -185,6 +186,20 @@ class ConfigMapStore:
         many entries. If the reply is lost, the write is recognized by its id. No request is sent
         again ``within`` seconds after its first try.
         """
+        try:
+            return self._write(inventory, within)
+        except (Forbidden, Invalid) as error:
+            # Imported here: a start must not wait for the rules of readiness.
+            from applyprune.planning.readiness import is_denial
+
+            if is_denial(error.message):
+                error.hint = (
+                    f"{self._applyset.inventory.short} is the set's inventory. Let the policy or "
+                    f"webhook except the ConfigMaps that have the label {SET_ID} or {SHARD_OF}."
+                )
+            raise
+
+    def _write(self, inventory: Inventory, within: float | None) -> Inventory:
         if inventory.entries is not self._written:
             self._packed = pack_entries(inventory.entries.values())
             self._written = inventory.entries

@@ -326,6 +326,7 @@ def explain_conflict(
             pointers[:_MOST_LINES],
             [owner for owners in fields.values() for owner in owners],
             must_own=bool(pointers) and not any(map(is_ignorable, pointers)),
+            adopts=live is not None and PART_OF not in live.labels,
             reverts=reverts and staying == [],
         ),
     )
@@ -416,9 +417,17 @@ def _pruned_scaler_words(scaler: Mapping[str, Any]) -> str:
 
 
 def _hint(
-    pointers: Sequence[str], owners: Sequence[FieldOwner], *, must_own: bool, reverts: bool
+    pointers: Sequence[str],
+    owners: Sequence[FieldOwner],
+    *,
+    must_own: bool,
+    adopts: bool,
+    reverts: bool,
 ) -> str:
-    """Return what resolves a conflict; ``must_own`` says that none of its fields can be left."""
+    """Return what resolves a conflict; ``must_own`` says that none of its fields can be left.
+
+    ``adopts`` says that no set has the object yet: then a manager that only updates it may leave.
+    """
     fields = ",".join(dict.fromkeys(filter(is_ignorable, pointers)))
     yielding = f", or annotate the object:\n    {IGNORE_FIELDS}: {fields}" if fields else "."
     names = sorted({owner.manager for owner in owners})
@@ -427,7 +436,14 @@ def _hint(
             f"To overwrite it: --force-conflicts, or only for this object {CONFLICTS}: force.\n  "
             "If the set was restored from a backup: applyprune inventory repair."
         )
-    appliers = sorted({owner.manager for owner in owners if owner.operation == "Apply"})
+    appliers = sorted(
+        {
+            owner.manager
+            for owner in owners
+            if owner.operation == "Apply"
+            or (adopts and not owner.subresource and not is_kubernetes(owner.manager))
+        }
+    )
     tools = [name for name in appliers if not name.startswith(MANAGERS)]
     lines = [
         "To set back what was changed: --on-drift revert." if reverts else "",

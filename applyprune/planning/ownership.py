@@ -46,7 +46,7 @@ from applyprune.planning.managed_fields import (
     own_apply_entry,
     split_problem,
 )
-from applyprune.planning.marks import OwnerMark, owner_marks, owner_named
+from applyprune.planning.marks import APPLY, OwnerMark, owner_marks, owner_named
 from applyprune.planning.normalize import (
     body_to_send,
     canonical_text,
@@ -604,7 +604,8 @@ def obstacle(
             desired,
             f"{desired.ref} belongs to another set",
             reason=named or f"its label {PART_OF} is {label}",
-            hint=f"To take it over: --adopt=all.{'' if named else find}",
+            hint=f"To take it over: --adopt=all.{'' if named else find}\n  "
+            f"If this set only needs it, annotate it in the input: {APPLY}: exists.",
         )
     if tool and options.apply.adopt is not Adopt.ALL:  # guard: owned-by-tool
         return _failed(

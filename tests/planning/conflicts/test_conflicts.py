@@ -211,6 +211,20 @@ def test_two_fields_and_two_managers_are_one_problem() -> None:
     assert "owned by b (Apply) and a (Apply)" in lines[1]
 
 
+def test_hint_of_an_adoption_names_the_manager_to_take_over() -> None:
+    """Whoever has created the object by an Update; but nobody who would write it again."""
+    error = conflict(cause(IMAGE, "kubectl-create", " using v1"))
+    unlabelled = live(DEPLOYMENT.ref, label="")
+    hint = explain_conflict(error, DEPLOYMENT, unlabelled, (), NOW, reverts=False).hint
+    assert "--take-over kubectl-create" in hint
+    ours = live(DEPLOYMENT.ref, label=TARGET.id)
+    hint = explain_conflict(error, DEPLOYMENT, ours, (), NOW, reverts=False).hint
+    assert "--take-over" not in hint
+    error = conflict(cause(IMAGE, "kube-controller-manager", " using v1"))
+    hint = explain_conflict(error, DEPLOYMENT, unlabelled, (), NOW, reverts=False).hint
+    assert "--take-over" not in hint
+
+
 def test_hint_names_the_options() -> None:
     """The pointers are those of just these fields."""
     error = conflict(SCALE, cause(IMAGE, "b"))
