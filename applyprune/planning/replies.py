@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from applyprune.errors import ApplypruneError, Invalid, RunFailed
 from applyprune.model.events import Outcome
+from applyprune.model.fieldset import MISSING, leaves, owns, to_server, value_at
+from applyprune.model.identity import GroupKind
 from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import OnDrift
@@ -23,6 +25,7 @@ from applyprune.planning.comparison import (
 )
 from applyprune.planning.conflicts import drifted_fields, is_by_hand, rewritten_fields
 from applyprune.planning.decide import existing_step, job_record
+from applyprune.planning.managed_fields import own_apply_entry
 from applyprune.planning.normalize import body_to_send, may_be_secret
 from applyprune.planning.ownership import (
     FIXED_GENERATION,
@@ -42,10 +45,9 @@ from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from applyprune.model.identity import GroupKind
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.options import Options
@@ -129,13 +131,38 @@ def confirmed(
 
 
 def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> str:
+    notes = [f"the server keeps {text}" for text in _kept_by_server(step, after, applyset.manager)]
     if step.reverts:
-        return "; ".join((f"reverted {drifted_fields(step.reverts)}", *step.desired.left))
-    if step.live is None or not step.taken_from or step.fate is Fate.ADOPT:
-        return step.reason
-    losers = confirmed_takings(step, step.live, after, applyset)
-    notes = [f"took fields from {', '.join(losers)}"] if losers else []
-    return "; ".join([*notes, step.reason] if step.reason else notes)
+        notes = [f"reverted {drifted_fields(step.reverts)}", *step.desired.left, *notes]
+    else:
+        is_change = step.live is not None and step.fate is not Fate.ADOPT
+        if is_change and step.live is not None and step.taken_from:
+            losers = confirmed_takings(step, step.live, after, applyset)
+            notes += [f"took fields from {', '.join(losers)}"] if losers else []
+        notes += [step.reason] if step.reason else []
+    return "; ".join(notes)
+
+
+_ALLOCATED = {
+    GroupKind("", "Service"): frozenset({"clusterIP", "healthCheckNodePort", "nodePort"}),
+}
+"""Fields that the server allocates: it ignores that a manifest no longer sets them.
+
+See patchAllocatedValues in the registry of kube-apiserver's core/service.
+"""
+
+
+def _kept_by_server(step: ApplyStep, after: LiveObject, manager: str) -> Iterator[str]:
+    """Yield each field that has left the manifest, and whose value the server has kept."""
+    names = _ALLOCATED.get(step.desired.ref.group_kind, frozenset())
+    if step.live is None or not names:
+        return
+    before = own_apply_entry(step.live, manager) or {}
+    now = (own_apply_entry(after, manager) or {}).get("fieldsV1") or {}
+    for path in leaves(before.get("fieldsV1") or {}):
+        value = value_at(after.body, path)
+        if path[-1] in names and value is not MISSING and not owns(now, path):
+            yield f"{to_server(path).removeprefix('.')}: {value}; only --recreate changes it"
 
 
 def _changed_by_apply(
