@@ -16,6 +16,7 @@ from applyprune.model.inventory import Ownership
 from applyprune.model.live import Absent, LiveObject, Unknown
 from applyprune.model.options import OnDrift
 from applyprune.model.plan import ApplyStep, Fate
+from applyprune.planning.applyset import OWNED_BY
 from applyprune.planning.comparison import (
     NOT_ALLOWED,
     NOT_CREATED,
@@ -68,6 +69,12 @@ class ConfirmedApply:
     """The fields that are stored with another value than the manifest's."""
 
 
+_NO_WITNESS = (
+    f"recorded as adopted: a webhook or policy has removed the annotation {OWNED_BY}, so a prune "
+    "will not delete it"
+)
+
+
 def confirmed(
     step: ApplyStep,
     after: LiveObject,
@@ -106,13 +113,18 @@ def confirmed(
     rewritten = rewritten_fields(body_to_send(desired), after, applyset.manager)
     is_whole = not (desired.ignored or desired.removed)
     is_as_sent = may_be_secret(desired.body) or (is_whole and values_match(desired, after))
+    # The annotation came with the apply, so the inventory never says it first.
+    is_owned = has_witness(after, applyset)
+    lost = created and step.entry.ownership is Ownership.OWNED and not is_owned
+    ownership = step.entry.ownership
+    if lost:
+        ownership = Ownership.ADOPTED  # guard: witness-taken-off
+    elif step.becomes_owned and is_owned:
+        ownership = Ownership.OWNED
     entry = replace(
         step.entry,
         uid=after.uid,
-        # The annotation came with the apply, so the inventory never says it first.
-        ownership=Ownership.OWNED
-        if step.becomes_owned and has_witness(after, applyset)
-        else step.entry.ownership,
+        ownership=ownership,
         digest=desired.digest,
         stored="" if is_as_sent else applied_digest(after, applyset.manager),
         fingerprint=fingerprint,
@@ -123,7 +135,8 @@ def confirmed(
         crd=step.entry.crd if schema is None else desired.resource.full_plural,
     )
     if created:
-        return ConfirmedApply(entry, Outcome.CREATED, step.reason, rewritten)
+        notes = [step.reason, _NO_WITNESS if lost else ""]
+        return ConfirmedApply(entry, Outcome.CREATED, "; ".join(filter(None, notes)), rewritten)
     before = step.claimed_from or step.live
     moved = before is None or step.takes_over or _changed_by_apply(desired, before, after, applyset)
     outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED

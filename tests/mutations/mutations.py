@@ -703,6 +703,14 @@ MUTATIONS = (
         f"{_TRANSFER}test_next_applier_of_an_orphan_has_no_conflict",
     ),
     Mutation(
+        "that an object without its annotation is not recorded as owned",
+        ("witness-taken-off",),
+        "ownership = .+",
+        "pass",
+        "tests/engine/failures/test_webhook_changes.py::"
+        "test_object_without_the_annotation_of_ownership_is_not_recorded_as_owned",
+    ),
+    Mutation(
         "the conflict with whoever has written without a record",
         ("unrecorded-conflict",),
         "raise .+",

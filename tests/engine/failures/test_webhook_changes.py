@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import Outcome
+from applyprune.model.events import ObjectDone, Outcome
+from applyprune.model.inventory import Ownership
 from applyprune.model.options import DryRun, Mode
+from applyprune.planning.applyset import OWNED_BY
 from tests.support.objects import DEPLOYMENT, SECRET, config_map
 from tests.support.webhook import Webhook
 
@@ -193,3 +195,24 @@ def test_object_is_not_recreated_under_another_name(plane: Plane, api: Api, stag
     assert story.outcomes == {"configmap/a": Outcome.FAILED}
     assert "cannot be changed in place" in story.problem("configmap/a")
     assert _names(api, stage) == before
+
+
+def _take_off(request: Change) -> list[Change]:
+    """Remove the annotations that no list of allowed ones has."""
+    there = (request["object"] or {}).get("metadata", {}).get("annotations") or {}
+    return [{"op": "remove", "path": "/metadata/annotations"}] if OWNED_BY in there else []
+
+
+def test_object_without_the_annotation_of_ownership_is_not_recorded_as_owned(
+    plane: Plane, api: Api, stage: Stage
+) -> None:
+    """The line says so at once, and not only the prune that will not delete it."""
+    with Webhook(plane, api, stage.namespace, ("CREATE",), change=_take_off):
+        story = stage.run(config_map("a"), check=False)
+    (done,) = (one for one in story.events if isinstance(one, ObjectDone))
+    assert done.outcome is Outcome.CREATED
+    assert f"has removed the annotation {OWNED_BY}" in done.reason
+    (entry,) = stage.inventory().entries.values()
+    assert entry.ownership is Ownership.ADOPTED
+    pruned = stage.run(config_map("b"), apply_anyway=True)
+    assert pruned.outcomes["configmap/a"] is Outcome.ORPHANED
