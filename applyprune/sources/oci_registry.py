@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from applyprune.errors import InputError
+from applyprune.http import is_ip_address
 from applyprune.model.live import items, mapping, text
-from applyprune.sources.address import is_https, joined, origin_of, shown_url
+from applyprune.sources.address import host_of, is_https, joined, origin_of, shown_url
 from applyprune.sources.tree import (
     ANONYMOUS,
     AuthenticationFailed,
@@ -30,7 +31,7 @@ from applyprune.sources.tree import (
 from applyprune.sources.web import basic, bearer
 from applyprune.system.files import in_home
 from applyprune.system.processes import GROUP_FLAGS, command_line, kill_group
-from applyprune.values import dataclass, field, pattern
+from applyprune.values import dataclass, field, pattern, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +55,7 @@ class Registry:
         self._base = f"https://{reference.host}/v2/{reference.repository}/"
         self._origin = origin_of(self._base)
         self._scope = f"repository:{reference.repository}:{actions}"
+        self._credentials = credentials
         self._login = login_for(reference, credentials)
         self._authorization = bearer(self._login.bearer_token)
         self._has_logged_in = False
@@ -126,6 +128,7 @@ class Registry:
                 "the registry sends us to a token server that is not https://",
                 reason=shown_url(realm),
             )
+        self._check_token_server(realm, login)
         query = {"service": asked["service"]} if asked.get("service") else {}
         query["scope"] = self._scope
         if self._login.refresh_token:
@@ -144,6 +147,44 @@ class Registry:
         if not token:
             raise AuthenticationFailed("the token server sends no token", reason=shown_url(realm))
         return bearer(token)
+
+    def _check_token_server(self, realm: str, login: str) -> None:
+        """Raise AuthenticationFailed if what it would get is not for its host.
+
+        It is for the domain of the registry, and for a host for which the user has the same.
+        """
+        secret = self._login.refresh_token or login
+        registry, (host, _) = self._origin[0], origin_of(realm)
+        if not secret or shares_domain(registry, host):
+            return
+        parts = urlsplit(realm)
+        own = _configured(self._credentials, f"{host_of(parts)}{parts.path}")
+        # guard: token-server
+        if secret in {own.refresh_token, basic(own.username, own.password)}:
+            return
+        raise AuthenticationFailed(
+            f"the registry sends us to a token server on another host: {shown_url(realm)}",
+            reason=f"the credentials for {registry} are not sent to it",
+            hint=f"If they are for both hosts, add them to auths for {host}, in Docker's "
+            "config.json or in .dockerconfigjson.",
+        )
+
+
+# The words below a country's domain under which everybody can have a name, as in co.uk.
+_OF_MANY = frozenset({"ac", "co", "com", "edu", "go", "gov", "ne", "net", "or", "org"})
+
+
+def shares_domain(registry: str, host: str) -> bool:
+    """Return whether a host is the registry's, or in its domain: ``auth.example.io`` for
+    ``example.io`` and for ``registry.example.io``.
+    """
+    if is_ip_address(registry) or is_ip_address(host):
+        return registry == host
+    parent = registry.partition(".")[2]
+    second, _, top = parent.rpartition(".")
+    is_of_many = not second or (len(top) == 2 and second in _OF_MANY)
+    domain = registry if is_of_many else parent
+    return host == domain or host.endswith(f".{domain}")
 
 
 _LONGEST_CHALLENGE = 8 * 2**10
@@ -224,6 +265,11 @@ def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> L
     """
     if credentials.username or credentials.password or credentials.bearer_token:
         return Login(credentials.username, credentials.password, credentials.bearer_token)
+    return _configured(credentials, f"{reference.host}/{reference.repository}")
+
+
+def _configured(credentials: SourceCredentials, place: str) -> Login:
+    """Return the login that the configuration of docker has for a host with a path."""
     if not credentials.docker_config:
         return Login()
     try:
@@ -232,7 +278,7 @@ def login_for(reference: ArtifactReference, credentials: SourceCredentials) -> L
         # The error would quote a password.
         raise AuthenticationFailed("the credentials are not JSON", hint=_HINT) from None
     entries = mapping(mapping(config).get("auths"))
-    place = f"{reference.host}/{reference.repository}".lower()
+    place = place.lower()
     # As kubelet does: the longest name wins, which may be that of a part of the registry.
     best = max(
         (key for key in entries if _covers(_normalized(key), place)),
@@ -322,7 +368,8 @@ def registry_login(
     if helper := _helper(config, host):
         login = _run_helper(helper, host, environ, where, timeout)
         if login is not None:
-            return login
+            # The file may have the same login for a token server on another host.
+            return replace(login, docker_config=login.docker_config or data)
     return SourceCredentials(docker_config=data)
 
 

@@ -2462,6 +2462,13 @@ MUTATIONS = (
         "tests/sources/oci_registry/test_bad_registries.py::test_question_of_another_host_is_not_answered",
     ),
     Mutation(
+        "the token server that a login is for",
+        ("token-server",),
+        "if .*:",
+        "if 1:",
+        "tests/sources/oci_registry/test_bad_registries.py::test_credentials_do_not_go_to_a_token_server_elsewhere",
+    ),
+    Mutation(
         "the networks in which no source may be",
         ("denied-network",),
         "if .*:",

@@ -11,7 +11,7 @@ import pytest
 
 from applyprune.errors import InputError
 from applyprune.sources.oci_artifact import OciRef, OciSource, fetch_artifact, find_artifact, push
-from applyprune.sources.oci_registry import challenges
+from applyprune.sources.oci_registry import challenges, shares_domain
 from applyprune.sources.tree import (
     AuthenticationFailed,
     FetchFailed,
@@ -244,6 +244,89 @@ def test_refresh_token_is_exchanged(behind: Behind) -> None:
         "client_id": "applyprune",
     }
     assert answer.headers["Authorization"] == "Bearer exchanged"
+
+
+@pytest.mark.parametrize("kind", ["password", "entry", "refresh token"])
+def test_credentials_do_not_go_to_a_token_server_elsewhere(behind: Behind, kind: str) -> None:
+    """Unless the user has the same for its host: then it learns nothing new, nor does the registry.
+
+    What the user has for that host alone would get a token that the registry must not see.
+    """
+    realm = f"{behind.relay.other_url}/token"
+    behind.relay.answers |= {
+        MANIFEST: asking(f'Bearer realm="{realm}",service="s"'),
+        "/token": lambda _: Answer(body=b'{"token": "given"}'),
+    }
+    mine: dict[str, str] = {"username": "me", "password": PASSWORD}
+    if kind == "refresh token":
+        mine = {"identitytoken": PASSWORD}
+    login = SourceCredentials(username="me", password=PASSWORD) if kind == "password" else None
+
+    def sent(entry: dict[str, str] | None) -> InputError:
+        auths = {} if login else {behind.relay.host: mine}
+        if entry is not None:
+            auths[behind.relay.other_url] = entry
+        config = json.dumps({"auths": auths}).encode()
+        given = replace(login or SourceCredentials(), docker_config=config, ca=behind.relay.ca)
+        behind.relay.calls.clear()
+        return failure(replace(behind.source, credentials=given))
+
+    for other in (None, {**mine, "username": "you", "identitytoken": "other"}, {}):
+        error = sent(other)
+        assert error.message == (
+            f"the registry sends us to a token server on another host: {realm}"
+        )
+        assert error.reason == "the credentials for localhost are not sent to it"
+        assert "add them to auths for 127.0.0.1" in error.hint
+        assert [call.path for call in behind.relay.calls] == [MANIFEST]
+    sent(mine)
+    question, token, answer = behind.relay.calls
+    assert "Authorization" not in question.headers
+    assert PASSWORD in token.body.decode() or "Authorization" in token.headers
+    assert answer.headers["Authorization"] == "Bearer given"
+
+
+def test_token_server_elsewhere_is_asked_by_nobody(behind: Behind) -> None:
+    """Who has no credentials gets its token for everybody."""
+    realm = f"{behind.relay.other_url}/token"
+    behind.relay.answers |= {
+        MANIFEST: asking(f'Bearer realm="{realm}"'),
+        "/token": lambda _: Answer(body=b'{"token": "given"}'),
+    }
+    given = SourceCredentials(ca=behind.relay.ca)
+    assert isinstance(failure(replace(behind.source, credentials=given)), AuthenticationFailed)
+    _, token, answer = behind.relay.calls
+    assert "Authorization" not in token.headers
+    assert answer.headers["Authorization"] == "Bearer given"
+
+
+@pytest.mark.parametrize(
+    ("registry", "host", "expected"),
+    [
+        ("ghcr.io", "ghcr.io", True),
+        ("registry-1.docker.io", "auth.docker.io", True),
+        ("registry.gitlab.com", "gitlab.com", True),
+        ("registry.digitalocean.com", "api.digitalocean.com", True),
+        ("registry.cn-hangzhou.aliyuncs.com", "dockerauth.cn-hangzhou.aliyuncs.com", True),
+        ("registry.example.co.uk", "gitlab.example.co.uk", True),
+        ("example.io", "auth.example.io", True),
+        ("example.co.uk", "auth.example.co.uk", True),
+        ("example.io", "evil.io", False),
+        ("example.co.uk", "evil.co.uk", False),
+        ("registry.example.com", "registry.example.com.evil.net", False),
+        ("registry.example.com", "evilexample.com", False),
+        ("registry.example.com", "example.net", False),
+        ("rg.fr-par.scw.cloud", "api.scaleway.com", False),
+        ("registry", "registry", True),
+        ("registry", "evil", False),
+        ("localhost", "127.0.0.1", False),
+        ("10.0.0.1", "10.0.0.1", True),
+        ("10.0.0.1", "2.0.0.1", False),
+        ("::1", "::1", True),
+    ],
+)
+def test_token_server_of_the_registry(registry: str, host: str, expected: bool) -> None:
+    assert shares_domain(registry, host) is expected
 
 
 def test_token_for_the_registry_is_sent_unasked(behind: Behind) -> None:

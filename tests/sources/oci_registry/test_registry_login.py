@@ -66,6 +66,7 @@ def test_helper_for_the_host_is_asked(tmp_path: Path, config: object, expected: 
     found = login(tmp_path, config)
     assert found.username == expected
     assert found.password == ("hunter2" if expected else "")
+    assert json.loads(found.docker_config) == config
 
 
 def test_helper_without_credentials_leaves_the_file(tmp_path: Path) -> None:
