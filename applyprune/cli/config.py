@@ -78,8 +78,10 @@ GUARDS = frozenset(
     }
 )
 """The options that disable a guard: the user must give them for each run."""
-_UNSAFE: Mapping[str, tuple[str | bool, str]] = {
+UNSAFE: Mapping[str, tuple[str | bool, str]] = {
     "adopt": ("all", "adopt"),
+    # A later prune deletes what was adopted, as with --prune-adopted.
+    "adopt-as": ("owned", "adopt-as"),
     "wait": (False, "no-wait"),
 }
 """The values that disable a guard, by their key, and the option that the user must give instead."""
@@ -205,15 +207,10 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
 def _checked(configuration: Configuration, key: str) -> Any:
     """Return a setting in the form of its key; raise InputError for a wrong key or value."""
     value, form = configuration.settings[key], CONFIG_KEYS.get(key)
-    unsafe, option = _UNSAFE.get(key, (None, key))
+    unsafe, option = UNSAFE.get(key, (None, key))
     if key in GUARDS or (unsafe is not None and value == unsafe):
-        raise InputError(
-            f"{key}{'' if unsafe is None else f': {unsafe}'.lower()} is not allowed in a "
-            "configuration",
-            location=configuration.origin(key),
-            reason="it would disable a guard for every future run",
-            hint=f"Give --{option} on the command line, for the run that needs it.",
-        )
+        what = f"{key}{'' if unsafe is None else f': {unsafe}'.lower()}"
+        raise _refused(configuration, key, what, option)
     if form is None:
         from applyprune.planning.names import did_you_mean
 
@@ -233,6 +230,38 @@ def _checked(configuration: Configuration, key: str) -> Any:
             f"{key} cannot be standard input in a configuration", location=configuration.origin(key)
         )
     return value
+
+
+def _refused(
+    configuration: Configuration,
+    key: str,
+    what: str,
+    option: str,
+    reason: str = "it would disable a guard for every future run",
+) -> InputError:
+    return InputError(
+        f"{what} is not allowed in a configuration",
+        location=configuration.origin(key),
+        reason=reason,
+        hint=f"Give --{option} on the command line, for the run that needs it.",
+    )
+
+
+def _holds_at_once(rule: str) -> bool:
+    """Return whether a readiness rule is true of an object of which the cluster says nothing.
+
+    A prune would not wait then, as with --no-wait. A rule that cannot be judged is the run's error.
+    """
+    from applyprune.model.options import parse_ready_when
+    from applyprune.planning.cel import compile_rule
+
+    new = {"apiVersion": "v1", "kind": "New", "metadata": {"name": "new"}, "spec": {}}
+    try:
+        kind, expression = parse_ready_when(rule)
+        judged = compile_rule(expression, where=f"--ready-when {kind}")
+    except (ValueError, UsageError):
+        return False
+    return any(judged.holds(body) for body in ({}, new, {**new, "status": {}}))
 
 
 def _fits(form: Form, value: object) -> bool:
@@ -271,6 +300,9 @@ def _converted(
             reason=error.reason,
             hint=error.hint,
         ) from None
+    if key == "ready-when" and any(map(_holds_at_once, value)):  # guard: empty-rule-of-a-file
+        reason = "it holds for an object without a status, so that no prune would wait"
+        raise _refused(configuration, key, "such a rule", key, reason)
     return value
 
 

@@ -152,6 +152,21 @@ REFUSED = {
     "standard input": ("filename: ['-']", "filename cannot be standard input"),
     "a key twice": ("wait: true\nwait: false", ":5: duplicate key 'wait'"),
     "adoption of everything": ("adopt: all", "adopt: all is not allowed in a configuration"),
+    "adoption as owned": ("adopt-as: owned", ":4:1: adopt-as: owned is not allowed in a config"),
+    **{
+        f"a rule that waits for nothing: {rule}": (
+            f"ready-when: ['deployment=self.status.ready', '{rule}']",
+            ":4:1: such a rule is not allowed in a configuration: it holds for an object without",
+        )
+        for rule in (
+            "deployment=true",
+            "deployment.apps=1 == 1",
+            "example.test.io=has(self.status) || true",
+            "job.batch=!has(self.status.failed)",
+            "pod=size(self.metadata.name) > 0",
+            "pod=has(self.spec)",
+        )
+    },
     "a prune without a wait": ("wait: false", ":4:1: wait: false is not allowed in a config"),
     "a second document": ("---\n" + HEAD, "expected a single YAML document"),
     "an object beside it": ("---\n" + config_map("a"), "expected a single YAML document"),
@@ -172,6 +187,19 @@ def test_invalid_configuration_is_refused(folder: Path, name: str) -> None:
         call("apply", "-f", "x")
     assert str(caught.value).startswith("applyprune.yaml")
     assert expected in str(caught.value)
+
+
+def test_rule_that_waits_for_the_cluster_is_allowed(folder: Path) -> None:
+    """Also one that is wrong: the run says so."""
+    rules = [
+        'x.example.com=self.status.phase == "Ready"',
+        "x.example.com=self.?status.?ready.orValue(false)",
+        "x.example.com=has(self.status.observedGeneration)",
+        "x.example.com=self.",
+        "nonsense",
+    ]
+    write(folder, {"applyprune.yaml": f"{HEAD}name: web\nready-when: {rules}\n"})
+    assert options_of("apply")["ready_when"] == tuple(rules)
 
 
 @pytest.mark.parametrize(

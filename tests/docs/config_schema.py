@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from applyprune.cli.config import CONFIG_KEYS, Form
+from applyprune.cli.config import CONFIG_KEYS, UNSAFE, Form
 from applyprune.cli.main import cli
 from applyprune.sources.folders import API_VERSION, KIND, SCHEMA_ID
 from tests.docs.pages import ROOT
@@ -15,7 +15,6 @@ from tests.docs.pages import ROOT
 FILE = ROOT / "applyprune/output/schemas/config.json"
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1}
 _VERBS = ("apply", "plan", "delete")
-_UNSAFE = {"adopt": "all"}
 _CONTEXT = (
     "A condition: if another context is in use, applyprune refuses to run. With `use: true`, "
     "applyprune uses the context."
@@ -52,16 +51,17 @@ def _value(key: str, form: Form) -> dict[str, Any]:
         return {"description": _CONTEXT, "anyOf": [_TEXT, chosen]}
     if key == "name":
         return {"description": "The name of the set.", **_TEXT}
+    # A value that would disable a guard for every run.
+    unsafe, _ = UNSAFE.get(key, (None, ""))
     option = _option(key)
     about = {"description": " ".join((option.help or "").partition("  [")[0].split())}
     if form is Form.FLAG:
-        # `wait: false` would disable a guard for every run.
-        return {**about, "const": True} if key == "wait" else {**about, "type": "boolean"}
+        return {**about, "const": True} if unsafe is False else {**about, "type": "boolean"}
     if form is Form.TEXT:
         choices = getattr(option.type, "choices", None)
         if choices is None:
             return {**about, **_TEXT}
-        return {**about, "enum": [one for one in choices if one != _UNSAFE.get(key)]}
+        return {**about, "enum": [one for one in choices if one != unsafe]}
     return {**about, "anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
 
 

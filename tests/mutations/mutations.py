@@ -2462,6 +2462,13 @@ MUTATIONS = (
         "tests/sources/oci_registry/test_bad_registries.py::test_question_of_another_host_is_not_answered",
     ),
     Mutation(
+        "the readiness rule of a file that waits for nothing",
+        ("empty-rule-of-a-file",),
+        "if .*:",
+        "if 0:",
+        "tests/cli/test_config.py::test_invalid_configuration_is_refused",
+    ),
+    Mutation(
         "the token server that a login is for",
         ("token-server",),
         "if .*:",
