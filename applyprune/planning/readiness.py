@@ -9,6 +9,7 @@ differences:
 - a Pod in phase Failed is Failed, and the reason why containers wait in vain is reported;
 - a Service of type LoadBalancer needs an address of the load balancer;
 - a DaemonSet with the update strategy OnDelete is Current, like a StatefulSet;
+- a ReplicationController is judged like a ReplicaSet;
 - an APIService must be Available, a Namespace Active, an autoscaler able to scale; without metrics
   it is Current, with a warning;
 - what is Failed cannot recover; what needs a change but may still recover is InProgress and stuck;
@@ -210,7 +211,7 @@ def _complete(body: Body) -> Readiness | None:
 
 
 def assess_replica_set(body: Body, *, waited: float) -> Readiness:
-    """Return the readiness of a ReplicaSet (kstatus replicasetConditions).
+    """Return the readiness of a ReplicaSet or ReplicationController (kstatus replicasetConditions).
 
     As in kstatus, a ReplicaFailure is in progress, regardless of the numbers. It is stuck if the
     API server rejects the Pods.
@@ -228,7 +229,7 @@ def assess_replica_set(body: Body, *, waited: float) -> Readiness:
         _less("ready", count(body, "status", "readyReplicas"), wanted),
         _extra(there, wanted),
     )
-    return in_progress(short) if short else current(f"the ReplicaSet is available, Pods: {there}")
+    return in_progress(short) if short else current(f"all Pods are available: {there}")
 
 
 def assess_stateful_set(body: Body) -> Readiness:
@@ -636,6 +637,8 @@ _WITH_PATIENCE: Mapping[GroupKind, Callable[..., Readiness]] = {
     POD: assess_pod,
     GroupKind("apps", "ReplicaSet"): assess_replica_set,
     GroupKind("extensions", "ReplicaSet"): assess_replica_set,
+    # Not in kstatus.
+    GroupKind("", "ReplicationController"): assess_replica_set,
 }
 _KINDS: Mapping[GroupKind, Callable[[Body], Readiness]] = {
     GroupKind("apps", "Deployment"): assess_deployment,
@@ -880,6 +883,7 @@ WITH_PODS = frozenset(
         GroupKind("apps", "Deployment"),
         GroupKind("apps", "ReplicaSet"),
         GroupKind("apps", "StatefulSet"),
+        GroupKind("", "ReplicationController"),
         JOB,
     }
 )

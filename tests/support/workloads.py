@@ -61,7 +61,7 @@ def workload(
     spec: Body | None = None,
     **notes: str,
 ) -> Body:
-    """Return a Deployment, StatefulSet, DaemonSet or Job; ``pods`` goes into its Pods' spec."""
+    """Return a workload, such as a Deployment; ``pods`` goes into its Pods' spec."""
     labels = {"app": name}
     template: Body = {
         "metadata": {"labels": labels},
@@ -70,13 +70,13 @@ def workload(
     body: Body = {"template": template, **(spec or {})}
     if kind == "Job":
         template["spec"]["restartPolicy"] = "Never"
-    else:
+    elif kind != "ReplicationController":
         body["selector"] = {"matchLabels": labels}
     if kind == "StatefulSet":
         body["serviceName"] = name
-    group = "batch" if kind == "Job" else "apps"
+    versions = {"Job": "batch/v1", "ReplicationController": "v1"}
     return {
-        "apiVersion": f"{group}/v1",
+        "apiVersion": versions.get(kind, "apps/v1"),
         "kind": kind,
         "metadata": metadata(name, **notes),
         "spec": body,

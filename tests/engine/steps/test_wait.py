@@ -62,8 +62,12 @@ if TYPE_CHECKING:
         (workload("StatefulSet", spec={"replicas": 2}), "statefulset.apps/web"),
         (workload("DaemonSet"), "daemonset.apps/web"),
         (workload("Job"), "job.batch/web"),
+        (
+            workload("ReplicationController", spec={"replicas": 2}),
+            "replicationcontroller/web",
+        ),
     ],
-    ids=["Deployment", "StatefulSet", "DaemonSet", "Job"],
+    ids=["Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicationController"],
 )
 def test_workload_is_waited_for_until_its_pods_are_ready(
     stage: Stage, api: Api, puppets: Puppets, body: Body, name: str
@@ -71,13 +75,15 @@ def test_workload_is_waited_for_until_its_pods_are_ready(
     """By the API server's own numbers it is, when the run ends; again, it is so at once."""
     story = stage.run(body, wait=True, timeout=AGES)
     assert (story.exit_code, became_ready(story)) == (0, {name})
-    group, plural = body["apiVersion"], f"{body['kind'].lower()}s"
-    status = api.get(f"{puppets.path(plural, 'web', f'/apis/{group}')}/status")["status"]
+    version, plural = body["apiVersion"], f"{body['kind'].lower()}s"
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+    status = api.get(f"{puppets.path(plural, 'web', root)}/status")["status"]
     done = {
         "Deployment": ("availableReplicas", 2),
         "StatefulSet": ("readyReplicas", 2),
         "DaemonSet": ("numberReady", 1),
         "Job": ("succeeded", 1),
+        "ReplicationController": ("readyReplicas", 2),
     }
     field, count = done[body["kind"]]
     assert status[field] == count

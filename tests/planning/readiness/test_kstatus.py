@@ -57,6 +57,7 @@ def cond(
 
 
 POD, PVC, CR = "v1 Pod", "v1 PersistentVolumeClaim", "something/v1 MyCR"
+RC = "v1 ReplicationController"
 STS, DS, DEP, RS = (
     f"apps/v1 {kind}" for kind in ("StatefulSet", "DaemonSet", "Deployment", "ReplicaSet")
 )
@@ -454,6 +455,23 @@ OURS = {
     ),
     "a ReplicaSet that is refused": Case(
         rs(refuses(BASELINE)), WAITING, "violates PodSecurity", stuck=True
+    ),
+    "a ReplicationController": Case(obj(RC, LABELLED, {"replicas": 4}), DONE),
+    "a ReplicationController without a status": Case(
+        obj(RC), WAITING, "labelled: 0 of 1", theirs=DONE
+    ),
+    "a ReplicationController whose Pods are not ready": Case(
+        obj(RC, LABELLED | {"readyReplicas": 3}, {"replicas": 4}),
+        WAITING,
+        "ready: 3 of 4",
+        theirs=DONE,
+    ),
+    "a ReplicationController that is refused": Case(
+        obj(RC, LABELLED | {"conditions": [refuses(BASELINE)]}, {"replicas": 4}),
+        WAITING,
+        "violates PodSecurity",
+        theirs=DONE,
+        stuck=True,
     ),
     "a StatefulSet that is replaced by hand": Case(
         obj(STS, {"replicas": 0}, {"updateStrategy": {"type": "OnDelete"}}), DONE
