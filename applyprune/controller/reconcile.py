@@ -188,7 +188,7 @@ class OneReconcile:
     """The answer so far."""
     is_part: bool = False
     """Whether its run was about the drifted objects only."""
-    begun: LiveObject | None = None
+    marked: LiveObject | None = None
     """The Bundle as marked as progressing; None if it was not."""
 
     def cut_off(self, generation: int | None) -> None:
@@ -229,9 +229,9 @@ class OneReconcile:
         if result.reason is Reason.FETCHING and observes_generation(
             status_of(live), live.generation
         ):
-            # After a restart, say: what the status says still holds, and others may wait for it.
+            # For example after a restart: what the status says still holds, and others may wait.
             return replace(self.answer, delay=None, history=self.history)
-        live = self.begun or live
+        live = self.marked or live
         result = with_drift_reported(result, live, bundle, is_part=self.is_part)
         if self.known is not None and result.ready is not ConditionStatus.READY:
             raise MustReadAgain
@@ -281,7 +281,7 @@ class OneReconcile:
                     live = self._settled(live, target)  # guard: recorded-cluster
                     store = target.client.store(bundle.target)
                     live = self._hold(live, store)  # guard: held-before-run
-                    if not self._corrects(live, bundle, target.client, source):
+                    if not self._correct_drift(live, bundle, target.client, source):
                         self._run(live, target.client, store, self._request(live, bundle, source))
         except Interrupted:
             raise
@@ -297,7 +297,7 @@ class OneReconcile:
                 retries=True,
             )
         except ApplypruneError as error:
-            self.stop.check()  # an interrupted reconcile writes no status
+            self.stop.check()  # an interrupted reconcile reports no result
             return live, failed_result(error, self.run_result, self.revision)
         self.stop.check()
         objects = applied_objects(bundle, self.run_result, is_part=self.is_part)
@@ -356,7 +356,7 @@ class OneReconcile:
             raise Interrupted(0)
         return held
 
-    def _corrects(
+    def _correct_drift(
         self,
         live: LiveObject,
         bundle: BundleSpec,
@@ -429,9 +429,9 @@ class OneReconcile:
         if sent <= _SHORT_RUN or status.get("observedGeneration") == live.generation:
             return
         replica = self.reporter.replica
-        begun = progressing_status(status, live.generation or 0, utc_now(), replica=replica)
-        self.begun = self.bundles.write_status(live, begun)
-        if self.begun is None or self.begun.generation != live.generation:
+        status_now = progressing_status(status, live.generation or 0, utc_now(), replica=replica)
+        self.marked = self.bundles.write_status(live, status_now)
+        if self.marked is None or self.marked.generation != live.generation:
             self.stop.request(0)
 
     def _waiting(self, live: LiveObject, bundle: BundleSpec) -> ReconcileResult | None:

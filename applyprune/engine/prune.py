@@ -1,4 +1,4 @@
-"""Prune what has left the set, in the reverse order of the apply, each with two guards."""
+"""Prune what has left the set, in the reverse order of the apply, each with two preconditions."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A source that renders empty, a wrong folder or a mistyped selector looks like a request to delete,
 so the user must allow a large prune explicitly; ``delete`` is explicit already. One number lifts
-all guards that count or compare objects: a user who gives it has seen the count.
+all guards that compare objects: a user who gives it has seen the count. The count itself must not
+be larger than that number.
 """
 
 from __future__ import annotations
@@ -25,6 +26,70 @@ APPROVAL = "the approved digest"
 _SHOWN = 3
 _FEWEST = 2
 """A set with fewer live objects may lose all of them: a single object may be replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardedPrune:
+    """A prune as the guards see it."""
+
+    steps: Sequence[RemoveStep]
+    """The steps; those with forbidden cascades are refused already."""
+    cascades: Cascades
+    listed: Collection[Ref]
+    """All refs in the inventory."""
+    own: Mapping[Ref, str] = field(hash=False)
+    """The UIDs of the set's own live objects: owned and adopted entries that exist.
+
+    What goes away without this prune is left out: objects that are being deleted, and Jobs with a
+    TTL.
+    """
+    desired: Collection[Ref]
+    """The refs in the input."""
+    shares: bool
+    """Whether the input and the inventory have an object in common."""
+    empty: Sequence[str]
+    """The parts of the input without an object."""
+    options: Options
+    approved: bool = False
+    """Whether the user has approved exactly this prune, by its digest."""
+
+    @property
+    def limited(self) -> bool:
+        """Return whether the deletions follow from an input; ``delete`` is explicit."""
+        return self.options.mode in {Mode.APPLY, Mode.PRUNE}
+
+    @property
+    def to_delete(self) -> Sequence[Ref]:
+        """Return the objects that would be deleted, whether or not they may be."""
+        return [step.entry.ref for step in self.steps if step.is_doomed]
+
+    @property
+    def refused(self) -> Sequence[Ref]:
+        """Return the objects that may not be deleted because of their cascades."""
+        return [
+            step.entry.ref for step in self.steps if step.is_doomed and step.fate is Fate.REFUSE
+        ]
+
+    @property
+    def cascaded(self) -> Collection[Ref]:
+        """Return the objects that only cascades would delete."""
+        doomed = self.to_delete
+        return {ref for root in doomed for ref in self.cascades.foreign(root)} - set(doomed)
+
+    @property
+    def count(self) -> int:
+        """Return how many objects would be deleted, with cascades."""
+        return len(self.to_delete) + len(self.cascaded)
+
+    @property
+    def own_count(self) -> int:
+        """Return how many of the set's own live objects would be deleted."""
+        return len({self.own[ref] for ref in (*self.to_delete, *self.cascaded) if ref in self.own})
+
+    @property
+    def live(self) -> int:
+        """Return how many live objects the set has; two groups may serve the same one."""
+        return len(set(self.own.values()))
 
 
 def check_guards(prune: GuardedPrune) -> tuple[GuardResult, ...]:
@@ -310,7 +375,7 @@ def hinted(prune: GuardedPrune, refusal: Problem | None) -> tuple[RemoveStep, ..
 
 
 def _around_input(prune: GuardedPrune) -> Sequence[Ref]:
-    """Return the Namespaces and CRDs that are refused because the input needs them."""
+    """Return what is refused because an object of the input would be deleted with it."""
     return [ref for ref in prune.refused if ref in prune.cascades.desired]
 
 
@@ -319,70 +384,3 @@ def _with_hint(step: RemoveStep, hint: str) -> RemoveStep:
         return step
     hint = f"{hint.removesuffix('.')}. To orphan it instead: --orphan {step.entry.ref.short}"
     return replace(step, problem=replace(step.problem, hint=hint))
-
-
-# What the guards judge: all that a run would delete, and the set that it belongs to.
-
-
-@dataclass(frozen=True, slots=True)
-class GuardedPrune:
-    """A prune as the guards see it."""
-
-    steps: Sequence[RemoveStep]
-    """The steps; those with forbidden cascades are refused already."""
-    cascades: Cascades
-    listed: Collection[Ref]
-    """All refs in the inventory."""
-    own: Mapping[Ref, str] = field(hash=False)
-    """The UIDs of the set's own live objects: owned and adopted entries that exist.
-
-    What goes away without this prune is left out: objects that are being deleted, and Jobs with a
-    TTL.
-    """
-    desired: Collection[Ref]
-    """The refs in the input."""
-    shares: bool
-    """Whether the input and the inventory have an object in common."""
-    empty: Sequence[str]
-    """The parts of the input without an object."""
-    options: Options
-    approved: bool = False
-    """Whether the user has approved exactly this prune, by its digest."""
-
-    @property
-    def limited(self) -> bool:
-        """Return whether the deletions follow from an input; ``delete`` is explicit."""
-        return self.options.mode in {Mode.APPLY, Mode.PRUNE}
-
-    @property
-    def to_delete(self) -> Sequence[Ref]:
-        """Return the objects that would be deleted, whether or not they may be."""
-        return [step.entry.ref for step in self.steps if step.is_doomed]
-
-    @property
-    def refused(self) -> Sequence[Ref]:
-        """Return the objects that may not be deleted because of their cascades."""
-        return [
-            step.entry.ref for step in self.steps if step.is_doomed and step.fate is Fate.REFUSE
-        ]
-
-    @property
-    def cascaded(self) -> Collection[Ref]:
-        """Return the objects that only cascades would delete."""
-        doomed = self.to_delete
-        return {ref for root in doomed for ref in self.cascades.foreign(root)} - set(doomed)
-
-    @property
-    def count(self) -> int:
-        """Return how many objects would be deleted, with cascades."""
-        return len(self.to_delete) + len(self.cascaded)
-
-    @property
-    def own_count(self) -> int:
-        """Return how many of the set's own live objects would be deleted."""
-        return len({self.own[ref] for ref in (*self.to_delete, *self.cascaded) if ref in self.own})
-
-    @property
-    def live(self) -> int:
-        """Return how many live objects the set has; two groups may serve the same one."""
-        return len(set(self.own.values()))

@@ -367,7 +367,7 @@ def with_checked_request(
     *,
     is_reply: bool = False,
 ) -> ApplyStep:
-    """Do what ``again`` does during an apply.
+    """Do what ``with_new_request`` does, during an apply.
 
     Raises RunFailed for drift that no plan has shown, and for another set's label.
     """
