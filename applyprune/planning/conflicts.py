@@ -524,7 +524,7 @@ def owners_by_field(error: Conflict) -> Mapping[str, tuple[FieldOwner, ...]]:
         owner = (
             FieldOwner(
                 match["manager"],
-                "Update" if match["update"] else "Apply",
+                "Update" if match["update"] else "" if match["manager"] == UNKNOWN else "Apply",
                 match["subresource"] or "",
                 match["time"] or "",
             )
