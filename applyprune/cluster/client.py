@@ -55,6 +55,7 @@ from applyprune.cluster.requests import (
 from applyprune.cluster.transport import Transport
 from applyprune.cluster.watch import Selection, matches, watch
 from applyprune.errors import (
+    AccessError,
     AlreadyExists,
     ApiError,
     Conflict,
@@ -62,10 +63,12 @@ from applyprune.errors import (
     Expired,
     Forbidden,
     Invalid,
+    InvalidKubeConfig,
     NotFound,
     NotServed,
     ReplyTooLarge,
     RunFailed,
+    Unauthorized,
     Unavailable,
 )
 from applyprune.http import Stopped
@@ -87,6 +90,7 @@ from applyprune.model.live import (
 )
 from applyprune.model.plan import Access, AccessRule, ApplyRequest, DeleteRequest, PatchRequest
 from applyprune.planning.order import is_built_in
+from applyprune.planning.served_kinds import is_established
 from applyprune.values import dataclass, replace
 from applyprune.values import field as dataclass_field
 
@@ -97,6 +101,7 @@ if TYPE_CHECKING:
 
 _DRY_RUN = ("dryRun", "All")
 _READY_WITHIN = 2.0
+_LOOK_WITHIN = 5.0
 # An API server that has just started lists its kinds completely after 0.3 to 6 seconds.
 _PATIENCE = 8.0
 
@@ -250,15 +255,14 @@ class KubernetesClient:
         document = self._known.documents.get((resource.group, resource.version))
         if document is not None and document.is_of_crds:
             return True
-        name = f"{resource.plural}.{resource.group}"
-        if name not in self._known.definitions:
+        ref = _definition_of(resource)
+        if ref.name not in self._known.definitions:
             reader = self._registry or self
-            ref = Ref(DEFINITIONS.group, DEFINITIONS.kind, "", name)
-            self._known.definitions[name] = False
+            self._known.definitions[ref.name] = False
             with suppress(ApiError):
                 is_there = isinstance(reader.read(DEFINITIONS, ref), LiveObject)
-                self._known.definitions[name] = is_there
-        return self._known.definitions[name]
+                self._known.definitions[ref.name] = is_there
+        return self._known.definitions[ref.name]
 
     def _prove_preconditions(self, request: DeleteRequest, timeout: float | None) -> None:
         """Raise RunFailed unless the server of an aggregated API keeps to a DELETE's preconditions.
@@ -516,22 +520,58 @@ class KubernetesClient:
         return _log_lines(self._transport, pod, container, follow=follow, since=since, stop=stop)
 
     def serves(self, resource: Resource) -> bool:
-        """Return whether the endpoint of a resource answers a list."""
+        """Return whether the endpoint of a resource is there; it may answer a list with an error.
+
+        Only a 404 says that it is not. A 403 says nothing, because authorization comes before
+        routing. After it, and after an error of the server, such as that of a conversion webhook,
+        the list of kinds and the CRD decide. Raises the latter if they do not say that it is there.
+        """
+        look = for_collection(
+            "GET",
+            resource,
+            query=(("limit", "1"),),
+            accept=METADATA.format(list="List"),
+            retry=False,
+            within=_LOOK_WITHIN,
+        )
         try:
-            self._transport.send(
-                for_collection(
-                    "GET", resource, query=(("limit", "1"),), accept=METADATA.format(list="List")
-                )
-            )
+            self._transport.send(look)
         except (NotServed, NotFound):
             return False
+        except (InvalidKubeConfig, Unauthorized):
+            raise
+        except AccessError as error:
+            is_defined = self._is_defined(resource)
+            if isinstance(error, Forbidden):
+                return is_defined is not False  # guard: forbidden-list
+            if not is_defined:
+                raise
         return True
+
+    def _is_defined(self, resource: Resource) -> bool | None:
+        """Return whether a resource is in the list of kinds, and its CRD is Established.
+
+        Return None if only the former is known: there is no CRD, or it cannot be read.
+        """
+        if self.resource_map().find(resource.gvk) != resource:
+            return False
+        reader = self._registry or self
+        try:
+            state = reader.read(DEFINITIONS, _definition_of(resource), full=True)
+        except Forbidden:
+            return None
+        return is_established(state.body or {}) if isinstance(state, LiveObject) else None
 
     def create_namespace(self, name: str) -> None:
         """Create a namespace that belongs to no set; it may exist already."""
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         with suppress(AlreadyExists):
             self.create(NAMESPACES, namespace_ref(name), body)
+
+
+def _definition_of(resource: Resource) -> Ref:
+    """Return the CRD that defines a resource, if any does."""
+    return Ref(DEFINITIONS.group, DEFINITIONS.kind, "", resource.full_plural)
 
 
 def _tests_hold(operations: Sequence[Mapping[str, Any]], live: LiveObject) -> bool:

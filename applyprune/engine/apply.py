@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
 from applyprune.engine.context import RunContext
@@ -14,7 +14,13 @@ from applyprune.engine.dry_run import (
 )
 from applyprune.engine.lock import WRITE_MARGIN
 from applyprune.engine.send import Recreator, apply_problem, send_apply, transfer_fields
-from applyprune.engine.waiting import CrdWaiter, ExistenceWaiter, ReadinessRules, ReadinessWaiter
+from applyprune.engine.waiting import (
+    CrdWaiter,
+    ExistenceWaiter,
+    ReadinessRules,
+    ReadinessWaiter,
+    leaving_namespaces,
+)
 from applyprune.errors import (
     ApiError,
     ApplypruneError,
@@ -26,15 +32,24 @@ from applyprune.errors import (
     Unreachable,
     as_problem,
 )
-from applyprune.model.events import Event, ObjectDone, Outcome, WarningRaised
+from applyprune.model.events import (
+    Event,
+    ObjectDone,
+    Outcome,
+    Readiness,
+    ReadinessReported,
+    Status,
+    WarningRaised,
+)
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.inventory import InventoryEntry, Wave
-from applyprune.model.live import CRD, NAMESPACE, LiveObject
+from applyprune.model.live import CRD, NAMESPACE, LiveObject, namespace_ref
 from applyprune.model.options import Approval, WaitMode
 from applyprune.model.plan import IN_PLACE, ON_CHANGE, OUTSIDE, ApplyStep, Desired, Fate, OnConflict
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.conflicts import is_unrecorded, rewritten_problem, skip_reason
 from applyprune.planning.order import SetNeeds
+from applyprune.planning.readiness import Applied, Wait
 from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.planning.replies import (
     confirmed,
@@ -73,8 +88,10 @@ class Applier:
     """The objects that a request may have changed; a definite refusal changes nothing."""
     skipped: set[Ref] = field(default_factory=set)
     """The objects that were skipped, for example because of a conflict: nothing was written."""
-    applied_at: dict[Ref, float] = field(default_factory=dict)
-    """When each object was applied, on the clock of the run's waits."""
+    applied: dict[Ref, Applied] = field(default_factory=dict)
+    """Each object as the server has last shown it to this run."""
+    replies: dict[Ref, LiveObject] = field(default_factory=dict)
+    """The replies to the applies of the batch at work."""
     awaited: set[Ref] = field(default_factory=set)
     """The objects that have been waited for already."""
     recorded_complete: frozenset[Ref] = frozenset()
@@ -122,7 +139,7 @@ class Applier:
                     self._block_dependents(step, done.problem)
                 else:
                     if not step.is_outside:
-                        self.applied_at[done.ref] = self.context.cancellation.now()
+                        self._note_applied(step, done)
                     if done.outcome in _WRITTEN:
                         changed.append(step)
                         self.written.add(done.ref)
@@ -136,6 +153,17 @@ class Applier:
             )
         if (rewritten := rewritten_problem(self.rewritten)) is not None:
             yield WarningRaised(rewritten)
+
+    def _note_applied(self, step: ApplyStep, done: ObjectDone) -> None:
+        seen = self.replies.pop(done.ref, step.live)
+        before = step.live if done.outcome is Outcome.RECREATED else None
+        self.applied[done.ref] = Applied(
+            self.context.cancellation.now(),
+            uid=seen.uid if seen else "",
+            generation=seen.generation if seen else None,
+            resource_version=seen.resource_version if seen else "",
+            replaced=before.uid if before else "",
+        )
 
     def _await_existing(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Wait for the objects that must exist; one that does not blocks what depends on it."""
@@ -161,18 +189,23 @@ class Applier:
         self.held_by = min(self.unready or self.failed, default=None)  # guard: wave-order
 
     def await_ready(
-        self, candidates: Iterable[Desired], *, patient: bool = False
+        self,
+        candidates: Iterable[Desired],
+        *,
+        patient: bool = False,
+        ready: Collection[Ref] = (),
     ) -> Iterator[Event]:
         """Wait for those of ``candidates`` that were applied and not waited for yet.
 
         An object that does not become ready blocks what depends on it. With ``patient``, continue
-        to wait for the others.
+        to wait for the others. What was ``ready`` before must still be there.
         """
-        left = self.applied_at.keys() - self.skipped - self.awaited
+        left = self.applied.keys() - self.skipped - (self.awaited - set(ready))
         waiting = self.readiness_rules.of(
             (desired for desired in candidates if desired.ref in left),
-            self.applied_at,
-            self.recorded_complete,
+            self.applied,
+            self.recorded_complete | self.completed.keys(),
+            ready,
         )
         context, options = self.context, self.context.options.wait
         waiter = ReadinessWaiter(
@@ -189,6 +222,35 @@ class Applier:
         self.unready.update(waiter.problems)
         self.completed.update(waiter.completed)
         self.failed.update(dict.fromkeys(waiter.not_ready, _UNREADY))
+
+    def await_all(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
+        """Wait until everything is ready; what the waits before have seen must still be there."""
+        ready = self.awaited - self.unready.keys()
+        if self.context.options.wait.mode is WaitMode.ALL:
+            last = max((step.desired.wave.wave for step in steps), default=0)
+            earlier = (step.desired for step in steps if step.desired.wave.wave < last)
+            # What is ready as soon as it is stored.
+            ready |= {
+                desired.ref
+                for desired in earlier
+                if not self.readiness_rules.is_awaited(desired) and desired.wait != Wait.SKIP
+            }
+        yield from self.await_ready((step.desired for step in steps), ready=ready)
+        if self.context.options.wait.mode is WaitMode.ALL and self.awaited and not self.unready:
+            yield from self._refuse_leaving(step.desired.ref.namespace for step in steps)
+
+    def _refuse_leaving(self, namespaces: Iterable[str]) -> Iterator[Event]:
+        """Report each namespace that is being deleted: nothing in it is ready for long."""
+        context = self.context
+        leaving = leaving_namespaces(namespaces, context.cluster, context.workers)
+        for name in sorted(leaving):  # guard: leaving-namespace
+            ref, reason = namespace_ref(name), "it is being deleted, with everything in it"
+            error = NotReady(
+                f"{ref} will not become ready", reason=reason, hint="Run again when it is gone."
+            )
+            self.unready[ref] = as_problem(error, where=str(ref))
+            state = Readiness(Status.TERMINATING, reason)
+            yield ReadinessReported(ref, state, 0.0, self.unready[ref])
 
     def _step(self, step: ApplyStep) -> tuple[ApplyStep, ObjectDone]:
         if step.problem is not None:
@@ -329,6 +391,7 @@ class Applier:
         if _is_definition(step) and not live.terminating:
             self.schemas.update(dict.fromkeys(defined_kinds(desired.body), live.generation))
         confirmation = confirmed(step, live, self.context.applyset, self.schemas, created=created)
+        self.replies[desired.ref] = live
         self.confirmed[desired.ref] = confirmation.entry
         if confirmation.rewritten != step.rewritten:  # the plan has not named these fields
             self.rewritten[desired.ref] = confirmation.rewritten

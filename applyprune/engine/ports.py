@@ -144,7 +144,10 @@ class Cluster(Protocol):
         """
 
     def serves(self, resource: Resource) -> bool:
-        """Return whether the endpoint of a resource answers."""
+        """Return whether the endpoint of a resource is there, whether or not it may be listed.
+
+        Raises the error of the endpoint if neither it nor the list of kinds tells.
+        """
 
     def schemas(self, resource: Resource) -> Mapping[str, Any]:
         """Return the OpenAPI v3 schemas of a resource's group version by name; it may be empty."""

@@ -342,7 +342,7 @@ class _Run:
             if lock.taken:
                 # The wait may be long: record what is confirmed before it.
                 yield lock.record(entries, Phase.APPLIED)
-            yield from applier.await_ready(step.desired for step in self.plan.applies)
+            yield from applier.await_all(self.plan.applies)
         summary.problems += applier.unready.values()
 
     def _update_entries(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> None:
@@ -394,6 +394,7 @@ class _Run:
             snapshot=self.snapshot,
             reviewed=self.request.plan_file is not None
             or self.context.options.approval is Approval.ALWAYS,
+            new_kinds={late.gvk.group_kind for late in self.context.summary.late},
         )
 
     def _prune(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:

@@ -11,7 +11,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from applyprune.engine.lock import DELETE_TIMEOUT
-from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
+from applyprune.engine.waiting import (
+    DeletedObject,
+    DeletionWait,
+    Gone,
+    growing_pauses,
+    longest_for_kinds,
+)
 from applyprune.errors import (
     ApplypruneError,
     Conflict,
@@ -52,7 +58,6 @@ if TYPE_CHECKING:
     from applyprune.model.plan import DeleteRequest
 
 
-_SERVED_SOON = 10.0
 _SETTLED_SOON = 2.0
 _POLL = 0.1
 
@@ -121,6 +126,7 @@ def send_apply(
     """
     began = context.cancellation.now()
     outdated = 0
+    pauses = growing_pauses(_POLL, longest=2.0)
     while True:
         if step.request is None:
             raise ValueError(f"nothing is sent for {step.desired.ref}")
@@ -136,7 +142,9 @@ def send_apply(
                 raise
             step = _decided_again(context, step, error)
         except NotServed:
-            if not is_new_kind or waited > _SERVED_SOON or context.cancellation.wait(_POLL):
+            # One API server of several may serve a new kind later than the others.
+            longest = longest_for_kinds(context.options.wait)
+            if not is_new_kind or waited > longest or context.cancellation.wait(next(pauses)):
                 raise
         except (Forbidden, Invalid, NotFound) as error:
             # The server decides by its caches, which follow a write after a moment.

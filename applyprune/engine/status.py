@@ -21,7 +21,9 @@ from applyprune.engine.waiting import (
     WatchChange,
     WatchFailed,
     WatchScope,
+    leaving_namespaces,
     namespace_scopes,
+    refs_in,
     watch_scopes,
 )
 from applyprune.errors import ApplypruneError, Forbidden, NotReady, RunFailed, as_problem
@@ -31,6 +33,7 @@ from applyprune.model.events import (
     Event,
     Finished,
     ObjectStatus,
+    Readiness,
     Status,
     Waiting,
     WarningRaised,
@@ -128,6 +131,8 @@ class _StatusReader:
     related: RelatedObjects = field(default_factory=RelatedObjects)
     states: dict[Ref, State] = field(default_factory=dict)
     statuses: dict[Ref, ObjectStatus] = field(default_factory=dict)
+    leaving: frozenset[str] = frozenset()
+    """The namespaces that are being deleted."""
 
     def events(self) -> Iterator[Event]:
         began = self.cancellation.now()
@@ -169,6 +174,8 @@ class _StatusReader:
         self.snapshot = self._reader.read((), self.inventory, resource_map, prunes=False, full=True)
         self.cancellation.check()
         listed = self.inventory.entries
+        homes = {ref.namespace for ref in listed}
+        self.leaving = leaving_namespaces(homes, self.cluster, self.workers)
         self.states = {ref: self.snapshot.states[ref] for ref in listed}
         self.statuses = {ref: status for ref, status in self.statuses.items() if ref in listed}
 
@@ -207,7 +214,10 @@ class _StatusReader:
                 related=self.related.of(live) if live else Related(),
             )
             fresh = replace(fresh, name=self.applyset.name, namespace=self.applyset.namespace)
-            if live and fresh.readiness.status is not Status.CURRENT:
+            if live and ref.namespace in self.leaving:
+                gone = Readiness(Status.TERMINATING, "its namespace is being deleted")
+                fresh = replace(fresh, readiness=gone)
+            elif live and fresh.readiness.status is not Status.CURRENT:
                 fresh = replace(fresh, not_read=self.related.not_read(ref, live))
             last = self.statuses.get(ref)
             self.statuses[ref] = fresh
@@ -276,7 +286,7 @@ class _StatusReader:
             if ref.group_kind in resources
         ]
         for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
-            self.informer.open(source)
+            self.informer.open(source, refs_in(source, self.inventory.entries))
 
     def _update_inventory(self, change: WatchChange) -> None:
         """Read everything again if another run has changed the inventory."""
@@ -304,6 +314,10 @@ class _StatusReader:
                     source.resource, change.ref, full=True
                 )
             return
+        if isinstance(change, WatchFailed) and change.ref is not None:
+            if change.ref in entries:
+                self.states[change.ref] = Unknown(as_problem(change.error))
+            return
         concerned = [
             ref
             for ref in entries
@@ -321,8 +335,8 @@ class _StatusReader:
             self.snapshot = replace(self.snapshot, others=known)
             return
         for scope in namespace_scopes(change, concerned):
-            self.informer.open(scope)
-        if not (isinstance(change.error, Forbidden) and source.resource.namespaced):
+            self.informer.open(scope, refs_in(scope, concerned))
+        if not isinstance(change.error, Forbidden):  # then each object is read by itself
             self.states.update(dict.fromkeys(concerned, Unknown(as_problem(change.error))))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from queue import Empty, SimpleQueue
 from threading import Event as Flag
@@ -43,6 +44,7 @@ from applyprune.model.live import (
     DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,
+    NAMESPACES,
     PODS,
     REPLICA_SETS,
     Absent,
@@ -51,6 +53,7 @@ from applyprune.model.live import (
     State,
     Unknown,
     WatchEventType,
+    namespace_ref,
 )
 from applyprune.model.plan import OUTSIDE, Desired
 from applyprune.model.problem import Problem
@@ -63,6 +66,7 @@ from applyprune.planning.order import is_built_in
 from applyprune.planning.plan import waiting
 from applyprune.planning.readiness import (
     WITH_PODS,
+    Applied,
     Awaited,
     Related,
     Wait,
@@ -70,6 +74,7 @@ from applyprune.planning.readiness import (
     for_wait,
     is_awaited,
     mounts_claims,
+    outdated_read,
     ready_with_warning,
     warnings_about,
     with_pods_explained,
@@ -87,7 +92,7 @@ if TYPE_CHECKING:
 
     from applyprune.engine.context import WorkerPool
     from applyprune.engine.ports import Cluster
-    from applyprune.model.options import Options
+    from applyprune.model.options import Options, WaitOptions
     from applyprune.planning.applyset import ApplySetIdentity
     from applyprune.planning.cel import Rule
 
@@ -240,7 +245,9 @@ class ReadinessWaiter:
     _related: RelatedObjects = field(default_factory=RelatedObjects)
     _listed: set[WatchScope] = field(default_factory=set)
     _unread: dict[WatchScope, str] = field(default_factory=dict)
+    _forbidden: dict[Ref, Forbidden] = field(default_factory=dict)
     _stuck: dict[Ref, Readiness] = field(default_factory=dict)
+    _ready: dict[Ref, Awaited] = field(default_factory=dict)
 
     def run(self, objects: Sequence[Awaited]) -> Iterator[Event]:
         """Yield progress; return when all objects are ready, or one cannot become ready."""
@@ -253,7 +260,7 @@ class ReadinessWaiter:
         try:
             wanted = [(awaited.resource, awaited.ref) for awaited in objects]
             for source in watch_scopes(wanted, f"{PART_OF}={self.applyset.id}"):
-                informer.open(source)
+                informer.open(source, refs_in(source, pending))
             yield from self._watch(pending, informer)
         finally:
             informer.close()
@@ -265,14 +272,15 @@ class ReadinessWaiter:
             for change in informer.changes(_POLL_SECONDS):
                 self._update(change)
                 for source in namespace_scopes(change, pending):
-                    informer.open(source)
+                    informer.open(source, refs_in(source, pending))
             self.cancellation.check()
             elapsed = self.cancellation.now() - began
             states = {ref: self._state(awaited) for ref, awaited in pending.items()}
             yield from self._report(states, pending, elapsed)
             failed = [ref for ref in pending if states[ref].status is Status.FAILED]
             late = [ref for ref in pending if elapsed > self._limit(pending[ref])]
-            if ended := failed or late:
+            unreadable = [ref for ref in pending if ref in self._forbidden]
+            if ended := failed or late or unreadable:
                 yield from self._report_not_ready(ended, pending, states, elapsed)
                 if not self.patient:
                     return
@@ -284,6 +292,17 @@ class ReadinessWaiter:
                 reported_at = elapsed
                 reasons = {ref: states[ref].message for ref in pending}
                 yield waiting(reasons, "ready", elapsed, self.timeout)
+            if not pending and not self.problems:
+                pending.update(self._lost())  # guard: gone-at-the-end
+                self.not_ready.update(pending)
+
+    def _lost(self) -> Mapping[Ref, Awaited]:
+        """Return what was ready, and is gone, going or another object by now."""
+        return {
+            ref: awaited
+            for ref, awaited in self._ready.items()
+            if self._state(awaited).status is not Status.CURRENT
+        }
 
     def _report(
         self, states: Mapping[Ref, Readiness], pending: dict[Ref, Awaited], elapsed: float
@@ -291,8 +310,12 @@ class ReadinessWaiter:
         """Report what is ready, which ends its wait, and what has got stuck for another reason."""
         for ref, state in states.items():
             if state.status is Status.CURRENT:
-                self._note_completed(pending.pop(ref))
+                awaited = pending.pop(ref)
+                self._note_completed(awaited)
                 self.not_ready.discard(ref)
+                self._ready[ref] = replace(awaited, was_ready=True)
+                if awaited.was_ready:
+                    continue
                 if state.warning:
                     yield WarningRaised(ready_with_warning(ref, state))
                 yield ReadinessReported(ref, state, elapsed)
@@ -321,7 +344,10 @@ class ReadinessWaiter:
             self._related.update(change)
             return
         if isinstance(change, WatchFailed):
-            self._unread[source] = change.error.message
+            if change.ref is None:
+                self._unread[source] = change.error.message
+            elif isinstance(change.error, Forbidden):
+                self._forbidden[change.ref] = change.error
             return
         self._unread.pop(source, None)
         if isinstance(change, Upserted):
@@ -344,11 +370,17 @@ class ReadinessWaiter:
         waited = self.cancellation.now() - awaited.since if waited is None else waited
         if live is None or live.body is None:
             return self._absent(awaited)
-        if live.uid != self._uids.setdefault(awaited.ref, live.uid):
+        outdated = outdated_read(live, awaited.applied)
+        if outdated is not None:  # guard: outdated-read
+            return outdated
+        applied = awaited.applied.uid if awaited.applied else ""
+        if live.uid != self._uids.setdefault(awaited.ref, applied or live.uid):
             return Readiness(Status.FAILED, "somebody has deleted and re-created it")
         if live.labels.get(PART_OF) != self.applyset.id:
             # The watches of the set's objects no longer include it.
             return Readiness(Status.FAILED, "somebody has removed the set's label")
+        if awaited.was_ready and not live.terminating:
+            return Readiness(Status.CURRENT, "it was ready")
         state = assess(
             live.body,
             waited=waited,
@@ -366,9 +398,16 @@ class ReadinessWaiter:
             WatchScope(awaited.resource, namespace, f"{PART_OF}={self.applyset.id}")
             for namespace in (awaited.ref.namespace, "")
         ]
-        if not any(source in self._listed and source not in self._unread for source in sources):
+        is_known = awaited.ref in self._live or any(
+            source in self._listed and source not in self._unread for source in sources
+        )
+        if (error := self._forbidden.get(awaited.ref)) is not None:
+            return Readiness(Status.UNKNOWN, f"it may not be read: {error.message}")
+        if not is_known:
             unread = [self._unread[source] for source in sources if source in self._unread]
             return Readiness(Status.UNKNOWN, (unread or ["it has not been read yet"])[0])
+        if awaited.has_ttl and awaited.was_ready:
+            return Readiness(Status.CURRENT, "it was ready, and its TTL removed it")
         if awaited.has_ttl:
             last = self._last.get(awaited.ref)
             state = assess(last.body, rule=awaited.rule) if last and last.body else None
@@ -397,6 +436,8 @@ class ReadinessWaiter:
             if state.status is Status.FAILED:
                 message = f"{ref} will not become ready"
             hint = f"Not ready yet either: {and_more(others, _SHOWN)}" if others else ""
+            if (forbidden := self._forbidden.get(ref)) is not None:
+                message, hint = f"it is unknown whether {ref} is ready", forbidden.hint
             reasons = (state.message, *self._more_reasons(ref, state.message))
             error = NotReady(
                 message,
@@ -473,18 +514,22 @@ class ReadinessRules:
     def of(
         self,
         candidates: Iterable[Desired],
-        since: Mapping[Ref, float],
+        applied: Mapping[Ref, Applied],
         completed: Collection[Ref] = (),
+        ready: Collection[Ref] = (),
     ) -> Sequence[Awaited]:
-        """Return those of ``candidates`` that need a wait; ``since`` is when they were applied.
+        """Return those of ``candidates`` that need a wait, as they were ``applied``.
 
-        ``completed`` are the Jobs of which the inventory says so.
+        ``completed`` are the Jobs of which the inventory or this run says so. What is ``ready`` was
+        so before in this run: it only needs to be there still.
         """
         return [
             Awaited(
                 ref=desired.ref,
                 resource=desired.resource,
-                since=since[desired.ref],
+                since=applied[desired.ref].at,
+                applied=applied[desired.ref],
+                was_ready=desired.ref in ready,
                 origin=desired.origin,
                 has_ttl=desired.has_ttl,
                 completed=desired.ref in completed,
@@ -494,10 +539,13 @@ class ReadinessRules:
                 rule=self._texts.get(desired.ready_when) or self._kinds.get(self._key(desired)),
             )
             for desired in candidates
-            if is_awaited(
-                desired, has_rule=bool(desired.ready_when) or self._key(desired) in self._kinds
-            )
+            if self.is_awaited(desired) or desired.ref in ready
         ]
+
+    def is_awaited(self, desired: Desired) -> bool:
+        """Return whether a run waits for the readiness of an object."""
+        has_rule = bool(desired.ready_when) or self._key(desired) in self._kinds
+        return is_awaited(desired, has_rule=has_rule)
 
     def _key(self, desired: Desired) -> GroupKind:
         kind = desired.ref.group_kind
@@ -549,11 +597,16 @@ class Informer:
     """The change that a wait has found, if it was not yielded yet."""
     _closed: Flag = field(default_factory=Flag)
     _threads: dict[WatchScope, Thread] = field(default_factory=dict)
+    _wanted: dict[WatchScope, tuple[Ref, ...]] = field(default_factory=dict)
 
-    def open(self, source: WatchScope) -> None:
-        """Start to list and watch a source, unless it is open already."""
+    def open(self, source: WatchScope, wanted: Iterable[Ref] = ()) -> None:
+        """Start to list and watch a source, unless it is open already.
+
+        Of the ``wanted`` objects, each is read that a list lacks, or all if none may be listed.
+        """
         if source in self._threads:
             return
+        self._wanted[source] = tuple(wanted)
         thread = Thread(target=self._run, args=(source,), name="applyprune-watch", daemon=True)
         self._threads[source] = thread
         thread.start()
@@ -601,15 +654,20 @@ class Informer:
                 self.clock.wait(self._closed, pause)
 
     def _list_and_watch(self, source: WatchScope) -> None:
-        objects, version = self.cluster.list_at(
-            source.resource,
-            namespace=source.namespace,
-            selector=source.selector,
-            name=source.name,
-            full=source.full,
-            keep=self.keep,
-        )
-        self.queue.put(Listed(source, {live.ref: live for live in objects}))
+        try:
+            objects, version = self.cluster.list_at(
+                source.resource,
+                namespace=source.namespace,
+                selector=source.selector,
+                name=source.name,
+                full=source.full,
+                keep=self.keep,
+            )
+        except Forbidden:
+            if not source.is_everywhere:  # then its namespaces are listed
+                self._read_each(source)
+            raise
+        self.queue.put(Listed(source, self._with_missing(source, objects)))
         while not self._closed.is_set():
             began, silent = self.clock.now(), True
             for change in self.cluster.watch(
@@ -634,7 +692,32 @@ class Informer:
                 return
             self.clock.wait(self._closed, _BETWEEN_WATCHES)
 
-    def _after_deletion(self, source: WatchScope, ref: Ref) -> WatchChange:
+    def _read_each(self, source: WatchScope) -> None:
+        """Read each wanted object by itself."""
+        for ref in self._wanted[source]:
+            if self._closed.is_set():
+                return
+            try:
+                self.queue.put(self._after_deletion(source, ref))
+            except ApplypruneError as error:
+                self.queue.put(WatchFailed(source, error, ref))
+
+    def _with_missing(
+        self, source: WatchScope, objects: Sequence[LiveObject]
+    ) -> Mapping[Ref, LiveObject]:
+        """Return what was listed, and the wanted objects that the list lacks, if they are there.
+
+        A list may come from a cache that is older than the run.
+        """
+        found = {live.ref: live for live in objects}
+        for ref in self._wanted[source]:
+            if ref not in found:
+                with suppress(Forbidden):
+                    read = self._after_deletion(source, ref).live
+                    found |= {ref: read} if read is not None else {}
+        return found
+
+    def _after_deletion(self, source: WatchScope, ref: Ref) -> Upserted:
         """Read the object: it may be gone, or may only have left the selection."""
         try:
             live = self.cluster.get(source.resource, ref, full=source.full)
@@ -661,6 +744,11 @@ class WatchScope:
     full: bool = True
     """Whether to watch whole objects; otherwise only their metadata."""
 
+    @property
+    def is_everywhere(self) -> bool:
+        """Return whether it covers several namespaces."""
+        return self.resource.namespaced and not self.namespace
+
 
 @dataclass(frozen=True, slots=True)
 class Listed:
@@ -685,6 +773,8 @@ class WatchFailed:
 
     source: WatchScope
     error: ApplypruneError
+    ref: Ref | None = None
+    """The only object that could not be read; None for the whole source."""
 
 
 WatchChange: TypeAlias = Listed | Upserted | WatchFailed
@@ -706,27 +796,55 @@ def watch_scopes(wanted: Iterable[tuple[Resource, Ref]], selector: str) -> Itera
             yield WatchScope(resource, namespace, selector)
 
 
+def refs_in(source: WatchScope, refs: Iterable[Ref]) -> tuple[Ref, ...]:
+    """Return those of ``refs`` that a source covers."""
+    kind = source.resource.group_kind
+    return tuple(
+        ref for ref in refs if ref.group_kind == kind and source.namespace in {"", ref.namespace}
+    )
+
+
 def namespace_scopes(change: WatchChange, refs: Iterable[Ref]) -> Iterator[WatchScope]:
     """Yield one source for each namespace if watching all namespaces is forbidden."""
     if not isinstance(change, WatchFailed) or not isinstance(change.error, Forbidden):
         return
     source = change.source
-    if source.resource.namespaced and not source.namespace:
+    if source.is_everywhere:
         kind = source.resource.group_kind
         for namespace in sorted({ref.namespace for ref in refs if ref.group_kind == kind}):
             yield replace(source, namespace=namespace)
 
 
+def leaving_namespaces(
+    names: Iterable[str], cluster: Cluster, workers: WorkerPool
+) -> frozenset[str]:
+    """Return those of some namespaces that are being deleted, as far as they may be read."""
+
+    def is_leaving(name: str) -> tuple[str, bool]:
+        try:
+            return name, cluster.get(NAMESPACES, namespace_ref(name)).terminating
+        except ApplypruneError:
+            return name, False
+
+    found = workers.each(is_leaving, sorted(set(names) - {""}))
+    return frozenset(name for name, leaves in found if leaves)
+
+
 # Until the kinds of CRDs are served.
 #
 # The endpoint of a kind answers only once its CRD is Established (apiextensions-apiserver's
-# crdHandler), so a list with a limit of one is enough. A CRD can be 700 kB large, so it is read
-# only if the wait takes long, to find out why.
+# crdHandler), so a list with a limit of one is enough, unless it is forbidden or fails. A CRD can
+# be 700 kB large, so it is read only then, or if the wait takes long, to find out why.
 
 
 _REPORT_CRDS_AFTER = 2.0
 _CRD_TURNS = 10
 """A kind is served within seconds; nothing of the run can go on before."""
+
+
+def longest_for_kinds(wait: WaitOptions) -> float:
+    """Return for how many seconds a run waits until a new kind is served."""
+    return min(wait.timeout, wait.turn * _CRD_TURNS)
 
 
 @dataclass(slots=True)
@@ -739,37 +857,44 @@ class CrdWaiter:
     def run(self, crds: Sequence[Desired]) -> Iterator[Event]:
         """Yield what is waited for; return when all are served or at the timeout."""
         began = self.context.cancellation.now()
-        pending, pauses = list(crds), _pauses(0.02, longest=1.0)
+        pending, pauses = list(crds), growing_pauses(0.02, longest=1.0)
         options = self.context.options.wait
         timeout, longest = options.timeout, options.turn * _CRD_TURNS
         reported_at = 0.0
         while pending:
-            ready = dict(self.context.workers.each(self._served, pending))
+            reasons = dict(self.context.workers.each(self._why_not, pending))
             self.context.cancellation.check()
-            pending = [crd for crd in pending if not ready[crd.ref] and crd.ref not in self.failed]
+            pending = [
+                crd
+                for crd in pending
+                if reasons[crd.ref] is not None and crd.ref not in self.failed
+            ]
             if not pending:
                 break
             elapsed = self.context.cancellation.now() - began
             late = [crd for crd in pending if elapsed > min(crd.timeout or timeout, longest)]
             for crd in late:
-                self._fail(crd, "it was not Established and served before the timeout")
+                told = f"; {reasons[crd.ref]}" if reasons[crd.ref] else ""
+                self._fail(crd, f"it was not Established and served before the timeout{told}")
             if len(late) == len(pending):
                 break
             if elapsed - reported_at > _REPORT_CRDS_AFTER:
                 reported_at = elapsed
                 self._find_refused(pending)
-                reasons = dict.fromkeys((crd.ref for crd in pending), "")
-                yield waiting(reasons, "served", elapsed, timeout)
+                left = {crd.ref: reasons[crd.ref] or "" for crd in pending}
+                yield waiting(left, "served", elapsed, timeout)
             self.context.cancellation.wait(next(pauses))
         for problem in self.failed.values():
             yield WarningRaised(problem)
 
-    def _served(self, crd: Desired) -> tuple[Ref, bool]:
+    def _why_not(self, crd: Desired) -> tuple[Ref, str | None]:
+        """Return why a CRD is not served, perhaps without words; None if it is."""
         try:
             resources = defined_resources(crd.body)
-            return crd.ref, all(self.context.cluster.serves(resource) for resource in resources)
-        except ApplypruneError:
-            return crd.ref, False
+            is_served = all(self.context.cluster.serves(resource) for resource in resources)
+        except ApplypruneError as error:
+            return crd.ref, error.message
+        return crd.ref, None if is_served else ""
 
     def _find_refused(self, pending: Sequence[Desired]) -> None:
         """Give up on CRDs whose names another CRD already has."""
@@ -786,7 +911,7 @@ class CrdWaiter:
         self.failed[crd.ref] = as_problem(error, where=crd.origin)
 
 
-def _pauses(first: float, *, longest: float) -> Iterator[float]:
+def growing_pauses(first: float, *, longest: float) -> Iterator[float]:
     """Yield pauses in seconds, each half as long again as the one before."""
     while True:
         yield first
@@ -804,7 +929,7 @@ class ExistenceWaiter:
         """Yield what is waited for; return when each object exists or its time is over."""
         began, reported = self.context.cancellation.now(), 0.0
         longest, turn = self.context.options.wait.timeout, self.context.options.wait.turn
-        pending, pauses = list(objects), _pauses(0.1, longest=2.0)
+        pending, pauses = list(objects), growing_pauses(0.1, longest=2.0)
         while pending:
             reasons = dict(self.context.workers.each(self._why_not, pending))
             self.context.cancellation.check()
@@ -891,7 +1016,7 @@ class DeletionWait:
     def events(self, read: Read) -> Iterator[Gone | Waiting]:
         """Yield each object that is gone, and every second what the others wait for."""
         began = self.cancellation.now()
-        pauses, reported = _pauses(0.05, longest=2.0), 0.0
+        pauses, reported = growing_pauses(0.05, longest=2.0), 0.0
         while self.pending:
             gone: set[Ref] = set()
             for deleted, state in read(self.pending):

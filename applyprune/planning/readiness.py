@@ -903,6 +903,19 @@ def wait_word(metadata: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """An object as this run has left it, by the server's last reply about it."""
+
+    at: float
+    """When, on the clock of the run's waits."""
+    uid: str = ""
+    generation: int | None = None
+    resource_version: str = ""
+    replaced: str = ""
+    """The UID of the object that this run has deleted to create this one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Awaited:
     """An object that a run waits for until it is ready."""
 
@@ -923,6 +936,10 @@ class Awaited:
     """How many seconds the wait may take; None for that of the run."""
     rule: Rule | None = dataclass_field(default=None, hash=False)
     """The user's ready-when rule; None for the rule of the kind."""
+    applied: Applied | None = None
+    """How this run has left it; None if unknown."""
+    was_ready: bool = False
+    """Whether it was ready before in this run: then it only needs to be there still."""
 
 
 # Kinds that are ready as soon as they are stored: a watch would be useless.
@@ -952,6 +969,31 @@ def is_awaited(desired: Desired, *, has_rule: bool) -> bool:
     if desired.wait == Wait.SKIP:
         return False
     return has_rule or desired.ref.group_kind not in _AT_ONCE
+
+
+def outdated_read(live: LiveObject, applied: Applied | None) -> Readiness | None:
+    """Return that a read is older than the reply to this run; None if it is not.
+
+    Another API server, or a cache in between, may lag. What has no generation has a
+    resourceVersion, and a lower number of that is older.
+    """
+    if applied is None:
+        return None
+    if applied.replaced and live.uid == applied.replaced:
+        return in_progress("the server still shows the object that this run has replaced")
+    if live.uid != applied.uid:
+        return None
+    if applied.generation is not None and live.generation is not None:
+        if live.generation < applied.generation:
+            return in_progress(
+                f"the server still shows generation {live.generation}, and this run has applied "
+                f"generation {applied.generation}"
+            )
+        return None
+    versions = live.resource_version, applied.resource_version
+    if all(one.isdecimal() for one in versions) and int(versions[0]) < int(versions[1]):
+        return in_progress("the server still shows it as it was before this run")
+    return None
 
 
 def for_wait(readiness: Readiness, *, fail_fast: bool) -> Readiness:

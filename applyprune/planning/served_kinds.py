@@ -60,9 +60,8 @@ def prove(
     silent = {one.group for one in services if not one.is_available} | (resource_map.stale - going)
     definitions = []
     for live in registered.definitions:
-        resources = (
-            defined_resources(live.body or {}) if _has_condition(live, "Established") else ()
-        )
+        body = live.body or {}
+        resources = defined_resources(body) if is_established(body) else ()
         wanted = [resource for resource in resources if counts(resource.group)]
         silent.update(
             resource.group for resource in wanted if (resource.group, resource.version) in taken
@@ -376,6 +375,11 @@ def schema_of(definition: Mapping[str, Any], version: str) -> Mapping[str, Any] 
             schema = mapping(mapping(item).get("schema")).get("openAPIV3Schema")
             return schema if isinstance(schema, dict) else None
     return None
+
+
+def is_established(definition: Mapping[str, Any]) -> bool:
+    """Return whether a live CRD is Established: from then on, its endpoints answer."""
+    return _condition(definition, "Established").get("status") == "True"
 
 
 def refused_names(definition: Mapping[str, Any]) -> str:

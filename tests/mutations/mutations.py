@@ -31,6 +31,8 @@ _UNTOLD_KUBECONFIG = "tests/controller/clusters/test_kubeconfig_untold.py::"
 _APPROVAL = "tests/engine/guards/test_approval.py::"
 _READ_ONLY = "tests/engine/failures/test_read_only.py::"
 _STEPS = "tests/engine/steps/"
+_HELD_TRUE = f"{_STEPS}test_wait_held_true.py::"
+_SERVED = f"{_STEPS}test_wait_served.py::"
 _TRANSFER = "tests/engine/steps/test_field_transfer.py::"
 _RECORD = "tests/engine/guards/test_missing_record.py::"
 _WITNESS = "tests/engine/guards/test_witness.py::"
@@ -546,6 +548,34 @@ MUTATIONS = (
         "= .*",
         "= False",
         f"{_STEPS}test_wait_before_prune.py::test_renamed_deployment_stays_until_the_new_one_is_ready",
+    ),
+    Mutation(
+        "what a list that is forbidden says of a kind: nothing",
+        ("forbidden-list",),
+        LINE,
+        "return True",
+        f"{_SERVED}test_kind_that_may_not_be_listed_is_not_served_before_its_crd_is_established",
+    ),
+    Mutation(
+        "the generation that a read must have",
+        ("outdated-read",),
+        "outdated is not None",
+        "False",
+        f"{_HELD_TRUE}test_object_of_an_older_generation_is_not_believed",
+    ),
+    Mutation(
+        "the last look at what was ready",
+        ("gone-at-the-end",),
+        r"self\._lost\(\)",
+        "{}",
+        f"{_HELD_TRUE}test_object_that_is_gone_before_the_others_are_ready_fails",
+    ),
+    Mutation(
+        "the deletion of a namespace, at the end of a wait",
+        ("leaving-namespace",),
+        r"\(leaving\)",
+        "(())",
+        f"{_HELD_TRUE}test_objects_of_a_namespace_that_is_being_deleted_are_not_ready",
     ),
     Mutation(
         "the clock of a wait for readiness",

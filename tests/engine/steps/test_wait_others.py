@@ -10,7 +10,7 @@ import pytest
 from applyprune.engine.context import WorkerPool
 from applyprune.engine.ports import Cancellation
 from applyprune.engine.waiting import CrdWaiter, ExistenceWaiter
-from applyprune.errors import NotFound
+from applyprune.errors import NotFound, Unavailable
 from applyprune.model.events import Event, Waiting
 from applyprune.model.identity import Ref
 from applyprune.model.live import CONFIG_MAPS, DEFINITIONS, Absent, LiveObject
@@ -55,6 +55,33 @@ def run(waiter_type: Any, clock: ManualClock, *, there_at: float, timeout: float
         events = list(waiter.run([wanted]))
         assert bool(waiter.failed if is_crd else waiter.missing) == (there_at > timeout)
     return events
+
+
+def test_wait_for_a_kind_names_the_error_of_its_endpoint() -> None:
+    """While it waits, and in its end."""
+
+    def serves(_: object) -> bool:
+        raise Unavailable("its conversion webhook does not answer", code=503)
+
+    def get(*_: object, **__: object) -> LiveObject:
+        raise NotFound("it cannot be read", code=404)
+
+    stop = Cancellation(clock=ManualClock())
+    with WorkerPool(1, stop) as workers:
+        context: Any = SimpleNamespace(
+            cluster=SimpleNamespace(serves=serves, get=get),
+            cancellation=stop,
+            workers=workers,
+            options=SimpleNamespace(wait=SimpleNamespace(timeout=10.0, turn=600.0)),
+        )
+        wanted: Any = SimpleNamespace(
+            ref=DEFINITION, origin=Origin("a.yaml", 1, 1), timeout=None, body=crd("Foo")
+        )
+        waiter = CrdWaiter(context)
+        events = list(waiter.run([wanted]))
+    named = "its conversion webhook does not answer"
+    assert {one.reason for one in events if isinstance(one, Waiting)} == {named}
+    assert waiter.failed[DEFINITION].reason.endswith(f"before the timeout; {named}")
 
 
 @pytest.mark.parametrize(
