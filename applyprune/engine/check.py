@@ -50,7 +50,7 @@ from applyprune.planning.consequences import (
     facts_of,
     listings,
 )
-from applyprune.planning.decide import with_drift
+from applyprune.planning.decide import left_to_autoscaler, with_drift, with_lost_replicas
 from applyprune.planning.desired import labels_of
 from applyprune.planning.leave import left_entries, objects_to_prune
 from applyprune.planning.names import unmatched_names
@@ -659,10 +659,16 @@ def with_autoscalers(
     ``prunes``.
     """
     off, manager = context.options.apply.no_default_ignore, context.applyset.manager
-    desired = resolved.desired
-    given = autoscalers_in(desired)
+    given = autoscalers_in(resolved.desired)
     unread: dict[str, Problem] = {}
 
+    def with_losses(member: Desired) -> Desired:
+        live, entry = snapshot.states[member.ref], inventory.entries.get(member.ref)
+        if not isinstance(live, LiveObject):
+            return member
+        return with_lost_replicas(member, entry, live, context.applyset, context.options.apply)
+
+    desired = [with_losses(member) for member in resolved.desired]
     replaced = _replaced(snapshot, resolved)
     pruned: frozenset[str] = frozenset()
 
@@ -698,18 +704,19 @@ def with_autoscalers(
         *(one for found in context.workers.each(listed, namespaces) for one in found),
     )
     snapshot = replace(
-        snapshot, autoscalers=(), unread_autoscalers=unread, pruned_autoscalers=pruned
+        snapshot, autoscalers=scalers, unread_autoscalers=unread, pruned_autoscalers=pruned
     )
-    if not scalers:
+    if not (scalers or unread):
         return snapshot
     states = dict(snapshot.states)
     for member in desired:
-        scaled, live = with_autoscaler(member, scalers, off), states[member.ref]
-        if scaled is member or not isinstance(live, LiveObject) or live.body is not None:
+        scaled, live = left_to_autoscaler(member, snapshot, context.options), states[member.ref]
+        is_left = scaled.ignored != member.ignored
+        if not is_left or not isinstance(live, LiveObject) or live.body is not None:
             continue
         if needs_body(scaled, live, context.applyset):
             states[member.ref] = reader.read_object(member.resource, member.ref, full=True)
-    return replace(snapshot, states=states, autoscalers=scalers)
+    return replace(snapshot, states=states)
 
 
 def _replaced(snapshot: ClusterSnapshot, resolved: Resolved) -> frozenset[str]:

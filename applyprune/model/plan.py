@@ -417,6 +417,8 @@ class Desired:
     """What the default rules leave to others, in words."""
     removed: tuple[str, ...] = ()
     """The JSON pointers of fields that the manifest sets to null: they are removed, not sent."""
+    loses_replicas: bool = False
+    """Whether the set owns its live replicas, and its manifest sets none: they would be reset."""
     is_scaling_unknown: bool = False
     """Whether an autoscaler may set its replicas: those of its namespace could not be read."""
     pruned_autoscalers: frozenset[str] = frozenset()
@@ -587,6 +589,8 @@ class ConsequenceKind(StrEnum):
     """The Pods of a workload only change when they are deleted."""
     PAUSED = "paused"
     """The Pods of a workload only change when its rollout is resumed."""
+    SCALES = "scales"
+    """A workload gets another number of replicas, because its manifest no longer sets it."""
     READ_BY = "read-by"
     """Workloads of the set read a ConfigMap or Secret whose values change."""
     OLD_VALUE = "old-value"

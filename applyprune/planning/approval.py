@@ -19,7 +19,16 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import NAMESPACE
 from applyprune.model.options import Approval, Mode, Options
-from applyprune.model.plan import IN_PLACE, ApplyStep, Cascaded, Fate, OnConflict, Plan, RemoveStep
+from applyprune.model.plan import (
+    IN_PLACE,
+    ApplyStep,
+    Cascaded,
+    ConsequenceKind,
+    Fate,
+    OnConflict,
+    Plan,
+    RemoveStep,
+)
 from applyprune.model.problem import Origin, ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.digests import (
@@ -145,6 +154,7 @@ def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
 # What a person must agree to. Creations and changes need no question: another apply undoes them.
 
 
+_ASKING = frozenset({ConsequenceKind.SCALES})  # Pods that stop cannot be taken back
 Consent: TypeAlias = frozenset[Hashable]
 """What somebody agrees to; two plans that need the same consent have equal values."""
 
@@ -162,6 +172,7 @@ def needed_consent(plan: Plan, mode: Mode) -> Consent:
         (
             *(_identity(step) for step in removals if step.fate in fates),
             *(_identity(step) for step in plan.applies if _needs_consent(step)),
+            *(one for one in plan.consequences if one.kind in _ASKING),
         )
     )
 

@@ -44,7 +44,7 @@ from applyprune.planning.cascade import (
     is_generated,
 )
 from applyprune.planning.conflicts import is_by_hand, is_kubernetes
-from applyprune.planning.normalize import body_to_send
+from applyprune.planning.normalize import REPLICAS, body_to_send
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import has_values
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot
@@ -75,6 +75,7 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
             found[change.ref].append(caused)
             if replaces_all(change, caused):
                 restarting.add(change.ref)
+        found[change.ref] += scaling(change)
     changed = [change for change in facts.changes if may_change_values(change)]
     readers = readers_of(facts.wanted) if changed else {}
     for change in changed:
@@ -513,6 +514,33 @@ def pod_count(change: Change) -> int | None:
     if change.kind == DAEMON_SET:
         return count(change.before, "status", "desiredNumberScheduled")
     return count(change.before, "spec", "replicas", default=1)
+
+
+# What happens to the replicas that a manifest no longer sets.
+
+
+def scaling(change: Change) -> Iterator[Consequence]:
+    """Yield to how many replicas an object falls back; nothing if an autoscaler sets them."""
+    before, desired = field(change.before or {}, "spec", "replicas"), change.desired
+    if not change.is_changed or desired is None or not isinstance(before, int):
+        return
+    if REPLICAS in desired.ignored or field(desired.body, "spec", "replicas") is not None:
+        return
+    default = 1 if change.kind in WORKLOADS else None
+    if change.after is not None:
+        after = field(change.after, "spec", "replicas")
+    elif REPLICAS in desired.removed or any(change.removed("spec", "replicas")):
+        after = default
+    else:
+        return
+    if after == before:
+        return
+    verb = "scales" if change.certain else "may scale"
+    to = "what its controller sets" if after is None else str(after)
+    message = f"{verb} from {before} to {to}: its manifest does not set replicas"
+    number = after if isinstance(after, int) else None
+    kind = ConsequenceKind.SCALES
+    yield Consequence(kind, change.ref, message, number, certain=change.certain)
 
 
 # Who reads a changed ConfigMap or Secret, and who keeps the old values.

@@ -34,13 +34,18 @@ from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cascade import recreated_on_change
 from applyprune.planning.conflicts import DELETED, differs, filled_by_others, last_owned, step_drift
 from applyprune.planning.leave import kept_as_owned
-from applyprune.planning.managed_fields import manager_by_label, migration_of, own_apply_entry
+from applyprune.planning.managed_fields import (
+    loses_replicas,
+    manager_by_label,
+    migration_of,
+    own_apply_entry,
+)
 from applyprune.planning.marks import left_alone
 from applyprune.planning.normalize import (
     body_to_send,
-    may_be_autoscaled,
     may_be_secret,
     with_autoscaler,
+    with_unknown_autoscaler,
 )
 from applyprune.planning.ownership import (
     Owner,
@@ -75,16 +80,11 @@ def existing_step(
     fresh = entry_before_apply(desired, live, None, applyset)
     if (left := step_of_unapplied(desired, entry, fresh, live, applyset)) is not None:
         return left
-    desired = with_autoscaler(desired, snapshot.autoscalers, options.apply.no_default_ignore)
-    if desired.ref.namespace in snapshot.unread_autoscalers:
-        off = options.apply.no_default_ignore
-        desired = replace(desired, is_scaling_unknown=may_be_autoscaled(desired, off))
-    if snapshot.pruned_autoscalers:
-        desired = replace(desired, pruned_autoscalers=snapshot.pruned_autoscalers)
     judged = owner_to_apply(live, entry, applyset)
-    # An interrupted adoption has not marked the object yet.
-    owner = judged if entry is None or entry.uid else owner_of(live, entry, applyset)
+    owner, migration = _owner_and_migration(entry, live, applyset, options.apply)
     known = owner is Owner.RECORDED and entry is not None
+    desired = with_lost_replicas(desired, entry, live, applyset, options.apply)
+    desired = left_to_autoscaler(desired, snapshot, options)
     fence = known and entry is not None and entry.deleting
     union = entry_before_apply(desired, live, entry if known else None, applyset)
     lost = entry is not None and is_label_unproven(entry, live, snapshot.others, applyset)
@@ -97,11 +97,6 @@ def existing_step(
         return refused_step(
             desired, entry or replace(union, uid_before_apply=live.uid), problem, live
         )
-    # An adoption is not complete until a response has confirmed it.
-    adopts = not known or entry is None or (not entry.uid and entry.uid_before_apply is not None)
-    migration = migration_of(
-        live, entry if known else None, options.apply, manager=applyset.manager, adopts=adopts
-    )
     leaving = {applyset.yielded, *migration.managers, manager_by_label(live)}
     desired = _without_filled(desired, live, union, applyset, leaving)
     takes = takes_over(desired, live, applyset, migration)
@@ -168,6 +163,48 @@ def existing_step(
     if not known or entry is None:
         return step
     return recreated_on_change(step, entry, applyset, options)
+
+
+def _owner_and_migration(
+    entry: InventoryEntry | None,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    options: ApplyOptions,
+) -> tuple[Owner, Migration]:
+    """Return whose an object of the input is, and which fields of it become the set's own."""
+    # An interrupted adoption has not marked the object yet.
+    is_confirmed = entry is None or bool(entry.uid)
+    owner = (owner_to_apply if is_confirmed else owner_of)(live, entry, applyset)
+    known = entry if owner is Owner.RECORDED else None
+    # An adoption is not complete until a response has confirmed it.
+    adopts = known is None or (not known.uid and known.uid_before_apply is not None)
+    return owner, migration_of(live, known, options, manager=applyset.manager, adopts=adopts)
+
+
+def with_lost_replicas(
+    desired: Desired,
+    entry: InventoryEntry | None,
+    live: LiveObject,
+    applyset: ApplySetIdentity,
+    options: ApplyOptions,
+) -> Desired:
+    """Return an object of the input that knows whether its apply would remove the replicas."""
+    if not live.packed_managers.mentions("f:replicas"):  # nothing is parsed for most objects
+        return desired
+    _, migration = _owner_and_migration(entry, live, applyset, options)
+    loses = loses_replicas(desired, live, migration, applyset)
+    return replace(desired, loses_replicas=True) if loses else desired
+
+
+def left_to_autoscaler(desired: Desired, snapshot: ClusterSnapshot, options: Options) -> Desired:
+    """Return an object of the input whose replicas an autoscaler sets, or may set."""
+    off = options.apply.no_default_ignore
+    desired = with_autoscaler(desired, snapshot.autoscalers, off)
+    if desired.ref.namespace in snapshot.unread_autoscalers:
+        desired = with_unknown_autoscaler(desired, off)
+    if snapshot.pruned_autoscalers:
+        desired = replace(desired, pruned_autoscalers=snapshot.pruned_autoscalers)
+    return desired
 
 
 def _without_filled(

@@ -319,6 +319,31 @@ def _api_version(entry: InventoryEntry) -> str:
     return f"{entry.ref.group}/{entry.version}" if entry.ref.group else entry.version
 
 
+def loses_replicas(
+    desired: Desired, live: LiveObject, migration: Migration, applyset: ApplySetIdentity
+) -> bool:
+    """Return whether an apply would remove the live replicas: the manifest sets none.
+
+    The set owns them, or they become its own before the apply.
+    """
+    path = from_pointer(REPLICAS)
+    if REPLICAS in desired.removed:
+        return False
+    if desired.packed.mentions("replicas") and value_at(desired.body, path) is not MISSING:
+        return False
+    ours = {applyset.manager, manager_by_label(live)}
+    return any(
+        owns(fields, path)
+        for one in live.managed_fields
+        if not one.get("subresource")
+        for fields in (
+            (one.get("fieldsV1") or {})
+            if one.get("manager") in ours
+            else migrated_fields(one, migration, desired.packed),
+        )
+    )
+
+
 def has_migration(live: LiveObject, migration: Migration, body: Packed, manager: str) -> bool:
     """Return whether fields must change hands before ``body`` may be applied to an object."""
     if not live.managed_fields:  # guard: untracked-object

@@ -302,6 +302,9 @@ def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
 _WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
 _BUNDLE = "caBundle"
 REPLICAS = "/spec/replicas"
+_SCALER = "HorizontalPodAutoscaler"
+_SCALED_OBJECT = GroupKind("keda.sh", "ScaledObject")
+"""KEDA's autoscaler: its operator makes a HorizontalPodAutoscaler of it, a moment later."""
 
 
 class DefaultRule(StrEnum):
@@ -391,15 +394,30 @@ def with_autoscaler(
         place = text(scaler, "metadata", "namespace")
         is_target = place == desired.ref.namespace and targets(scaler, desired.ref)
         if is_target and may_be_autoscaled(desired, off):
-            who = f"HorizontalPodAutoscaler {name}"
-            note = _left_to(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)
-            return replace(
-                desired,
-                ignored=(*desired.ignored, REPLICAS),
-                left=(*desired.left, note),
-                digest=ruled_digest(desired.digest, (REPLICAS,)),
-            )
+            return _leaving_replicas(desired, f"{text(scaler, 'kind', default=_SCALER)} {name}")
     return desired
+
+
+def with_unknown_autoscaler(desired: Desired, off: Collection[str]) -> Desired:
+    """Return an object in whose namespace no autoscaler could be read.
+
+    Replicas that have left its manifest stay as they are: one may set them.
+    """
+    desired = replace(desired, is_scaling_unknown=may_be_autoscaled(desired, off))
+    if desired.is_scaling_unknown and desired.loses_replicas:  # guard: replicas-stay-unread
+        return _leaving_replicas(desired, "an autoscaler, as none could be read")
+    return desired
+
+
+def _leaving_replicas(desired: Desired, who: str) -> Desired:
+    # Of a manifest without replicas, only the step that gives them away differs.
+    digest = desired.digest if desired.loses_replicas else ruled_digest(desired.digest, (REPLICAS,))
+    return replace(
+        desired,
+        ignored=(*desired.ignored, REPLICAS),
+        left=(*desired.left, _left_to(REPLICAS, who, DefaultRule.AUTOSCALED_REPLICAS)),
+        digest=digest,
+    )
 
 
 def _left_to(what: str, whom: str, rule: DefaultRule) -> str:
@@ -410,6 +428,8 @@ def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
     """Return whether an object has replicas that an autoscaler may set."""
     if DefaultRule.AUTOSCALED_REPLICAS in off or REPLICAS in desired.ignored:
         return False
+    if desired.loses_replicas:  # guard: lost-replicas
+        return True
     if REPLICAS in desired.removed:  # guard: null-replicas
         return True
     # Parsed only where it may be so: there may be 100,000 objects.
@@ -418,15 +438,18 @@ def may_be_autoscaled(desired: Desired, off: Collection[str]) -> bool:
 
 
 def autoscalers_in(desired: Iterable[Desired]) -> tuple[Mapping[str, Any], ...]:
-    """Return the bodies of the HorizontalPodAutoscalers among desired objects."""
-    scalers = (one for one in desired if one.ref.group_kind == AUTOSCALERS.group_kind)
+    """Return the bodies of the autoscalers among desired objects."""
+    kinds = {AUTOSCALERS.group_kind, _SCALED_OBJECT}
+    scalers = (one for one in desired if one.ref.group_kind in kinds)
     # guard: disabled-autoscaler
     return tuple(one.body for one in scalers if one.apply is not ApplyRule.DISABLED)
 
 
 def targets(scaler: Mapping[str, Any], ref: Ref) -> bool:
-    """Return whether a HorizontalPodAutoscaler of the same namespace targets an object."""
+    """Return whether an autoscaler of the same namespace targets an object."""
     scaled = mapping(field(scaler, "spec", "scaleTargetRef"))
+    if scaler.get("kind") == _SCALED_OBJECT.kind:
+        scaled = {"apiVersion": "apps/v1", "kind": "Deployment", **scaled}  # KEDA's defaults
     group = str(scaled.get("apiVersion", "")).rpartition("/")[0]
     return (group, scaled.get("kind"), scaled.get("name")) == (ref.group, ref.kind, ref.name)
 

@@ -741,8 +741,10 @@ def confirmed_takings(
 
 
 def _owned(live: LiveObject) -> defaultdict[str, set[Path]]:
-    """Return the paths of each manager's fields."""
+    """Return the paths of each manager's fields; a status changes all the time."""
     owned: defaultdict[str, set[Path]] = defaultdict(set)
     for entry in live.managed_fields:
+        if entry.get("subresource") == "status":
+            continue
         owned[str(entry.get("manager", ""))].update(leaves(entry.get("fieldsV1") or {}))
     return owned

@@ -175,6 +175,20 @@ MUTATIONS = (
         f"{_STEPS}test_removals.py::test_null_never_removes_what_is_left_to_others[autoscaler]",
     ),
     Mutation(
+        "giving the replicas that leave a manifest to their autoscaler",
+        ("lost-replicas",),
+        r"if .+:",
+        "if False:",
+        f"{_AUTOSCALERS}test_replicas_that_leave_the_manifest_are_handed_to_the_autoscaler[input]",
+    ),
+    Mutation(
+        "keeping the replicas that leave a manifest where no autoscaler can be read",
+        ("replicas-stay-unread",),
+        r"if .+:",
+        "if False:",
+        f"{_AUTOSCALERS}test_replicas_that_leave_the_manifest_stay_where_none_can_be_read",
+    ),
+    Mutation(
         "the conflict with one who sets again what null has removed",
         ("null-set-again",),
         r"if [^:]+:",

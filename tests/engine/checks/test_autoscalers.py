@@ -5,8 +5,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from applyprune.model.events import Outcome
-from applyprune.model.options import OnDrift
+from applyprune.model.options import DryRun, Mode, OnDrift
+from applyprune.model.plan import ConsequenceKind
+from applyprune.planning.approval import needed_consent
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import writes
 from tests.support.objects import DEPLOYMENT, custom_resource
@@ -119,6 +123,99 @@ def test_second_run_with_an_autoscaler_writes_nothing(stage: Stage, audit: Audit
     story = stage.run(_deployment(2), _scaler())
     assert set(story.outcomes.values()) == {Outcome.UNCHANGED}
     assert writes(audit) == []
+
+
+def _without_replicas(kind: str = "Deployment") -> dict[str, Any]:
+    body = copy.deepcopy(DEPLOYMENT)
+    body["kind"] = kind
+    body["spec"].pop("replicas", None)
+    return body
+
+
+def _create(stage: Stage, api: Api, scaler: dict[str, Any]) -> None:
+    path = f"/apis/autoscaling/v2/namespaces/{stage.namespace}/horizontalpodautoscalers"
+    assert api("POST", path, scaler)[0] == 201
+
+
+@pytest.mark.parametrize("where", ["input", "cluster"])
+def test_replicas_that_leave_the_manifest_are_handed_to_the_autoscaler(
+    stage: Stage, api: Api, audit: AuditTrail, where: str
+) -> None:
+    """One commit removes them and adds it, or somebody else has made it: no Pod stops."""
+    scalers = [_scaler()] if where == "input" else []
+    stage.run(_deployment(5))
+    if where == "cluster":
+        _create(stage, api, _scaler())
+    for dry_run in (DryRun.SERVER, DryRun.OFF):
+        story = stage.run(_without_replicas(), *scalers, dry_run=dry_run)
+        (step,) = [one for one in story.plan.applies if one.desired.ref.short == NAME]
+        assert step.reason == (
+            "/spec/replicas is left to HorizontalPodAutoscaler web "
+            "(default rule autoscaled-replicas)"
+        )
+        assert not [one for one in story.plan.consequences if one.kind is ConsequenceKind.SCALES]
+        assert (story.exit_code, _replicas(stage, api)) == (0, 5)
+    _scale(stage, api, 7)
+    audit.restart()
+    story = stage.run(_without_replicas(), *scalers)
+    assert set(story.outcomes.values()) == {Outcome.UNCHANGED}
+    assert writes(audit) == []
+    changed = _without_replicas()
+    changed["metadata"]["annotations"] = {"a": "b"}
+    assert stage.run(changed, *scalers).exit_code == 0
+    assert _replicas(stage, api) == 7
+
+
+def test_replicas_of_a_stateful_set_are_handed_over(stage: Stage, api: Api) -> None:
+    """They are no other kind's than a Deployment's."""
+    body = _without_replicas("StatefulSet")
+    body["spec"]["serviceName"] = "web"
+    scaler = _scaler()
+    scaler["spec"]["scaleTargetRef"]["kind"] = "StatefulSet"
+    stage.run({**body, "spec": {**body["spec"], "replicas": 5}})
+    assert stage.run(body, scaler).exit_code == 0
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/statefulsets/web"
+    assert api.get(path)["spec"]["replicas"] == 5
+
+
+def test_replicas_that_an_adoption_takes_are_handed_over(stage: Stage, api: Api) -> None:
+    """What ``kubectl apply`` has declared is taken, and the manifest has no replicas."""
+    path = f"/apis/apps/v1/namespaces/{stage.namespace}/deployments"
+    manager = "?fieldManager=kubectl-client-side-apply"
+    assert api("POST", path + manager, _deployment(5))[0] == 201
+    assert stage.run(_without_replicas(), _scaler()).exit_code == 0
+    assert _replicas(stage, api) == 5
+
+
+def test_replicas_that_leave_without_an_autoscaler_are_a_consequence(
+    stage: Stage, api: Api
+) -> None:
+    """The plan says so, and the question asks; a manifest that changes them needs none."""
+    stage.run(_deployment(5))
+    planned = stage.run(_deployment(4), dry_run=DryRun.SERVER).plan
+    assert needed_consent(planned, Mode.APPLY) == frozenset()
+    for dry_run in (DryRun.SERVER, DryRun.OFF):
+        story = stage.run(_without_replicas(), dry_run=dry_run)
+        (caused,) = [one for one in story.plan.consequences if one.kind is ConsequenceKind.SCALES]
+        verb = "scales" if caused.certain else "may scale"
+        assert caused.message == f"{verb} from 5 to 1: its manifest does not set replicas"
+        assert caused in needed_consent(story.plan, Mode.APPLY)
+    assert _replicas(stage, api) == 1
+
+
+def test_replicas_that_leave_the_manifest_stay_where_none_can_be_read(
+    stage: Stage, api: Api, plane: Plane, tmp_path: Path
+) -> None:
+    """An autoscaler may be there: the line and a warning say so."""
+    rules = (rule("", ["configmaps"], WRITE), rule("apps", ["deployments"], WRITE))
+    access = kubeconfig_as("no-scalers", plane, api, stage.namespace, tmp_path, *rules)
+    poor = Stage(access, stage.namespace)
+    assert poor.run(_deployment(5)).exit_code == 0
+    story = poor.run(_without_replicas())
+    (step,) = story.plan.applies
+    assert "left to an autoscaler, as none could be read" in step.reason
+    assert any("HorizontalPodAutoscaler" in one for one in story.warnings)
+    assert (story.exit_code, _replicas(stage, api)) == (0, 5)
 
 
 def test_replicas_are_not_set_back_where_no_autoscaler_can_be_read(
