@@ -521,23 +521,27 @@ def pod_count(change: Change) -> int | None:
 
 def scaling(change: Change) -> Iterator[Consequence]:
     """Yield to how many replicas an object falls back; nothing if an autoscaler sets them."""
-    before, desired = field(change.before or {}, "spec", "replicas"), change.desired
-    if not change.is_changed or desired is None or not isinstance(before, int):
+    desired = change.desired
+    if not change.is_changed or desired is None or REPLICAS in desired.ignored:
         return
-    if REPLICAS in desired.ignored or field(desired.body, "spec", "replicas") is not None:
+    if field(desired.body, "spec", "replicas") is not None:
         return
-    default = 1 if change.kind in WORKLOADS else None
+    before, after = field(change.before or {}, "spec", "replicas"), None
+    falls_back = desired.loses_replicas
+    if change.before is not None:
+        is_removed = REPLICAS in desired.removed or any(change.removed("spec", "replicas"))
+        falls_back = is_removed and isinstance(before, int)
     if change.after is not None:
         after = field(change.after, "spec", "replicas")
-    elif REPLICAS in desired.removed or any(change.removed("spec", "replicas")):
-        after = default
-    else:
-        return
-    if after == before:
+        falls_back = isinstance(before, int) and after != before
+    elif change.kind in WORKLOADS:
+        after = 1
+    if not falls_back or after == before:
         return
     verb = "scales" if change.certain else "may scale"
+    was = f" from {before}" if isinstance(before, int) else ""
     to = "what its controller sets" if after is None else str(after)
-    message = f"{verb} from {before} to {to}: its manifest does not set replicas"
+    message = f"{verb}{was} to {to}: its manifest does not set replicas"
     number = after if isinstance(after, int) else None
     kind = ConsequenceKind.SCALES
     yield Consequence(kind, change.ref, message, number, certain=change.certain)
