@@ -50,12 +50,14 @@ from applyprune.planning.ownership import (
     is_label_unproven,
     is_listed_elsewhere,
     is_marked,
+    other_applier,
     other_owner,
     owner_of,
     unproven_label,
 )
 from applyprune.planning.recovery import GONE, ClusterSnapshot
 from applyprune.planning.references import (
+    ADMISSION,
     CONFIG_MAP,
     POD,
     RBAC,
@@ -463,9 +465,12 @@ def _step_of_existing(
     if (alone := _left_alone(entry, resource, live, applyset, options)) is not None:
         return alone
     why = _why_orphaned(entry, live, snapshot, applyset, options)
-    if why is None and applied and entry.ref.is_among(options.prune.orphan):
+    asked = applied and entry.ref.is_among(options.prune.orphan)
+    if why is None and asked:
         why = _OrphanReason("--orphan")
     refused = _protected_in_part(entry.ref, snapshot, applyset, options)
+    if refused is None and why is not None and why.kept is Kept.SHARED and not asked:
+        refused = _applied_by_others(entry.ref, live, applyset)
     if refused is None and why is not None:
         return _orphaned(entry, resource, live, why, applyset)
     refused = refused or _why_refused(entry, live, applyset)
@@ -577,6 +582,36 @@ def _protected_in_part(
             f"{ref} was not deleted",
             reason=protected,
             hint=f"To orphan it: applyprune inventory orphan {applyset.arguments} {ref.short}",
+        )
+    )
+
+
+_NEEDS_BACKEND = frozenset(
+    {
+        CRD,
+        API_SERVICES.group_kind,
+        *(
+            GroupKind(ADMISSION, f"{kind}WebhookConfiguration")
+            for kind in ("Mutating", "Validating")
+        ),
+    }
+)
+"""The kinds whose object, without its backend, can block a cluster."""
+
+
+def _applied_by_others(ref: Ref, live: LiveObject, applyset: ApplySetIdentity) -> Problem | None:
+    """Return why an object that another manager applies is neither deleted nor orphaned.
+
+    Its backend may leave with the set, so a person decides.
+    """
+    other = other_applier(live, applyset) if ref.group_kind in _NEEDS_BACKEND else ""
+    if not other or live.terminating:  # guard: applier-needs-backend
+        return None
+    return as_problem(
+        RunFailed(
+            f"{ref} was not deleted",
+            reason=f"{other}; left alone, without what it calls, it can block the cluster",
+            hint=f"To delete it: --prune-shared. To orphan it: --orphan {ref.short}.",
         )
     )
 

@@ -300,7 +300,7 @@ def _parts(body: Mapping[str, Any], *, custom: bool) -> Collection[str]:
 
 
 _WEBHOOKS = frozenset({"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"})
-_BUNDLE = "caBundle"
+CA_BUNDLE = "caBundle"
 REPLICAS = "/spec/replicas"
 _SCALER = "HorizontalPodAutoscaler"
 _SCALED_OBJECT = GroupKind("keda.sh", "ScaledObject")
@@ -364,9 +364,9 @@ def _without_bundles(body: Mapping[str, Any], kind: GroupKind) -> Mapping[str, A
 def _is_empty(body: object, place: tuple[str, ...]) -> bool:
     """Return whether a caBundle is there and holds no certificate."""
     config = mapping(field(mapping(body), *place))
-    if _BUNDLE not in config:
+    if CA_BUNDLE not in config:
         return False
-    bundle = config[_BUNDLE]
+    bundle = config[CA_BUNDLE]
     try:
         return not (bundle and base64.b64decode(str(bundle), validate=True).strip())
     except ValueError:
@@ -374,7 +374,7 @@ def _is_empty(body: object, place: tuple[str, ...]) -> bool:
 
 
 def _without_bundle(body: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
-    path: Path = (*place, _BUNDLE)
+    path: Path = (*place, CA_BUNDLE)
     return without_fields(body, [path])
 
 

@@ -16,6 +16,8 @@ from applyprune.model.fieldset import (
     MISSING,
     Path,
     extract,
+    from_pointer,
+    is_under,
     leaves,
     owns,
     to_server,
@@ -46,12 +48,14 @@ from applyprune.planning.managed_fields import (
     own_apply_entry,
     split_problem,
 )
-from applyprune.planning.marks import APPLY, OwnerMark, owner_marks, owner_named
+from applyprune.planning.marks import APPLY, IGNORE_FIELDS, OwnerMark, owner_marks, owner_named
 from applyprune.planning.normalize import (
+    CA_BUNDLE,
     body_to_send,
     canonical_text,
     manifest_digest,
     may_be_secret,
+    split_pointers,
 )
 from applyprune.planning.references import SECRET
 from applyprune.planning.secrets import HIDDEN
@@ -341,8 +345,9 @@ def digest_of_fields(live: LiveObject, fields: Mapping[str, Any], api_version: o
 # of the old one. A prune must not delete it then. Marks alone prove nothing, because they outlive
 # their tools, and rendered charts carry Helm's. So a mark counts only if it was not there when the
 # set took the object in, and is not the manifest's own, or if its manager has written the object
-# since the set's last apply. An Apply entry counts if it has a field of the set outside
-# ``metadata``: who only decorates an object does not run it.
+# since the set's last apply. An Apply entry counts if it has a field outside
+# ``metadata`` and ``status``, whether the set has it too or not: somebody declares a part of the
+# object. Who only labels an object does not, nor who fills in what is left to others.
 #
 # For an object that is not the set's own, a mark alone counts: the user can say that it is
 # outdated.
@@ -372,20 +377,22 @@ def _times(live: LiveObject, path: Path, applyset: ApplySetIdentity) -> Iterator
 def other_applier(
     live: LiveObject, applyset: ApplySetIdentity, *, but: Collection[str] = ()
 ) -> str:
-    """Return which other manager applies fields of the set; empty if none does.
+    """Return which other manager applies fields of an object; empty if none does.
 
-    Of an object that the set has not applied yet, every field counts. ``but`` are managers that do
-    not count.
+    ``but`` are managers that do not count.
     """
-    own = own_apply_entry(live, applyset.manager)
+    own = (own_apply_entry(live, applyset.manager) or {}).get("fieldsV1") or {}
+    found = ""
     for entry in _others(live, applyset):
         if entry.get("operation") != "Apply" or entry.get("manager") in but:
             continue
-        theirs = _substance(entry)
-        if shared := theirs if own is None else theirs & _substance(own):
-            first = min(to_server(path) for path in shared)
+        theirs = _substance(entry, own, live)
+        if shared := {path for path in theirs if not own or owns(own, path)}:
+            first = min(map(to_server, shared))
             return f"{entry.get('manager')} applies it too ({first})"
-    return ""
+        if theirs and not found:  # guard: applier-of-other-fields
+            found = f"{entry.get('manager')} applies a part of it ({min(map(to_server, theirs))})"
+    return found
 
 
 def _others(live: LiveObject, applyset: ApplySetIdentity) -> Iterator[Mapping[str, Any]]:
@@ -395,13 +402,32 @@ def _others(live: LiveObject, applyset: ApplySetIdentity) -> Iterator[Mapping[st
             yield entry
 
 
-def _substance(entry: Mapping[str, Any]) -> set[Path]:
-    """Return the fields of an entry outside ``metadata`` and ``status``."""
+def _substance(entry: Mapping[str, Any], own: Mapping[str, Any], live: LiveObject) -> set[Path]:
+    """Return the fields of an entry that declare a part of an object; ``own`` are the set's.
+
+    The rules of a ClusterRole that the set lets a controller collect declare nothing, nor does a
+    ``caBundle``, or what the set's manifest ignores.
+    """
+    left: list[Path] = []
+    if "f:aggregationRule" in own:
+        left.append(("rules",))
+    if owns(own, ("metadata", "annotations", IGNORE_FIELDS)):
+        pointers = split_pointers(live.annotations.get(IGNORE_FIELDS, ""))
+        left += [path for one in pointers if (path := _path_of(one))]
     return {
         path
         for path in leaves(entry.get("fieldsV1") or {})
         if path[0] not in {"metadata", "status"}
+        and path[-1] != CA_BUNDLE
+        and not any(is_under(path, above) for above in left)
     }
+
+
+def _path_of(pointer: str) -> Path:
+    try:
+        return from_pointer(pointer)
+    except ValueError:
+        return ()
 
 
 def owned_by_tool(live: LiveObject, applyset: ApplySetIdentity) -> str:

@@ -832,6 +832,20 @@ MUTATIONS = (
         f"{_OTHER_OWNER}test_object_that_another_tool_runs_is_orphaned[apply-Helm]",
     ),
     Mutation(
+        "the object of which another manager applies a part",
+        ("applier-of-other-fields",),
+        r"if .+:",
+        "if False:",
+        f"{_OTHER_OWNER}test_object_of_which_another_team_applies_a_part_is_orphaned",
+    ),
+    Mutation(
+        "the webhook configuration that would be orphaned without its backend",
+        ("applier-needs-backend",),
+        r"if .+:",
+        "if True:",
+        f"{_OTHER_OWNER}test_webhook_configuration_of_which_another_team_applies_a_part_stays",
+    ),
+    Mutation(
         "another tool's object that is recreated",
         ("other-owner-recreate",),
         "= .*",

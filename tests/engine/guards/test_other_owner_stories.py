@@ -45,6 +45,10 @@ def _labelled(name: str, **labels: str) -> dict[str, Any]:
     return {**body, "metadata": {**body["metadata"], "labels": labels}}
 
 
+def _bare(body: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key != "data"}
+
+
 MOVES: dict[str, tuple[str, dict[str, Any], str]] = {
     "Helm": ("helm", {"metadata": {"annotations": RELEASE}}, "Helm has marked it"),
     "Flux": (
@@ -113,10 +117,76 @@ def test_prune_shared_deletes_it(stage: Stage, api: Api, kubectl: Kubectl) -> No
     assert not api.exists(_path(stage, "b"))
 
 
+def test_object_of_which_another_team_applies_a_part_is_orphaned(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """The two share no field; its values stay, and only --prune-shared deletes the object."""
+    stage.run(*map(config_map, "abc"))
+    theirs = {**config_map("b"), "data": {"theirs": "1"}}
+    _apply(kubectl, stage, "other-team", theirs)
+    _apply(kubectl, stage, "other-team", {**theirs, "metadata": {"name": "c"}})
+    story = stage.run(*map(config_map, "ac"))
+    assert story.outcomes["configmap/b"] is Outcome.ORPHANED
+    (step,) = story.plan.removals
+    assert step.reason == "other-team applies a part of it (.data.theirs)"
+    assert api.get(_path(stage, "b"))["data"] == {"key": "v", "theirs": "1"}
+    story = stage.run(config_map("a"), prune_shared=True)
+    assert story.outcomes["configmap/c"] is Outcome.PRUNED
+
+
+def test_webhook_configuration_of_which_another_team_applies_a_part_stays(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """Orphaned without its backend it could block the cluster, so a person decides."""
+    name = f"{stage.namespace}.example.com"
+    hook = {
+        "name": name,
+        "clientConfig": {"url": "https://127.0.0.1:1/x"},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "namespaceSelector": {"matchLabels": {"no": "namespace"}},
+    }
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [hook],
+    }
+    stage.run(config_map("a"), body)
+    second = {**hook, "name": f"other.{name}"}
+    _apply(kubectl, stage, "other-team", {**body, "webhooks": [second]})
+    short = f"validatingwebhookconfiguration.admissionregistration.k8s.io/{name}"
+    story = stage.run(config_map("a"))
+    assert story.exit_code != 0
+    assert "other-team applies a part of it" in story.problem(short)
+    assert f"--prune-shared. To orphan it: --orphan {short}" in story.problem(short)
+    assert short in stage.listed()
+    story = stage.run(config_map("a"), orphan=frozenset({short}))
+    assert (story.exit_code, story.outcomes[short]) == (0, Outcome.ORPHANED)
+    path = f"/apis/{body['apiVersion']}/validatingwebhookconfigurations/{name}"
+    assert api("DELETE", path)[0] == 200
+
+
+def test_recreation_of_what_another_team_applies_in_part_is_refused(
+    stage: Stage, api: Api, kubectl: Kubectl
+) -> None:
+    """It would delete what that team has declared."""
+    fixed = {**config_map("b"), "immutable": True}
+    stage.run(config_map("a"), config_map("b"))
+    _apply(kubectl, stage, "other-team", {**config_map("b"), "data": {"theirs": "1"}})
+    stage.run(config_map("a"), fixed)
+    uid = api.get(_path(stage, "b"))["metadata"]["uid"]
+    changed = {**fixed, "data": {"key": "w"}}
+    story = stage.run(config_map("a"), changed, recreate=True)
+    assert "other-team applies a part of it" in story.problem("configmap/b")
+    assert api.get(_path(stage, "b"))["metadata"]["uid"] == uid
+
+
 def test_decorated_object_is_pruned(stage: Stage, api: Api, kubectl: Kubectl) -> None:
-    """By labels, annotations and fields of its own, through an apply or an Update."""
+    """By labels and annotations, through an apply or an Update, and by fields of an Update."""
     stage.run(DEPLOYMENT, *map(config_map, "ab"))
-    _apply(kubectl, stage, "labeller", {**_labelled("b", team="x"), "data": {"theirs": "1"}})
+    _apply(kubectl, stage, "labeller", _bare(_labelled("b", team="x")))
+    _merge(kubectl, stage, "b", "writer", {"data": {"theirs": "1"}})
     kubectl("scale", "deployment/web", "-n", stage.namespace, "--replicas=2")
     _merge(kubectl, stage, "b", "noter", {"metadata": {"annotations": {"note": "x"}}})
     story = stage.run(config_map("a"), max_prune=stage.most(9))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from applyprune.model.identity import Ref
+from applyprune.planning.marks import IGNORE_FIELDS
 from applyprune.planning.ownership import marks_of, other_owner, owned_by_tool
 from tests.support.objects import config_map
 from tests.support.planning import (
@@ -44,6 +45,9 @@ DECORATED: dict[str, Any] = {
     "f:spec": {"f:containers": {'k:{"name":"web"}': {".": {}, "f:name": {}, "f:tty": {}}}}
 }
 
+BUNDLE: dict[str, Any] = {"f:webhooks": {'k:{"name":"a"}': {"f:clientConfig": {"f:caBundle": {}}}}}
+IGNORING: dict[str, Any] = {"f:metadata": {"f:annotations": {f"f:{IGNORE_FIELDS}": {}}}}
+
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, str], tuple[str, ...], str]] = {
     "nobody": ([OURS], {}, (), ""),
     "a new mark": (
@@ -72,7 +76,50 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, str], tuple[str, ...], st
         (),
         "flux applies it too (.data.key)",
     ),
-    "an applier of other fields": ([OURS, _applied("flux", {"f:data": {"f:b": {}}})], {}, (), ""),
+    "an applier of other fields": (
+        [OURS, _applied("flux", {"f:data": {"f:b": {}}})],
+        {},
+        (),
+        "flux applies a part of it (.data.b)",
+    ),
+    "an applier of our fields after one of others": (
+        [OURS, _applied("a", {"f:data": {"f:b": {}}}), _applied("flux", DATA)],
+        {},
+        (),
+        "flux applies it too (.data.key)",
+    ),
+    "an applier of a caBundle": ([OURS, _applied("injector", BUNDLE)], {}, (), ""),
+    "an applier of a caBundle and more": (
+        [OURS, _applied("injector", {**BUNDLE, "f:data": {"f:b": {}}})],
+        {},
+        (),
+        "injector applies a part of it (.data.b)",
+    ),
+    "an applier of a status": ([OURS, _applied("x", {"f:status": {"f:a": {}}})], {}, (), ""),
+    "the rules that a controller collects": (
+        [managed(fieldsV1={"f:aggregationRule": {}}), _applied("x", {"f:rules": {}})],
+        {},
+        (),
+        "",
+    ),
+    "rules that nobody collects": (
+        [OURS, _applied("x", {"f:rules": {}})],
+        {},
+        (),
+        "x applies a part of it (.rules)",
+    ),
+    "a field that our manifest ignores": (
+        [managed(fieldsV1=IGNORING), _applied("x", {"f:data": {"f:b": {}}})],
+        {IGNORE_FIELDS: "/data/b"},
+        (),
+        "",
+    ),
+    "a field that another's annotation ignores": (
+        [OURS, _applied("x", {"f:data": {"f:b": {}}})],
+        {IGNORE_FIELDS: "/data/b"},
+        (),
+        "x applies a part of it (.data.b)",
+    ),
     "an applier of labels": (
         [managed(fieldsV1=NOTED), _applied("flux", NOTED)],
         {},
@@ -86,7 +133,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, str], tuple[str, ...], st
         [managed(fieldsV1=ITEMS), _applied("decorator", DECORATED)],
         {},
         (),
-        "",
+        'decorator applies a part of it (.spec.containers[name="web"].tty)',
     ),
     "the same field of the same container": (
         [managed(fieldsV1=ITEMS), _applied("z", ITEMS)],
@@ -99,7 +146,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, str], tuple[str, ...], st
 
 @pytest.mark.parametrize("name", CASES)
 def test_other_owner_is_named_with_the_evidence(name: str) -> None:
-    """Marks outlive tools, so a mark alone proves nothing; who decorates an object runs it not."""
+    """Marks outlive tools, so a mark alone proves nothing; who labels an object runs it not."""
     entries, annotations, marks, expected = CASES[name]
     now = live(REF, entries=entries, annotations=annotations)
     entry = recorded(MINE, live(REF, entries=[OURS]), marks=marks)
