@@ -34,6 +34,8 @@ def test_older_reads_are_told_from_newer_ones(seen: Any, replied: Any, says: str
     uid, generation, version = seen
     body = {"metadata": {"generation": generation}}
     live = LiveObject.of(REF, uid, version, body["metadata"], body)
-    found = outdated_read(live, Applied(0.0, *replied, replaced="old"))
+    new_uid, new_generation, new_version = replied
+    applied = Applied(0.0, new_uid, new_generation, new_version, replaced="old")
+    found = outdated_read(live, applied)
     assert outdated_read(live, None) is None
     assert (says in found.message) if found and says else (not found and not says)
