@@ -526,16 +526,17 @@ class KubernetesClient:
         routing. After it, and after an error of the server, such as that of a conversion webhook,
         the list of kinds and the CRD decide. Raises the latter if they do not say that it is there.
         """
-        look = for_collection(
-            "GET",
-            resource,
-            query=(("limit", "1"),),
-            accept=METADATA.format(list="List"),
-            retry=False,
-            within=_LOOK_WITHIN,
-        )
         try:
-            self._transport.send(look)
+            self._transport.send(
+                for_collection(
+                    "GET",
+                    resource,
+                    query=(("limit", "1"),),
+                    accept=METADATA.format(list="List"),
+                    retry=False,
+                    within=_LOOK_WITHIN,
+                )
+            )
         except (NotServed, NotFound):
             return False
         except (InvalidKubeConfig, Unauthorized):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applyprune import errors
-from applyprune.cli.config import CONFIG_KEYS, GUARDS
+from applyprune.cli.config import CONFIG_KEYS, GUARDS, UNSAFE
 from applyprune.cli.crash import BUG
 from applyprune.controller.reasons import STALLED_REASONS, ConditionType
 from applyprune.controller.spec import DeletionPolicy
@@ -191,7 +191,10 @@ def test_keys_of_the_configuration_file_are_listed() -> None:
     (never,) = re.findall(
         r"^- Options that disable a guard .* These are (.*)\.$", text, re.MULTILINE
     )
-    assert set(re.findall(r"`([a-z-]+)(?:: all)?`", never)) == set(GUARDS) | {"adopt"}
+    named = dict(re.findall(r"`([a-z-]+)(?:: (\w+))?`", never))
+    assert named.pop("ready-when") == ""
+    values = {key: str(value).lower() for key, (value, _) in UNSAFE.items()}
+    assert named == dict.fromkeys(GUARDS, "") | values
 
 
 def test_fields_of_a_bundle_have_a_meaning() -> None:
