@@ -144,8 +144,8 @@ def test_listed_objects_need_rights_too(plane: Plane, namespace: str) -> None:
         assert ("- services\n" in printed.out) is expected
 
 
-def test_objects_with_replicas_need_the_list_of_autoscalers(plane: Plane, namespace: str) -> None:
-    """Of whatever kind: otherwise a run warns that it cannot read them."""
+def test_objects_with_pods_need_the_list_of_autoscalers(plane: Plane, namespace: str) -> None:
+    """Of whatever kind, and also without replicas: these may have left the manifest."""
     spec = {"selector": {"app": "web"}, "template": DEPLOYMENT["spec"]["template"]}
     controller = {
         "apiVersion": "v1",
@@ -155,7 +155,7 @@ def test_objects_with_replicas_need_the_list_of_autoscalers(plane: Plane, namesp
     }
     scaled = {**controller, "spec": {**spec, "replicas": 1}}
     line = ("rbac", "-n", namespace, "-f", "-")
-    for body, expected in ((scaled, True), (controller, False)):
+    for body, expected in ((scaled, True), (controller, True), (config_map("a"), False)):
         printed = applyprune(*line, kubeconfig=plane.kubeconfig, stdin=text(body))
         listed = {
             "apiGroups": ["autoscaling"],

@@ -93,6 +93,7 @@ def test_status_costs_one_list_per_kind(stage: Stage, audit: AuditTrail) -> None
     )
     assert requests == [
         ("get", "configmaps"),
+        ("get", "namespaces"),  # whether it is being deleted
         ("list", "configmaps"),
         ("list", "secrets"),
         ("list", "services"),

@@ -196,6 +196,13 @@ CONSEQUENCES = (
         count=2,
     ),
     _caused(
+        ConsequenceKind.SCALES,
+        "web",
+        "Deployment",
+        "scales from 5 to 1: its manifest does not set replicas",
+        count=5,
+    ),
+    _caused(
         ConsequenceKind.ON_DELETE,
         "agent",
         "DaemonSet",
