@@ -31,6 +31,7 @@ from tests.support.workloads import (
     ready,
     run_ahead,
     verdicts,
+    when_waiting,
     workload,
 )
 
@@ -57,12 +58,12 @@ def test_wait_without_the_right_to_list_reads_each_object(
 ) -> None:
     """As status does, until it is ready."""
     proxy.rule = always(_forbidden("list"), where=lambda seen: _is_list(seen, what))
-    run_ahead(spoiled)
     if what == "pods":
-        with meanwhile(lambda: puppets.pod("p", ready())):
-            story = spoiled.run(pod("p"), wait=True, timeout=AGES)
+        when_waiting(spoiled, lambda: puppets.pod("p", ready()))
+        story = spoiled.run(pod("p"), wait=True, timeout=AGES)
         assert (story.exit_code, became_ready(story)) == (0, {"pod/p"})
     else:
+        run_ahead(spoiled)
         story = spoiled.run(workload("Deployment"), wait=True, timeout=AGES)
         assert (story.exit_code, became_ready(story)) == (0, {"deployment.apps/web"})
     followed = spoiled.status(wait=True, timeout=AGES)
