@@ -203,6 +203,14 @@ class Others:
         whole = _merged(_merged(own, body), {**identity, **named})
         self._apply(sample, whole)
 
+    def applies_a_part(self, sample: Sample) -> bool:
+        """Return whether the applier declares more than labels and annotations."""
+        entries = (self._live(sample.path) or {"metadata": {}})["metadata"].get("managedFields", [])
+        return any(
+            one["manager"] == APPLIER and one["fieldsV1"].keys() - {"f:metadata", "f:status"}
+            for one in entries
+        )
+
     def run(self, sample: Sample) -> None:
         """Let the applier also apply everything outside ``metadata`` of the third manifest."""
         third = manifests(sample)[2]
