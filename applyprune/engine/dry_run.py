@@ -225,7 +225,6 @@ class ServerDryRun:
                 return self._refused(step, error)
         if step.replaces and step.live is not None:
             return self._replaced(step)
-        self._refuse_unrecorded(step, after)
         step = dry_run_reply(step, after, context.applyset)
         if created or step.live is None:
             fate = step.fate if step.is_new else Fate.CREATE
@@ -233,21 +232,18 @@ class ServerDryRun:
             return replace(step, fate=fate)
         return self._compared(step, after)
 
-    def _refuse_unrecorded(self, step: ApplyStep, after: LiveObject) -> None:
-        """Raise Conflict if a forced apply changes what somebody has written without a record."""
-        if not is_unrecorded(step):
-            return
-        desired = step.desired
-        before = self.context.cluster.get(desired.resource, desired.ref, full=True)
-        manager, on_drift = self.context.applyset.manager, self.context.options.apply.on_drift
-        conflict = unrecorded_conflict(step, before, after, manager, on_drift=on_drift)
-        if conflict is not None:
-            raise conflict  # guard: unrecorded-conflict
-
     def _compared(self, step: ApplyStep, after: LiveObject) -> ApplyStep:
-        """Return the step as CHANGE, ADOPT or LEAVE, by the states before and after."""
+        """Return the step as CHANGE, ADOPT or LEAVE, by the states before and after.
+
+        Raise Conflict if the apply changes what somebody has written without a record.
+        """
         desired, cluster = step.desired, self.context.cluster
         before = cluster.get(desired.resource, desired.ref, full=True)
+        if is_unrecorded(step):
+            manager, on_drift = self.context.applyset.manager, self.context.options.apply.on_drift
+            conflict = unrecorded_conflict(step, before, after, manager, on_drift=on_drift)
+            if conflict is not None:
+                raise conflict  # guard: unrecorded-conflict
         taken = confirmed_takings(step, before, after, self.context.applyset)
         step = replace(step, taken_from=taken)
         body: Mapping[str, Any] = after.body or {}
