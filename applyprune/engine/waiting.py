@@ -842,9 +842,12 @@ _CRD_TURNS = 10
 """A kind is served within seconds; nothing of the run can go on before."""
 
 
-def longest_for_kinds(wait: WaitOptions) -> float:
-    """Return for how many seconds a run waits until a new kind is served."""
-    return min(wait.timeout, wait.turn * _CRD_TURNS)
+def longest_for_kinds(wait: WaitOptions, timeout: float | None = None) -> float:
+    """Return for how many seconds a run waits until a new kind is served.
+
+    ``timeout`` is that of its CRD, in place of the run's.
+    """
+    return min(timeout or wait.timeout, wait.turn * _CRD_TURNS)
 
 
 @dataclass(slots=True)
@@ -859,7 +862,6 @@ class CrdWaiter:
         began = self.context.cancellation.now()
         pending, pauses = list(crds), growing_pauses(0.02, longest=1.0)
         options = self.context.options.wait
-        timeout, longest = options.timeout, options.turn * _CRD_TURNS
         reported_at = 0.0
         while pending:
             reasons = dict(self.context.workers.each(self._why_not, pending))
@@ -872,7 +874,7 @@ class CrdWaiter:
             if not pending:
                 break
             elapsed = self.context.cancellation.now() - began
-            late = [crd for crd in pending if elapsed > min(crd.timeout or timeout, longest)]
+            late = [crd for crd in pending if elapsed > longest_for_kinds(options, crd.timeout)]
             for crd in late:
                 told = f"; {reasons[crd.ref]}" if reasons[crd.ref] else ""
                 self._fail(crd, f"it was not Established and served before the timeout{told}")
@@ -882,7 +884,7 @@ class CrdWaiter:
                 reported_at = elapsed
                 self._find_refused(pending)
                 left = {crd.ref: reasons[crd.ref] or "" for crd in pending}
-                yield waiting(left, "served", elapsed, timeout)
+                yield waiting(left, "served", elapsed, options.timeout)
             self.context.cancellation.wait(next(pauses))
         for problem in self.failed.values():
             yield WarningRaised(problem)
