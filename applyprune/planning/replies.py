@@ -147,13 +147,11 @@ def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> s
     notes = [f"the server keeps {text}" for text in _kept_by_server(step, after, applyset.manager)]
     if step.reverts:
         notes = [f"reverted {drifted_fields(step.reverts)}", *step.desired.left, *notes]
-    else:
-        is_change = step.live is not None and step.fate is not Fate.ADOPT
-        if is_change and step.live is not None and step.taken_from:
-            losers = confirmed_takings(step, step.live, after, applyset)
-            notes += [f"took fields from {', '.join(losers)}"] if losers else []
-        notes += [step.reason] if step.reason else []
-    return "; ".join(notes)
+        return "; ".join(notes)
+    if step.live is not None and step.taken_from and step.fate is not Fate.ADOPT:
+        losers = confirmed_takings(step, step.live, after, applyset)
+        notes += [f"took fields from {', '.join(losers)}"] if losers else []
+    return "; ".join([*notes, step.reason] if step.reason else notes)
 
 
 _ALLOCATED = {
