@@ -5,10 +5,11 @@ The names below are the Python API; each is imported when it is first used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from applyprune._version import __version__
 
+# Not from typing: a Ctrl-C while that is imported would print a traceback, before the command line
+# can handle it.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from applyprune.api.bundles import Bundle, list_bundles
     from applyprune.api.sets import ApplySet, ClusterConnection, connect, load

@@ -25,7 +25,7 @@ def describe_crash(error: Exception) -> tuple[str, int]:
 
     Only an OSError's message is printed: other messages may contain a Secret's value.
     """
-    if isinstance(error, MemoryError):
+    if _lacks_memory(error):
         return f"out of memory\n  Allow more memory, or split the set. {_NEXT_STEP}", FAILED
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         name = f" ({error.filename})" if isinstance(error.filename, str) else ""
@@ -39,6 +39,31 @@ def describe_crash(error: Exception) -> tuple[str, int]:
         f"  {TRACEBACK}=1 prints a traceback, which may contain values of your objects."
     )
     return message, BUG
+
+
+# What Python and the system's loader say where they do not raise MemoryError.
+_NO_MEMORY = (
+    "can't start new thread",
+    "cannot allocate memory",
+    "failed to map segment",
+    "out of memory",
+)
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Return whether an exception comes from too little memory, also from an earlier one."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if isinstance(error, MemoryError):
+            return True
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+            return True
+        is_system = isinstance(error, RuntimeError | ImportError | OSError)
+        if is_system and any(words in str(error).lower() for words in _NO_MEMORY):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _location(error: Exception) -> str:

@@ -137,22 +137,46 @@ def loaded(*arguments: str) -> set[str]:
     return set(reply.stdout.rpartition("LOADED")[2].split())
 
 
-def test_ctrl_c_while_loading_leaves_no_traceback(tmp_path: Path) -> None:
-    """Python interrupts whatever import is on its way; here the one that takes longest."""
-    hook = """
+@pytest.mark.parametrize(
+    ("module", "argument"),
+    [("applyprune.cli.main", "--help"), ("applyprune.output.terminal", "no-such-verb")],
+)
+def test_ctrl_c_while_loading_leaves_no_traceback(
+    tmp_path: Path, module: str, argument: str
+) -> None:
+    """Python interrupts whatever import is on its way: the longest, or that of an error's text."""
+    hook = f"""
 import signal, sys
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "applyprune.cli.main":
+        if name == "{module}":
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Interrupting())
 """
     (tmp_path / "sitecustomize.py").write_text(hook, encoding="utf-8")
     process = subprocess.run(
-        [sys.executable, "-m", "applyprune", "--help"],
+        [sys.executable, "-m", "applyprune", argument],
         env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{Path(__file__).parents[2]}"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert (process.returncode, process.stdout, process.stderr) == (130, "", "")
+
+
+def test_hardly_anything_is_loaded_before_ctrl_c_is_handled() -> None:
+    """Whatever is imported before prints a traceback if it is interrupted."""
+    script = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+        "before = {*sys.modules}\nimport applyprune.__main__\nprint(*({*sys.modules} - before))"
+    )
+    reply = subprocess.run(
+        [sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True
+    )
+    allowed = {"__future__", "applyprune", "applyprune.__main__", "applyprune._version", "gc", "os"}
+    # What a bare Python has loaded differs from system to system.
+    assert {name for name in reply.stdout.split() if name not in allowed} <= {
+        "abc", "_abc", "stat", "_stat", "posixpath", "ntpath", "genericpath", "os.path",
+        "_collections_abc",
+    }  # fmt: skip

@@ -209,10 +209,23 @@ def test_full_standard_output_is_an_error(shop: Shop) -> None:
     assert "Traceback" not in found.stderr
 
 
+def _because(error: Exception, cause: Exception) -> Exception:
+    error.__context__ = cause
+    return error
+
+
 ACCIDENTS: dict[str, tuple[Exception, int, str]] = {
     "a mistake": (ValueError("hunter2"), BUG, "ValueError at "),
     "too deep": (RecursionError("hunter2"), BUG, "RecursionError at "),
     "no memory": (MemoryError(), 3, "out of memory"),
+    "no memory for the system": (OSError(12, "Cannot allocate memory"), 3, "out of memory"),
+    "no memory for a thread": (RuntimeError("can't start new thread"), 3, "out of memory"),
+    "no memory for a module": (
+        ImportError("x.so: failed to map segment from shared object"),
+        3,
+        "out of memory",
+    ),
+    "no memory before": (_because(SystemError("hunter2"), MemoryError()), 3, "out of memory"),
     "a full disk": (OSError(28, "No space left on device"), 3, "No space left on device"),
 }
 
