@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -377,7 +377,13 @@ def as_problem(error: ApplypruneError, *, where: Origin | str = "") -> Problem:
 
 
 def raise_all(errors: Sequence[ApplypruneError]) -> None:
-    """Raise a single error as it is, several as InputErrors; return if there is none."""
+    """Raise a single error as it is, several as InputErrors; return if there is none.
+
+    Of very many, only the first are raised.
+    """
+    if len(errors) > MOST_ERRORS + 1:
+        more = f"there are {len(errors) - MOST_ERRORS} more errors"
+        errors = [*errors[:MOST_ERRORS], InputError(more, hint="Correct these first.")]
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
 

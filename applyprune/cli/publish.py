@@ -18,6 +18,7 @@ from applyprune.errors import ApplypruneError, EmptyInput, InputError, UsageErro
 from applyprune.model.live import SECRETS
 from applyprune.model.problem import Manifest
 from applyprune.output.diff_text import as_yaml
+from applyprune.planning.normalize import canonical
 from applyprune.sources import Input
 from applyprune.sources.excerpt import document_around, lines_of
 from applyprune.values import pattern, replace
@@ -128,12 +129,12 @@ def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:
     """
     if not given:
         raise EmptyInput("the input contains no manifest", hint="An artifact is never empty.")
-    _refuse_repeated(given)
+    manifests = _once(given)
     if not with_secrets:  # guard: pushed-secrets
-        raise_all([_readable_secret(one) for one in given if _is_readable_secret(one)])
+        raise_all([_readable_secret(one) for one in manifests if _is_readable_secret(one)])
     plain: list[Manifest] = []
     encrypted: dict[tuple[str, str], list[str]] = {}
-    for manifest in given:
+    for manifest in manifests:
         if (mac := _mac(manifest.body)) is not None:
             # The documents of one file have one MAC, which is about all of them.
             file = encrypted.setdefault((manifest.origin.path, mac), [])
@@ -148,13 +149,16 @@ def artifact_files(given: Input, *, with_secrets: bool) -> Mapping[str, bytes]:
     return {path: text.encode() for path, text in files.items()}
 
 
-def _refuse_repeated(given: Input) -> None:
-    """Raise InputError for each object that is there more than once."""
+def _once(given: Input) -> list[Manifest]:
+    """Return each object once; raise InputError for each that is there again with other values."""
     first: dict[tuple[object, ...], Manifest] = {}
     errors = []
     for manifest in given:
         key = (manifest.gvk.group_kind, manifest.namespace, manifest.name)
-        if (other := first.setdefault(key, manifest)) is not manifest:
+        other = first.setdefault(key, manifest)
+        # What SOPS has encrypted has a MAC over all documents of its file.
+        is_equal = canonical(other.body) == canonical(manifest.body) and _mac(other.body) is None
+        if other is not manifest and not is_equal:
             errors.append(
                 InputError(
                     f"{_named(manifest)} is in the input twice",
@@ -163,6 +167,7 @@ def _refuse_repeated(given: Input) -> None:
                 )
             )
     raise_all(errors)
+    return list(first.values())
 
 
 def _readable_secret(manifest: Manifest) -> InputError:

@@ -274,7 +274,7 @@ def _version_path(resource: Resource) -> str:
 
 # Characters that would end or leave a path segment (apimachinery's IsValidPathSegmentName), and
 # control characters.
-_UNSAFE = pattern(r"[/%\x00-\x20\x7f]")
+_UNSAFE = pattern(r"[/%\x00-\x1f\x7f]")
 
 
 def segment(name: str) -> str:

@@ -33,7 +33,7 @@ from applyprune.model.live import (
 )
 from applyprune.model.options import DryRun, Mode, OnDrift, Options
 from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desired, Fate, Plan
-from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.conflicts import (
@@ -302,12 +302,14 @@ def _field_check(
     known = _known_schemas(cluster, workers, [step.desired for step in sending.values()], custom)
     problems: dict[Ref, Problem] = {}
     not_checked: dict[Ref, str] = {}
+    left = MOST_ERRORS
     for ref, step in sending.items():
         schema = known[step.desired.resource.gvk]
         if isinstance(schema, str):
             not_checked[ref] = schema
         elif step.request and (faults := field_faults(step.request.body, schema)):
-            problems[ref] = fields_problem(step.desired, faults)
+            problems[ref] = fields_problem(step.desired, faults, max(left, 1))
+            left -= len(faults)
     return _FieldCheck(problems, not_checked)
 
 

@@ -11,6 +11,8 @@ from applyprune.values import Packed, dataclass, field
 
 Field: TypeAlias = "tuple[str | int, ...]"
 """The path of a field in an object: names of fields and indices of items."""
+MOST_ERRORS = 1000
+"""How many errors of one input are reported, and how many fields are shown in their lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class ProblemKind(StrEnum):
     IGNORED_NAMESPACE = "IgnoredNamespace"
     IGNORED_ANNOTATION = "IgnoredAnnotation"
     IGNORED_NULL = "IgnoredNull"
+    REPEATED = "Repeated"
     CHART_HOOKS = "ChartHooks"
     MISSING_REFERENCE = "MissingReference"
     REWRITTEN_VALUES = "RewrittenValues"

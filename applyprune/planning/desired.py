@@ -29,6 +29,7 @@ from applyprune.planning.marks import (
     orphan_mark,
     peer_errors,
     recreate_rule,
+    texts_of,
     timeout_of,
     unread_marks,
 )
@@ -136,6 +137,10 @@ def resolve(
         try:
             resource = _resource(manifest, catalogue, from_crds)
             candidate = _desired_of(manifest, resource, applyset, own_namespace, versions, rules)
+            before = replace(candidate.ref, namespace=manifest.namespace or namespace)
+            if twin := _equal_twin(candidate, desired, before, moved if override else None):
+                warnings.append(_repeated(candidate, twin))
+                continue
             refuse_non_member(candidate, manifest, applyset, desired, override=override)
         except _GroupUnavailable as error:
             likely = _likely_ref(manifest, own_namespace)
@@ -155,22 +160,16 @@ def resolve(
         if is_decided and is_applied_part(options, labels_of(manifest), candidate.ref):
             selected.add(candidate.ref)
         if override and resource.namespaced:
-            moved[replace(candidate.ref, namespace=manifest.namespace or namespace)] = candidate.ref
+            moved[before] = candidate.ref
         warnings += unsent_parts(candidate, manifest)
-    hook_refs = [
+    hooks = [
         (hook, _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace))
         for hook in found.hooks
     ]
-    hooks = [
-        hook for hook, ref in hook_refs if is_applied_part(options, labels_of(hook.manifest), ref)
-    ]
-    if (refused := hooks_refusal(hooks, options.apply.helm_hooks)) is not None:
-        errors.append(refused)
-    if (left := hooks_warning(hooks, options.apply.helm_hooks)) is not None:
-        warnings.append(left)
+    _judge_hooks(hooks, options, errors, warnings)
     ordered, misplaced = in_order(desired, moved, {*elsewhere, *wrong})
     errors += misplaced
-    left_out = {ref: hook for hook, ref in hook_refs if hook.is_left_out(options.apply.helm_hooks)}
+    left_out = {ref: hook for hook, ref in hooks if hook.is_left_out(options.apply.helm_hooks)}
     return Resolved(
         tuple(candidate for candidate in ordered if candidate.ref in selected),
         tuple(warnings),
@@ -181,6 +180,22 @@ def resolve(
         late.selected,
         frozenset(ref.group_kind for ref in desired),
     )
+
+
+def _judge_hooks(
+    hooks: Sequence[tuple[ChartHook, Ref]],
+    options: Options,
+    errors: list[InputError],
+    warnings: list[Problem],
+) -> None:
+    """Add the error and the warning about the hooks that are selected."""
+    selected = [
+        hook for hook, ref in hooks if is_applied_part(options, labels_of(hook.manifest), ref)
+    ]
+    if (refused := hooks_refusal(selected, options.apply.helm_hooks)) is not None:
+        errors.append(refused)
+    if (left := hooks_warning(selected, options.apply.helm_hooks)) is not None:
+        warnings.append(left)
 
 
 @dataclass(slots=True)
@@ -369,7 +384,7 @@ def _likely_ref(manifest: Manifest, namespace: str) -> Ref:
 
 
 def labels_of(manifest: Manifest) -> Mapping[str, Any]:
-    return mapping(manifest.body["metadata"].get("labels"))
+    return texts_of(manifest.body["metadata"], "labels")
 
 
 # Objects that the set cannot contain.
@@ -417,6 +432,34 @@ def refuse_non_member(
             hint="Remove it from the input, or choose another name for the set.",
             field=_NAME,
         )
+
+
+def _equal_twin(
+    candidate: Desired, seen: Mapping[Ref, Desired], before: Ref, moved: Mapping[Ref, Ref] | None
+) -> Desired | None:
+    """Return the manifest of the same object that says the same in every value; None if none does.
+
+    ``moved`` are the refs that namespaced objects had ``before`` an override; None without one.
+    """
+    twin = seen.get(candidate.ref)
+    if twin is None or (moved is not None and twin.resource.namespaced and before not in moved):
+        return None
+    is_equal = replace(candidate, origin=twin.origin) == twin  # guard: equal-duplicate
+    return twin if is_equal else None
+
+
+def _repeated(candidate: Desired, twin: Desired) -> Problem:
+    """Return the warning about a manifest that says what an earlier one has said."""
+    return Problem(
+        ProblemKind.REPEATED,
+        f"{candidate.ref} is in the set twice, equal in every value: it is taken once",
+        location=str(candidate.origin),
+        origin=candidate.origin,
+        reason=f"it is also in {twin.origin}",
+        hint="Remove the duplicate.",
+        field=_NAME,
+        marks=(Mark(_NAME, "here"), Mark(_NAME, "and here", twin.origin)),
+    )
 
 
 # Parts of a manifest that are not sent.
@@ -659,7 +702,7 @@ def _hook_text(manifest: Manifest) -> str | None:
     """Return the value of the annotation; None if there is none, or the manifest is left out."""
     if not manifest.packed.mentions(HOOK):
         return None
-    annotations = mapping(mapping(manifest.body.get("metadata")).get("annotations"))
+    annotations = texts_of(mapping(manifest.body.get("metadata")), "annotations")
     if HOOK not in annotations or is_disabled(manifest):
         return None
     return str(annotations[HOOK])

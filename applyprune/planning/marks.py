@@ -53,6 +53,14 @@ PARTS = ("annotations", "labels")
 _BUNDLE, _ANY = BUNDLES.group_kind, GroupKind("", "")
 
 
+def texts_of(metadata: Mapping[str, object], part: str) -> Mapping[str, object]:
+    """Return the annotations or labels; without those that are null, which a manifest removes."""
+    found = mapping(metadata.get(part))
+    if None not in found.values():
+        return found
+    return {key: value for key, value in found.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True)
 class _KeyRule:
     """A key under our prefix."""
@@ -83,7 +91,7 @@ def orphan_mark(metadata: Mapping[str, object]) -> str:
     is the documented one, never a text of the object.
     """
     for part in PARTS:
-        value = mapping(metadata.get(part)).get(PRUNE)
+        value = texts_of(metadata, part).get(PRUNE)
         if value is not None and _PRUNE.has(str(value)):
             return f"{PRUNE}: {DISABLED}"
     return next((found.text for found in found_marks(metadata, Meaning.KEEP)), "")
@@ -175,7 +183,7 @@ def _own_marks(metadata: Mapping[str, object]) -> Iterator[tuple[str, str, str]]
     The API server accepts capitals in the prefix of an annotation.
     """
     for part in _PARTS:
-        for key, value in mapping(metadata.get(part)).items():
+        for key, value in texts_of(metadata, part).items():
             if key.lower().startswith(PREFIX):
                 yield part, key, str(value)
 
@@ -197,7 +205,7 @@ def _advice(part: str, key: str) -> str:
 
 def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
     """Return how many seconds a wait for an object may take; None for that of the run."""
-    text = mapping(metadata.get("annotations")).get(TIMEOUT)
+    text = texts_of(metadata, "annotations").get(TIMEOUT)
     if text is None:
         return None
     try:
@@ -213,7 +221,7 @@ def timeout_of(metadata: Mapping[str, object], origin: Origin) -> float | None:
 
 def recreate_rule(metadata: Mapping[str, object]) -> Recreate:
     """Return when a manifest allows to delete and recreate its object."""
-    value = str(mapping(metadata.get("annotations")).get(RECREATE, ""))
+    value = str(texts_of(metadata, "annotations").get(RECREATE, ""))
     known = value in {Recreate.ALLOWED, Recreate.ON_CHANGE}
     return Recreate(value) if known else Recreate.NEVER
 
@@ -281,7 +289,7 @@ class Handling(StrEnum):
 def found_marks(metadata: Mapping[str, object], *meanings: Meaning) -> Iterator[FoundMark]:
     """Yield the marks of other tools that mean one of ``meanings``, in the order of the table."""
     for part in PARTS:
-        there = mapping(metadata.get(part))
+        there = texts_of(metadata, part)
         if _PEER_KEYS.isdisjoint(there):
             continue  # as nearly always: there may be 100,000 objects
         for mark in PEER_MARKS:
@@ -314,7 +322,7 @@ def unknown_values(
     Only keys that can mean one of ``meanings`` count.
     """
     for part in PARTS:
-        there = mapping(metadata.get(part))
+        there = texts_of(metadata, part)
         if _PEER_KEYS.isdisjoint(there):
             continue
         asked = {mark.key for mark in PEER_MARKS if mark.meaning in meanings}
@@ -627,7 +635,7 @@ def apply_rule(metadata: Mapping[str, object]) -> tuple[ApplyRule, str]:
 
     Our own annotation decides. Of several marks of other tools, the one that does least decides.
     """
-    value = str(mapping(metadata.get("annotations")).get(APPLY, ""))
+    value = str(texts_of(metadata, "annotations").get(APPLY, ""))
     if value in {ApplyRule.DISABLED, ApplyRule.EXISTS, ApplyRule.ONCE}:
         return ApplyRule(value), f"{APPLY}: {value}"
     found = {one.mark.meaning: one for one in found_marks(metadata, *_APPLY_RULES)}

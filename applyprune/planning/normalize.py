@@ -77,9 +77,7 @@ def normalize(
     sent: JSONObject = {**body, "metadata": metadata}
     if is_secret(body) and "stringData" in body:
         plain = sent.pop("stringData") or {}
-        encoded = {
-            key: base64.b64encode(str(value).encode()).decode() for key, value in plain.items()
-        }
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
         sent["data"] = {**(body.get("data") or {}), **encoded}
     kind = (str(body.get("apiVersion")), str(body.get("kind")))
     if has_status and kind != _REGISTERED_WITH_STATUS:

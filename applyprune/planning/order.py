@@ -32,7 +32,7 @@ from applyprune.model.live import (
 )
 from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Plan
 from applyprune.model.problem import Mark, Problem, ProblemKind
-from applyprune.planning.marks import FARTHEST_WAVE, WAVE, wave_number
+from applyprune.planning.marks import FARTHEST_WAVE, WAVE, texts_of, wave_number
 from applyprune.planning.names import closest, did_you_mean
 from applyprune.planning.references import (
     ADMISSION,
@@ -127,7 +127,7 @@ def crd_of_kind(desired: Mapping[Ref, Desired]) -> Mapping[GroupKind, Ref]:
 
 def annotated_wave(metadata: Mapping[str, object], origin: Origin) -> int:
     """Return the wave of the annotation, 0 by default; raise InputError if it is invalid."""
-    text = str(mapping(metadata.get("annotations")).get(WAVE, "0")).strip()
+    text = str(texts_of(metadata, "annotations").get(WAVE, "0")).strip()
     wave = wave_number(text)
     if wave is None:
         raise InputError(
@@ -141,7 +141,7 @@ def annotated_wave(metadata: Mapping[str, object], origin: Origin) -> int:
 
 def depends_on_refs(metadata: Mapping[str, Any], origin: Origin) -> tuple[Ref, ...]:
     """Return the objects that the depends-on annotation names; raises InputError if invalid."""
-    text = str(mapping(metadata.get("annotations")).get(DEPENDS_ON, ""))
+    text = str(texts_of(metadata, "annotations").get(DEPENDS_ON, ""))
     if not text.strip():
         return ()
     found: list[Ref] = []

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from applyprune.errors import InputError, UsageError
 from applyprune.model.identity import GVK
 from applyprune.model.live import mapping, one_line
-from applyprune.model.problem import Field, Mark, Problem, ProblemKind
+from applyprune.model.problem import MOST_ERRORS, Field, Mark, Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.cel import compile_rule
 from applyprune.planning.names import did_you_mean
@@ -327,10 +327,15 @@ KEYWORDS = frozenset(
 _NAMED = 5
 
 
-def fields_problem(desired: Desired, faults: Sequence[FieldFault]) -> Problem:
-    """Return the problem of an object with faulty fields; there is at least one."""
+def fields_problem(
+    desired: Desired, faults: Sequence[FieldFault], most: int = MOST_ERRORS
+) -> Problem:
+    """Return the problem of an object with faulty fields, up to ``most`` of which have a mark.
+
+    There is at least one.
+    """
     first, *others = faults
-    marks = tuple(Mark(fault.field, _suggestion(fault) or fault.what) for fault in faults)
+    marks = tuple(Mark(fault.field, _suggestion(fault) or fault.what) for fault in faults[:most])
     if first.twin and not others:
         marks = (Mark(first.twin, "here"), Mark(first.field, "and here"))
     if others:

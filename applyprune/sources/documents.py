@@ -61,28 +61,49 @@ def read_documents(data: bytes, allowance: Allowance | None = None) -> list[Numb
     return [NumberedDocument(number, content) for number, content in enumerate(found, 1)]
 
 
-# libyaml skips a byte order mark at the start of any line, Go only at the start of the stream.
+# libyaml skips a byte order mark at the start of any line, Go only at the start of a document.
 _INNER_MARK = pattern("(?:\\A|[\n\r\x85\u2028\u2029])\ufeff")
-_OTHER_ENCODINGS = (
-    (codecs.BOM_UTF32_LE, "UTF-32"),
-    (codecs.BOM_UTF32_BE, "UTF-32"),
-    (codecs.BOM_UTF16_LE, "UTF-16"),
-    (codecs.BOM_UTF16_BE, "UTF-16"),
+# Files of Windows that were joined: the mark of the next one is before its separator, or after it.
+_MARK_OF_A_DOCUMENT = pattern(
+    "((?:\\A|(?<=[\n\ufeff]))---[ \t]*(?:#[^\n]*|\r)?\n)\ufeff|(?:\\A|(?<=\n))\ufeff(?=---)"
 )
+_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def text_in(data: bytes) -> str:
+    """Return the text of a file without the marks of its encoding, so that it can be shown."""
+    return _without_marks(data.decode(_encoding(data), "replace"))
+
+
+def utf8(data: bytes) -> bytes:
+    """Return the data of a file in UTF-8: editors and shells of Windows also write UTF-16."""
+    return data if _encoding(data) == "utf-8" else text_in(data).encode()
+
+
+def _encoding(data: bytes) -> str:
+    # The mark of UTF-32 begins like that of UTF-16.
+    return "utf-16" if data.startswith(_UTF_16) and not data.startswith(_UTF_32) else "utf-8"
+
+
+def _without_marks(text: str) -> str:
+    text = text.removeprefix("\ufeff")
+    return _MARK_OF_A_DOCUMENT.sub(r"\1", text) if "\ufeff" in text else text
 
 
 def _decode(data: bytes) -> str:
-    for mark, name in _OTHER_ENCODINGS:
-        if data.startswith(mark):
-            raise YAMLFault(
-                f"the text is {name}, not UTF-8", hint="Save it as UTF-8; kubectl rejects it too."
-            )
+    encoding = _encoding(data)
+    if data.startswith(_UTF_32):
+        raise YAMLFault(
+            "the text is UTF-32, not UTF-8", hint="Save it as UTF-8; kubectl rejects it too."
+        )
     try:
-        text = data.decode()
+        text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        before = data[: error.start].decode()
-        raise YAMLFault("the text is not UTF-8", *place_in(before, len(before))) from None
-    text = text.removeprefix("\ufeff")
+        before = data[: error.start].decode(encoding, "replace")
+        problem = f"the text is not {encoding.upper()}"
+        raise YAMLFault(problem, *place_in(before, len(before))) from None
+    text = _without_marks(text)
     if "\ufeff" in text and (inner := _INNER_MARK.search(text)):
         place = place_in(text, inner.end() - 1)
         raise YAMLFault("a byte order mark (U+FEFF) inside the text", *place, hint="Remove it.")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from difflib import SequenceMatcher
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from ruamel.yaml.events import (
 )
 
 from applyprune.sources.yaml import YAMLFault, events, resolve_key
-from applyprune.values import pattern
+from applyprune.values import dataclass, pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,7 @@ _DISGUISE = pattern(r"\\[xuU]")
 _WORD = pattern(r"\b(?:Secret(?:List)?|stringData)\b")
 _ALIKE = 0.7
 _JSON_TOKEN = pattern(r'"(?:[^"\\]|\\.)*"|[{}\[\]]')
+_COLON = pattern(r"\s*:")
 _NO_VALUE = frozenset({"apiVersion", "kind"})
 _HARMLESS = (*sorted(_NO_VALUE), "metadata")
 _NAME = pattern(r"[\w./-]{1,60}")
@@ -134,7 +136,7 @@ def line_may_be_secret(text: str, line: int) -> bool:
     if not _is_json(text, start, end):
         return False
     # Parsing a long stream for each of its messages would be slow: only its keys are shown.
-    return line - start > _LONGEST_JSON or not _is_json_with_kind(lines_of(text)[start:line])
+    return line - start > _LONGEST_JSON or not _kinds_stated(text, start, end)[line - start - 1]
 
 
 @lru_cache(maxsize=256)
@@ -149,7 +151,8 @@ def _may_be_secret(text: str, start: int, end: int) -> bool:
 
 
 def _is_json(text: str, start: int, end: int) -> bool:
-    first = next((line for line in lines_of(text)[start:end] if line.strip()), "")
+    lines = lines_of(text)
+    first = next((lines[at] for at in range(start, end) if lines[at].strip()), "")
     return first.lstrip().startswith("{")
 
 
@@ -159,19 +162,22 @@ def _names_secret(kind: str) -> bool:
     return "secret" in word or SequenceMatcher(None, word, "secret").ratio() > _ALIKE
 
 
-def _is_json_with_kind(lines: Sequence[str]) -> bool:
-    """Return whether the last object that begins in these lines states its kind there."""
-    text = "\n".join(lines)
+@lru_cache(maxsize=4)
+def _kinds_stated(text: str, start: int, end: int) -> tuple[bool, ...]:
+    """Return for each line whether the last object that begins up to there states its kind."""
+    stated: list[bool] = []
     depth, has_kind = 0, False
-    for token in _JSON_TOKEN.finditer(text):
-        if token[0] in "{[":
-            has_kind = has_kind and depth > 0
-            depth += 1
-        elif token[0] in "}]":
-            depth -= 1
-        elif depth == 1 and token[0] == '"kind"' and text[token.end() :].lstrip().startswith(":"):
-            has_kind = True
-    return has_kind
+    for line in lines_of(text)[start : min(end, start + _LONGEST_JSON)]:
+        for token in _JSON_TOKEN.finditer(line):
+            if token[0] in "{[":
+                has_kind = has_kind and depth > 0
+                depth += 1
+            elif token[0] in "}]":
+                depth -= 1
+            elif depth == 1 and token[0] == '"kind"' and _COLON.match(line, token.end()):
+                has_kind = True
+        stated.append(has_kind)
+    return tuple(stated)
 
 
 def _masked(line: str, index: int, key: str) -> str | None:
@@ -188,10 +194,16 @@ def _masked(line: str, index: int, key: str) -> str | None:
     return None
 
 
-# Find the place of a field in its text, only when a message needs it.
+# Find the places of fields in their text, only when a message needs one.
 #
-# A walk over the events of one object takes about 0.05 ms. A field that comes from an alias or a
-# merge has no place of its own.
+# All fields of an object are found in one walk over its events, and kept: an object may have
+# thousands of faults. A field that comes from an alias or a merge has no place of its own.
+
+
+_FIRST_LINES = 64
+"""How many lines are searched first for the end of an object."""
+_LONGEST = 50_000
+"""How many lines of an object are searched for a field; the longest CRDs have half as many."""
 
 
 def locate(text: str, line: int, path: Sequence[str | int]) -> tuple[int, int] | None:
@@ -200,20 +212,99 @@ def locate(text: str, line: int, path: Sequence[str | int]) -> tuple[int, int] |
     Both count from 1. The place of a field is that of its key; the place of a list item is that of
     the item. Return None where the object has no such field, or its place is unknown.
     """
-    found = _first_mapping(text, line)
+    known, place = nearest(text, line, path)
+    return place if known == len(path) else None
+
+
+def nearest(text: str, line: int, path: Sequence[str | int]) -> tuple[int, tuple[int, int] | None]:
+    """Return how many steps of ``path`` the object in ``line`` has, and the place of the last."""
+    node = _fields_of(text, line) if 0 < line <= len(lines_of(text)) else None
+    if node is None:
+        return 0, None
+    for known, step in enumerate(path):
+        inner = node.inner.get(step) if node.inner else None
+        if inner is None:
+            return known, (node.line + line, node.column)
+        node = inner
+    return len(path), (node.line + line, node.column)
+
+
+@dataclass(slots=True)
+class _Place:
+    """A field, an item or an object: where it begins, and what is in it."""
+
+    line: int
+    """From the first line of the object, which is 0."""
+    column: int
+    """From 1."""
+    inner: dict[str | int, _Place] | None = None
+    """The fields of a mapping by their names, the items of a list by their numbers."""
+
+
+@lru_cache(maxsize=4)
+def _fields_of(text: str, line: int) -> _Place | None:
+    """Return the places of all fields of the object that begins in a line; None for no object."""
+    lines, above = lines_of(text), line - 1
+    _, end = document_around(text, line)
+    most = _FIRST_LINES
+    while True:
+        # The rest of a List with many items is not parsed for each of them.
+        part = lines[above : min(end, above + most)]
+        found, last = _places_in("\n".join(part))
+        if last < len(part) - 1 or above + most >= end or most == _LONGEST:
+            return found
+        most = min(most * 8, _LONGEST)
+
+
+def _places_in(text: str) -> tuple[_Place | None, int]:
+    """Return the places of the first object of a text, and the line in which it ends.
+
+    That line is far below if the text ends before the object, or is broken.
+    """
+    found = _first_mapping(text, 1)
     if found is None:
-        return None
-    take, node = found
-    place = node
+        return None, _LONGEST
+    take, event = found
+    top = _place_of(event)
     try:
-        for step in path:
-            entered = _enter(take, node, step)
-            if entered is None:
-                return None
-            place, node = entered
-    except YAMLError:
-        return None
-    return place.start_mark.line + line, place.start_mark.column + 1
+        end = _note_places(take, event, top)
+    except (YAMLError, RecursionError):
+        return top, _LONGEST
+    return top, end.start_mark.line
+
+
+def _place_of(event: Any) -> _Place:
+    return _Place(event.start_mark.line, event.start_mark.column + 1)
+
+
+def _note_places(take: Take, event: Any, node: _Place) -> Any:
+    """Note the places of all that is in the node that ``event`` begins; return its last event."""
+    form = type(event)
+    inner: dict[str | int, _Place] = {}
+    if form is MappingStartEvent:
+        node.inner = inner
+        while type(event := take()) is not MappingEndEvent:
+            place = _place_of(event)
+            if type(event) is ScalarEvent:
+                for name in _names_of(event):
+                    inner.setdefault(name, place)
+            else:
+                _skip(take, event)
+            _note_places(take, take(), place)
+    elif form is SequenceStartEvent:
+        node.inner = inner
+        while type(event := take()) is not SequenceEndEvent:
+            place = inner[len(inner)] = _place_of(event)
+            _note_places(take, event, place)
+    return event
+
+
+def _names_of(key: Any) -> Iterator[str]:
+    """Yield the names that a key may have: ``on`` is ``true`` too."""
+    yield key.value
+    if not key.style and key.tag is None:
+        with suppress(YAMLFault):
+            yield resolve_key(key.value)
 
 
 def item_lines(text: str, line: int) -> list[int]:
@@ -224,10 +315,9 @@ def item_lines(text: str, line: int) -> list[int]:
     found = _first_mapping(text, line)
     lines: list[int] = []
     try:
-        entered = _enter(*found, "items") if found else None
-        if found is None or entered is None or type(entered[1]) is not SequenceStartEvent:
+        take = found[0] if found else None
+        if take is None or type(_enter(take, "items")) is not SequenceStartEvent:
             return []
-        take = found[0]
         while type(event := take()) is not SequenceEndEvent:
             lines.append(event.start_mark.line + line)
             _skip(take, event)
@@ -248,32 +338,14 @@ def _first_mapping(text: str, line: int) -> tuple[Take, Any] | None:
     return (take, event) if type(event) is MappingStartEvent else None
 
 
-def _enter(take: Take, node: Any, step: str | int) -> tuple[Any, Any] | None:
-    """Enter a child of the collection ``node``; return the event of its place, and the child."""
-    if type(node) is MappingStartEvent and isinstance(step, str):
-        while type(key := take()) is not MappingEndEvent:
-            if _is_key(key, step):
-                return key, take()
-            _skip(take, key)
-            _skip(take, take())
-    elif type(node) is SequenceStartEvent and isinstance(step, int):
-        while type(item := take()) is not SequenceEndEvent:
-            if step == 0:
-                return item, item
-            step -= 1
-            _skip(take, item)
+def _enter(take: Take, name: str) -> Any:
+    """Enter a field of a mapping; return its first event, None if there is none."""
+    while type(key := take()) is not MappingEndEvent:
+        if type(key) is ScalarEvent and key.value == name:
+            return take()
+        _skip(take, key)
+        _skip(take, take())
     return None
-
-
-def _is_key(event: Any, step: str) -> bool:
-    if type(event) is not ScalarEvent:
-        return False
-    if event.style or event.tag is not None or event.value == step:
-        return bool(event.value == step)
-    try:
-        return resolve_key(event.value) == step
-    except YAMLFault:
-        return False
 
 
 def _skip(take: Take, event: Any) -> None:

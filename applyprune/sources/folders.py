@@ -1,7 +1,8 @@
 """Which files of a folder are manifests, how a pattern expands, and our own configuration file.
 
-A folder is read recursively: every file that ends in .yaml, .yml or .json, also hidden files (a
-skipped file would one day prune the objects in it). What cannot be read never counts as empty.
+A folder is read recursively: every file that ends in .yaml, .yml or .json, also in capitals, and
+also hidden files (a skipped file would one day prune the objects in it). What cannot be read never
+counts as empty.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin
-from applyprune.sources.documents import read_documents
+from applyprune.sources.documents import read_documents, text_in, utf8
 from applyprune.sources.excerpt import locate
 from applyprune.sources.kustomize import NAMES
 from applyprune.sources.tree import SourceText, shown_path
@@ -29,6 +30,11 @@ from applyprune.values import dataclass, field, pattern
 SUFFIXES = (".yaml", ".yml", ".json")
 """The suffixes of manifests in a folder; a file that is named explicitly may have any suffix."""
 P = TypeVar("P", bound=PurePath)
+
+
+def is_manifest_name(name: str) -> bool:
+    """Return whether a file of this name or path in a folder is read; B.YAML is one on Windows."""
+    return name.lower().endswith(SUFFIXES)
 
 
 def find(
@@ -133,7 +139,7 @@ def _walk(folders: Folders[P], top: P) -> Iterator[FoundFile[P] | InputError]:
             # A broken link may have led to a manifest, or to a folder of manifests.
             yield unreadable(folders.shown(path), error)
             continue
-        if not path.name.endswith(SUFFIXES):
+        if not is_manifest_name(path.name):
             continue
         if kind is Kind.FILE:
             yield FoundFile(path, is_named=False)
@@ -331,12 +337,12 @@ def read_configuration(path: str) -> Configuration:
     settings = {
         key: value for key, value in content.value.items() if key not in {"apiVersion", "kind"}
     }
-    return Configuration(shown, settings, data.decode().removeprefix("\ufeff"), content.line)
+    return Configuration(shown, settings, text_in(data), content.line)
 
 
 def is_configuration(data: bytes) -> bool:
     """Return whether ``data`` is a configuration: one document with this apiVersion and kind."""
-    if API_VERSION.encode() not in data:
+    if API_VERSION.encode() not in utf8(data):
         return False
     documents = read_documents(data)
     return len(documents) == 1 and _is_ours(getattr(documents[0].content, "value", None))
@@ -352,10 +358,10 @@ def _is_ours(value: object) -> bool:
 
 def is_schema(data: bytes) -> bool:
     """Return whether ``data`` is the JSON Schema that ``applyprune init`` writes beside a file."""
-    if SCHEMA_ID.encode() not in data:
+    if SCHEMA_ID.encode() not in utf8(data):
         return False
     try:
-        value = json.loads(data)
+        value = json.loads(text_in(data))
     except ValueError:
         return False
     return isinstance(value, dict) and value.get("$id") == SCHEMA_ID and "kind" not in value

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from applyprune.errors import InputError, UsageError
-from applyprune.sources.folders import SUFFIXES
+from applyprune.sources.folders import is_manifest_name
 from applyprune.sources.git_program import GitProgram
 from applyprune.sources.git_server import REMOTE, GitServer
 from applyprune.sources.kustomize import NAMES, ROOT, Included, included
@@ -785,7 +785,7 @@ def check_entries(
                 reason=f"with {shown_path(entry.path)}",
                 hint="Name a folder that has only what the set needs.",
             )
-        if is_build or entry.path.endswith(SUFFIXES):
+        if is_build or is_manifest_name(entry.path):
             other = seen.setdefault(entry.path.casefold(), entry.path)
             if other != entry.path:
                 raise FetchFailed(

@@ -125,6 +125,9 @@ def build_folder(
         return too_much(where.path)
     message = _message(rules.shown_text(err))
     if code:
+        for words, option in _OPTIONS.items():
+            if words in message:
+                return _needs_option(option, shown if rules is _DEFAULT_RULES else "", where)
         reason = message or f"{' '.join(command[:-1])} exited with code {code}"
         return InputError("the build failed", location=where, reason=reason)
     if not out.strip():
@@ -134,6 +137,26 @@ def build_folder(
     if message:
         warn(Problem(ProblemKind.KUSTOMIZE, message, str(where)))
     return SourceText(where.path, out)
+
+
+# What kustomize writes where it wants an option that lets it run other programs.
+_OPTIONS = {
+    "must specify --enable-helm": "--enable-helm",
+    "external plugins disabled": "--enable-alpha-plugins",
+}
+
+
+def _needs_option(option: str, folder: str, where: Origin) -> InputError:
+    """Return the error for a build that needs an option; ``folder`` is the user's own, if it is."""
+    hint = f"Commit what `kustomize build {option}` writes, and follow that."
+    if folder:
+        hint = f"Build it yourself: kustomize build {option} {folder} | applyprune … -f -"
+    return InputError(
+        f"the build needs {option} of kustomize, which applyprune does not set",
+        location=where,
+        reason="with it, the build runs other programs",
+        hint=hint,
+    )
 
 
 def _command(folder: str, shown: str) -> Sequence[str]:

@@ -27,10 +27,11 @@ from applyprune.model.events import (
 )
 from applyprune.model.identity import GVK
 from applyprune.model.plan import Plan
-from applyprune.model.problem import Field, JSONObject, Manifest, Mark, Origin, Problem
+from applyprune.model.problem import MOST_ERRORS, Field, JSONObject, Manifest, Mark, Origin, Problem
 from applyprune.model.text import DNS_LABEL, is_dns_label
-from applyprune.sources.documents import read_documents
-from applyprune.sources.excerpt import document_around, excerpt, item_lines, lines_of, locate
+from applyprune.planning.normalize import SECRET_PARTS, is_secret
+from applyprune.sources.documents import read_documents, text_in
+from applyprune.sources.excerpt import document_around, excerpt, item_lines, lines_of, nearest
 from applyprune.sources.inputs import ignore, read_sources, shown_given
 from applyprune.sources.yaml import Allowance, AllowanceSpent, Document, YAMLFault, shown_key
 from applyprune.values import Packed, dataclass, field, packed, pattern, replace
@@ -168,7 +169,7 @@ def _without_collector() -> Iterator[None]:
 
 def text_of(source: SourceText) -> str:
     """Return the text of a source, decoded so that its lines can always be shown."""
-    return source.data.decode("utf-8", "replace").removeprefix("\ufeff")
+    return text_in(source.data)
 
 
 def read_source(
@@ -202,15 +203,18 @@ def _read_source(
                 where = Origin(source.path, numbered.number, each.line)
                 yield _structure_error(StructureFault(("items",), each.problem), where, text)
             else:
-                yield from _read_object(each, Origin(source.path, numbered.number, each.line), text)
+                where = Origin(source.path, numbered.number, each.line)
+                yield from _read_object(each, where, text, allowance.errors)
 
 
-def _read_object(document: Document, origin: Origin, text: str) -> Iterator[Manifest | InputError]:
+def _read_object(
+    document: Document, origin: Origin, text: str, most: int = MOST_ERRORS
+) -> Iterator[Manifest | InputError]:
     result = read_manifest(document.value, origin)
     if isinstance(result, Manifest):
         yield result
         return
-    errors = [_structure_error(fault, origin, text) for fault in result]
+    errors = [_structure_error(fault, origin, text) for fault in result[:most]]
     yield from sorted(errors, key=lambda error: error.origin.line if error.origin else 0)
 
 
@@ -337,7 +341,8 @@ _GENERATED = (
 )
 _KUSTOMIZE = "Build its folder: applyprune apply NAME -k DIR"
 _LIVE = "This is a copy of a live object: remove what the server added, also status and defaults."
-# apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path.
+# apimachinery's IsValidPathSegmentName forbids the first two; the others would end the path. Names
+# of RBAC objects may have spaces.
 _UNSAFE = frozenset("/%?#")
 _API_VERSION = pattern(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{DNS_LABEL}")
 _LONGEST_API_VERSION = 253 + 1 + 63
@@ -354,6 +359,8 @@ def read_manifest(value: Any, origin: Origin) -> Manifest | list[StructureFault]
         ]
     metadata = value.get("metadata")
     faults = [*_type_faults(value), *_metadata_faults(metadata)]
+    if is_secret(value):
+        faults += [fault for part in SECRET_PARTS for fault in _text_map_faults(value, part)]
     if faults or not isinstance(metadata, dict):
         return faults
     return Manifest(
@@ -407,8 +414,8 @@ def _metadata_faults(metadata: Any) -> Iterator[StructureFault]:
         yield StructureFault(("metadata", "namespace"), message, _QUOTE)
     elif namespace and not is_dns_label(namespace):
         yield StructureFault(("metadata", "namespace"), "invalid metadata.namespace", _DNS_LABEL)
-    yield from _text_map_faults(metadata, "labels")
-    yield from _text_map_faults(metadata, "annotations")
+    yield from _text_map_faults(metadata, "labels", "metadata")
+    yield from _text_map_faults(metadata, "annotations", "metadata")
     if live := [field for field in _SET_BY_SERVER if metadata.get(field)]:
         message = f"only the server sets {', '.join(f'metadata.{field}' for field in live)}"
         yield StructureFault(("metadata", live[0]), message, _LIVE)
@@ -429,21 +436,20 @@ def _name_faults(metadata: JSONObject) -> Iterator[StructureFault]:
         yield StructureFault(("metadata", "name"), f"metadata.name {problem}")
 
 
-def _text_map_faults(metadata: JSONObject, field: str) -> Iterator[StructureFault]:
-    texts = metadata.get(field)
+def _text_map_faults(body: JSONObject, field: str, *above: str) -> Iterator[StructureFault]:
+    """Yield a fault for each value of a map that is not a string; null removes its key."""
+    texts = body.get(field)
     if texts is None:
         return
+    path = (*above, field)
+    name = ".".join(path)
     if not isinstance(texts, dict):
-        yield StructureFault(
-            ("metadata", field), f"metadata.{field} is {_type(texts)}, not a mapping"
-        )
+        yield StructureFault(path, f"{name} is {_type(texts)}, not a mapping")
         return
     for key, text in texts.items():
-        if not isinstance(text, str):
-            message = (
-                f"metadata.{field}: the value of {shown_key(key)} is {_type(text)}, not a string"
-            )
-            yield StructureFault(("metadata", field, key), message, _hint_to_quote(text))
+        if not isinstance(text, str | None):  # guard: text-of-a-map
+            message = f"{name}: the value of {shown_key(key)} is {_type(text)}, not a string"
+            yield StructureFault((*path, key), message, _hint_to_quote(text))
 
 
 def _without_noise(value: JSONObject, metadata: JSONObject) -> JSONObject:
@@ -479,8 +485,6 @@ def _type(value: Any) -> str:
 
 
 def _hint_to_quote(value: Any) -> str:
-    if value is None:
-        return 'Write "" for an empty string.'
     return "" if isinstance(value, dict | list) else _QUOTE
 
 
@@ -497,7 +501,7 @@ def name_problem(name: str) -> str:
     for char in name:
         if char in _UNSAFE:
             return f"cannot contain {char!r}"
-        if not char.isprintable() or char.isspace():
+        if not char.isprintable():
             return f"cannot contain the character U+{ord(char):04X}"
     return ""
 
@@ -517,8 +521,6 @@ def is_kind(text: str) -> bool:
 
 _SMALL = 4096
 """A shorter text is kept as it is: to compress it would save nothing."""
-_LONGEST = 50_000
-"""How many lines of an object are searched for a field; the longest CRDs have half as many."""
 _BEGIN = pattern(r"(?:---)?[ \t]*(?:-[ \t]+)*")
 
 
@@ -527,16 +529,23 @@ class KeptTexts(Mapping[str, str]):
 
     def __init__(self) -> None:
         self._texts: dict[str, str | bytes] = {}
+        self._last = ("", "")
 
     def keep(self, path: str, text: str) -> None:
         """Keep the text of a path; a long one compressed."""
         is_small = len(text) < _SMALL
         self._texts[path] = text if is_small else zlib.compress(text.encode(), 1)
+        self._last = ("", "")
 
     def __getitem__(self, path: str) -> str:
         """Return a text; raises KeyError for a path without one."""
         kept = self._texts[path]
-        return kept if isinstance(kept, str) else zlib.decompress(kept).decode()
+        if isinstance(kept, str):
+            return kept
+        # A file may have a thousand faults.
+        if self._last[0] != path:
+            self._last = path, zlib.decompress(kept).decode()
+        return self._last[1]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._texts)
@@ -551,10 +560,12 @@ def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tu
     A missing field has the place of the nearest field around it, or else the object's place.
     """
     found: dict[tuple[Origin, str], list[str]] = {}
+    read = {start.path for mark in marks if (start := mark.origin or origin).path in texts}
+    kept = {path: texts[path] for path in read}
     for mark in marks:
         start = mark.origin or origin
-        if start.path in texts:
-            path, place = _nearest(texts[start.path], start, mark.field)
+        if start.path in kept:
+            path, place = _nearest(kept[start.path], start, mark.field)
             key = path[-1] if path and isinstance(path[-1], str) else ""
             found.setdefault((place, key), []).append(mark.note)
     if not found:
@@ -565,7 +576,7 @@ def point(texts: Mapping[str, str], origin: Origin, marks: Sequence[Mark]) -> tu
     width = max(len(str(place.line)) for place, _ in places)
     parts = []
     for place, key in places:
-        text, notes = texts[place.path], found[place, key]
+        text, notes = kept[place.path], found[place, key]
         shown = excerpt(text, place.line, place.column, key=key, notes=notes, gutter=width)
         if shown and place.path != first.path:
             parts.append(f"--> {place}")
@@ -577,14 +588,10 @@ def _nearest(text: str, origin: Origin, path: Field) -> tuple[Field, Origin]:
     """Return the longest prefix of a path that is in the text, and its place."""
     if not 0 < origin.line <= len(lines_of(text)):
         return (), origin
-    _, end = document_around(text, origin.line)
-    above = origin.line - 1
-    own = "\n".join(lines_of(text)[above : min(end, above + _LONGEST)])
-    while path:
-        if (found := locate(own, 1, path)) is not None:
-            return path, replace(origin, line=above + found[0], column=found[1])
-        path = path[:-1]
-    begin = _BEGIN.match(own)
+    known, place = nearest(text, origin.line, path)
+    if known and place is not None:
+        return path[:known], replace(origin, line=place[0], column=place[1])
+    begin = _BEGIN.match(lines_of(text)[origin.line - 1])
     return (), replace(origin, column=begin.end() + 1 if begin else 1)
 
 

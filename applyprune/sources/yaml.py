@@ -26,6 +26,7 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
+from applyprune.model.problem import MOST_ERRORS
 from applyprune.values import Packed, dataclass, field, packed, pattern
 
 if TYPE_CHECKING:
@@ -732,8 +733,6 @@ class YAMLFault(Exception):
 
 MOST_MEMORY = 2**30
 """Bytes for all values of one load, by the measure below; 100,000 Deployments take 700 MB."""
-MOST_ERRORS = 1000
-"""How many errors of one load are reported."""
 _BYTES_PER_VALUE = 64
 
 

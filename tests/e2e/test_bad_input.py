@@ -39,7 +39,11 @@ INPUTS: dict[str, tuple[str, int, list[str]]] = {
         2,
         ["bad.yaml:", "generateName"],
     ),
-    "a duplicate": (GOOD + "---\n" + GOOD, 2, ["bad.yaml:8:12", "bad.yaml:1", "twice"]),
+    "a duplicate": (
+        f"{GOOD}---\n{GOOD.replace('k: v', 'k: w')}",
+        2,
+        ["bad.yaml:8:12", "bad.yaml:1", "twice"],
+    ),
     "an ApplySet label": (
         GOOD.replace("{name: good}", f"{{name: good, labels: {{{LABEL}: x}}}}"),
         2,

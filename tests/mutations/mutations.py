@@ -2265,6 +2265,20 @@ MUTATIONS = (
         f"{_ALLOWANCE}test_aliases_of_all_documents_share_one_limit",
     ),
     Mutation(
+        "the type of the values of Secrets, labels and annotations",
+        ("text-of-a-map",),
+        "if .*:",
+        "if 0:",
+        "tests/sources/load/test_manifest_reader.py::test_values_of_a_secret_are_strings",
+    ),
+    Mutation(
+        "what makes a repeated object an error",
+        ("equal-duplicate",),
+        "= replace.*",
+        "= True",
+        "tests/planning/desired/test_desired.py::test_different_duplicate_is_refused[a value]",
+    ),
+    Mutation(
         "the limit of the errors of a load",
         ("errors-of-a-load",),
         "if .*:",

@@ -10,6 +10,7 @@ from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.identity import Ref
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.desired import HOOK, resolve
+from applyprune.planning.marks import IGNORE_FIELDS
 from applyprune.planning.order import DEPENDS_ON
 from tests.support.objects import manifest
 from tests.support.options import options_of
@@ -77,11 +78,11 @@ ERRORS: dict[str, tuple[list[dict[str, Any]], str]] = {
         "set.yaml:2: no matches for kind Foo in x.io/v2",
     ),
     "one object twice": (
-        [body(), body()],
+        [body(), body(data={"a": "b"})],
         "set.yaml:2: configmap/a in namespace home is in the set twice: it is also in set.yaml:1",
     ),
     "one object twice, once with its namespace": (
-        [body(), body(metadata={"namespace": "home"})],
+        [body(), body(metadata={"namespace": "home", "labels": {"b": "c"}})],
         "is in the set twice",
     ),
     "an ApplySet label": (
@@ -101,10 +102,62 @@ def test_invalid_manifest_is_refused(name: str) -> None:
     assert expected in str(caught.value)
 
 
+EQUAL: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "the same": (body(data={"a": "b"}), body(data={"a": "b"})),
+    "another order": (body(data={"a": "b", "c": "d"}), body(data={"c": "d", "a": "b"})),
+    "one with its namespace": (body(), body(metadata={"namespace": "home"})),
+    "a Secret in another form": (
+        body("Secret", stringData={"a": "b"}),
+        body("Secret", data={"a": "Yg=="}),
+    ),
+    "a field that both remove": (body(data={"a": None}), body(data={"a": None})),
+}
+
+
+@pytest.mark.parametrize("name", EQUAL)
+def test_equal_duplicate_is_taken_once(name: str) -> None:
+    """Official files of one project repeat objects; a warning names both places."""
+    first, second = EQUAL[name]
+    found = resolve([manifest(first), manifest(second, 9)], CATALOGUE, TARGET, namespace="home")
+    assert found.errors == ()
+    assert [str(one.origin) for one in found.desired] == ["set.yaml:1"]
+    (warning,) = found.warnings
+    assert "in the set twice, equal in every value" in warning.message
+    assert (warning.location, warning.reason) == ("set.yaml:9", "it is also in set.yaml:1")
+
+
+DIFFERENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a value": (body(data={"a": "b"}), body(data={"a": "c"})),
+    "a type": (body(immutable=True), body(immutable=1)),
+    "a value of a Secret": (
+        body("Secret", stringData={"a": "b"}),
+        body("Secret", stringData={"a": "c"}),
+    ),
+    "a field that only one removes": (body(data={"b": "c"}), body(data={"a": None, "b": "c"})),
+    "what is left to others": (
+        body(data={"a": "b"}),
+        body(data={"a": "b"}, metadata={"annotations": {IGNORE_FIELDS: "/data/a"}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_different_duplicate_is_refused(name: str) -> None:
+    """Nobody knows which of them is meant."""
+    first, second = DIFFERENT[name]
+    found = resolve([manifest(first), manifest(second, 9)], CATALOGUE, TARGET, namespace="home")
+    (error,) = found.errors
+    assert "is in the set twice" in error.message
+
+
 def test_all_errors_are_reported_at_once() -> None:
     """Not the first, then the next, run after run."""
     with pytest.raises(InputErrors) as caught:
-        _refs(body(), body(), {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}})
+        _refs(
+            body(),
+            body(data={"a": "b"}),
+            {"apiVersion": "x.io/v1", "kind": "Foo", "metadata": {"name": "f"}},
+        )
     assert len(caught.value.errors) == 2
 
 

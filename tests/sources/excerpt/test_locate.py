@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from applyprune.sources import locate
+from applyprune.sources import excerpt, locate
 from applyprune.sources.excerpt import item_lines
+from applyprune.sources.yaml import events
 
 TEXT = """\
 apiVersion: v1
@@ -73,3 +75,32 @@ def test_item_lines_are_found() -> None:
     assert item_lines("kind: List\nitems:\n  a: 1\n", 1) == []
     assert item_lines("kind: List\n", 1) == []
     assert item_lines("kind: List\nitems:\n- a\n- [", 1) == []
+
+
+def test_thousands_of_fields_are_found_in_few_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A walk for each of them would take minutes; of a list, no item is read for another one."""
+    began: list[int] = []
+
+    def counted(text: str) -> Any:
+        began.append(text.count("\n"))
+        return events(text)
+
+    monkeypatch.setattr(excerpt, "events", counted)
+    fields = "".join(f"  f{number}: 1\n" for number in range(3000))
+    found = [locate(f"data:\n{fields}", 1, ("data", f"f{number}")) for number in range(3000)]
+    assert found == [(number + 2, 3) for number in range(3000)]
+    assert len(began) <= 4
+    began.clear()
+    items = "items:\n" + "".join(f"- a: 1\n  b: {number}\n" for number in range(3000))
+    assert [locate(items, 2 * number, ("b",)) for number in range(1, 3000)] == [
+        (2 * number + 1, 3) for number in range(1, 3000)
+    ]
+    assert sum(began) <= 3000 * 64
+
+
+def test_object_is_found_to_its_end_however_long_it_is() -> None:
+    """Whatever stands where the first part of it was cut off."""
+    text = "a:\n" + "  x: |\n" + "    y\n" * 200 + "b: {c: [\n" + "1,\n" * 600 + "2]}\nd: 1\n"
+    assert locate(text, 1, ("b", "c", 600)) == (804, 1)
+    assert locate(text, 1, ("d",)) == (805, 1)
+    assert locate(text, 1, ("e",)) is None

@@ -10,6 +10,7 @@ import pytest
 
 from applyprune.errors import InputError, UsageError
 from applyprune.sources import inputs, read
+from applyprune.sources.folders import read_configuration
 from tests.support.source_text import config_map, write
 
 
@@ -48,6 +49,34 @@ def test_directory_is_read_recursively_in_name_order(folder: Path) -> None:
         "m/a/c/x.json:1",
         "m/a/z.yml:1",
     ]
+
+
+def test_ending_may_be_in_capitals(folder: Path) -> None:
+    """A file that was only renamed would leave the set, and its object would be pruned."""
+    object_ = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"d"}}'
+    texts = {
+        "m/A.YAML": config_map("a"),
+        "m/b.Yml": config_map("b"),
+        "m/sub/c.Yaml": config_map("c"),
+    }
+    write(folder, {**texts, "m/D.JSON": object_})
+    assert sorted(names("m")) == ["a", "b", "c", "d"]
+
+
+def test_encodings_of_windows_are_read_with_their_lines(folder: Path) -> None:
+    """A file, and our own configuration beside it, which is still skipped."""
+    text = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: u16}\n"
+    (folder / "m").mkdir()
+    (folder / "m/a.yaml").write_bytes(text.encode("utf-16"))
+    config = "apiVersion: applyprune.dev/v1alpha1\nkind: Config\nwait: true\n"
+    (folder / "m/applyprune.yaml").write_bytes(config.encode("utf-16"))
+    assert names("m") == ["u16"]
+    settings = read_configuration("m/applyprune.yaml")
+    assert settings.settings == {"wait": True}
+    assert settings.origin("wait").line == 3
+    (folder / "m/a.yaml").write_bytes(text.replace("u16", "80").encode("utf-16"))
+    assert "m/a.yaml:3:12: metadata.name is a number" in message("m")
+    assert "3 | metadata: {name: 80}" in message("m")
 
 
 def test_file_may_have_any_name(folder: Path) -> None:

@@ -247,3 +247,26 @@ def test_unrunnable_program_is_reported(folder: Path) -> None:
     (folder.parent / "bin/kustomize").write_bytes(b"\x7fELF rubbish")
     assert "base (kustomize): cannot be built" in message("base")
     assert os.environ["PATH"] == str(folder.parent / "bin")
+
+
+NEEDS_AN_OPTION = {
+    "a chart": (
+        "helmCharts: [{name: x, repo: 'https://charts.example.com', version: 1.0.0}]\n",
+        "kustomize build --enable-helm web | applyprune … -f -",
+    ),
+    "a plugin": (
+        "generators: [plugin.yaml]\n",
+        "kustomize build --enable-alpha-plugins web | applyprune … -f -",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEEDS_AN_OPTION)
+def test_advice_names_no_option_that_applyprune_lacks(folder: Path, name: str) -> None:
+    """The program asks for an option of its own, which nobody can give to it here."""
+    text, advice = NEEDS_AN_OPTION[name]
+    plugin = "apiVersion: x.io/v1\nkind: Maker\nmetadata: {name: x}\n"
+    write(folder, {"web/kustomization.yaml": text, "web/plugin.yaml": plugin})
+    told = message(Overlay("web"))
+    assert advice in told
+    assert "must specify" not in told

@@ -77,6 +77,43 @@ def test_status_and_string_data_stay() -> None:
     assert manifest.body["status"] == {}
 
 
+def test_null_labels_and_annotations_stay() -> None:
+    """Null removes them with the apply."""
+    fields = "metadata: {name: a, labels: {b: null}, annotations: {c: ~, d: x}}"
+    (manifest,) = manifests(f"apiVersion: v1\nkind: A\n{fields}\n")
+    assert manifest.body["metadata"]["labels"] == {"b": None}
+    assert manifest.body["metadata"]["annotations"] == {"c": None, "d": "x"}
+
+
+WRONG_SECRETS = {
+    "stringData: {pin: 0123}": "4:14: stringData: the value of 'pin' is a number, not a string",
+    "stringData: {on: true}": "4:14: stringData: the value of 'true' is a boolean, not a string",
+    "stringData: {list: [a, b]}": "4:14: stringData: the value of 'list' is a list, not a string",
+    "stringData: {map: {a: b}}": "4:14: stringData: the value of 'map' is a mapping, not a string",
+    "stringData: text": "4:1: stringData is a string, not a mapping",
+    "stringData: [hunter2]": "4:1: stringData is a list, not a mapping",
+    "data: [hunter2]\nstringData: {a: b}": "4:1: data is a list, not a mapping",
+    "data: {a: 42424242}": "4:8: data: the value of 'a' is a number, not a string",
+}
+
+
+@pytest.mark.parametrize("fields", WRONG_SECRETS)
+def test_values_of_a_secret_are_strings(fields: str) -> None:
+    """Or ``0123`` would be stored as 83, and ``[a, b]`` as Python writes it."""
+    with pytest.raises(InputError) as caught:
+        manifests(f"apiVersion: v1\nkind: Secret\nmetadata: {{name: a}}\n{fields}\n")
+    assert f"<stdin>:{WRONG_SECRETS[fields]}" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "42424242" not in str(caught.value)
+
+
+def test_null_in_a_secret_is_no_fault() -> None:
+    """It removes the key; of another kind, the fields mean something else."""
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {a: ~}\ndata:\n"
+    assert manifests(text)
+    assert manifests("apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstringData: [1]\n")
+
+
 @pytest.mark.parametrize("namespace", ["", '""', "null"])
 def test_empty_namespace_means_none(namespace: str) -> None:
     (manifest,) = manifests(
@@ -109,7 +146,8 @@ def test_hint_recognises_a_kustomization() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "a.b-c", "system:node", "System:Ümlaut", "a_b@c", "...", "x" * 253, "a&b=c"]
+    "name",
+    ["a", "a.b-c", "system:node", "System:Ümlaut", "a_b@c", "...", "x" * 253, "a&b=c", "web team"],
 )
 def test_names_that_a_path_can_contain_are_accepted(name: str) -> None:
     assert name_problem(name) == ""
@@ -125,8 +163,8 @@ def test_names_that_a_path_can_contain_are_accepted(name: str) -> None:
         "a%2fb",
         "a?b",
         "a#b",
-        "a b",
         "a\nb",
+        "a\tb",
         "a\0",
         "\x1b[31m",
         "a\u202eb",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.errors import InputError, InputErrors
+from applyprune.errors import InputError, InputErrors, raise_all
 from applyprune.model.problem import Manifest
 from applyprune.sources import read
 from applyprune.sources.load import read_source, text_of
@@ -98,6 +98,24 @@ def test_only_so_many_errors_are_reported(each: str) -> None:
     assert found(each, allowance) == []
 
 
+def test_errors_of_one_object_count_too() -> None:
+    """They are cut before their lines are looked for."""
+    labels = "".join(f"    a{number}: {number}\n" for number in range(5000))
+    errors = found(f"{config_map('a')}  labels:\n{labels}", Allowance())
+    assert len(errors) == 1001
+    last = errors[-1]
+    assert isinstance(last, InputError)
+    assert last.message == "there may be more errors than these 1000"
+
+
+def test_errors_of_all_files_count() -> None:
+    """Also those of files that cannot be read, and what is wrong with objects."""
+    with pytest.raises(InputErrors) as caught:
+        raise_all([InputError(f"error {number}") for number in range(3000)])
+    assert len(caught.value.errors) == 1001
+    assert caught.value.errors[-1].message == "there are 2000 more errors"
+
+
 def test_lists_in_lists_have_a_limit() -> None:
     """Each level is searched again for the lines of its items."""
     item = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
@@ -155,3 +173,4 @@ def test_errors_of_the_command_line_end(tmp_path: Path) -> None:
     with pytest.raises(InputErrors) as caught:
         read([str(tmp_path)])
     assert len(caught.value.errors) == 1001
+    assert caught.value.errors[-1].message == "there may be more errors than these 1000"

@@ -6,7 +6,8 @@ from time import process_time
 
 import pytest
 
-from applyprune.sources.yaml import YAMLFault, read_stream
+from applyprune.sources.documents import read_documents
+from applyprune.sources.yaml import Document, YAMLFault, read_stream
 from tests.support.source_text import refusals, value, values
 
 STREAMS = {
@@ -20,6 +21,11 @@ STREAMS = {
     "Windows line ends": ("---\r\na: 1\r\n---\r\nb: |\r\n  x\r\n", [{"a": 1}, {"b": "x\n"}]),
     "no line end at the end of a block": ("a: |\n  x", [{"a": "x\n"}]),
     "a byte order mark first": ("\ufeff---\na: 1\n", [{"a": 1}]),
+    "a mark after a separator": ("a: 1\n---\n\ufeffb: 2\n", [{"a": 1}, {"b": 2}]),
+    "a mark after a separator of Windows": ("a: 1\r\n---\r\n\ufeffb: 2", [{"a": 1}, {"b": 2}]),
+    "a mark after a comment": ("a: 1\n--- # next\n\ufeffb: 2\n", [{"a": 1}, {"b": 2}]),
+    "a mark before a separator": ("a: 1\n\ufeff---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+    "marks on both sides": ("\ufeff---\n\ufeffa: 1\n\ufeff---\n\ufeffb: 2\n", [{"a": 1}, {"b": 2}]),
     "a byte order mark in a text": ("a: 'x\ufeff'\n", [{"a": "x\ufeff"}]),
     "JSON documents without a space": ('{"a":1}{"b":2}\n{"c":3}', 3),
     "JSON, then YAML": ('{"a": 1}\n---\nb: 2\n', 2),
@@ -40,7 +46,8 @@ def test_streams_are_read(name: str) -> None:
 LINES_REFUSED = {
     "a: 1\n---\nb: [\n---\nc: {\n---\nd: 1\n": [3, 5],
     "a: 1\na: 2\n---\nb: 1\nb: 2\n": [2, 5],
-    "a: 1\n\ufeff---\nb: 1\n": [2],
+    "a: 1\n\ufeffb: 1\n": [2],
+    "a: 1\n---\n# no longer first\n\ufeffb: 1\n": [4],
     "a: 1\n--- b\n---x\n": [2, 3],
     "a: 1\r---\rb: 1\r": [1],
     "a: 1\u2028---\u2028b: 1\n": [1],
@@ -181,9 +188,20 @@ def test_deepest_allowed_nesting_is_read() -> None:
     assert values(deep + "[" * 50 + "*a" + "]" * 50) is None
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32", "latin-1"])
 def test_other_encodings_are_refused(encoding: str) -> None:
     assert refusals("a: ü\nb: 2\n".encode(encoding))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_read_by_its_mark(encoding: str) -> None:
+    """PowerShell writes it, and kubectl reads it; half a character is an error with its line."""
+    text = "\ufeffa: ü\r\n---\r\n\ufeffb: 2\r\n".encode(encoding)
+    found = [one.content for one in read_documents(text)]
+    assert [one.value for one in found if isinstance(one, Document)] == [{"a": "ü"}, {"b": 2}]
+    (broken,) = read_documents("\ufeffa: 1\nb: 2\n".encode(encoding)[:-1])
+    assert isinstance(broken.content, YAMLFault)
+    assert (broken.content.problem, broken.content.line) == ("the text is not UTF-16", 2)
 
 
 JSON_VALUES = {
