@@ -265,6 +265,10 @@ class Packed:
         """Return False only if no mapping in the data has this key; nothing is parsed for that."""
         return type(self.kept) is not bytes or b'"%b":' % key.encode() in self.kept
 
+    def may_contain(self, text: str) -> bool:
+        """Return False only if no text in the data has these letters, which JSON never escapes."""
+        return type(self.kept) is not bytes or text.encode() in self.kept
+
     def __eq__(self, other: object) -> bool:
         """Return whether the data is equal: the order of keys makes no difference."""
         if not isinstance(other, Packed):

@@ -105,6 +105,7 @@ class ProblemKind(StrEnum):
     IGNORED_ANNOTATION = "IgnoredAnnotation"
     IGNORED_NULL = "IgnoredNull"
     REPEATED = "Repeated"
+    PLACEHOLDER = "Placeholder"
     CHART_HOOKS = "ChartHooks"
     MISSING_REFERENCE = "MissingReference"
     REWRITTEN_VALUES = "RewrittenValues"

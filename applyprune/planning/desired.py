@@ -16,7 +16,15 @@ from applyprune.model.inventory import FIRST_WAVE
 from applyprune.model.live import CRD, Resource, ResourceMap, mapping
 from applyprune.model.options import HelmHooks, Options
 from applyprune.model.plan import Desired, Recreate
-from applyprune.model.problem import Manifest, Mark, Origin, Problem, ProblemKind
+from applyprune.model.problem import (
+    MOST_ERRORS,
+    Field,
+    Manifest,
+    Mark,
+    Origin,
+    Problem,
+    ProblemKind,
+)
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.managed_fields import conflict_rule, ignored_fields, matching_pointers
@@ -50,7 +58,7 @@ from applyprune.planning.order import annotated_wave, depends_on_refs, in_order,
 from applyprune.planning.readiness import wait_word
 from applyprune.planning.served_kinds import defined_resources, served_versions
 from applyprune.planning.server_errors import dotted
-from applyprune.values import dataclass, field, packed, replace
+from applyprune.values import dataclass, field, packed, pattern, replace
 
 _PLAIN = Options()
 _MAY_COME = "If a controller installs it while the set is applied: apply --wait-for-kinds 2m."
@@ -161,7 +169,7 @@ def resolve(
             selected.add(candidate.ref)
         if override and resource.namespaced:
             moved[before] = candidate.ref
-        warnings += unsent_parts(candidate, manifest)
+        warnings += [*unsent_parts(candidate, manifest), *placeholders(candidate, manifest)]
     hooks = [
         (hook, _hook_ref(hook, catalogue, override or hook.manifest.namespace or namespace))
         for hook in found.hooks
@@ -500,6 +508,60 @@ def unsent_parts(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
             reason="it says which set has created an object, and only applyprune writes it",
             hint="Remove the annotation from the manifest.",
         )
+
+
+# Placeholders such as ${NAME}, which neither this program nor the server replaces.
+
+
+_NAME_IN_BRACES = r"\$\{[A-Za-z_][A-Za-z0-9_]*(?::?[-=+?][^{}]*)?\}"
+_PLACEHOLDER = pattern(_NAME_IN_BRACES)
+# A whole value, or a flag.
+_WHOLE = pattern(rf"(?:-\S*)?{_NAME_IN_BRACES}\S*")
+# Programs in the cluster may read these texts, and replace what is inside of them.
+_FREE_TEXTS = frozenset(
+    {
+        *("annotations", "args", "binaryData", "command", "data", "description", "env"),
+        *("expression", "message", "stringData"),
+    }
+)
+
+
+def placeholders(desired: Desired, manifest: Manifest) -> Iterator[Problem]:
+    """Yield a warning that names the fields with a placeholder that was left in a manifest.
+
+    In a custom resource, and in a CRD, only the metadata is looked at: others may replace the rest.
+    """
+    if not manifest.packed.may_contain("${"):
+        return
+    body = manifest.body
+    if not is_built_in(desired.ref.group) or desired.ref.group_kind == CRD:
+        body = {"metadata": body["metadata"]}
+    found = list(_placeholders(body, (), is_free=False))
+    if found:
+        yield Problem(
+            ProblemKind.PLACEHOLDER,
+            f"{desired.ref.short}: a placeholder such as ${{NAME}} is left in "
+            f"{and_more([dotted(place) for place in found], _SHOWN)}",
+            location=str(manifest.origin),
+            origin=manifest.origin,
+            reason="neither applyprune nor the server replaces it",
+            hint="Replace it before, for example with envsubst.",
+            marks=tuple(map(Mark, found[:MOST_ERRORS])),
+            field=found[0],
+        )
+
+
+def _placeholders(value: object, place: Field, *, is_free: bool) -> Iterator[Field]:
+    if isinstance(value, str):
+        if (_WHOLE.fullmatch if is_free else _PLACEHOLDER.search)(value):
+            yield place
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            free = is_free or key in _FREE_TEXTS
+            yield from _placeholders(inner, (*place, key), is_free=free)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _placeholders(inner, (*place, index), is_free=is_free)
 
 
 # Objects whose kinds are not served yet: what can be applied before, and what waits.

@@ -296,3 +296,52 @@ def test_valid_objects_come_with_the_errors_of_the_others() -> None:
 
 def _config_map(name: str) -> str:
     return f"/namespaces/home/ConfigMap/{name}"
+
+
+def _pod(**container: Any) -> dict[str, Any]:
+    return {"template": {"spec": {"containers": [{"name": "a", "image": "a:1", **container}]}}}
+
+
+PLACEHOLDERS: dict[str, tuple[dict[str, Any], str]] = {
+    "a name": (body(name="web-${ENV}"), "metadata.name"),
+    "a label": (body(metadata={"labels": {"a": "${A:-b}"}}), "metadata.labels.a"),
+    "an image": (
+        body("Deployment", spec=_pod(image="web:${TAG}")),
+        "spec.template.spec.containers[0].image",
+    ),
+    "a number": (body("Deployment", spec={"replicas": "${N:=1}"}), "spec.replicas"),
+    "a flag": (
+        body("Deployment", spec=_pod(args=["--on", "--gates=Pool=${POOL:=false},X=true"])),
+        "spec.template.spec.containers[0].args[1]",
+    ),
+    "a value of a Secret": (body("Secret", data={"a": "${HUNTER2}"}), "data.a"),
+    "a value of a ConfigMap": (body(data={"a": "${A}"}), "data.a"),
+}
+
+
+@pytest.mark.parametrize("name", PLACEHOLDERS)
+def test_placeholder_that_nobody_replaced_is_named(name: str) -> None:
+    """With its field, and never with its value."""
+    raw, place = PLACEHOLDERS[name]
+    found = resolve([manifest(raw)], CATALOGUE, TARGET, namespace="home")
+    (warning,) = found.warnings
+    assert warning.message.endswith(f"is left in {place}")
+    assert "HUNTER2" not in str(warning)
+
+
+READ_LATER: dict[str, dict[str, Any]] = {
+    "a script": body(data={"run.sh": "#!/bin/sh\necho ${HOME}\n"}),
+    "a command of a shell": body("Deployment", spec=_pod(command=["sh", "-c", "cd ${HOME} && a"])),
+    "a variable of a shell": body("Deployment", spec=_pod(args=["-c", "echo -n ${HOME}"])),
+    "what Kubernetes replaces": body("Deployment", spec=_pod(args=["--a=$(A)"])),
+    "a name with a dot": body(metadata={"annotations": {"a": "${pvc.name}"}}),
+    "an annotation for a proxy": body(metadata={"annotations": {"a": "set $x ${y};"}}),
+    "a CRD": _definition("${V}"),
+}
+
+
+@pytest.mark.parametrize("name", READ_LATER)
+def test_what_a_program_may_replace_later_is_no_placeholder(name: str) -> None:
+    """A warning that is often wrong is not read."""
+    found = resolve([manifest(READ_LATER[name])], CATALOGUE, TARGET, namespace="home")
+    assert found.warnings == ()
