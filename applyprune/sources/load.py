@@ -336,6 +336,7 @@ _SET_BY_SERVER = (
 )
 _QUOTE = "Quote it: without quotes, y, no, on, 1.0 and 0x10 are not strings."
 _DNS_LABEL = "Use lower-case letters, digits and '-', at most 63 characters."
+_REPLACE = "If ${…} is a placeholder, replace it before, for example with envsubst."
 _GENERATED = (
     "Set metadata.name: each run would create another object, and no run could find it again."
 )
@@ -413,7 +414,8 @@ def _metadata_faults(metadata: Any) -> Iterator[StructureFault]:
         message = _not_text("metadata.namespace", namespace)
         yield StructureFault(("metadata", "namespace"), message, _QUOTE)
     elif namespace and not is_dns_label(namespace):
-        yield StructureFault(("metadata", "namespace"), "invalid metadata.namespace", _DNS_LABEL)
+        hint = _REPLACE if "${" in namespace else _DNS_LABEL
+        yield StructureFault(("metadata", "namespace"), "invalid metadata.namespace", hint)
     yield from _text_map_faults(metadata, "labels", "metadata")
     yield from _text_map_faults(metadata, "annotations", "metadata")
     if live := [field for field in _SET_BY_SERVER if metadata.get(field)]:

@@ -114,6 +114,14 @@ def test_null_in_a_secret_is_no_fault() -> None:
     assert manifests("apiVersion: x.io/v1\nkind: A\nmetadata: {name: a}\nstringData: [1]\n")
 
 
+def test_placeholder_in_a_namespace_is_recognised() -> None:
+    """Nobody has replaced it."""
+    with pytest.raises(InputError) as caught:
+        manifests("apiVersion: v1\nkind: A\nmetadata: {name: a, namespace: '${NS}'}\n")
+    assert "invalid metadata.namespace" in str(caught.value)
+    assert "envsubst" in str(caught.value)
+
+
 @pytest.mark.parametrize("namespace", ["", '""', "null"])
 def test_empty_namespace_means_none(namespace: str) -> None:
     (manifest,) = manifests(
