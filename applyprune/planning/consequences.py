@@ -771,9 +771,10 @@ class LabelIndex:
     """Finds out fast whether a selector matches any of many sets of labels."""
 
     def __init__(self, labelled: Iterable[tuple[str, Labels]]) -> None:
-        """Take the labels, each with its namespace."""
+        """Take the labels, each with its namespace; what is not a text selects nothing."""
         self._found: dict[tuple[str, str, object], list[Labels]] = {}
-        for namespace, labels in labelled:
+        for namespace, given in labelled:
+            labels = {key: value for key, value in given.items() if isinstance(value, str)}
             for key, value in labels.items():
                 self._found.setdefault((namespace, key, value), []).append(labels)
 

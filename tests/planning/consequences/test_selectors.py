@@ -8,7 +8,7 @@ import pytest
 
 from applyprune.model.live import LiveObject
 from applyprune.model.plan import Fate
-from applyprune.planning.consequences import Change
+from applyprune.planning.consequences import Change, LabelIndex
 from tests.support.consequences import change, found, live, told
 
 Body = dict[str, Any]
@@ -121,3 +121,12 @@ def test_pods_that_cannot_be_listed_leave_a_doubt() -> None:
         "its selector app=web matches no Pod template of the set; no right to list pods"
     )
     assert (caused.certain, caused.count) == (False, None)
+
+
+@pytest.mark.parametrize("value", [["web"], {"a": "web"}, None, 3, True])
+def test_label_that_is_not_a_text_selects_nothing(value: Any) -> None:
+    """The server refuses it, with its field; until then it is no reason to fail."""
+    labels: dict[str, Any] = {"app": "web", "tier": value}
+    index = LabelIndex([("home", labels), ("home", {"app": value})])
+    assert index.matches("home", {"app": "web"})
+    assert not index.matches("home", {"app": "web", "tier": "web"})
