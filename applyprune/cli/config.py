@@ -177,7 +177,9 @@ def _use(ctx: click.Context, names: tuple[str, ...], config: str | None) -> Conf
     from applyprune.sources.folders import FILE as HERE
     from applyprune.sources.folders import read_configuration
 
-    configuration = read_configuration(HERE if config is None else config)
+    configuration = read_configuration(
+        HERE if config is None else config, is_named=config is not None
+    )
     settings = {key: _checked(configuration, key) for key in configuration.settings}
     if "name" not in settings:
         raise InputError(

@@ -327,6 +327,10 @@ def init(
 
 def _write(texts: Mapping[Path, str], *, force: bool) -> None:
     """Write all files or none; raise UsageError if one exists and may not be overwritten."""
+    for path in texts:
+        if path.exists() and not path.is_file():
+            # To open a pipe may never end.
+            raise UsageError(f"{path} is not a regular file", hint="Nothing was written.")
     _refuse([path for path, text in texts.items() if not force and _differs(path, text)])
     for path, text in texts.items():
         if not force and path.exists():

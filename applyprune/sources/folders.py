@@ -11,17 +11,18 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from fnmatch import translate
 from pathlib import Path, PurePath
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from applyprune.errors import InputError
 from applyprune.model.problem import Origin
 from applyprune.sources.documents import read_documents, text_in, utf8
 from applyprune.sources.excerpt import locate
 from applyprune.sources.kustomize import NAMES
+from applyprune.sources.moment import not_regular, read_at_once
 from applyprune.sources.tree import SourceText, shown_path
 from applyprune.sources.yaml import YAMLFault
 from applyprune.system.files import IGNORES_CASE, split_path
@@ -63,7 +64,7 @@ def find(
     elif is_named or kind is Kind.FILE:
         yield FoundFile(top, is_named)
     else:
-        yield _irregular(folders.shown(top))
+        yield not_regular(folders.shown(top))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Folders(Protocol[P]):
         """Return what a path leads to; raise OSError or ValueError."""
 
     def children(self, folder: P) -> Iterable[P]:
-        """Return the paths in a folder, in any order; raise OSError."""
+        """Return the paths in a folder, in any order; raise OSError or InputError."""
 
     def kustomization(self, folder: P) -> P | None:
         """Return the kustomization file of a folder, None if it has none; raise OSError."""
@@ -139,12 +140,15 @@ def _walk(folders: Folders[P], top: P) -> Iterator[FoundFile[P] | InputError]:
             # A broken link may have led to a manifest, or to a folder of manifests.
             yield unreadable(folders.shown(path), error)
             continue
+        except InputError as error:
+            yield error
+            continue
         if not is_manifest_name(path.name):
             continue
         if kind is Kind.FILE:
             yield FoundFile(path, is_named=False)
         else:
-            yield _irregular(folders.shown(path))
+            yield not_regular(folders.shown(path))
 
 
 def _nested(folders: Folders[P], kustomization: P, top: P) -> InputError:
@@ -154,11 +158,6 @@ def _nested(folders: Folders[P], kustomization: P, top: P) -> InputError:
         reason="it may be meant to be built, or to be the base of another build",
         hint=folders.nested_hint(kustomization.parent),
     )
-
-
-def _irregular(shown: str) -> InputError:
-    # Reading a pipe without a writer would never end.
-    return InputError("not a regular file", location=Origin(shown))
 
 
 def unreadable(shown: str, error: OSError | ValueError) -> InputError:
@@ -202,50 +201,60 @@ def is_pattern(path: str) -> bool:
     return any(map(_MAGIC.search, parts)) and not os.path.lexists(path)
 
 
-def expand_pattern(pattern: str) -> list[str]:
-    """Return the paths that match, sorted; raises OSError for a folder that cannot be read."""
+Names: TypeAlias = Callable[[str], Sequence[str]]
+
+
+def expand_pattern(pattern: str, names: Names = os.listdir) -> list[str]:
+    """Return the paths that match, sorted; raises OSError for a folder that cannot be read.
+
+    ``names`` returns the names in a folder.
+    """
     root, parts = split_path(pattern)
-    return sorted(dict.fromkeys(_matches(root, parts, frozenset())))
+    return sorted(dict.fromkeys(_matches(root, parts, frozenset(), names)))
 
 
-def _matches(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
+def _matches(
+    folder: str, parts: Sequence[str], above: frozenset[str], names: Names
+) -> Iterator[str]:
     """Yield the paths in a folder that match ``parts``; ``above`` are the folders ``**`` is in."""
     if not parts:
         yield folder
         return
     part, rest = parts[0], parts[1:]
     if part == "**":
-        yield from _at_any_depth(folder, parts, above)
+        yield from _at_any_depth(folder, parts, above, names)
     elif not _MAGIC.search(part):
         path = _join(folder, part)
-        if _is_there(folder, path):
-            yield from _matches(path, rest, above)
+        if _is_there(folder, path, names):
+            yield from _matches(path, rest, above, names)
     else:
         fits = re.compile(translate(part), _FLAGS).match
-        for name in _names(folder):
+        for name in _names(folder, names):
             if fits(name) and (part.startswith(".") or not name.startswith(".")):
-                yield from _matches(_join(folder, name), rest, above)
+                yield from _matches(_join(folder, name), rest, above, names)
 
 
-def _at_any_depth(folder: str, parts: Sequence[str], above: frozenset[str]) -> Iterator[str]:
+def _at_any_depth(
+    folder: str, parts: Sequence[str], above: frozenset[str], names: Names
+) -> Iterator[str]:
     """Yield the paths that match ``parts``, which begins with ``**``; follow links, not cycles."""
     rest = parts[1:]
     real = os.path.realpath(folder)
     if real in above:
         return
     if rest:
-        yield from _matches(folder, rest, above)
-    for name in _names(folder):
+        yield from _matches(folder, rest, above, names)
+    for name in _names(folder, names):
         path = _join(folder, name)
         if name.startswith("."):
             continue
         if _is_folder(path):
-            yield from _at_any_depth(path, parts, above | {real})
+            yield from _at_any_depth(path, parts, above | {real}, names)
         elif not rest:
             yield path
 
 
-def _is_there(folder: str, path: str) -> bool:
+def _is_there(folder: str, path: str, names: Names) -> bool:
     """Return whether a folder has a path; raises OSError if unknown."""
     try:
         os.lstat(path)
@@ -254,7 +263,9 @@ def _is_there(folder: str, path: str) -> bool:
     except FileNotFoundError:
         # A broken link to a folder has no entries either: then the answer is unknown.
         os.stat(folder or ".")  # noqa: PTH116
-        return False
+        # So that the folder counts as read: what is missing may come.
+        names(folder or ".")
+        return os.path.lexists(path)
     return True
 
 
@@ -271,9 +282,9 @@ def _join(folder: str, name: str) -> str:
     return os.path.join(folder, name)  # noqa: PTH118
 
 
-def _names(folder: str) -> Sequence[str]:
+def _names(folder: str, names: Names) -> Sequence[str]:
     try:
-        return os.listdir(folder or ".")  # noqa: PTH208
+        return names(folder or ".")
     except NotADirectoryError:
         return ()
 
@@ -312,15 +323,14 @@ class Configuration:
         return Origin(self.path, 0, line, column)
 
 
-def read_configuration(path: str) -> Configuration:
-    """Return the configuration in a file.
+def read_configuration(path: str, *, is_named: bool = True) -> Configuration:
+    """Return the configuration in a file; only one that the user has named may be a pipe.
 
     Raises InputError when the file cannot be read or is not a configuration.
     """
     shown = shown_path(path)
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
+        data = read_at_once(Path(path), _MAX_BYTES + 1, waits=is_named)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else ""
         raise InputError("cannot be read", location=Origin(shown), reason=reason or "") from None

@@ -45,6 +45,7 @@ from applyprune.sources.kustomize import (
     no_kustomization,
     remote_base,
 )
+from applyprune.sources.moment import Moment, at_most
 from applyprune.sources.tree import (
     MAX_BYTES,
     FetchFailed,
@@ -73,16 +74,22 @@ def read_sources(
     paths: Sequence[str | Overlay],
     stdin: BinaryIO | None = None,
     warn: Callable[[Problem], None] = ignore,
+    moment: Moment | None = None,
 ) -> Iterator[InputSource]:
     """Yield every source once, in the order of ``paths``; a source that cannot be read as an error.
+
+    At the end come the errors of files and folders that have changed since they were read.
 
     Raises UsageError for ``-`` twice or without a ``stdin``, for an empty path and for an
     unsupported URL. ``warn`` receives the warnings about sources that could be read.
     """
     _check_paths(paths, stdin)
-    reader = _Reader(stdin, warn)
+    moment = moment or Moment()
+    reader = _Reader(stdin, warn, moment)
     for path in paths:
         yield from reader.read(path)
+    for error in moment.changes():
+        yield InputSource("", "", error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +132,89 @@ def _remote_source(path: str | Overlay) -> _Remote | None:
 class _Reader:
     """Reads paths one after the other, each file and folder once."""
 
-    def __init__(self, stdin: BinaryIO | None, warn: Callable[[Problem], None]) -> None:
+    def __init__(
+        self, stdin: BinaryIO | None, warn: Callable[[Problem], None], moment: Moment
+    ) -> None:
         self._stdin = stdin
         self._warn = warn
+        self._moment = moment
+        self._folders = _LocalFolders(moment)
         self._left = MAX_BYTES
         self._seen: set[str] = set()
         self._versions: dict[str, list[Address]] = {}
 
     def read(self, path: str | Overlay) -> Iterator[InputSource]:
-        for place in _places(path):
+        for place in self._places(path):
             if isinstance(place, InputError):
                 yield InputSource(path, "", place)
             elif isinstance(place, _Remote):
                 yield from self._fetched(path, place)
             elif self._is_new(identity := _identity(place)):
-                source = _read_place(place, self._stdin, self._left, self._warn)
+                source = self._read_place(place)
                 yield self._input_source(path, identity, source)
             else:
                 yield InputSource(path, identity, None)
+
+    def _places(self, path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
+        if (remote := _remote_source(path)) is not None:
+            yield remote
+        elif isinstance(path, Overlay):
+            yield path
+        elif path == STDIN:
+            yield None
+        elif is_url(path):
+            yield _Url(path)
+        elif is_pattern(path):
+            yield from self._expand(path)
+        else:
+            yield from self._find(path)
+
+    def _expand(self, pattern: str) -> Iterator[_Place | InputError]:
+        try:
+            found = expand_pattern(pattern, self._moment.names)
+        except OSError as error:
+            yield unreadable(shown_path(str(error.filename or pattern)), error)
+            return
+        except InputError as error:
+            yield error
+            return
+        if not found:
+            yield InputError(
+                "no file matches",
+                location=Origin(shown_path(pattern)),
+                hint="** matches any number of folders; to match a hidden name, begin with a dot.",
+            )
+        for path in found:
+            yield from self._find(path, is_named=False)
+
+    def _find(self, path: str, *, is_named: bool = True) -> Iterator[_Place | InputError]:
+        for found in find(self._folders, Path(path), is_named=is_named):
+            # As the user wrote the folder.
+            yield Overlay(path) if isinstance(found, FoundKustomization) else found
+
+    def _read_place(self, place: _Place) -> SourceText | InputError | None:
+        """Return the content of a place; None for our own configuration file in a folder."""
+        match place:
+            case _Url(url=url):
+                return download(url, self._left, self._warn)
+            case Overlay():
+                return build(place, self._left, self._warn, self._moment)
+        path = _STDIN_SHOWN if place is None else shown_path(str(place.path))
+        is_named = place is None or place.is_named
+        most = self._left + 1
+        try:
+            if place is not None:
+                data = self._moment.read(place.path, most, waits=is_named)
+            else:
+                data = at_most(self._stdin, most) if self._stdin else b""
+        except (OSError, ValueError) as error:
+            return unreadable(path, error)
+        except InputError as error:
+            return error
+        if len(data) > self._left:
+            return too_much(path)
+        config_hint = f"Pass it as configuration: --config {path}"
+        return manifests_in(path, data, is_named=is_named, config_hint=config_hint)
 
     def _fetched(self, path: str | Overlay, remote: _Remote) -> Iterator[InputSource]:
         """Yield the sources of an address; what an earlier address has given is not new."""
@@ -215,21 +287,6 @@ class _Remote:
 _Place: TypeAlias = "FoundFile[Path] | _Url | Overlay | None"
 
 
-def _places(path: str | Overlay) -> Iterator[_Place | _Remote | InputError]:
-    if (remote := _remote_source(path)) is not None:
-        yield remote
-    elif isinstance(path, Overlay):
-        yield path
-    elif path == STDIN:
-        yield None
-    elif is_url(path):
-        yield _Url(path)
-    elif is_pattern(path):
-        yield from _expand(path)
-    else:
-        yield from _find(path)
-
-
 def _identity(place: _Place) -> str:
     match place:
         case FoundFile(path=path):
@@ -241,30 +298,11 @@ def _identity(place: _Place) -> str:
     return STDIN
 
 
-def _expand(pattern: str) -> Iterator[_Place | InputError]:
-    try:
-        found = expand_pattern(pattern)
-    except OSError as error:
-        yield unreadable(shown_path(str(error.filename or pattern)), error)
-        return
-    if not found:
-        yield InputError(
-            "no file matches",
-            location=Origin(shown_path(pattern)),
-            hint="** matches any number of folders; to match a hidden name, begin with a dot.",
-        )
-    for path in found:
-        yield from _find(path, is_named=False)
-
-
-def _find(path: str, *, is_named: bool = True) -> Iterator[_Place | InputError]:
-    for found in find(_LOCAL, Path(path), is_named=is_named):
-        # As the user wrote the folder.
-        yield Overlay(path) if isinstance(found, FoundKustomization) else found
-
-
 class _LocalFolders:
     """The files of this machine; links are followed."""
+
+    def __init__(self, moment: Moment) -> None:
+        self._moment = moment
 
     def kind(self, path: Path) -> Kind:
         mode = path.stat().st_mode
@@ -273,7 +311,7 @@ class _LocalFolders:
         return Kind.FILE if stat.S_ISREG(mode) else Kind.OTHER
 
     def children(self, folder: Path) -> Iterable[Path]:
-        return folder.iterdir()
+        return [folder / name for name in self._moment.names(str(folder))]
 
     def kustomization(self, folder: Path) -> Path | None:
         return kustomization_in(folder)
@@ -292,46 +330,6 @@ class _LocalFolders:
             f"Use -k {self.shown(folder)} to build it, or -f with paths that contain no "
             "kustomization."
         )
-
-
-_LOCAL = _LocalFolders()
-
-
-def _read_place(
-    place: _Place, stdin: BinaryIO | None, left: int, warn: Callable[[Problem], None]
-) -> SourceText | InputError | None:
-    """Return the content of a place; None for our own configuration file in a folder."""
-    match place:
-        case _Url(url=url):
-            return download(url, left, warn)
-        case Overlay():
-            return build(place, left, warn)
-    path = _STDIN_SHOWN if place is None else shown_path(str(place.path))
-    try:
-        if place is not None:
-            with place.path.open("rb") as stream:
-                data = _at_most(stream, left + 1)
-        else:
-            data = _at_most(stdin, left + 1) if stdin else b""
-    except (OSError, ValueError) as error:
-        return unreadable(path, error)
-    if len(data) > left:
-        return too_much(path)
-    is_named = place is None or place.is_named
-    config_hint = f"Pass it as configuration: --config {path}"
-    return manifests_in(path, data, is_named=is_named, config_hint=config_hint)
-
-
-_BLOCK = 2**20
-
-
-def _at_most(stream: BinaryIO, most: int) -> bytes:
-    """Return what a stream holds; ``read(most)`` would allocate so much for the smallest file."""
-    blocks: list[bytes] = []
-    while most > 0 and (block := stream.read(min(most, _BLOCK))):
-        blocks.append(block)
-        most -= len(block)
-    return b"".join(blocks)
 
 
 _STDIN_SHOWN = "<stdin>"

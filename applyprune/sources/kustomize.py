@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import subprocess
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,12 +21,15 @@ from applyprune.errors import InputError
 from applyprune.model.live import one_line
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.sources.documents import read_documents
+from applyprune.sources.moment import changed
 from applyprune.sources.tree import SourceText, is_url, shown_path, too_much
 from applyprune.sources.yaml import Document, YAMLFault
 from applyprune.system.processes import GROUP_FLAGS, find_program, kill_group, wait_for
 from applyprune.values import dataclass, field, pattern
 
 if TYPE_CHECKING:
+    from applyprune.sources.moment import Moment
+
     Warn = Callable[[Problem], None]
 
 
@@ -43,16 +46,78 @@ class Overlay:
     folder: str
 
 
-def build(overlay: Overlay, limit: int, warn: Warn) -> SourceText | InputError:
+def build(overlay: Overlay, limit: int, warn: Warn, moment: Moment) -> SourceText | InputError:
     """Build a folder; return the source, which is named after the folder, or the error.
 
-    ``limit`` is in bytes. ``warn`` receives what the program writes to standard error.
+    ``limit`` is in bytes. ``warn`` receives what the program writes to standard error, ``moment``
+    the files that the build reads.
     """
+    shown = shown_path(overlay.folder)
     try:
         _check_overlay(overlay.folder)
+        _watch(overlay.folder, moment)
     except InputError as error:
         return error
-    return build_folder(overlay.folder, shown_path(overlay.folder), limit, warn)
+    except OSError as error:
+        return InputError("cannot be built", location=Origin(shown), reason=error.strerror or "")
+    source = build_folder(overlay.folder, shown, limit, warn)
+    # guard: files-of-a-build
+    if any(not moment.has(file) for file in _files_of_build(overlay.folder)):
+        # The build may have read what is new, half.
+        return changed(overlay.folder)
+    return source
+
+
+def _watch(folder: str, moment: Moment) -> None:
+    """Note the files that a build reads, as they were when all of them had rested."""
+    waiting = _files_of_build(folder)
+    while waiting:
+        for file in sorted(waiting):
+            moment.watch(file)
+        # A file that has rested meanwhile may name others.
+        waiting = {file for file in _files_of_build(folder) if not moment.has(file)}
+
+
+def _files_of_build(folder: str) -> AbstractSet[str]:
+    """Return the files of this machine that a folder consists of for kustomize."""
+    tree = _LocalTree(folder)
+    finder = _Finder(tree)
+    finder.enter(tree.top)
+    while finder.waiting:
+        finder.scan(finder.waiting.pop())
+    return {tree.path(file) for file in tree.files_of(finder.paths)}
+
+
+class _LocalTree:
+    """The files and folders of a machine, as those of one tree; links are followed."""
+
+    def __init__(self, folder: str) -> None:
+        real = Path(os.path.realpath(folder))
+        self._root = real.anchor
+        self.top = real.relative_to(real.anchor).as_posix()
+
+    def path(self, name: str) -> str:
+        return os.path.join(self._root, name)  # noqa: PTH118 -- a text, as the others
+
+    def kind(self, name: str) -> str | None:
+        path = self.path(name)
+        if os.path.isdir(path):  # noqa: PTH112
+            return "tree"
+        return "blob" if os.path.isfile(path) else None  # noqa: PTH113
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return Path(self.path(name)).read_bytes()
+        except OSError:
+            return None
+
+    def files_of(self, names: Iterable[str]) -> Iterator[str]:
+        """Yield the files among the names, and the kustomizations of the folders."""
+        for name in names:
+            if self.kind(name) == "blob":
+                yield name
+            else:
+                yield from _kustomizations(name, self)
 
 
 def _check_overlay(folder: str) -> None:

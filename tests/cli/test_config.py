@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -225,6 +226,24 @@ def test_missing_configuration_file_is_an_error(folder: Path) -> None:
     assert str(caught.value) == "gone.yaml: cannot be read: No such file or directory"
     with pytest.raises(UsageError, match="empty path for --config"):
         call("apply", "web", "--config", "", "-f", "x")
+
+
+@pytest.mark.parametrize("verb", ["apply", "status", "delete"])
+def test_pipe_for_a_configuration_is_not_waited_for(folder: Path, verb: str) -> None:
+    """Each command in the folder would hang."""
+    os.mkfifo(folder / "applyprune.yaml")
+    with pytest.raises(InputError, match=r"^applyprune\.yaml: not a regular file"):
+        call(verb)
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_init_does_not_wait_for_a_pipe(
+    folder: Path, force: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(folder / "applyprune.yaml")
+    call("init", "web", "-f", "m", *force)
+    assert "applyprune.yaml is not a regular file" in capsys.readouterr().err
+    assert [one.name for one in folder.iterdir()] == ["applyprune.yaml"]
 
 
 def test_help_needs_no_configuration(folder: Path) -> None:

@@ -62,6 +62,7 @@ _INCOMPLETE = "tests/engine/failures/test_incomplete_kinds.py::"
 _FOUND = f"{_STEPS}test_found_at_create.py::"
 _OWN = "tests/engine/operations/test_own.py::"
 _PARENT = "tests/engine/inventory/test_foreign_parent.py::"
+_MOMENT = "tests/sources/inputs/test_moment.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _WARNINGS = "tests/e2e/test_server_warnings.py::"
 _REMOTE = "tests/sources/remote/"
@@ -2539,6 +2540,41 @@ MUTATIONS = (
         "if .*:",
         "if 0:",
         "tests/cli/test_config.py::test_invalid_configuration_is_refused",
+    ),
+    Mutation(
+        "the wait for a file that has just changed",
+        ("rest",),
+        "if .*:",
+        "if 1:",
+        f"{_MOMENT}test_file_that_has_just_changed_is_read_when_it_has_rested",
+    ),
+    Mutation(
+        "the second look at each file of an input",
+        ("file-of-one-moment",),
+        "if .*:",
+        "if 0:",
+        f"{_MOMENT}test_change_is_an_error",
+    ),
+    Mutation(
+        "the second look at each folder of an input",
+        ("folder-of-one-moment",),
+        "if .*:",
+        "if 0:",
+        f"{_MOMENT}test_change_is_an_error",
+    ),
+    Mutation(
+        "the look at a file before it is read",
+        ("regular-file",),
+        "if .*:",
+        "if 0:",
+        f"{_MOMENT}test_single_file_is_one_moment_too",
+    ),
+    Mutation(
+        "the second search for the files of a build",
+        ("files-of-a-build",),
+        "if .*:",
+        "if 0:",
+        "tests/sources/kustomize/test_kustomize.py::test_file_that_changes_during_a_build_is_an_error",
     ),
     Mutation(
         "the token server that a login is for",

@@ -75,6 +75,34 @@ def test_kustomization_is_built_once(folder: Path) -> None:
     assert len(read(["base", Overlay("base"), Overlay("./base/")])) == 1
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "echo '# new' >> $2/../../base/a.yaml",
+        "echo >> $2/kustomization.yaml",
+        "mv $2/../../base/a.yaml $2/../../base/b.yaml",
+        "echo 2 > $2/settings.txt",
+        "echo b=2 > $2/c.env",
+        "echo 'patches: [{path: new.yaml}]' >> $2/kustomization.yaml; echo > $2/new.yaml",
+        "echo > $2/later.yaml",
+    ],
+)
+def test_file_that_changes_during_a_build_is_an_error(folder: Path, change: str) -> None:
+    """It may be any that kustomize reads, and one that was not there."""
+    write(folder, OVERLAY)
+    overlay = folder / "overlays/prod"
+    (overlay / "kustomization.yaml").write_text(
+        "resources: [../../base]\npatches: [{path: later.yaml}]\nconfigMapGenerator:\n"
+        "- {name: s, files: [x=settings.txt], envs: [c.env]}\n"
+    )
+    write(overlay, {"settings.txt": "1", "c.env": "b=1", "unused.yaml": ""})
+    text = config_map("built").replace("\n", "\\n")
+    program(folder, "kustomize", f"printf '{text}'\necho > $2/unused.yaml")
+    assert [one.name for one in read([Overlay("overlays/prod")])] == ["built"]
+    program(folder, "kustomize", f"printf '{text}'\n{change}")
+    assert "changed while it was read" in message(Overlay("overlays/prod"))
+
+
 def test_program_notes_are_warnings(folder: Path) -> None:
     write(folder, OVERLAY)
     (folder / "base/kustomization.yaml").write_text("resources: [a.yaml]\ncommonLabels: {a: b}\n")
