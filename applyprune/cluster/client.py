@@ -98,6 +98,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from applyprune.planning.secrets import KnownSecrets
+
 
 _DRY_RUN = ("dryRun", "All")
 _READY_WITHIN = 2.0
@@ -169,9 +171,19 @@ class KubernetesClient:
     def warning_to(self, sink: WarningSink | None) -> Self:
         """Return the same client; ``sink`` gets what the server warns about in replies to writes.
 
-        It is called from any thread. Its text is not safe to print yet.
+        It is called from any thread.
         """
         return self._under(replace(self._terms, sink=sink), self.run)
+
+    def hiding(self, secrets: KnownSecrets) -> Self:
+        """Return the same client; no text that it reads of others has a value of these Secrets."""
+        other = self._under(self._terms, self.run)
+        other._transport = other._transport.hiding(secrets)  # noqa: SLF001
+        return other
+
+    def masked(self, text: str) -> str:
+        """Return a text of others without the values of these Secrets."""
+        return self._transport.masked(text)
 
     def for_run(self) -> Self:
         """Return the same client for the requests of a new run."""
@@ -511,7 +523,8 @@ class KubernetesClient:
 
         It is asked for once: a node that does not answer now would not answer soon.
         """
-        return self._transport.send(for_log("GET", pod, container, previous, lines, size)).text
+        log = self._transport.send(for_log("GET", pod, container, previous, lines, size)).text
+        return self.masked(log)
 
     def log_lines(
         self, pod: Ref, container: str, *, follow: bool, since: int | None, stop: Callable[[], bool]

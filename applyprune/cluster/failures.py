@@ -63,15 +63,15 @@ def response_failure(
     if response.status < 400:
         return RequestFailure(_invalid_response(request, response, client), passing=True)
     status = StatusBody.of(response)
-    message = _message(request, response, status)
-    error = _error(request, response, status, message)
+    message = _message(request, response, status, client)
+    error = _error(request, response, status, message, client)
     _add_hint(error, message, client)
     passing = isinstance(error, Unavailable)
     return RequestFailure(error, passing, refused_unseen=response.status == 429)
 
 
 def _redirected(request: ApiRequest, response: RawResponse, client: ClientContext) -> Unreachable:
-    target = safe_text(response.headers.get("Location", ""), 200).partition("?")[0]
+    target = foreign_text(response.headers.get("Location", ""), client, 200).partition("?")[0]
     return Unreachable(
         f"{client.server} is not an API server: it redirects{f' to {target}' if target else ''}",
         reason=f"{request.method} {request.path} returned {response.status}",
@@ -92,7 +92,7 @@ def _invalid_response(
         )
     encoding = response.headers.get("Content-Encoding", "")
     return Unavailable(
-        f"the response is encoded as {safe_text(encoding, 50)}, which was not requested"
+        f"the response is encoded as {foreign_text(encoding, client, 50)}, which was not requested"
         if encoding
         else f"the response is not a JSON object ({len(response.raw)} bytes)",
         code=response.status,
@@ -104,17 +104,20 @@ def _invalid_response(
 _OWN_END = r"\b(read|write) (tcp|udp) \S+->"
 
 
-def _message(request: ApiRequest, response: RawResponse, status: StatusBody) -> str:
+def _message(
+    request: ApiRequest, response: RawResponse, status: StatusBody, client: ClientContext
+) -> str:
     """Return the server's message, made safe; for a Secret, only what cannot hold a value."""
     text = status.message or ("" if _is_html(response) else _decoded(response.raw))
     text = re.sub(_OWN_END, r"\1 \2 ", text)
-    safe = without_values(text) if request.secret else safe_text(text)
+    safe = without_values(text) if request.secret else foreign_text(text, client)
     if safe:
         return safe
     if request.secret and text:
-        fields = sorted({cause["field"] for cause in _causes(request, status) if cause["field"]})
+        causes = _causes(request, status, client)
+        fields = sorted({cause["field"] for cause in causes if cause["field"]})
         named = f" at {', '.join(fields[:10])}" if fields else ""
-        reason = _reason(request, status.reason) or response.status
+        reason = _reason(request, status.reason, client) or response.status
         return f"the server refused the request{named} ({reason})"
     what = "a web page" if _is_html(response) else "no message"
     return f"the server returned {response.status} with {what}"
@@ -134,37 +137,51 @@ def _decoded(raw: bytes) -> str:
 
 
 def _error(
-    request: ApiRequest, response: RawResponse, status: StatusBody, message: str
+    request: ApiRequest,
+    response: RawResponse,
+    status: StatusBody,
+    message: str,
+    client: ClientContext,
 ) -> ApiError:
     kind = _error_class(request, response.status, status)
     retry_after = seconds_to_wait(response.headers.get("Retry-After", ""))
     return kind(
         message,
         code=response.status,
-        status_reason=_reason(request, status.reason),
-        causes=_causes(request, status),
+        status_reason=_reason(request, status.reason, client),
+        causes=_causes(request, status, client),
         retry_after=status.retry_after if retry_after is None else retry_after,
         reason=f"{request.method} {request.path} returned {response.status}",
     )
 
 
-def _causes(request: ApiRequest, status: StatusBody) -> tuple[dict[str, str], ...]:
+def _causes(
+    request: ApiRequest, status: StatusBody, client: ClientContext
+) -> tuple[dict[str, str], ...]:
     """Return the causes, made safe; for a Secret, only messages that just name managers.
 
     Of a webhook not even these, because it may have put a value there. A path is shown as far as
-    the object that was sent has it.
+    the object that was sent has it. A message that names managers keeps the words of the server,
+    which decide about the conflict.
     """
     body = (json_object(request.body or b"") or {}) if request.secret else {}
-    names_managers = not _is_denied(status)  # guard: forged-cause
+    denied = _is_denied(status)  # guard: forged-cause
+
+    def message_of(cause: dict[str, str]) -> str:
+        if cause["reason"] == "FieldManagerConflict" and not denied:
+            return safe_text(cause["message"])
+        return "" if request.secret else foreign_text(cause["message"], client)
+
+    def field_of(cause: dict[str, str]) -> str:
+        if request.secret:
+            return _path_in(body, cause["field"])
+        return foreign_text(cause["field"], client) if denied else safe_text(cause["field"])
+
     return tuple(
         {
-            "reason": _reason(request, cause["reason"]),
-            "field": _path_in(body, cause["field"])
-            if request.secret
-            else safe_text(cause["field"]),
-            "message": safe_text(cause["message"])
-            if not request.secret or (cause["reason"] == "FieldManagerConflict" and names_managers)
-            else "",
+            "reason": _reason(request, cause["reason"], client),
+            "field": field_of(cause),
+            "message": message_of(cause),
         }
         for cause in status.causes
     )
@@ -205,8 +222,10 @@ _REASONS = frozenset(
 )
 
 
-def _reason(request: ApiRequest, reason: str) -> str:
-    return safe_text(reason, 100) if not request.secret or reason in _REASONS else ""
+def _reason(request: ApiRequest, reason: str, client: ClientContext) -> str:
+    if reason in _REASONS:
+        return reason
+    return "" if request.secret else foreign_text(reason, client, 100)
 
 
 def _path_in(body: dict[str, Any], field: str) -> str:
@@ -435,6 +454,20 @@ def safe_text(text: str, limit: int = MAX_SHOWN) -> str:
     return f"{clean[:limit]}…" if cut or len(clean) > limit else clean
 
 
+def foreign_text(text: str, client: ClientContext, limit: int = MAX_SHOWN) -> str:
+    """Return a text of others as ``safe_text`` does, without values of the Secrets that are known.
+
+    What the server says in its own words, about names and not about values, stays as it is: the
+    run decides by it.
+    """
+    # Cut first: the text may be a hundred megabytes.
+    text = text[: 4 * MAX_SHOWN].strip()
+    if not re.fullmatch(_WITHOUT_VALUES, text, re.VERBOSE):
+        own = next((found.end() for words in _BEGINNINGS if (found := re.match(words, text))), 0)
+        text = text[:own] + client.secrets.masked(text[own:])  # guard: secret-in-refusal
+    return safe_text(text, limit)
+
+
 # Patterns are compiled when an error comes: that takes longer than a whole request.
 # Messages of the API server that can hold names and paths, but no values. A message must match as
 # a whole: otherwise a value could follow the known part.
@@ -484,6 +517,10 @@ _BEGINNINGS = (
         r"(?:field not declared in schema|expected \w+|duplicate entries for key)"
     ),
     r"Apply failed with \d+ conflicts?",
+    (
+        rf"{_OBJECT} is forbidden: ValidatingAdmissionPolicy '[\w.-]{{1,253}}'"
+        r" with binding '[\w.-]{1,253}' denied request"
+    ),
     r"Validation failed for ValidatingAdmissionPolicy '[\w.-]{1,253}' with binding '[\w.-]{1,253}'",
 )
 

@@ -39,7 +39,7 @@ from applyprune.model.inventory import (
     Wave,
     valid_lease,
 )
-from applyprune.model.live import items, mapping, text
+from applyprune.model.live import items, mapping, one_line, text
 from applyprune.model.text import time_of
 from applyprune.planning.applyset import (
     OWN_ANNOTATIONS,
@@ -252,7 +252,7 @@ def _decode_holder(raw: Mapping[str, Any] | None) -> LockHolder | None:
         raise TypeError(f"not a number of seconds: {lease!r}")
     return LockHolder(
         run=_typed(str, raw["run"]),
-        who=_typed(str, raw["who"]),
+        who=one_line(_typed(str, raw["who"])),
         host=_typed(str, raw["host"]),
         process=_typed(str, raw["process"]),
         # A holder that does not renew blocks nobody for longer.
@@ -809,7 +809,7 @@ def _decode_run(raw: Mapping[str, Any] | None) -> RunRecord | None:
     return RunRecord(
         run=_typed(str, raw["run"]),
         mode=_typed(str, raw["mode"]),
-        who=_typed(str, raw["who"]),
+        who=one_line(_typed(str, raw["who"])),
         at=_typed(str, raw["at"]),
         exit_code=None if code is None else _typed(int, code),
         **{key: _typed(kind, raw[key]) for key, kind in _OPTIONAL.items() if key in raw},

@@ -17,6 +17,7 @@ import msgspec
 from applyprune.clock import BOOT_CLOCK, Clock, Lease
 from applyprune.errors import ApiError, ReplyTooLarge
 from applyprune.model.events import RetryReported
+from applyprune.planning.secrets import KnownSecrets
 from applyprune.values import dataclass, decode, field, pattern
 
 if TYPE_CHECKING:
@@ -196,9 +197,11 @@ class ClientContext:
     """Whether the kubeconfig is a Secret: then messages quote nothing of it."""
     hidden: tuple[str, ...] = field(default=(), repr=False)
     """Texts that no message may show, even if the server quotes them."""
+    secrets: KnownSecrets = field(default_factory=KnownSecrets, repr=False)
+    """The Secrets of the run, whose values no message shows either."""
 
     def masked(self, text: str) -> str:
-        """Return a text of the server without what no message may show."""
+        """Return a text of the server without the hidden texts."""
         for hidden in self.hidden:
             for form in (hidden, json.dumps(hidden)[1:-1]):
                 text = text.replace(form, "***")

@@ -18,7 +18,12 @@ from urllib3.util import Retry, Timeout
 
 from applyprune._version import __version__
 from applyprune.clock import BOOT_CLOCK, Clock
-from applyprune.cluster.failures import RequestFailure, connection_failure, response_failure
+from applyprune.cluster.failures import (
+    RequestFailure,
+    connection_failure,
+    foreign_text,
+    response_failure,
+)
 from applyprune.cluster.messages import (
     ApiRequest,
     ClientContext,
@@ -44,6 +49,7 @@ if TYPE_CHECKING:
     from applyprune.cluster.credentials import Identity
     from applyprune.cluster.messages import RetryBudget
     from applyprune.model.events import RetryReported
+    from applyprune.planning.secrets import KnownSecrets
 
 
 _Outcome = TypeVar("_Outcome", Response, "Stream")
@@ -119,6 +125,16 @@ class Transport:
         other._access = access  # noqa: SLF001 -- its own copy
         other._client = ClientContext(access.context, user, access.server)  # noqa: SLF001
         return other
+
+    def hiding(self, secrets: KnownSecrets) -> Transport:
+        """Return the same transport; no text of the server shows a value of these Secrets."""
+        other = copy(self)
+        other._client = replace(self._client, secrets=secrets)  # noqa: SLF001 -- its own copy
+        return other
+
+    def masked(self, text: str) -> str:
+        """Return a text of others without the values of the Secrets that are known."""
+        return self._client.secrets.masked(text)
 
     @property
     def date(self) -> str:
@@ -290,7 +306,9 @@ class Transport:
         answer = self._raw_response(response, request)
         self._state.date = response.headers.get("Date", "")
         if request.on_warnings is not None and (headers := response.headers.getlist("Warning")):
-            request.on_warnings(warning_texts(map(self._client.masked, headers)))
+            texts = warning_texts(map(self._client.masked, headers))
+            # guard: secret-in-a-warning
+            request.on_warnings([foreign_text(text, self._client) for text in texts])
         return validated(request, answer) or answer
 
     def _streamed(

@@ -21,9 +21,9 @@ from applyprune.model.plan import Plan
 from applyprune.model.problem import Problem
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.plan import finished, with_own_exit_code
+from applyprune.planning.secrets import KnownSecrets
 from applyprune.planning.server_errors import (
     MOST_WARNINGS,
-    known_secrets,
     more_warnings,
     warning_problems,
 )
@@ -32,9 +32,7 @@ from applyprune.values import dataclass, field, replace
 if TYPE_CHECKING:
     from applyprune.engine.ports import Cancellation, Cluster, Readable, Store
     from applyprune.model.plan import Desired
-    from applyprune.model.problem import Manifest
     from applyprune.planning.desired import LateObject
-    from applyprune.planning.recovery import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +95,8 @@ def run_context(
         inventory_lock(store, options, cancellation, run=summary.run, mode=mode, who=who) as lock,
         WorkerPool(options.concurrency, cancellation) as workers,
     ):
-        leased = cluster.under_lease(lock).warning_to(summary.server_warnings.add)
+        warned = cluster.under_lease(lock).warning_to(summary.server_warnings.add)
+        leased = warned.hiding(summary.secrets)
         yield RunContext(leased, applyset, options, cancellation, workers, lock, summary, store)
 
 
@@ -117,17 +116,11 @@ class ServerWarnings:
                 self._seen.add((ref, text))
                 self._new.setdefault(text, []).append(ref)
 
-    def events(
-        self, plan: Plan, snapshot: ClusterSnapshot, manifests: Iterable[Manifest]
-    ) -> Iterator[WarningRaised]:
-        """Yield what has come since the last call: one warning for all objects with that text.
-
-        No value of a Secret of the run is in it: ``manifests`` are those of the whole input.
-        """
+    def events(self, plan: Plan) -> Iterator[WarningRaised]:
+        """Yield what has come since the last call: one warning for all objects with that text."""
         with self._lock:
             found, self._new = self._new, {}
-        secrets = known_secrets(plan, snapshot.states.values(), manifests)
-        shown = list(warning_problems(found, plan, secrets))[: self._left]
+        shown = list(warning_problems(found, plan))[: self._left]
         self._left -= len(shown)
         yield from map(WarningRaised, shown)
         if more := len(found) - len(shown):
@@ -154,6 +147,8 @@ class RunSummary:
     """Whether an earlier part of the run has ended."""
     server_warnings: ServerWarnings = field(default_factory=ServerWarnings)
     """What the API server has warned about, in all parts of the run."""
+    secrets: KnownSecrets = field(default_factory=KnownSecrets)
+    """The Secrets that the run has read, which no text of others may show."""
     clock: Clock = CLOCK
     _began: float = field(init=False)
     _counts: Counter[Outcome] = field(default_factory=Counter)

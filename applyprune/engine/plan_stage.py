@@ -67,6 +67,7 @@ from applyprune.planning.recovery import (
 )
 from applyprune.planning.rights import Member, RoleText, roles
 from applyprune.planning.served_kinds import has_all_kinds
+from applyprune.planning.server_errors import known_secrets
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ def _plan_with(
     The names in the options are exact: see ``with_exact_names``.
     """
     cluster, applyset, options = context.cluster, context.applyset, context.options
+    _hide_secrets(request, {}, context)
     resolved = resolve(
         request.manifests,
         resource_map,
@@ -220,6 +222,7 @@ def _plan_with(
     lists = not options.corrects
     reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists)
     snapshot = _read(resolved, known, resource_map, reader, context)
+    _hide_secrets(request, snapshot.states, context)
     dependants = DependantCounter(
         cluster, context.workers, resource_map, tuple(snapshot.live_objects)
     )
@@ -285,6 +288,11 @@ def _plan_with(
         resolved.left_out,
         keeps,
     )
+
+
+def _hide_secrets(request: RunRequest, states: Mapping[Ref, State], context: RunContext) -> None:
+    """Hide the values of all Secrets that were read in what others write from now on."""
+    context.summary.secrets.know(lambda: known_secrets(request.manifests, states.values()))
 
 
 def _part_to_read(
@@ -374,7 +382,7 @@ def _refuse_input(
         refuse_run(
             inventory, resolved.manifests, context, request.owner, takes_over=request.takes_over
         )
-        plan = _plan_of_valid(resolved, inventory, resource_map, context)
+        plan = _plan_of_valid(resolved, inventory, resource_map, request, context)
         # Never its removals: an object with an error would look as if it had left the set.
         refused = [step for step in plan.applies if step.problem is not None]
     except Interrupted:
@@ -390,7 +398,11 @@ def _refuse_input(
 
 
 def _plan_of_valid(
-    resolved: Resolved, inventory: Inventory, resource_map: ResourceMap, context: RunContext
+    resolved: Resolved,
+    inventory: Inventory,
+    resource_map: ResourceMap,
+    request: RunRequest,
+    context: RunContext,
 ) -> Plan:
     """Plan the valid objects of an input with errors, and check what shows without a dry run."""
     options, applyset = context.options, context.applyset
@@ -399,6 +411,7 @@ def _plan_of_valid(
         return Plan((), ())
     reader = SnapshotReader(context.cluster, context.workers, applyset, context.store)
     snapshot = reader.read(desired, inventory, resource_map, prunes=False, searches=False)
+    _hide_secrets(request, snapshot.states, context)
     context.cancellation.check()
     plan = make_plan(desired, inventory, snapshot, applyset, options)
     plan = with_fields_checked(plan, context, snapshot)
@@ -556,7 +569,7 @@ def explain(
         dry_run = ServerDryRun(context)
         plan = check_plan(stage, context, dry_run, only=states.keys())
         yield from map(WarningRaised, plan.warnings)
-        yield from context.server_warnings.events(plan, stage.snapshot, asked.manifests)
+        yield from context.server_warnings.events(plan)
         for ref, state in states.items():
             yield explanation_of(
                 ExplainInput(

@@ -25,6 +25,8 @@ from applyprune.values import dataclass, field
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from applyprune.planning.secrets import KnownSecrets
+
 
 class Cluster(Protocol):
     """An API server; every call raises the errors of ``applyprune.errors`` and is thread-safe."""
@@ -161,8 +163,17 @@ class Cluster(Protocol):
     def warning_to(self, sink: Callable[[Ref, str], None] | None) -> Cluster:
         """Return the same API server; ``sink`` gets its warnings in replies to writes.
 
-        The text is not safe to print yet; that of a Secret is empty unless it holds no value.
+        That of a Secret is empty unless it holds no value.
         """
+
+    def hiding(self, secrets: KnownSecrets) -> Cluster:
+        """Return the same API server; no text of others shows a value of these Secrets.
+
+        Its errors, warnings and logs are masked as they are read.
+        """
+
+    def masked(self, text: str) -> str:
+        """Return a text of others, from the body of an object, without these values."""
 
 
 class Reviews(Protocol):

@@ -215,7 +215,7 @@ class _Run:
         yield summary.finished()
 
     def _server_warnings(self) -> Iterator[Event]:
-        return self.context.server_warnings.events(self.plan, self.snapshot, self.request.manifests)
+        return self.context.server_warnings.events(self.plan)
 
     def _read_and_plan(self) -> Generator[Event, None, PlanStage]:
         if self.request.plan_file is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -73,7 +73,7 @@ from applyprune.planning.object_status import (
     unproven_values,
     unready_objects,
 )
-from applyprune.planning.readiness import Related, current_pods_of
+from applyprune.planning.readiness import Related, current_pods_of, masked_readiness
 from applyprune.planning.recovery import (
     ClusterSnapshot,
     is_restored,
@@ -81,6 +81,8 @@ from applyprune.planning.recovery import (
     to_orphan_problem,
     unlisted_problem,
 )
+from applyprune.planning.secrets import KnownSecrets
+from applyprune.planning.server_errors import known_secrets
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -107,13 +109,14 @@ def status(
     if options.deleted:
         yield from _until_deleted(applyset, options, cluster, store, cancellation)
         return
-    clock = cancellation.clock
+    clock, secrets = cancellation.clock, KnownSecrets()
+    cluster = cluster.hiding(secrets)
     with (
         WorkerPool(16, cancellation) as workers,
         closing(Informer(cluster, clock=clock)) as informer,  # guard: clock-of-status
     ):
         yield from _StatusReader(
-            applyset, options, cluster, store, cancellation, workers, informer
+            applyset, options, cluster, store, cancellation, workers, informer, secrets
         ).events()
 
 
@@ -126,6 +129,7 @@ class _StatusReader:
     cancellation: Cancellation
     workers: WorkerPool
     informer: Informer
+    secrets: KnownSecrets
     inventory: Inventory = field(init=False)
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
     related: RelatedObjects = field(default_factory=RelatedObjects)
@@ -199,6 +203,8 @@ class _StatusReader:
 
     def _fresh(self) -> Iterator[ObjectStatus]:
         entries, now = self.inventory.entries, self._now
+        known = tuple(self.states.values())
+        self.secrets.know(lambda: known_secrets((), known))
         unready = unready_objects(self.states.values(), now)
         self.related.read(unready, self.cluster, self.workers)
         for ref in sorted(entries, key=lambda ref: (entries[ref].wave, ref.namespace, ref)):
@@ -213,7 +219,11 @@ class _StatusReader:
                 options=self.options,
                 related=self.related.of(live) if live else Related(),
             )
-            fresh = replace(fresh, name=self.applyset.name, namespace=self.applyset.namespace)
+            fresh = replace(
+                _masked(fresh, self.cluster.masked),
+                name=self.applyset.name,
+                namespace=self.applyset.namespace,
+            )
             if live and ref.namespace in self.leaving:
                 gone = Readiness(Status.TERMINATING, "its namespace is being deleted")
                 fresh = replace(fresh, readiness=gone)
@@ -338,6 +348,15 @@ class _StatusReader:
             self.informer.open(scope, refs_in(scope, concerned))
         if not isinstance(change.error, Forbidden):  # then each object is read by itself
             self.states.update(dict.fromkeys(concerned, Unknown(as_problem(change.error))))
+
+
+def _masked(status: ObjectStatus, masked: Callable[[str], str]) -> ObjectStatus:
+    """Hide values of Secrets in what controllers and nodes say."""
+    return replace(
+        status,
+        readiness=masked_readiness(status.readiness, masked),  # guard: secret-in-status
+        events=tuple(replace(event, message=masked(event.message)) for event in status.events),
+    )
 
 
 def _without_repeats(status: ObjectStatus) -> ObjectStatus:

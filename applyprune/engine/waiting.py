@@ -73,6 +73,7 @@ from applyprune.planning.readiness import (
     assess,
     for_wait,
     is_awaited,
+    masked_readiness,
     mounts_claims,
     outdated_read,
     ready_with_warning,
@@ -391,6 +392,7 @@ class ReadinessWaiter:
         if state.status is Status.IN_PROGRESS:
             related, manager = self._related.of(live), self.applyset.manager
             state = with_pods_explained(state, live, related, manager=manager, waited=waited)
+        state = masked_readiness(state, self.cluster.masked)  # guard: secret-in-readiness
         return for_wait(state, fail_fast=self.fail_fast)
 
     def _absent(self, awaited: Awaited) -> Readiness:
@@ -412,7 +414,8 @@ class ReadinessWaiter:
             last = self._last.get(awaited.ref)
             state = assess(last.body, rule=awaited.rule) if last and last.body else None
             if state is not None and state.status is Status.FAILED:
-                return state  # the TTL removes failed objects too
+                # The TTL removes failed objects too.
+                return masked_readiness(state, self.cluster.masked)
             seen = bool(last and last.body and is_complete(last.body))
             if not (seen or awaited.completed):  # guard: unknown-result
                 return Readiness(Status.FAILED, UNKNOWN_RESULT)
@@ -470,8 +473,9 @@ class ReadinessWaiter:
         if live is not None:
             yield self._related.not_read(ref, live)
             for warning in warnings_about(live, self._related.of(live)):
-                if warning.message not in f"{message}; {last}":
-                    yield warning.text
+                text = self.cluster.masked(warning.text)
+                if self.cluster.masked(warning.message) not in f"{message}; {last}":
+                    yield text
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ JSON, so that JSON stays valid.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -32,6 +33,18 @@ def _escape(char: str) -> str:
 def visible_lines(text: str) -> str:
     """Return the text with its line ends, and escapes for what else is not printable."""
     return "\n".join(visible(line) for line in text.split("\n"))
+
+
+# The runner of a pipeline obeys a line that begins with ``::NAME::``, also behind spaces and our
+# own colours, and one that contains ``##[NAME]`` (GitHub) or ``##vso[NAME]`` (Azure, TeamCity).
+_COMMAND = pattern(r"^((?:\s|\x1b\w+m)*):(?=:.*::)|#(?=#\w*\[)", re.MULTILINE)
+
+
+def without_commands(text: str) -> str:
+    """Return lines of which the runner of a pipeline obeys none; shown as an escape."""
+    if "::" not in text and "##" not in text:
+        return text
+    return _COMMAND.sub(lambda found: f"{found[1] or ''}\\x{ord(found[0][-1]):x}", text)
 
 
 def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str:

@@ -61,6 +61,7 @@ from applyprune.model.reports import (
 )
 from applyprune.output.printers import OutputTarget
 from applyprune.output.report import ObjectReport, RunReport
+from applyprune.values import pattern
 
 _SCHEMA = "applyprune.dev/output/v1"
 
@@ -324,10 +325,15 @@ def _keys(kind: type) -> tuple[tuple[str, str], ...]:
     return tuple((name, key) for name, key in keys.items() if key is not None)
 
 
+# As in ``model.text.without_commands``; no line of JSON begins with ``::``.
+_COMMAND = pattern(r"#(?=#\w*\[)")
+
+
 def to_json(value: object, indent: int | None = None) -> str:
-    """Return JSON in ASCII, with DEL escaped too."""
+    """Return JSON in ASCII, with escapes for DEL and for what the runner of a pipeline obeys."""
     separators = (",", ":") if indent is None else None
-    return json.dumps(value, indent=indent, separators=separators).replace("\x7f", "\\u007f")
+    text = json.dumps(value, indent=indent, separators=separators)
+    return _COMMAND.sub(r"\\u0023", text.replace("\x7f", "\\u007f"))
 
 
 # The wire names, which are the contract ``applyprune.dev/output/v1``. A class or an attribute may

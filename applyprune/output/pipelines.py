@@ -30,7 +30,7 @@ from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, VersionReport
-from applyprune.model.text import visible, visible_lines
+from applyprune.model.text import visible, visible_lines, without_commands
 from applyprune.output.json import to_json
 from applyprune.output.markdown import conclusion, page
 from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins
@@ -174,8 +174,7 @@ class GitHubPrinter:
 
     def _line(self, text: str) -> None:
         """Write a line, escaped so that the runner cannot read it as a command."""
-        line = visible(text).replace("##[", "## [")
-        self._out(f"- {line}" if line.lstrip().startswith("::") else line)
+        self._out(without_commands(visible(text)))
 
 
 def _property(text: str) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
-from applyprune.values import dataclass
+from applyprune.model.text import without_commands
+from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,10 +41,23 @@ TEXTS = {
 """The printers of verbs with a text of their own; the user cannot request them as formats."""
 
 
+_OWN_ESCAPES = frozenset({"github", "gitlab", "json", "jsonl"})
+"""The formats that write commands, or escape them in their own way."""
+
+
 def printer(form: str, target: OutputTarget) -> Printer:
     """Return the printer of a format of PRINTERS, or of a verb's own text of TEXTS."""
     module, _, name = (PRINTERS | TEXTS)[form].partition(":")
+    if form not in _OWN_ESCAPES:  # guard: forged-command
+        target = replace(target, out=_escaped(target.out), err=_escaped(target.err))
     return cast("Callable[[OutputTarget], Printer]", getattr(import_module(module), name))(target)
+
+
+def _escaped(write: Callable[[str], None]) -> Callable[[str], None]:
+    def escaped(text: str) -> None:
+        write(without_commands(text))
+
+    return escaped
 
 
 class Printer(Protocol):

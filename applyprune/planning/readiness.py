@@ -19,7 +19,7 @@ differences:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from applyprune.errors import RunFailed, as_problem
@@ -1001,6 +1001,16 @@ def for_wait(readiness: Readiness, *, fail_fast: bool) -> Readiness:
     if fail_fast and readiness.stuck:
         return replace(readiness, status=Status.FAILED, stuck=False)
     return readiness
+
+
+def masked_readiness(readiness: Readiness, masked: Callable[[str], str]) -> Readiness:
+    """Return the readiness with ``masked`` texts: controllers and nodes may quote anything."""
+    return replace(
+        readiness,
+        message=masked(readiness.message),
+        warning=masked(readiness.warning),
+        lasting_message=masked(readiness.lasting_message),
+    )
 
 
 def ready_with_warning(ref: Ref, readiness: Readiness) -> Problem:

@@ -6,14 +6,21 @@ The output depends on a value in only one way: it shows whether two values are e
 from __future__ import annotations
 
 import base64
+import html
 import json
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from threading import Lock
 from typing import Any, TypeAlias
+from urllib.parse import quote, quote_plus
 
 from applyprune.model.fieldset import MISSING
 from applyprune.model.live import mapping
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.normalize import SECRET_PARTS, may_be_secret
+from applyprune.values import pattern
 
 HIDDEN = "(secret)"
 """The text that replaces any field of a Secret in a message."""
@@ -136,27 +143,195 @@ def _may_hold(text: object, values: set[str]) -> bool:
     )
 
 
-def without_secrets(text: str, bodies: Iterable[Mapping[str, Any]]) -> str:
-    """Return a text of the server with the values of some Secrets hidden, also single lines.
+class KnownSecrets:
+    """The Secrets that a run knows; hides their values in the texts of others. Thread-safe."""
 
-    A value of less than four characters stays: it would hide parts of common words. The server may
-    have cut a long text within a value.
-    """
-    was_cut = len(text) >= _CUT_AT
-    values = {value for body in bodies for value in _value_forms(body)}
-    values |= {line.strip() for value in values for line in value.splitlines()}
-    values = {value for value in values if len(value) >= _SHORTEST}
-    for value in sorted(values, key=len, reverse=True):
-        text = text.replace(value, HIDDEN)  # guard: secret-in-text
-    starts = (_start_at_end(text, value) for value in values) if was_cut else ()
-    start = max(starts, default=0)  # guard: cut-secret-in-text
-    return text[:-start] + HIDDEN if start else text
+    def __init__(self, bodies: Callable[[], Iterable[Mapping[str, Any]]] = tuple) -> None:
+        """Know the Secrets that ``bodies`` returns; it is called with the first text."""
+        self._lock = Lock()
+        self.know(bodies)
+
+    def know(self, bodies: Callable[[], Iterable[Mapping[str, Any]]]) -> None:
+        """Know these Secrets instead; ``bodies`` is called with the next text."""
+        with self._lock:
+            self._bodies = bodies
+            self._values: frozenset[bytes] | None = None
+            self._forms: dict[Encoding, _Forms] = {}
+
+    def masked(self, text: str) -> str:
+        """Return a text with the values of the Secrets hidden, and also their single lines.
+
+        They are hidden in each form in which programs write them, in capitals or not. A value of
+        less than four characters is hidden where it is a word: it would hide parts of common ones.
+        Whoever wrote a long text may have cut it within a value.
+        """
+        was_cut = len(text) >= _CUT_AT
+        with self._lock:
+            if self._values is None:
+                self._values = frozenset(_values(self._bodies()))
+            for looks, encoding in _ENCODINGS if self._values else ():
+                if looks.search(text) is None:
+                    continue
+                if encoding not in self._forms:
+                    self._forms[encoding] = _Forms(self._values, encoding)
+                forms = self._forms[encoding]
+                text = forms.replaced(text, was_cut=was_cut)  # guard: secret-in-text
+        return text
 
 
-def _start_at_end(text: str, value: str) -> int:
-    """Return how many characters at the end of a text are the start of a value."""
-    lengths = range(min(len(text), len(value)), _SHORTEST - 1, -1)
-    return next((length for length in lengths if text.endswith(value[:length])), 0)
+Encoding: TypeAlias = "Callable[[bytes], Iterator[str]]"
+
+
+class _Forms:
+    """Texts to look for, by their first characters and their length: one walk finds them all."""
+
+    def __init__(self, values: Iterable[bytes], encoding: Encoding) -> None:
+        forms = {_lower(form) for value in values for form in encoding(value)}
+        self._long = sorted(form for form in forms if len(form) >= _SHORTEST)
+        self._found: dict[str, dict[int, set[str]]] = {}
+        for form in self._long:
+            lengths = self._found.setdefault(form[:_SHORTEST], {})
+            lengths.setdefault(len(form), set()).add(form)
+        # The longest first.
+        for start, lengths in self._found.items():
+            self._found[start] = dict(sorted(lengths.items(), reverse=True))
+        short = sorted(re.escape(form) for form in forms if 0 < len(form) < _SHORTEST)
+        word = f"(?<![^\\W_])(?:{'|'.join(short)})(?![^\\W_])" if short else "(?!)"
+        self._word = re.compile(word, re.IGNORECASE)
+
+    def replaced(self, text: str, *, was_cut: bool) -> str:
+        """Return a text with all that is found replaced."""
+        lower = _lower(text)
+        parts: list[str] = []
+        shown = at = 0
+        while at <= len(text) - _SHORTEST:
+            if length := self._length_at(lower, at, was_cut=was_cut):
+                parts += [text[shown:at], HIDDEN]
+                shown = at = at + length
+            else:
+                at += 1
+        found = "".join((*parts, text[shown:]))
+        return self._word.sub(HIDDEN, found)  # guard: short-secret-in-text
+
+    def _length_at(self, text: str, at: int, *, was_cut: bool) -> int:
+        lengths = self._found.get(text[at : at + _SHORTEST])
+        if lengths is None:
+            return 0
+        for length, forms in lengths.items():
+            if text[at : at + length] in forms:
+                return length
+        ends = (text.find("…", at), len(text) if was_cut else -1)
+        for end in ends:  # guard: cut-secret-in-text
+            rest = text[at : max(at, end)]
+            next_one = bisect_left(self._long, rest) if len(rest) >= _SHORTEST else len(self._long)
+            if next_one < len(self._long) and self._long[next_one].startswith(rest):
+                return len(rest)
+        return 0
+
+
+def _lower(text: str) -> str:
+    """Return a text of the same length, without capitals of ASCII."""
+    return text.translate(_CAPITALS)
+
+
+_CAPITALS = {ord(char): char.lower() for char in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
+# The start of a longer value is enough: a message is cut.
+_LONGEST_VALUE = 2048
+
+
+def _values(bodies: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """Yield the values of Secrets, and the lines of each."""
+    for body in bodies:
+        for part in SECRET_PARTS:
+            for value in mapping(mapping(body).get(part)).values():
+                written = str(value).encode("utf-8", "surrogatepass")
+                found = [written[:_LONGEST_VALUE]]
+                with suppress(ValueError):
+                    found.append(base64.b64decode(written, validate=True)[:_LONGEST_VALUE])
+                for whole in found:
+                    yield whole
+                    lines = whole.splitlines()
+                    yield from (line.strip() for line in lines if len(lines) > 1)
+
+
+def _plain(value: bytes) -> Iterator[str]:
+    with suppress(UnicodeDecodeError):
+        text = value.decode("utf-8", "ignore" if len(value) == _LONGEST_VALUE else "strict")
+        yield from (text, " ".join(text.split()), text[::-1])
+
+
+# Lines of base64 in PEM and in MIME.
+_WRAPPED_AT = (64, 76)
+# A part of a longer text in base64: a shorter one could be a part of a word.
+_SHORTEST_PART = 8
+
+
+def _base64(value: bytes) -> Iterator[str]:
+    """Yield base64 of a value: with the letters of URLs too, in lines, doubled, and as a part."""
+    whole = base64.b64encode(value).decode()
+    parts = [whole, whole.rstrip("=")]
+    for offset in range(3):  # behind as many other bytes
+        after = base64.b64encode(b"\0" * offset + value).decode()
+        part = after[(8 * offset + 5) // 6 : (8 * (offset + len(value))) // 6]
+        parts += [part] if len(part) >= _SHORTEST_PART else []
+    parts.append(base64.b64encode(whole.encode()).decode().rstrip("="))
+    for width in _WRAPPED_AT:
+        if len(whole) > width:
+            parts += [whole[at : at + width] for at in range(0, len(whole), width)]
+    for part in parts:
+        yield part
+        yield part.replace("+", "-").replace("/", "_")
+
+
+def _base32(value: bytes) -> Iterator[str]:
+    yield base64.b32encode(value).decode().rstrip("=")
+
+
+def _numbers(value: bytes) -> Iterator[str]:
+    """Yield the bytes of a value as numbers, with what may be between them."""
+    if len(value) == 1:
+        return  # any number could be it
+    for numbers in (value.hex(" "), " ".join(map(str, value))):
+        yield from (numbers.replace(" ", between) for between in (" ", ", ", ",", ":", ""))
+
+
+def _escaped(value: bytes) -> Iterator[str]:
+    """Yield a value as JSON, Go and Python quote it, once or twice."""
+    yield "".join(f"\\x{byte:02x}" for byte in value)
+    for text in _plain(value):
+        for encoded in (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+            yield encoded
+            yield json.dumps(encoded, ensure_ascii=False)[1:-1]
+            quoted = encoded
+            for char in "<>&":
+                quoted = quoted.replace(char, f"\\u{ord(char):04x}")
+            yield from (quoted, encoded.replace("/", "\\/"))
+        yield repr(text)[1:-1]
+        yield "".join(f"\\u{ord(char):04x}" for char in text)
+
+
+def _of_html(value: bytes) -> Iterator[str]:
+    for text in _plain(value):
+        yield from (html.escape(text), html.escape(text, quote=False))
+        yield html.escape(text).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
+        yield "".join(f"&#{ord(char)};" for char in text)
+
+
+def _of_url(value: bytes) -> Iterator[str]:
+    yield from (quote(value, safe=safe) for safe in ("", "/", "!*'()~"))
+    yield from (quote_plus(value), "".join(f"%{byte:02x}" for byte in value))
+
+
+# Each encoding, and how a text looks that may have it: most texts need no forms but the first two.
+_ENCODINGS: tuple[tuple[re.Pattern[str], Encoding], ...] = (
+    (pattern(r"\\"), _escaped),
+    (pattern(r"&"), _of_html),
+    (pattern(r"[%+]"), _of_url),
+    (pattern(r""), _plain),
+    (pattern(r"[\w+/-]{4}"), _base64),
+    (pattern(r"[A-Za-z2-7]{7}"), _base32),
+    (pattern(r"[0-9A-Fa-f]{2}"), _numbers),
+)
 
 
 def _value_forms(body: Body) -> Iterator[str]:

@@ -21,7 +21,6 @@ from applyprune.model.problem import Field, Mark, Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.normalize import may_be_secret
 from applyprune.planning.references import SECRET
-from applyprune.planning.secrets import without_secrets
 from applyprune.values import pattern
 
 if TYPE_CHECKING:
@@ -334,18 +333,15 @@ _NOT_SHOWN = (
 _NAMED = 3
 
 
-def warning_problems(
-    found: Mapping[str, Sequence[Ref]], plan: Plan, secrets: Iterable[Mapping[str, Any]]
-) -> Iterator[Problem]:
+def warning_problems(found: Mapping[str, Sequence[Ref]], plan: Plan) -> Iterator[Problem]:
     """Yield a problem for each text, about the first of its objects; the others are named.
 
-    An empty text is that of a Secret. Values of ``secrets`` are masked in every text.
+    An empty text is that of a Secret.
     """
     origins = {step.desired.ref: step.desired.origin for step in plan.applies}
-    bodies = list(secrets) if found else []
     for text, refs in sorted(found.items(), key=lambda item: (min(item[1]), item[0])):
         first, *others = sorted(refs)
-        shown = one_line(without_secrets(text, bodies)) if text else _NOT_SHOWN
+        shown = one_line(text) if text else _NOT_SHOWN
         named = and_more([ref.short for ref in others], _NAMED)
         origin = origins.get(first)
         yield Problem(
@@ -366,14 +362,13 @@ def more_warnings(count: int) -> Problem:
 
 
 def known_secrets(
-    plan: Plan, states: Iterable[State], manifests: Iterable[Manifest]
+    manifests: Iterable[Manifest], states: Iterable[State]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield every Secret that a run has read: those of the input, selected or not, and live ones.
 
     The live Secrets of a set are always read in full, also those that leave it.
     """
-    wanted = [step.desired.body for step in plan.applies]
-    wanted += [manifest.body for manifest in manifests]  # guard: unselected-secret
+    wanted = [manifest.body for manifest in manifests]  # guard: unselected-secret
     yield from filter(may_be_secret, wanted)
     for state in states:
         # An item of a list has no kind.

@@ -93,6 +93,32 @@ def policy(api: Api, namespace: str) -> Iterator[str]:
         api("DELETE", f"{ADMISSION}/{plural}/{name}")
 
 
+def test_refusal_shows_no_value_in_any_format(
+    plane: Plane, api: Api, namespace: str, policy: str, tmp_path: Path
+) -> None:
+    """Of another object than the Secret, plain or encoded, in a dry run and in the apply."""
+    binding = f"{ADMISSION}/validatingadmissionpolicybindings/{policy}"
+    denies = {"spec": {"validationActions": ["Deny"]}}
+    merge = "application/merge-patch+json"
+    assert api("PATCH", binding, denies, content_type=merge)[0] == 200
+    (tmp_path / "set.yaml").write_text(MANIFESTS.partition("---\n")[2].partition("---\n")[2])
+    outputs = [part for form in FORMATS for part in ("-o", f"{form}={tmp_path / form}")]
+
+    def run(*verb: str) -> str:
+        ended = applyprune(
+            *verb, "-f", "set.yaml", "-n", namespace, *outputs, "-o", "text",
+            kubeconfig=plane.kubeconfig, cwd=tmp_path,
+        )  # fmt: skip
+        return ended.out + ended.err
+
+    eventually(lambda: policy in run("diff", "web"), lambda: "an effect of the policy")
+    for verb in ("diff", "apply"):
+        text = run(verb, "web")
+        assert "denied request: the value is (secret)" in text
+        texts = [(tmp_path / form).read_text(encoding="utf-8") for form in FORMATS]
+        assert not any(VALUE in told for told in (text, *texts)), verb
+
+
 def _warnings(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     problems = [one["problem"] for one in events if one["event"] == "warning"]
     return [problem for problem in problems if problem["kind"] == "ServerWarning"]

@@ -892,7 +892,7 @@ MUTATIONS = (
         "the doubt about a webhook's causes",
         ("forged-cause",),
         "= .*",
-        "= True",
+        "= False",
         "tests/cluster/failures/test_status_errors.py"
         "::test_forged_causes_of_a_webhook_show_only_paths[409]",
     ),
@@ -1660,20 +1660,64 @@ MUTATIONS = (
         "test_warning_about_a_secret_has_no_text_that_may_be_made_of_a_value",
     ),
     Mutation(
-        "the mask of the set's Secrets in other warnings of the server",
+        "the mask of the run's Secrets in texts of others",
         ("secret-in-text",),
         r"text = .*",
         "pass",
-        "tests/planning/server_errors/test_warning_text.py::"
-        "test_values_of_the_sets_secrets_are_masked_in_every_warning",
+        "tests/planning/test_secrets.py::"
+        "test_value_is_hidden_in_every_form_in_which_programs_write_it[base64]",
+    ),
+    Mutation(
+        "the mask of values of less than four characters",
+        ("short-secret-in-text",),
+        r"return .*",
+        "return found",
+        "tests/planning/test_secrets.py::"
+        "test_value_is_hidden_in_every_form_in_which_programs_write_it[short]",
+    ),
+    Mutation(
+        "the mask of the run's Secrets in refusals",
+        ("secret-in-refusal",),
+        r"text = .*",
+        "pass",
+        "tests/cluster/failures/test_foreign_text.py::test_refusal_shows_no_value",
+    ),
+    Mutation(
+        "the mask of the run's Secrets in warnings",
+        ("secret-in-a-warning",),
+        r"\[foreign_text\(.*\]",
+        "texts",
+        "tests/e2e/test_server_warnings.py::"
+        "test_server_warning_is_in_every_format_once_with_file_and_line",
+    ),
+    Mutation(
+        "the mask of the run's Secrets in what a wait tells",
+        ("secret-in-readiness",),
+        r"state = .*",
+        "pass",
+        "tests/engine/failures/test_foreign_texts.py::test_message_of_a_pod_shows_no_value",
+    ),
+    Mutation(
+        "the mask of the set's Secrets in its status",
+        ("secret-in-status",),
+        r"readiness=.*",
+        "readiness=status.readiness,",
+        "tests/engine/failures/test_foreign_texts.py::test_message_of_a_pod_shows_no_value",
+    ),
+    Mutation(
+        "the escape of commands for the runner of a pipeline",
+        ("forged-command",),
+        "if .*:",
+        "if 0:",
+        "tests/output/printers/test_hostile_events.py::test_context_line_of_a_diff_is_no_command",
     ),
     Mutation(
         "the mask of Secrets that are not selected",
         ("unselected-secret",),
-        r"wanted \+= .*",
-        "pass",
+        r"= .*",
+        "= []",
         "tests/planning/server_errors/test_warning_text.py::"
-        "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
+        "test_secrets_of_the_input_and_of_the_cluster_are_masked",
     ),
     Mutation(
         "the mask of Secrets that only the cluster has",
@@ -1681,15 +1725,15 @@ MUTATIONS = (
         r"yield .*",
         "pass",
         "tests/planning/server_errors/test_warning_text.py::"
-        "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
+        "test_secrets_of_the_input_and_of_the_cluster_are_masked",
     ),
     Mutation(
-        "the mask of a value within which a warning is cut",
+        "the mask of a value within which a text is cut",
         ("cut-secret-in-text",),
-        r"max\(.*\)",
-        "0",
+        r"in ends",
+        "in ()",
         "tests/planning/server_errors/test_warning_text.py::"
-        "test_values_of_secrets_that_the_run_does_not_send_are_masked_too",
+        "test_secrets_of_the_input_and_of_the_cluster_are_masked",
     ),
     Mutation(
         "the refusal of an object that waits for one which does not change",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from applyprune.planning.secrets import HIDDEN, masked, value_text
+from applyprune.planning.secrets import HIDDEN, KnownSecrets, masked, value_text
 
 
 def secret(data: Any, **annotations: str) -> dict[str, Any]:
@@ -114,6 +116,63 @@ def test_only_secrets_are_masked() -> None:
     for group, kind in (("v1", "ConfigMap"), ("x.example.com/v1", "Secret")):
         body = {**secret({"a": "eA=="}), "apiVersion": group, "kind": kind}
         assert masked(body, body) == (body, body)
+
+
+VALUE = 'hunter2 "p<w>/é&\n\tend'
+BYTES = VALUE.encode()
+OTHER = base64.b64encode(b"\xff\x00\xfebinary").decode()
+ENCODINGS = {
+    "plain": VALUE,
+    "one line": " ".join(VALUE.split()),
+    "a line": "a line: end of it",
+    "reversed": VALUE[::-1],
+    "capitals": "HUNTER2-UPPER",
+    "json": json.dumps(VALUE),
+    "json in json": json.dumps(json.dumps(VALUE)),
+    "repr": repr(VALUE),
+    "html": html.escape(VALUE),
+    "url": quote(VALUE, safe=""),
+    "form": quote_plus(VALUE),
+    "base64": base64.b64encode(BYTES).decode(),
+    "base64 without padding": base64.b64encode(BYTES).decode().rstrip("="),
+    "base64 of URLs": base64.urlsafe_b64encode(BYTES).decode(),
+    "base64 of a login": base64.b64encode(b"user:" + BYTES).decode(),
+    "base64 in other base64": base64.b64encode(b"{ab" + BYTES + b"}").decode(),
+    "base64 of base64": base64.b64encode(base64.b64encode(BYTES)).decode(),
+    "base32": base64.b32encode(BYTES).decode(),
+    "hex": BYTES.hex(),
+    "capital hex": BYTES.hex().upper(),
+    "hex with colons": BYTES.hex(":"),
+    "bytes of Go": str(list(BYTES)).replace(",", ""),
+    "bytes of Python": str(list(BYTES)),
+    "escaped bytes": "".join(f"\\x{one:02x}" for one in BYTES),
+    "escaped characters": "".join(f"\\u{ord(one):04x}" for one in VALUE),
+    "binary": b"\xff\x00\xfebinary".hex(),
+    "short": "the pin is 'a7x'",
+    "one character": "found: 7",
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_value_is_hidden_in_every_form_in_which_programs_write_it(encoding: str) -> None:
+    """Of all Secrets of the run; what is left shows none of it."""
+    values = {"a": VALUE, "b": "hunter2-upper", "c": "a7x", "d": "7"}
+    known = KnownSecrets(lambda: [{"stringData": values}, {"data": {"e": OTHER}}])
+    written = ENCODINGS[encoding]
+    told = known.masked(f"it said {written}, then more")
+    assert HIDDEN in told
+    assert written not in told
+    assert told.startswith("it said ")
+    assert told.endswith("then more")
+    assert len(told.replace(HIDDEN, "")) < len("it said , then more") + 18, told
+
+
+def test_words_that_are_no_values_stay() -> None:
+    """A short value is hidden only as a word, and an empty one never."""
+    known = KnownSecrets(lambda: [{"stringData": {"a": "no", "b": "", "c": "1"}}])
+    assert known.masked("nothing of 10 notes, no. 1") == f"nothing of 10 notes, {HIDDEN}. {HIDDEN}"
+    known.know(tuple)
+    assert known.masked("no. 1") == "no. 1"
 
 
 def test_secret_field_is_never_shown() -> None:

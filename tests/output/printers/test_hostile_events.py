@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applyprune.model.events import Finished, Started, Waiting
-from applyprune.output.printers import PRINTERS, OutputTarget, printer
+from applyprune.model.events import Finished, ObjectDiff, Started, Waiting
+from applyprune.model.identity import Ref
+from applyprune.model.plan import Fate
+from applyprune.output.printers import PRINTERS, TEXTS, OutputTarget, printer
 from applyprune.output.progress import LiveDisplay, RunProgress
 from applyprune.output.terminal import Terminal
 from tests.support.output.filled import EVENTS, filled
+from tests.support.output.parsers import commands
 
 if TYPE_CHECKING:
     from applyprune.model.events import Event
@@ -45,6 +48,34 @@ def test_events_print_without_control_characters(
     for width in (0, 80):
         text = printed(form, began, event, filled(Finished, HOSTILE), width=width)
         assert all(line.isprintable() for line in text.split("\n")), repr(text)
+
+
+COMMANDS = (
+    "::error::forged",
+    f"{MARK}\n::error file=a::forged\n  ::add-mask::x\n\t::stop-commands::y",
+    f"{MARK} ##[error]forged ##vso[task.setvariable variable=a]b ###[group]c",
+)
+
+
+@pytest.mark.parametrize("text", COMMANDS)
+@pytest.mark.parametrize("form", sorted((PRINTERS.keys() | TEXTS) - {"github"}))
+def test_no_format_prints_a_command_of_others(form: str, text: str) -> None:
+    """The runner of a pipeline reads every line of its log, whatever its format."""
+    for kind in EVENTS:
+        for width in (0, 80):
+            log = printed(form, filled(Started, "web"), filled(kind, text), width=width)
+            assert commands(log) == []
+            assert "##vso[" not in log
+
+
+def test_context_line_of_a_diff_is_no_command() -> None:
+    """A line of a text of several lines stands behind a space only."""
+    lines = {"a": "::error::forged\n::group::x\nlast\n", "b": "1"}
+    before, after = ({"kind": "ConfigMap", "data": {**lines, "b": one}} for one in "12")
+    event = ObjectDiff(Ref("", "ConfigMap", "a", "b"), Fate.CHANGE, before, after)
+    log = printed("diff", event, width=0)
+    assert commands(log) == []
+    assert ":\\x3aerror::forged" in log or "\\x3a:error::forged" in log
 
 
 @pytest.mark.parametrize("kind", EVENTS)

@@ -1,0 +1,57 @@
+"""What nodes and controllers write about an object shows no value of the run's Secrets."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from applyprune.model.events import ObjectStatus, ReadinessReported
+from applyprune.planning.secrets import HIDDEN
+from tests.support.workloads import MERGE, pod
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.stage import Stage, Story
+
+VALUE = "hunter2-of-a-node"
+ENCODED = base64.b64encode(VALUE.encode()).decode()
+SECRET: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "s"},
+    "stringData": {"key": VALUE},
+}
+POD = pod("p")
+
+
+def _without_values(story: Story) -> None:
+    told = repr(story.events)
+    assert VALUE not in told
+    assert ENCODED not in told
+
+
+def test_message_of_a_pod_shows_no_value(stage: Stage, api: Api) -> None:
+    """Neither after a wait nor in the status, where the Secret is read from the cluster alone."""
+    assert stage.run(SECRET, POD).exit_code == 0
+    path = f"/api/v1/namespaces/{stage.namespace}/pods/p"
+    message = f"cannot log in with {VALUE}\n::error::forged {ENCODED}\x1b[2J"
+    failed = {"status": {"phase": "Failed", "reason": "Refused", "message": message}}
+    assert api("PATCH", f"{path}/status", failed, content_type=MERGE)[0] == 200
+    waited = stage.run(SECRET, POD, wait=True)
+    assert waited.exit_code != 0
+    _without_values(waited)
+    (problem,) = (
+        one.problem
+        for one in waited.events
+        if isinstance(one, ReadinessReported) and one.problem is not None
+    )
+    assert HIDDEN in str(problem)
+    shown = stage.status()
+    _without_values(shown)
+    (status,) = (
+        one.readiness
+        for one in shown.events
+        if isinstance(one, ObjectStatus) and one.ref.kind == "Pod"
+    )
+    assert HIDDEN in status.message
+    assert status.message.isprintable()
