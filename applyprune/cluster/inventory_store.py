@@ -43,6 +43,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import Inventory, InventoryEntry
 from applyprune.model.live import CONFIG_MAPS, Absent
 from applyprune.model.plan import DeleteRequest, Precondition
+from applyprune.model.text import counted
 from applyprune.planning.applyset import (
     SET_ID,
     SHARD_OF,
@@ -353,7 +354,7 @@ class ConfigMapStore:
                     add_lines(root, lines, part)
                     readable.append(shard)
                 elif isinstance(part, NotFound):
-                    missing.append(f"{name} ({shard.count} objects) is gone")
+                    missing.append(f"{name} ({counted(shard.count, 'object')}) is gone")
                 else:
                     missing.append(f"{name}: {part}")
             if not missing:

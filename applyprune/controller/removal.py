@@ -56,7 +56,7 @@ from applyprune.model.inventory import LONGEST_LEASE, SETTLE_SECONDS
 from applyprune.model.live import LiveObject, deleted_at, mapping, text, whole_number
 from applyprune.model.options import Mode
 from applyprune.model.problem import ProblemKind
-from applyprune.model.text import is_dns_subdomain
+from applyprune.model.text import counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
 from applyprune.planning.marks import APPROVE, ORPHAN
 from applyprune.values import dataclass, field, replace
@@ -262,7 +262,8 @@ class Finalizer:
         reason = Reason.REMOVAL_FAILED if lost else Reason.INVENTORY_UNREADABLE
         first = ", ".join(str(live.ref) for live in marked.objects[:_NAMED])
         message = (
-            f"the inventory is gone, and {len(marked.objects)} objects have the set's label: "
+            f"the inventory is gone, and "
+            f"{counted(len(marked.objects), 'object', 'has', 'have')} the set's label: "
             f"{first}. To rebuild it: applyprune inventory repair {bundle.target.arguments}"
         )
         return ReconcileResult(ConditionStatus.NOT_READY, reason, message, retries=True)

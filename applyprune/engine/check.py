@@ -34,7 +34,7 @@ from applyprune.model.live import (
 from applyprune.model.options import DryRun, Mode, OnDrift, Options
 from applyprune.model.plan import Access, AccessRule, ApplyRule, ApplyStep, Desired, Fate, Plan
 from applyprune.model.problem import MOST_ERRORS, Problem, ProblemKind
-from applyprune.model.text import and_more
+from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.conflicts import (
     is_unrecorded,
@@ -150,7 +150,8 @@ def _refuse_empty(inventory: Inventory, options: Options, manifests: Sequence[Ma
     selector = options.apply.selector
     if selector and not any(selector.matches(labels_of(manifest)) for manifest in manifests):
         raise EmptyInput(
-            f"-l {selector.text} matches none of the {len(manifests)} objects in the input",
+            f"-l {selector.text} matches no object of the input "
+            f"({counted(len(manifests), 'object')})",
             reason="it is compared with metadata.labels of the manifests",
             hint="If this is intended, use --allow-empty.",
         )
@@ -187,7 +188,8 @@ def refuse_without_inventory(
         return
     if snapshot.marked:
         raise InventoryError(
-            f"the set {applyset.name} has no inventory, but {len(snapshot.marked)} objects have "
+            f"the set {applyset.name} has no inventory, but "
+            f"{counted(len(snapshot.marked), 'object', 'has', 'have')} "
             "its label and field manager",
             reason="without an inventory, nobody can know which of them the set created",
             hint="Rebuild it, with a dry run first: "

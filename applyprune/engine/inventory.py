@@ -58,7 +58,6 @@ from applyprune.planning.names import entries_named
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import OtherSet, has_witness
 from applyprune.planning.recovery import (
-    GONE,
     MOVED,
     Move,
     MoveStep,
@@ -70,6 +69,7 @@ from applyprune.planning.recovery import (
     owned_text,
     repaired,
     unsearched_problem,
+    why_gone,
 )
 from applyprune.planning.replies import refuse_false_absence
 from applyprune.planning.requests import mark_request, transfer_request
@@ -383,7 +383,7 @@ class _Own:
         if step.problem is not None:
             outcome = Outcome.FAILED
         elif step.left:
-            outcome = Outcome.SKIPPED if step.left == GONE else Outcome.UNCHANGED
+            outcome = Outcome.SKIPPED if step.left == why_gone(step.entry) else Outcome.UNCHANGED
         reason = "" if step.problem else step.left or owned_text(self._kept(step))
         return ObjectDone(step.entry.ref, outcome, reason=reason, problem=step.problem)
 

@@ -47,6 +47,12 @@ def without_commands(text: str) -> str:
     return _COMMAND.sub(lambda found: f"{found[1] or ''}\\x{ord(found[0][-1]):x}", text)
 
 
+def counted(count: int, noun: str, verb: str = "", verbs: str = "") -> str:
+    """Return ``1 object has`` or ``2 objects have``; without verbs only the number and the noun."""
+    words = (str(count), noun if count == 1 else f"{noun}s", verb if count == 1 else verbs)
+    return " ".join(filter(None, words))
+
+
 def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str:
     """Return the first things and the number of the others: ``a, b and 3 more``.
 

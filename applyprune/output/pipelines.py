@@ -30,7 +30,7 @@ from applyprune.model.options import DryRun
 from applyprune.model.plan import Fate
 from applyprune.model.problem import Origin, Problem
 from applyprune.model.reports import ArtifactPushed, VersionReport
-from applyprune.model.text import visible, visible_lines, without_commands
+from applyprune.model.text import counted, visible, visible_lines, without_commands
 from applyprune.output.json import to_json
 from applyprune.output.markdown import conclusion, page
 from applyprune.output.plan_text import ConsequenceLines, lifted_guards, with_origins
@@ -123,7 +123,7 @@ class GitHubPrinter:
             case ObjectStatus(ref=ref, readiness=found):
                 self._line(f"{ref} {found.status.text}: {found.message}")
             case ApplySetListed(name=name, namespace=namespace, objects=objects):
-                self._line(f"{name} in namespace {namespace}: {objects} objects")
+                self._line(f"{name} in namespace {namespace}: {counted(objects or 0, 'object')}")
             case VersionReport(client=client, server=server):
                 self._line(f"applyprune {client}{f', server {server}' if server else ''}")
             case ArtifactPushed(artifact=artifact):

@@ -95,6 +95,8 @@ class TextPrinter:
         self._lines = 0
         self._failures: list[tuple[Ref, int]] = []
         self._remaining: list[Ref] = []
+        self._unchanged: set[Ref] = set()
+        """What was only counted, and did not have to become ready."""
         self._consequences = ConsequenceLines()
         self._shows: Mapping[type[Event], Callable[..., None]] = {
             Started: self._started,
@@ -165,6 +167,7 @@ class TextPrinter:
         is_shown = self._target.show_unchanged or self._mode is Mode.REPAIR
         hidden = not (is_shown or consequences)
         if event.outcome is Outcome.UNCHANGED and hidden:
+            self._unchanged.add(event.ref)
             return
         if event.outcome is Outcome.ORPHANED:
             self._remaining.append(event.ref)
@@ -182,10 +185,13 @@ class TextPrinter:
         if event.problem is not None:
             self._failure(event.ref, event.problem)
             return
+        if event.ref in self._unchanged:
+            return  # it was ready already
         word = styled("ready", Colour.GREEN)
         self._out(f"{kubectl_name(event.ref, self._namespace)} {word} ({event.elapsed:.1f} s)")
 
     def _stuck(self, event: ObjectStuck) -> None:
+        self._unchanged.discard(event.ref)
         name = kubectl_name(event.ref, self._namespace)
         self._note(f"{name} is not ready ({event.elapsed:.0f} s): {event.readiness.message}")
 
@@ -277,14 +283,15 @@ _NAMED = 20
 
 
 def orphaned_lines(refs: Sequence[Ref]) -> Iterator[str]:
-    """Yield how to delete orphaned objects: nothing lists them any more."""
+    """Yield how to delete orphaned objects; another set may list them by now."""
     if not refs:
         return
     stays, them = ("object stays", "it") if len(refs) == 1 else ("objects stay", "them")
+    line = f"{len(refs)} {stays} in the cluster, and the set no longer lists {them}"
     if len(refs) > _NAMED:
-        yield f"{len(refs)} {stays} in the cluster, and no set lists {them}: see the lines above."
+        yield f"{line}: see the lines above."
         return
-    yield f"{len(refs)} {stays} in the cluster, and no set lists {them}. To delete {them}:"
+    yield f"{line}. To delete {them}:"
     ordered = sorted(refs, key=lambda ref: (ref.namespace, ref))
     for namespace, group in groupby(ordered, key=lambda ref: ref.namespace):
         where = f" -n {namespace}" if namespace else ""

@@ -55,7 +55,7 @@ from applyprune.planning.ownership import (
     owner_of,
     unproven_label,
 )
-from applyprune.planning.recovery import GONE, ClusterSnapshot
+from applyprune.planning.recovery import ClusterSnapshot, why_gone
 from applyprune.planning.references import (
     ADMISSION,
     CONFIG_MAP,
@@ -395,7 +395,7 @@ def remove_step(
     if isinstance(state, Unknown):
         return RemoveStep(entry, resource, Fate.REFUSE, problem=state.problem)
     if isinstance(state, Absent):
-        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=GONE)
+        return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=why_gone(entry))
     if isinstance(state, KindDeleted):
         return RemoveStep(entry, resource, Fate.REMOVE_FROM_INVENTORY, reason=state.reason)
     if isinstance(state, Missing):

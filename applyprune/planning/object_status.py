@@ -27,7 +27,7 @@ from applyprune.model.live import (
 )
 from applyprune.model.options import StatusOptions
 from applyprune.model.problem import Problem
-from applyprune.model.text import and_more, seconds_since, visible
+from applyprune.model.text import and_more, counted, seconds_since, visible
 from applyprune.planning.applyset import ApplySetIdentity
 from applyprune.planning.cel import Rule, compile_rule
 from applyprune.planning.conflicts import drifted_from_record, drifted_from_values, recorded_drift
@@ -268,7 +268,7 @@ def unproven_values(
         return None
     return as_problem(
         RunFailed(
-            f"{len(unknown)} objects may not have the values that the set has applied: "
+            f"{counted(len(unknown), 'object')} may not have the values that the set has applied: "
             f"{_names(unknown)}",
             reason="somebody has changed a value, or the server has rewritten one",
             hint="To compare them with the manifests: "

@@ -403,6 +403,9 @@ def missing_references(
                 f"{found[0].desired.ref.short} refers to {target}, which is neither in the set "
                 "nor in the cluster"
             )
+            if target.group_kind in {SECRET, CONFIG_MAP} and not hint:
+                # A Job, an init container, a controller.
+                message += ", unless something in the set makes it when it runs"
             yield _warning(message, found, hint)
 
 
@@ -459,8 +462,26 @@ def _suggestion(target: Ref, inside: Iterable[Ref]) -> str:
     names = sorted(ref.name for ref in alike if ref.namespace == target.namespace)
     plain = _HASH.sub("", target.name)
     hashed = [name for name in names if _HASH.sub("", name) == plain]
-    meant = hashed[0] if hashed else closest(target.name, names)
+    near = [name for name in names if _is_near(target.name, name, _LETTERS)]
+    meant = hashed[0] if hashed else closest(target.name, near)
     return f"Did you mean {meant}?" if meant else ""
+
+
+_LETTERS = 2
+"""By how many letters a name may differ from the one that is meant."""
+
+
+def _is_near(one: str, other: str, letters: int) -> bool:
+    """Return whether at most so many letters are added, left out or replaced."""
+    while one and other and one[0] == other[0]:
+        one, other = one[1:], other[1:]
+    if not (letters and one and other):
+        return max(len(one), len(other)) <= letters
+    return (
+        _is_near(one[1:], other, letters - 1)
+        or _is_near(one, other[1:], letters - 1)
+        or _is_near(one[1:], other[1:], letters - 1)
+    )
 
 
 def missing_keys(plan: Plan, manager: str) -> Iterator[Problem]:

@@ -46,7 +46,7 @@ from applyprune.model.live import (
 )
 from applyprune.model.plan import Desired, Fate
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text import and_more
+from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import (
     GROUP_KINDS,
     MANAGERS,
@@ -285,7 +285,7 @@ def unlisted_problem(
     unread = f"not searched: {'; '.join(snapshot.unseen[:_SHOWN])}" if snapshot.unseen else ""
     if not (strays or (unread and inventory.exists)):
         return None
-    named = f"{len(strays)} objects have" if strays else "other objects may have"
+    named = counted(len(strays), "object", "has", "have") if strays else "other objects may have"
     return as_problem(
         InventoryError(
             f"{named} the label and field manager of the set {inventory.name}, "
@@ -336,7 +336,8 @@ def to_orphan_problem(
         return None
     return as_problem(
         InventoryError(
-            f"the inventory of the set {inventory.name} says that {len(marked)} objects are to be "
+            f"the inventory of the set {inventory.name} says that "
+            f"{counted(len(marked), 'object', 'is', 'are')} to be "
             "orphaned, and nothing on the objects says so",
             reason=and_more(marked, _SHOWN),
             hint="An interrupted run, or somebody who has edited the inventory, has marked them. "
@@ -450,7 +451,9 @@ def _of_inventory(
     for message in damage:
         yield Mismatch(MismatchType.DAMAGED, Repair.REWRITE, message)
     if not inventory.exists and snapshot.marked:
-        message = f"{len(snapshot.marked)} objects have its label and field manager"
+        message = (
+            f"{counted(len(snapshot.marked), 'object', 'has', 'have')} its label and field manager"
+        )
         yield Mismatch(MismatchType.LOST, Repair.REWRITE, message)
     if restored:
         message = "its ConfigMap's UID, or every listed UID, differs from the recorded UID"
@@ -644,7 +647,13 @@ def _of_unserved(unserved: Mapping[GroupKind, str]) -> Iterator[Mismatch]:
 
 
 GONE = "it is gone"
+NEVER_CREATED = "it does not exist, and no apply of it was confirmed"
 ALREADY = "it is owned already"
+
+
+def why_gone(entry: InventoryEntry) -> str:
+    """Return why an object that does not exist leaves the inventory."""
+    return GONE if entry.uid else NEVER_CREATED
 
 
 @dataclass(frozen=True, slots=True)
@@ -674,7 +683,7 @@ def own_step(
 ) -> OwnStep:
     """Decide about one entry, by the state of its object; ``others`` are sets of foreign labels."""
     if isinstance(state, Absent | KindDeleted):
-        return OwnStep(entry, resource, left=GONE)
+        return OwnStep(entry, resource, left=why_gone(entry))
     if isinstance(state, Unknown):
         return OwnStep(entry, resource, problem=state.problem)
     if not isinstance(state, LiveObject) or resource is None:
@@ -817,7 +826,7 @@ def move_step(
     ``others`` are the sets of foreign labels.
     """
     if isinstance(state, Absent | KindDeleted):
-        reason = state.reason if isinstance(state, KindDeleted) else GONE
+        reason = state.reason if isinstance(state, KindDeleted) else why_gone(entry)
         return MoveStep(entry, resource, Move.REMOVE_FROM_INVENTORY, reason=reason)
     if isinstance(state, Unknown) or resource is None:
         problem = state.problem if isinstance(state, Unknown) else None

@@ -396,7 +396,7 @@ def test_deletion_lists_the_fate_of_each_object(desk: Desk, audit: AuditTrail) -
         terminal.type("y\n")
         assert terminal.ended() == 0
     assert terminal.shown.endswith(
-        "1 object stays in the cluster, and no set lists it. To delete it:\n"
+        "1 object stays in the cluster, and the set no longer lists it. To delete it:\n"
         f"  kubectl delete -n {desk.namespace} configmap/found\n"
     )
     assert desk.names() == {"found"}

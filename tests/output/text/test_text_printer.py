@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from applyprune.model.events import Finished, ObjectDone, Outcome, Planned, Started
+from applyprune.model.events import (
+    Finished,
+    ObjectDone,
+    ObjectStuck,
+    Outcome,
+    Planned,
+    Readiness,
+    ReadinessReported,
+    Started,
+    Status,
+)
 from applyprune.model.identity import Ref
 from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Guard, GuardResult, GuardVerdict, Plan
@@ -47,6 +57,22 @@ def test_unchanged_object_has_a_line_only_if_requested(
     """The summary always counts it."""
     assert lines(show_unchanged=False, text=text) == changes
     assert lines(show_unchanged=True, text=text) == [same, *changes]
+
+
+def test_unchanged_object_is_reported_ready_only_after_a_wait() -> None:
+    """It was ready already, unless it was stuck in this run."""
+    ready = Readiness(Status.CURRENT, "it is ready")
+    stuck = ObjectStuck(SAME.ref, Readiness(Status.IN_PROGRESS, "no node", stuck=True), 2.0)
+    for events, shown in (
+        ((SAME, ReadinessReported(SAME.ref, ready, 0.0)), False),
+        ((SAME, stuck, ReadinessReported(SAME.ref, ready, 3.0)), True),
+        ((NEW, ReadinessReported(NEW.ref, ready, 0.0)), True),
+    ):
+        out: list[str] = []
+        one = printer("text", OutputTarget(out.append, out.append))
+        for event in events:
+            one.show(event)
+        assert (" ready (" in rendered("".join(out), colour=False)) is shown
 
 
 PASSED = GuardResult(Guard.CASCADE, GuardVerdict.PASSED, "no deletion cascades")

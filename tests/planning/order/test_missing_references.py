@@ -83,7 +83,7 @@ def test_missing_object_is_a_warning_at_the_field_that_names_it() -> None:
     assert problem.kind is ProblemKind.MISSING_REFERENCE
     assert str(problem) == (
         "set.yaml:2: deployment.apps/web refers to secret/db in namespace home, which is neither "
-        "in the set nor in the cluster"
+        "in the set nor in the cluster, unless something in the set makes it when it runs"
     )
     assert problem.field == ("spec", "template", "spec", "containers", 0, "envFrom", 0,
                              "secretRef", "name")  # fmt: skip
@@ -170,6 +170,8 @@ MEANT: dict[str, tuple[str, list[Desired], str]] = {
         "Did you mean web-config-7h2k8m9f2t?",
     ),
     "a typing error": ("web-confg", [_map("web-config")], "Did you mean web-config?"),
+    "two letters": ("web-konfigs", [_map("web-config")], "Did you mean web-config?"),
+    "more than two letters": ("web-config-new", [_map("web-config")], ""),
     "another kind": ("web-config", [_map("web-config", SECRETS)], ""),
     "nothing like it": ("web-config", [_map("zzz")], ""),
     "another namespace": (
@@ -186,6 +188,8 @@ def test_similar_object_of_the_set_is_suggested(name: str) -> None:
     named, others, expected = MEANT[name]
     (problem,) = _missing(_plan(_deployment(**_reads("ConfigMap", named)), *others))
     assert problem.hint == expected
+    # A typing error is no object that a Job of the set makes.
+    assert problem.message.endswith("makes it when it runs") is not bool(expected)
 
 
 def test_hook_that_is_left_out_is_named_as_the_reason() -> None:
