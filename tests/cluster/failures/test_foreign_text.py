@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,6 @@ from applyprune.cluster.messages import ApiRequest, ClientContext, RawResponse
 from applyprune.errors import ApiError
 from applyprune.planning.secrets import HIDDEN, KnownSecrets
 from applyprune.values import replace
-from tests.cluster.failures.test_status_errors import PATCH, status, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,22 @@ SECRETS = KnownSecrets(
     lambda: [{"stringData": {"a": VALUE, "b": "web", "c": "is", "d": "alice@example.com"}}]
 )
 CLIENT = ClientContext("prod", "alice", "https://k8s.example:6443", secrets=SECRETS)
+
+
+PATCH = ApiRequest("PATCH", "/apis/apps/v1/namespaces/shop/deployments/web")
+
+
+def status(code: int, reason: str, message: str, **details: Any) -> RawResponse:
+    """Return a refusal in the server's own form."""
+    body: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        "details": details,
+    }
+    return RawResponse(code, {}, json.dumps(body).encode(), body)
 
 
 def _error(request: ApiRequest, response: RawResponse) -> ApiError:
@@ -53,7 +69,7 @@ REFUSALS = {
         f"denied request: {QUOTED}",
     ),
     "conversion webhook": status(500, "InternalError", f"conversion failed: {QUOTED}"),
-    "proxy": text(502, QUOTED.encode()),
+    "proxy": RawResponse(502, {}, QUOTED.encode(), None),
 }
 
 
