@@ -516,7 +516,12 @@ def execution_options(verb: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(verb)
     def command(dry_run: DryRun, timeout: float, actor: Actor, **others: Any) -> Any:
-        options = Options(dry_run=dry_run, wait=WaitOptions(timeout=timeout), actor=actor)
+        options = Options(
+            dry_run=dry_run,
+            wait=WaitOptions(timeout=timeout),
+            check=dry_run is DryRun.SERVER,
+            actor=actor,
+        )
         return verb(options=options, **others)
 
     return with_options(

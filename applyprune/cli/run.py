@@ -135,7 +135,8 @@ def apply(
     confirmation = Confirmation(reporting, yes, paths)
     if check is None:
         # Only a check finds recreations, which an approval covers.
-        check = bool(options.prune.approved or confirmation.can_ask) and plan_path is None
+        asked = options.check or options.prune.approved or confirmation.can_ask
+        check = bool(asked) and plan_path is None
     options = replace(
         options,
         mode=Mode.APPLY,
@@ -205,8 +206,19 @@ def prune(
 @deletion_option
 @reporting_options
 @yes_option
+@click.option(
+    "--allow-partial",
+    is_flag=True,
+    help="If there is no such set, go on although not every kind could be searched for objects of "
+    "it, as with a dead conversion webhook of a CRD.",
+)
 def delete(
-    name: str, cluster_target: ClusterTarget, reporting: Reporting, options: Options, yes: bool
+    name: str,
+    cluster_target: ClusterTarget,
+    reporting: Reporting,
+    options: Options,
+    yes: bool,
+    allow_partial: bool,
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
 
@@ -228,7 +240,7 @@ def delete(
     if options.dry_run is DryRun.OFF:
         part = "a part of " if options.is_part else ""
         confirmation.require(f"deleting {part}the set {name}")
-    options = replace(options, mode=Mode.DELETE)
+    options = replace(options, mode=Mode.DELETE, allow_partial=allow_partial)
     return reporting.print_events(
         run_set(cluster_target, name, no_input, options, confirmation),
         plan_is_shown=confirmation.can_ask,

@@ -55,6 +55,7 @@ from applyprune.model.identity import Ref
 from applyprune.model.inventory import LONGEST_LEASE, SETTLE_SECONDS
 from applyprune.model.live import LiveObject, deleted_at, mapping, text, whole_number
 from applyprune.model.options import Mode
+from applyprune.model.plan import Fate, Guard, GuardVerdict
 from applyprune.model.problem import ProblemKind
 from applyprune.model.text import counted, is_dns_subdomain
 from applyprune.planning.applyset import PART_OF, ApplySetIdentity, set_name
@@ -63,6 +64,8 @@ from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+
+    from applyprune.model.plan import Plan
 
 _NO_RIGHTS = NO_CLUSTER | {Reason.INVALID_SPEC, Reason.SERVICE_ACCOUNT_NOT_FOUND, Reason.FORBIDDEN}
 """Why nobody may remove the objects; what the inventory lists is safe there."""
@@ -400,10 +403,20 @@ def _reason(run_result: RunResult, policy: DeletionPolicy) -> Reason:
         return Reason.REMOVAL_INCOMPLETE
     reason = reason_of_exit(run_result.exit_code)
     if reason is Reason.PRUNE_REFUSED:
-        return reason
+        # guard: uncounted-removal
+        return Reason.FORBIDDEN if _lacks_rights(run_result.plan) else reason
     causes = {failed.kind for failed in failing if not failed.skipped}
     waits = {ProblemKind.NOT_READY} if policy is DeletionPolicy.DELETE else set()
     return Reason.FORBIDDEN if causes - waits == {ProblemKind.FORBIDDEN} else Reason.REMOVAL_FAILED
+
+
+def _lacks_rights(plan: Plan | None) -> bool:
+    """Return whether a guard refuses a plan only because the account lacks a right to count."""
+    if plan is None:
+        return False
+    guards = {one.guard for one in plan.guards if one.verdict is GuardVerdict.REFUSED}
+    refused = [step for step in plan.removals if step.is_doomed and step.fate is Fate.REFUSE]
+    return guards == {Guard.CASCADE} and all(step.lacks_rights for step in refused)
 
 
 def _total(run_result: RunResult | None) -> int | None:

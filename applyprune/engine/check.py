@@ -218,10 +218,11 @@ def refuse_removal_of_set(
         )
 
 
-def no_such_set(applyset: ApplySetIdentity) -> UsageError:
-    """Return the error for a set that does not exist."""
+def no_such_set(applyset: ApplySetIdentity, unseen: Sequence[str] = ()) -> UsageError:
+    """Return the error for a set that does not exist; ``unseen`` is what was not searched."""
     return UsageError(
         f"there is no set {applyset.name} in namespace {applyset.namespace}",
+        reason=f"not searched: {'; '.join(unseen[:_SHOWN])}" if unseen else "",
         hint="To list all sets: applyprune list -A",
     )
 
@@ -468,10 +469,11 @@ def with_permissions_checked(
 ) -> Plan:
     """Return the plan with every right that it needs and the account lacks.
 
-    A run is refused then; a dry run only shows it. If the server gives no review, the plan has a
-    warning that says so.
+    The plan is refused then: whoever checks it must find what its run would. A diff only notes it.
+    If the server gives no review, the plan has a warning that says so.
     """
-    applyset, holds = context.applyset, context.options.dry_run is DryRun.OFF
+    applyset, is_diff = context.applyset, context.options.diff.enabled
+    holds = not is_diff  # guard: rights-of-a-plan
     needs = needs_of(plan, applyset, is_new=not inventory.exists, makes_namespace=makes_namespace)
     if not needs:
         return plan
@@ -568,6 +570,7 @@ _DryRunStates: TypeAlias = "Mapping[Ref, tuple[LiveObject | None, Mapping[str, A
 
 
 _FEW = 4
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)

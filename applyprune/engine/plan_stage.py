@@ -24,7 +24,12 @@ from applyprune.engine.check import (
 from applyprune.engine.context import run_context
 from applyprune.engine.dry_run import ServerDryRun
 from applyprune.engine.ports import Cancellation
-from applyprune.engine.reader import DependantCounter, SnapshotReader, with_cascades
+from applyprune.engine.reader import (
+    DependantCounter,
+    PartialSearch,
+    SnapshotReader,
+    with_cascades,
+)
 from applyprune.engine.waiting import ReadinessRules
 from applyprune.errors import ApplypruneError, Interrupted, UsageError, as_problem, raise_all
 from applyprune.model.events import Event, ObjectDiff, ObjectDone, Outcome, WarningRaised
@@ -220,7 +225,8 @@ def _plan_with(
         resolved, inventory, [*(ref for ref, _ in unknown), *late], context
     )
     lists = not options.corrects
-    reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists)
+    search = _partial_search(applyset, options)
+    reader = SnapshotReader(cluster, context.workers, applyset, context.store, lists, search)
     snapshot = _read(resolved, known, resource_map, reader, context)
     _hide_secrets(request, snapshot.states, context)
     dependants = DependantCounter(
@@ -234,7 +240,8 @@ def _plan_with(
         yield from _deleted_part(inventory, snapshot, context)
     elif not inventory.exists and options.mode is Mode.DELETE:
         # To delete a set twice is not a failure, but a mistyped name must be visible.
-        yield WarningRaised(as_problem(no_such_set(applyset)))
+        unseen = snapshot.unseen if options.allow_partial else ()
+        yield WarningRaised(as_problem(no_such_set(applyset, unseen)))
     planned = partial(
         make_plan,
         resolved.desired,
@@ -310,6 +317,14 @@ def _part_to_read(
         refuse_unselected(options, picked, inventory.entries, context.applyset)
         yield WarningRaised(partial_problem(options, picked, inventory.entries))
     return inventory
+
+
+def _partial_search(applyset: ApplySetIdentity, options: Options) -> PartialSearch:
+    """Return what ends a deletion of a set that perhaps does not exist; no other run ends so."""
+    if options.mode is not Mode.DELETE or options.is_part:
+        return PartialSearch()
+    command = f"applyprune delete {applyset.arguments} --allow-partial"
+    return PartialSearch(command, options.allow_partial)
 
 
 def _read(

@@ -248,6 +248,7 @@ class Pruner:
             step.entry.ref
             for step in batch
             if step.fate is Fate.PRUNE
+            and not step.is_going
             and step.entry.ref.group_kind in {NAMESPACE, CRD}
             and not step.entry.ref.is_among(self.context.options.prune.allow_cascade)
         }
@@ -287,12 +288,9 @@ class Pruner:
     def _refuse_if_grown(self, step: RemoveStep, contents: CascadeContents) -> RemoveStep:
         ref = step.entry.ref
         before = self.snapshot.contents.get(ref, CascadeContents(()))
-        # The plan has checked the earlier contents; objects that are being deleted do not count.
+        # The plan has checked the earlier contents.
         known = self.deleting | {live.uid for live in before.objects}
-        here = tuple(live for live in contents.objects if not live.terminating)
-        cascade = cascade_of(
-            CascadeContents(here, contents.uncounted), known, self.context.applyset.manager
-        )
+        cascade = cascade_of(contents, known, self.context.applyset.manager)
         if not (cascade.foreign or cascade.uncounted):
             return step
         reason = f"cannot be counted: {cascade.uncounted}"
@@ -412,7 +410,7 @@ def _workloads(cluster: Cluster, workers: WorkerPool) -> CascadeContents:
         workers.check()
     except ApplypruneError as error:
         return CascadeContents((), error.message)
-    return CascadeContents(tuple(found), "; ".join(failures))
+    return CascadeContents(tuple(found), "; ".join(failure.reason for failure in failures))
 
 
 def _remains(ref: Ref, cluster: Cluster, workers: WorkerPool) -> CascadeContents:

@@ -46,6 +46,7 @@ from applyprune.planning.applyset import PART_OF, SET_ID, ApplySetIdentity
 from applyprune.planning.cascade import (
     IN_FULL,
     Deletion,
+    ListFailure,
     OwnerChains,
     OwnerReference,
     deletions_of,
@@ -100,6 +101,16 @@ _FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
+class PartialSearch:
+    """What to do about a search for the objects of a lost inventory in which a list has failed."""
+
+    command: str = ""
+    """The command that goes on without what cannot be listed; empty if there is none."""
+    will_do: bool = False
+    """Whether the user has given that command."""
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotReader:
     """Reads the cluster for one run; nothing is cached between calls."""
 
@@ -109,6 +120,7 @@ class SnapshotReader:
     store: Readable
     lists: bool = True
     """Read the listed objects by a LIST of each kind; otherwise by a GET each."""
+    partial_search: PartialSearch = PartialSearch()
 
     def read(
         self,
@@ -256,8 +268,12 @@ class SnapshotReader:
 
     def _refuse_failed(self, found: _LabelledObjects) -> None:
         """Refuse a search in which a list has failed for another reason than a missing right."""
-        if found.failed:  # guard: failed-search
+        will_do = self.partial_search.will_do and not found.objects
+        if found.failed and not will_do:  # guard: failed-search
             hint = "Run again."
+            if self.partial_search.command and not found.objects:
+                hint += " If no object of the set is of a kind that cannot be listed: "
+                hint += self.partial_search.command
             if found.objects:
                 hint += " To rebuild the inventory without what cannot be listed: applyprune "
                 hint += f"inventory repair {self.applyset.arguments} --allow-partial"
@@ -787,9 +803,11 @@ def with_cascades(
     known = snapshot.registered
     resource_map = counted.resource_map
     proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
+    # What somebody has deleted already takes along what it does, whatever this run decides.
+    staying = [live for live in to_prune if not live.terminating]
     counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
-    contents = counter.contents_of_deleted()
-    deletions = deletions_of(to_prune, contents, options.prune.propagation)
+    contents = counter.contents_of_deleted(live.ref for live in staying)
+    deletions = deletions_of(staying, contents, options.prune.propagation)
     return replace(
         snapshot,
         contents=contents,
@@ -805,12 +823,10 @@ class ContentCounter:
     proofs: KindProofs
     deleted: frozenset[Ref]
 
-    def contents_of_deleted(self) -> Mapping[Ref, CascadeContents]:
-        """Return the contents of each Namespace and CRD that is deleted."""
+    def contents_of_deleted(self, refs: Iterable[Ref]) -> Mapping[Ref, CascadeContents]:
+        """Return the contents of each Namespace and CRD among these refs of what is deleted."""
         return {
-            ref: self.contents(ref)
-            for ref in sorted(self.deleted)
-            if ref.group_kind in {NAMESPACE, CRD}
+            ref: self.contents(ref) for ref in sorted(refs) if ref.group_kind in {NAMESPACE, CRD}
         }
 
     def contents(self, ref: Ref) -> CascadeContents:
@@ -851,8 +867,12 @@ class ContentCounter:
             cluster, workers, kinds, namespace=namespace, in_full=IN_FULL if namespace else ()
         )
         if isinstance(proof, MissingKinds):  # guard: count-needs-kinds
-            failures.insert(0, proof.reason)
-        return CascadeContents(tuple(contents), "; ".join(failures[:3]))
+            failures.insert(0, ListFailure(proof.reason, proof.is_forbidden))
+        return CascadeContents(
+            tuple(contents),
+            "; ".join(failure.reason for failure in failures[:3]),
+            bool(failures) and all(failure.is_forbidden for failure in failures),
+        )
 
 
 def list_kinds(
@@ -864,24 +884,25 @@ def list_kinds(
     selector: str = "",
     full: bool = False,
     in_full: Collection[GroupKind] = (),
-) -> tuple[list[LiveObject], list[str]]:
+) -> tuple[list[LiveObject], list[ListFailure]]:
     """Return every object of some kinds, and the reason for each kind that cannot be read.
 
     ``full`` reads the bodies too; ``in_full`` has the kinds of which the bodies are always read.
     """
     contents: list[LiveObject] = []
-    failures: list[str] = []
+    failures: list[ListFailure] = []
 
-    def read(resource: Resource) -> tuple[Sequence[LiveObject], str]:
+    def read(resource: Resource) -> tuple[Sequence[LiveObject], ListFailure | None]:
         bodies = full or resource.group_kind in in_full
         try:
-            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), ""
+            return cluster.list(resource, namespace=namespace, selector=selector, full=bodies), None
         except ApplypruneError as error:
-            return (), f"{resource.full_plural}: {error.message}"
+            reason = f"{resource.full_plural}: {error.message}"
+            return (), ListFailure(reason, isinstance(error, Forbidden))
 
     for found, failure in workers.each(read, kinds):
         contents += found
-        if failure:
+        if failure is not None:
             failures.append(failure)
     return contents, failures
 
@@ -949,7 +970,7 @@ class DependantCounter:
             if not (namespace and word in _CLUSTER_SCOPED)
         ]
         for (kind, namespace), found, failure in each(self._listing, calls):
-            if failure:
+            if failure is not None:
                 self._chains.failures[namespace][_plural(kind, self.resource_map)] = failure
             for live in found:
                 self._chains.objects[live.uid] = live
@@ -958,17 +979,17 @@ class DependantCounter:
 
     def _listing(
         self, call: tuple[GroupKind, str]
-    ) -> tuple[tuple[GroupKind, str], Sequence[LiveObject], str]:
+    ) -> tuple[tuple[GroupKind, str], Sequence[LiveObject], ListFailure | None]:
         kind, namespace = call
         resource = self.resource_map.find_kind(kind)
         if resource is None:
-            return call, (), "its kind is not served"
+            return call, (), ListFailure("its kind is not served")
         try:
-            return call, self.cluster.list(resource, namespace=namespace), ""
+            return call, self.cluster.list(resource, namespace=namespace), None
         except Unreachable:
             raise
         except ApplypruneError as error:
-            return call, (), error.message
+            return call, (), ListFailure(error.message, isinstance(error, Forbidden))
 
     def _read(self, wanted: Sequence[OwnerReference], each: _Each) -> None:
         """Read owners, one request for each name."""

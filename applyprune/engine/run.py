@@ -174,7 +174,11 @@ class _Run:
             if options.dry_run is not DryRun.OFF:
                 summary.held = is_blocked(self.plan, options)
                 yield from preview(
-                    self.context, self.plan, self.dry_run, self.inventory.entries, self.unknown
+                    self.context,
+                    self.plan,
+                    self.dry_run,
+                    self.inventory.entries,
+                    (*self.unknown, *self.plan.forbidden),
                 )
                 yield from self._blocked()
                 yield summary.finished()

@@ -219,6 +219,8 @@ class ApplyStep:
     """Whether it is left because other managers own its fields and its manifest says so."""
     cascade: tuple[Cascaded, ...] = ()
     """The objects outside this plan that its recreation would delete."""
+    unlisted: tuple[str, ...] = ()
+    """The kinds that may not be listed, so that what of them it owns is not counted."""
     awaits_approval: bool = False
     """Whether it is left because it must be recreated, and that is not approved."""
     is_left_alone: bool = False
@@ -306,6 +308,15 @@ class RemoveStep:
     Those that another one of them owns are left out: they come and go with their owner. This does
     not hold for the guarded kinds.
     """
+    unlisted: tuple[str, ...] = ()
+    """The kinds that may not be listed, so that what of them it owns is not counted."""
+    lacks_rights: bool = False
+    """Whether it is refused only because a right is missing to count what it owns."""
+
+    @property
+    def is_going(self) -> bool:
+        """Return whether somebody has deleted the object already: nothing is left to decide."""
+        return self.fate is Fate.PRUNE and self.live is not None and self.live.terminating
 
     @property
     def is_doomed(self) -> bool:

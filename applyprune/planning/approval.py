@@ -162,7 +162,8 @@ Consent: TypeAlias = frozenset[Hashable]
 def needed_consent(plan: Plan, mode: Mode) -> Consent:
     """Return what the plan needs consent for; empty if it needs none.
 
-    To delete a set, every object that leaves it counts, even if it stays in the cluster.
+    To delete a set, every object that leaves it counts, even if it stays in the cluster. Otherwise,
+    what somebody has deleted already does not count.
     """
     fates = {Fate.PRUNE}
     if mode is Mode.DELETE:
@@ -170,7 +171,11 @@ def needed_consent(plan: Plan, mode: Mode) -> Consent:
     removals = () if plan.no_prune else plan.removals
     return frozenset(
         (
-            *(_identity(step) for step in removals if step.fate in fates),
+            *(
+                _identity(step)
+                for step in removals
+                if step.fate in fates and (mode is Mode.DELETE or not step.is_going)
+            ),
             *(_identity(step) for step in plan.applies if _needs_consent(step)),
             *(one for one in plan.consequences if one.kind in _ASKING),
         )

@@ -38,11 +38,12 @@ from applyprune.model.plan import (
     Recreate,
     RemoveStep,
 )
-from applyprune.model.problem import Problem
+from applyprune.model.problem import Problem, ProblemKind
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import MANAGERS, MANIFEST_DIGEST, ApplySetIdentity
 from applyprune.planning.comparison import not_recreated, recreation_obstacle
 from applyprune.planning.managed_fields import own_apply_entry
+from applyprune.planning.order import is_built_in
 from applyprune.planning.recovery import CascadeContents
 from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, field, replace
@@ -84,6 +85,10 @@ class Cascade:
     """What could not be read, and why; empty if all was read."""
     roots: tuple[Cascaded, ...] = ()
     """Those of ``foreign`` that no other one of them owns, and all of the guarded kinds."""
+    lacks_rights: bool = False
+    """Whether only missing rights keep it from being counted."""
+    unlisted: tuple[str, ...] = ()
+    """The kinds that the account may not list, where that is no reason to refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,23 @@ class Cascades:
         cascade = self.found.get(ref)
         return cascade is not None and bool(cascade.foreign or cascade.uncounted)
 
+    def harm(self, ref: Ref) -> str:
+        """Return in short what speaks against the deletion of an object that harms, or may."""
+        if self.foreign(ref):
+            return f"{ref.short} would cascade-delete objects that must stay"
+        return f"it is unknown what {ref.short} would cascade-delete"
+
+    def lacks_rights(self, ref: Ref) -> bool:
+        """Return whether an object is refused only because a right to count is missing."""
+        cascade = self.found.get(ref)
+        is_known = cascade is None or cascade.foreign or self.desired.get(ref)
+        return cascade is not None and cascade.lacks_rights and not is_known
+
+    def unlisted(self, ref: Ref) -> tuple[str, ...]:
+        """Return the kinds that may not be listed, and that an object may be deleted without."""
+        cascade = self.found.get(ref)
+        return cascade.unlisted if cascade is not None else ()
+
     def refusal(self, ref: Ref, allowed: Collection[str]) -> Problem | None:
         """Return why an object may not be deleted because of its contents; None if it may.
 
@@ -176,12 +198,18 @@ def cascade_of(
 ) -> Cascade:
     """Return the cascade of a delete; an object that two groups serve counts once, by its UID.
 
+    What somebody has deleted already does not count.
+
     ``deleting`` has the UIDs of the objects that this prune deletes. Objects that the set leaves,
     orphans or still wants are not in it: their namespace would delete them too. ``manager`` is the
     set's field manager. ``dependants`` is what the garbage collector deletes with the object.
     ``staying`` has the UIDs of the set's objects that must stay, whatever owns them.
     """
-    unique = {live.uid: live for live in contents.objects if not is_generated(live, manager)}
+    unique = {
+        live.uid: live
+        for live in contents.objects
+        if not (live.terminating or is_generated(live, manager))
+    }
     ours = set(deleting)
     left = {uid: live for uid, live in unique.items() if uid not in ours}
     # An object that is owned by an object of ours is ours too, at any depth.
@@ -194,11 +222,14 @@ def cascade_of(
     roots = {uid: live for uid, live in left.items() if not owners_of(live) & inside}
     # guard: owned-by-ours
     owned = {live.uid: live for live in dependants.objects if live.uid not in deleting}
+    uncounted = [part for part in (contents, dependants) if part.uncounted]
     return Cascade(
         len(unique | owned),
         tuple(sorted(live.ref for live in (left | owned).values())),
-        "; ".join(reason for reason in (contents.uncounted, dependants.uncounted) if reason),
+        "; ".join(part.uncounted for part in uncounted),
         tuple(sorted(Cascaded(live.ref, uid) for uid, live in (roots | owned).items())),
+        bool(uncounted) and all(part.lacks_rights for part in uncounted),
+        dependants.unlisted,
     )
 
 
@@ -269,6 +300,15 @@ class OwnerReference:
     uid: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListFailure:
+    """Why a kind could not be listed."""
+
+    reason: str
+    is_forbidden: bool = False
+    """Whether a right is missing."""
+
+
 @dataclass(slots=True)
 class OwnerChains:
     """What was read: the objects that count, and their owners at any depth, by UID."""
@@ -283,7 +323,7 @@ class OwnerChains:
     """The owners that the server never takes for gone: what has no namespace names one in some."""
     unknown: dict[str, str] = field(default_factory=dict)
     """The owners that could not be read, and why."""
-    failures: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    failures: dict[str, dict[str, ListFailure]] = field(default_factory=lambda: defaultdict(dict))
     """Why a guarded kind could not be listed, by namespace and kind; an empty name is for all."""
 
     def count_owned(self, own: Iterable[LiveObject], deleted: Collection[str]) -> None:
@@ -353,7 +393,8 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
         if deletion.collects:
             causes[deletion.live.uid].add(deletion.cause)
     found: defaultdict[Ref, dict[str, LiveObject]] = defaultdict(dict)
-    doubts: defaultdict[Ref, dict[str, None]] = defaultdict(dict)
+    doubts: defaultdict[Ref, dict[str, bool]] = defaultdict(dict)
+    unlisted: defaultdict[Ref, dict[str, None]] = defaultdict(dict)
     for uid, live in sorted(chains.counted.items(), key=lambda one: one[1].ref):
         if uid in certain:
             for cause in _causes_of(live, causes, certain):
@@ -362,19 +403,54 @@ def dependants(deletions: Sequence[Deletion], chains: OwnerChains) -> Mapping[Re
             reason = f"{live.ref}: {_why_unknown(live, chains, possible)}"
             for deletion in deletions:
                 if deletion.collects and deletion.live.ref.namespace in {"", live.ref.namespace}:
-                    doubts[deletion.cause][reason] = None
+                    doubts[deletion.cause][reason] = False
     for deletion in deletions:
         failures = chains.failures.get(deletion.live.ref.namespace) if deletion.collects else None
-        if failures:
-            doubts[deletion.cause].update(
-                dict.fromkeys(f"{kind}: {reason}" for kind, reason in failures.items())
-            )
+        for kind, failure in (failures or {}).items():
+            # guard: may-own-data
+            if failure.is_forbidden and not may_own_data(deletion.live, children):
+                unlisted[deletion.cause][kind] = None
+            else:
+                doubts[deletion.cause][f"{kind}: {failure.reason}"] = failure.is_forbidden
     return {
         cause: CascadeContents(
-            tuple(found[cause].values()), "; ".join([*doubts[cause]][:_SHOWN_DOUBTS])
+            tuple(found[cause].values()),
+            "; ".join([*doubts[cause]][:_SHOWN_DOUBTS]),
+            bool(doubts[cause]) and all(doubts[cause].values()),
+            tuple(unlisted[cause]),
         )
-        for cause in sorted({*found, *doubts})
+        for cause in sorted({*found, *doubts, *unlisted})
     }
+
+
+_CLAIMS = frozenset({"f:ephemeral", "f:volumeClaimTemplates"})
+"""The fields from which controllers make claims that an object, or its Pods, own."""
+
+
+def may_own_data(live: LiveObject, children: Collection[str]) -> bool:
+    """Return whether objects such as this one own claims and StatefulSets in practice.
+
+    These are custom resources, the guarded kinds, what makes claims for its Pods, and what a known
+    object names as its owner: ``children`` are the UIDs of those. Of a ConfigMap, a Secret, a
+    Service or a Role, that is unheard of.
+    """
+    kind = live.ref.group_kind
+    return (
+        not is_built_in(kind.group)
+        or kind in GUARDED_KINDS
+        or live.uid in children
+        or any(_has_field(entry.get("fieldsV1"), _CLAIMS) for entry in live.managed_fields)
+    )
+
+
+def _has_field(fields: object, names: Collection[str]) -> bool:
+    todo = [fields]
+    while todo:
+        found = mapping(todo.pop())
+        if not found.keys().isdisjoint(names):
+            return True
+        todo.extend(found.values())
+    return False
 
 
 def _causes_of(
@@ -445,6 +521,22 @@ def owner_references(live: LiveObject) -> Iterator[OwnerReference]:
         yield OwnerReference(gvk, live.ref.namespace, text(owner, "name"), text(owner, "uid"))
 
 
+def uncounted_problem(plan: Plan, applyset: ApplySetIdentity) -> Problem | None:
+    """Return the warning that not all is counted that goes with what a plan deletes; else None."""
+    fates = {Fate.RECREATE} if plan.no_prune else {Fate.RECREATE, Fate.PRUNE}
+    found = [step for step in plan.steps if step.fate in fates and step.unlisted]
+    if not found:
+        return None
+    kinds = " and ".join(sorted({kind for step in found for kind in step.unlisted}))
+    names = and_more([ref.short for ref in sorted(step.entry.ref for step in found)], _SHOWN)
+    return Problem(
+        ProblemKind.FORBIDDEN,
+        f"the {kinds} that the server deletes with {names} are not counted",
+        reason="this account may not list them",
+        hint=f"To see the rights that this set needs: applyprune rbac {applyset.arguments} -f PATH",
+    )
+
+
 # Recreations, judged by what the garbage collector would delete with the old object.
 
 
@@ -470,6 +562,7 @@ def with_recreations_judged(
         ref = step.desired.ref
         if step.fate is not Fate.RECREATE or ref not in cascades.found:
             return step
+        step = replace(step, unlisted=cascades.unlisted(ref))
         if problem := refused_recreation_of(ref, cascades, options):
             located = replace(problem, location=str(step.desired.origin))
             return replace(step, fate=Fate.REFUSE, problem=located, request=None, deletion=None)

@@ -56,13 +56,16 @@ def _plan_row(step: ApplyStep | RemoveStep) -> list[object]:
 def deletions_digest(applies: Iterable[ApplyStep], removals: Iterable[RemoveStep]) -> str:
     """Return the digest of what would be deleted: each object by UID, with its cascade.
 
-    It is empty if nothing would be deleted.
+    It is empty if nothing would be deleted, or only what somebody has deleted already.
     """
+    removals = tuple(removals)
+    if not any(deleted_objects(applies, (step for step in removals if not step.is_going))):
+        return ""
     deleted = sorted(
         [*ref_parts(planned.ref), str(planned.fate), planned.uid, _cascade_rows(planned)]
         for planned in deleted_objects(applies, removals)
     )
-    return digest_of(deleted) if deleted else ""
+    return digest_of(deleted)
 
 
 def _cascade_rows(planned: PlannedObject) -> list[list[str]]:

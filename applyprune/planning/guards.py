@@ -60,8 +60,12 @@ class GuardedPrune:
 
     @property
     def to_delete(self) -> Sequence[Ref]:
-        """Return the objects that would be deleted, whether or not they may be."""
-        return [step.entry.ref for step in self.steps if step.is_doomed]
+        """Return the objects that would be deleted, whether or not they may be.
+
+        What somebody has deleted already needs no guard.
+        """
+        doomed = (step for step in self.steps if step.is_doomed)
+        return [step.entry.ref for step in doomed if not step.is_going]
 
     @property
     def refused(self) -> Sequence[Ref]:
@@ -275,13 +279,12 @@ def _cascade(prune: GuardedPrune) -> GuardResult:
     named = refused or allowed
     options = " ".join(f"--allow-cascade {ref.short}" for ref in named)
     by_name = all(ref.is_among(prune.options.prune.allow_cascade) for ref in allowed)
+    unknown = any(prune.cascades.unlisted(ref) for ref in prune.to_delete)
     return _guard_result(
         prune,
         Guard.CASCADE,
-        "; ".join(
-            f"{ref.short} would cascade-delete objects that must stay" for ref in named[:_SHOWN]
-        ),
-        passed="no deletion cascades to objects that must stay",
+        "; ".join(prune.cascades.harm(ref) for ref in named[:_SHOWN]),
+        passed=f"no deletion cascades to objects that must stay{', as far as is known' * unknown}",
         option=options,
         given=options if by_name and not refused else "",
         approvable=not refused,

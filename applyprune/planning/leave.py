@@ -105,17 +105,21 @@ def remove_steps(
         released=released,
     )
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
+    going = {step.live.uid for step in kept if step.live is not None and step.is_going}
     # guard: listed-stays
     staying = (_recorded_uids(listed, snapshot, applyset) | wanted) - deleting
     found = _cascades(snapshot, deleting, staying, applyset.manager)
     cascades = Cascades(found, listed, _desired_within(desired, kept, snapshot, wanted))
-    steps = [replace(step, cascade=cascades.roots(step)) for step in kept]
+    steps = [
+        replace(step, cascade=cascades.roots(step), unlisted=cascades.unlisted(step.entry.ref))
+        for step in kept
+    ]
     steps.sort(key=lambda step: step.entry.wave, reverse=True)
     # Nothing has left a set of which only a part is applied, whatever that part is.
     if not options.prune.enabled or options.applies_part:
         return Removals(tuple(steps)), None
     refs = {member.ref for member in members}
-    own = _own_objects(listed, snapshot, applyset) if deleting else {}
+    own = _own_objects(listed, snapshot, applyset) if deleting > going else {}
     own_uids = {live.uid for live in own.values()}
     shares = not (refs.isdisjoint(listed) and _desired_uids(members, snapshot).isdisjoint(own_uids))
     passing = {member.ref for member in desired if member.has_ttl}
@@ -126,7 +130,8 @@ def remove_steps(
         own={
             ref: live.uid
             for ref, live in own.items()
-            if live.uid in deleting or (ref not in passing and _counts_as_member(live, applyset))
+            if live.uid in deleting - going
+            or (ref not in passing and _counts_as_member(live, applyset))
         },
         desired={member.ref for member in desired},
         shares=shares or any(ref in listed for ref in left_out),
@@ -193,7 +198,7 @@ def _desired_within(
 
     ``wanted`` has the UIDs of the desired objects.
     """
-    deleting = {step.entry.ref for step in steps if step.fate is Fate.PRUNE}
+    deleting = {step.entry.ref for step in steps if step.fate is Fate.PRUNE and not step.is_going}
     namespaces = {ref.name: ref for ref in deleting if ref.group_kind == NAMESPACE}
     kinds = {ref.name: ref for ref in deleting if ref.group_kind == CRD}
     found: dict[Ref, set[Ref]] = {}
@@ -255,7 +260,10 @@ def _with_cascade(step: RemoveStep, cascades: Cascades, allowed: Collection[str]
     if step.fate is not Fate.PRUNE:
         return step
     if problem := cascades.refusal(step.entry.ref, allowed):
-        return replace(step, fate=Fate.REFUSE, problem=problem, request=None)
+        lacks_rights = cascades.lacks_rights(step.entry.ref)
+        return replace(
+            step, fate=Fate.REFUSE, problem=problem, request=None, lacks_rights=lacks_rights
+        )
     return replace(step, reason=cascades.described(step.entry.ref))
 
 

@@ -37,6 +37,7 @@ from applyprune.model.plan import (
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
+from applyprune.planning.cascade import uncounted_problem
 from applyprune.planning.conflicts import drift_to_revert, drifted_fields, forces, rewritten_problem
 from applyprune.planning.decide import (
     FINISHED,
@@ -148,16 +149,18 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options, *, keeps
     plan = settled(plan, options, keeps=keeps)
     return replace(
         plan,
-        warnings=(*plan.warnings, *_warnings(plan, options)),
+        warnings=(*plan.warnings, *_warnings(plan, applyset, options)),
         digest=plan_digest(plan, applyset, options),
     )
 
 
-def _warnings(plan: Plan, options: Options) -> Iterator[Problem]:
+def _warnings(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Iterator[Problem]:
     """Yield what only the fates of a whole plan show."""
     waits = options.wait.mode is not WaitMode.NONE
     if not (waits or plan.no_prune) and (reason := wait_reason(plan.applies, plan.removals)):
         yield no_wait_warning(reason)
+    if uncounted := uncounted_problem(plan, applyset):
+        yield uncounted
     yield from pruned_references(plan)
     if rewritten := rewritten_problem({step.desired.ref: step.rewritten for step in plan.applies}):
         yield rewritten

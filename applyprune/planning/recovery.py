@@ -146,6 +146,10 @@ class CascadeContents:
     objects: tuple[LiveObject, ...]
     uncounted: str = ""
     """What could not be read, and why; empty if all was read."""
+    lacks_rights: bool = False
+    """Whether only missing rights keep it from being counted."""
+    unlisted: tuple[str, ...] = ()
+    """The kinds that the account may not list, where that is no reason to refuse."""
 
 
 def current_entries(

@@ -118,8 +118,8 @@ def with_missing_rights(
 ) -> Plan:
     """Return a plan that names every missing right, at the object that needs it.
 
-    A plan that ``holds`` is refused as a whole: its run would write nothing. Another one is only
-    shown, and another account may run it.
+    A plan that ``holds`` is refused as a whole: its run would write nothing. Of a diff, it is only
+    noted: another account may apply it.
     """
     lacks: defaultdict[Ref, list[Access]] = defaultdict(list)
     for need in missing:

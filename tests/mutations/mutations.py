@@ -1126,6 +1126,28 @@ MUTATIONS = (
         f"{_CASCADES}test_owner_that_cannot_be_read_is_refused",
     ),
     Mutation(
+        "the refusal to prune what may own data that may not be listed",
+        ("may-own-data",),
+        "if .*:",
+        "if failure.is_forbidden:",
+        f"{_CASCADES}test_what_may_own_data_is_refused_with_least_rights[statefulset.apps/owner]",
+    ),
+    Mutation(
+        "the end of a removal that only a missing right to count holds",
+        ("uncounted-removal",),
+        "return .*",
+        "return reason",
+        "tests/controller/test_removal.py::"
+        "test_missing_right_to_count_keeps_a_bundle_until_its_timeout",
+    ),
+    Mutation(
+        "the missing rights that a plan finds",
+        ("rights-of-a-plan",),
+        "= .*",
+        "= not is_diff and context.options.dry_run is DryRun.OFF",
+        "tests/engine/checks/test_permissions.py::test_missing_right_is_a_finding_of_a_plan",
+    ),
+    Mutation(
         "the refusal to recreate what owns other data",
         ("recreation-cascade",),
         "= .*",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.identity import Ref
-from applyprune.planning.cascade import diagnose
+from applyprune.planning.cascade import cascade_of, diagnose, may_own_data
 from applyprune.planning.recovery import CascadeContents
 from tests.support.planning import TARGET, TIME, live, managed
 
@@ -336,3 +336,49 @@ def test_remaining_custom_resources_are_named_with_their_namespace() -> None:
         f"it still contains foo.x.example.com/f in namespace shop (finalizer {HOLD})",
         f"finalizer {HOLD}, owned by no field manager: its controller is unknown",
     ]
+
+
+def _with_fields(ref: Ref, **spec: Any) -> LiveObject:
+    return live(ref, entries=[managed(fieldsV1={"f:spec": {"f:template": {"f:spec": spec}}})])
+
+
+@pytest.mark.parametrize(
+    ("state", "may"),
+    [
+        (live(STUCK), False),
+        (live(Ref("", "Secret", "home", "a")), False),
+        (live(Ref("", "Service", "home", "a")), False),
+        (live(Ref("", "ServiceAccount", "home", "a")), False),
+        (live(Ref("rbac.authorization.k8s.io", "Role", "home", "a")), False),
+        (live(Ref("rbac.authorization.k8s.io", "ClusterRole", "", "a")), False),
+        (live(Ref("batch", "Job", "home", "a")), False),
+        (live(Ref("apps", "Deployment", "home", "a")), False),
+        (_with_fields(Ref("apps", "Deployment", "home", "a"), **{"f:volumes": {}}), False),
+        (
+            _with_fields(
+                Ref("batch", "Job", "home", "a"),
+                **{"f:volumes": {'k:{"name":"a"}': {"f:ephemeral": {}}}},
+            ),
+            True,
+        ),
+        (live(Ref("apps", "StatefulSet", "home", "a")), True),
+        (live(Ref("", "PersistentVolumeClaim", "home", "a")), True),
+        (live(SHOP), True),
+        (live(Ref("x.example.com", "Foo", "home", "a")), True),
+        (live(Ref("postgresql.cnpg.io", "Cluster", "home", "a")), True),
+        (live(STUCK, uid="owner"), True),
+    ],
+)
+def test_what_may_own_data_in_practice(state: LiveObject, may: bool) -> None:
+    """Whatever makes claims, and what a known object names as its owner."""
+    assert may_own_data(state, {"owner"}) is may
+
+
+def test_contents_that_are_going_do_not_count() -> None:
+    """What they own still does."""
+    going = live(Ref("", "Pod", "shop", "a"), uid="p", deletionTimestamp=TIME)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "p"}
+    claim = live(Ref("", "PersistentVolumeClaim", "shop", "data"), uid="c", ownerReferences=[owner])
+    found = cascade_of(CascadeContents((going, claim)), (), TARGET.manager)
+    assert (found.total, found.foreign) == (1, (claim.ref,))
+    assert cascade_of(CascadeContents((going,)), (), TARGET.manager).foreign == ()

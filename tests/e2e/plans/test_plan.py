@@ -102,8 +102,8 @@ def test_plan_without_check_only_reads(desk: Desk, audit: AuditTrail) -> None:
     assert not any(step["notChecked"] for step in checked.values())
 
 
-def test_account_that_may_only_read_gets_a_plan(desk: Desk, audit: AuditTrail) -> None:
-    """The server refuses each dry run; that is shown, and is no failure."""
+def test_account_that_may_only_read_gets_no_plan_to_apply(desk: Desk, audit: AuditTrail) -> None:
+    """A missing right is a finding of the check; a diff notes it, and ``--no-check`` finds none."""
     look = [
         rule("", ["configmaps"], ["get", "list", "watch"]),
         # What may name a deleted object as its owner.
@@ -113,23 +113,29 @@ def test_account_that_may_only_read_gets_a_plan(desk: Desk, audit: AuditTrail) -
     reader = kubeconfig_as("reader", desk.plane, desk.api, desk.namespace, desk.folder, *look)
     values = {**LESS, "a0": "2", "new": "1"}
     audit.restart()
-    shown = desk.call_on(reader, "plan", **values)
-    assert (shown.code, shown.err) == (0, "")
+    out = desk.folder / "reader.plan"
+    for arguments in (("plan",), ("plan", "--out", out), ("apply", "--dry-run")):
+        planned = desk.call_on(reader, *arguments, **values)
+        assert planned.code == 3, planned
+        for need in ("delete", "create or patch", "patch", "update"):
+            assert f"this account may not {need} configmaps" in planned.out + planned.err
+    assert not out.exists()
+    planned = desk.call_on(reader, "plan", "--no-check", "--out", out, **values)
+    assert (planned.code, out.exists()) == (0, True), planned
+    audit.restart()
+    shown = desk.call_on(reader, "diff", **values)
+    assert (shown.code, shown.err) == (1, "")
     unchecked = re.findall(
         r"^configmap/(\w+) .*\(not checked: this account may not ([\w ]+) it\)",
         shown.out,
         re.MULTILINE,
     )
-    assert unchecked == [
-        *((name, "delete") for name in NAMES[6:]),
-        ("new", "create or patch"),
-        ("a0", "patch"),
-    ]
-    # The applies; no plan sends a DELETE.
+    assert unchecked == [("a0", "patch"), ("new", "create or patch")]
+    # A refused request does not show in the audit log whether it was a dry run.
     sent = [one for one in audit.events() if _is_ours(one) and one["verb"] in WRITES]
     sent = [one for one in sent if not one["requestURI"].startswith(REVIEWS)]
-    assert [one["responseStatus"]["code"] for one in sent] == [403] * 2
-    assert shown.digests == desk.call("plan", **values).digests
+    assert [(one["verb"], one["responseStatus"]["code"]) for one in sent] == [("patch", 403)] * 2
+    assert shown.digests == desk.call("diff", **values).digests
 
 
 def _is_ours(event: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from applyprune.model.events import ObjectDone, Outcome
-from applyprune.model.options import DryRun
+from applyprune.model.options import DryRun, Mode
 from applyprune.model.plan import Access
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import REVIEWS, writes
@@ -91,11 +91,36 @@ def test_plan_with_a_forbidden_prune_writes_nothing(
     assert story.outcomes == {"service/web": Outcome.FAILED}
 
 
-def test_dry_run_only_notes_missing_rights(stage: Stage, limited: Limited) -> None:
+def test_missing_right_is_a_finding_of_a_plan(stage: Stage, limited: Limited) -> None:
+    """Of every kind of dry run: what the run would report; a plan without writes needs none."""
+    ci = limited("ci", rule("", ["configmaps", "services"], READ), *COUNT)
+    stage.run(config_map("a"), SERVICE)
+    given = {"check": True, "dry_run": DryRun.SERVER}
+    story, real = (ci.run(config_map("a", "new"), **more) for more in (given, {"check": True}))
+    names = ("configmap/applyprune-web", "configmap/a", "service/web")
+    assert [one.exit_code for one in (story, real)] == [3, 3]
+    assert story.outcomes == real.outcomes == dict.fromkeys(names, Outcome.FAILED)
+    for name in names:
+        assert "this account may not" in story.problem(name)
+        assert story.problem(name) == real.problem(name)
+    for mode, bodies in ((Mode.PRUNE, [config_map("a")]), (Mode.DELETE, [])):
+        story = ci.run(*bodies, mode=mode, **given)
+        assert story.exit_code == 3, story.events
+        assert "may not delete services" in story.problem("service/web")
+    assert ci.run(config_map("a"), SERVICE, **given).exit_code == 0
+    # Of the inventory alone: an apply of this plan would leave half a set.
+    everything_else = rule("", ["configmaps"], [*READ, "patch"]), rule("", ["services"], WRITE)
+    cd = limited("cd", *everything_else, *COUNT)
+    story = cd.run(config_map("a", "new"), **given)
+    assert story.exit_code == 3, story.events
+    assert "may not update configmaps" in story.problem("configmap/applyprune-web")
+
+
+def test_diff_only_notes_missing_rights(stage: Stage, limited: Limited) -> None:
     """Another account may apply the plan; what is checked is the same."""
     ci = limited("ci", rule("", ["configmaps", "services"], READ), *COUNT)
     stage.run(config_map("a"), SERVICE)
-    story = ci.run(config_map("a", "new"), check=True, dry_run=DryRun.SERVER)
+    story = ci.run(config_map("a", "new"), check=True, dry_run=DryRun.SERVER, diff=True)
     assert story.exit_code == 0
     steps = {step.entry.ref.short: step.not_checked for step in story.plan.steps}
     assert steps == {
@@ -105,7 +130,7 @@ def test_dry_run_only_notes_missing_rights(stage: Stage, limited: Limited) -> No
     assert not [one for one in story.warnings if "this account may not" in one]
     everything_else = rule("", ["configmaps"], [*READ, "patch"]), rule("", ["services"], WRITE)
     ci = limited("cd", *everything_else, *COUNT)
-    story = ci.run(config_map("a", "new"), check=True, dry_run=DryRun.SERVER)
+    story = ci.run(config_map("a", "new"), check=True, dry_run=DryRun.SERVER, diff=True)
     assert {step.not_checked for step in story.plan.steps} == {""}
     (warning,) = [one for one in story.warnings if "this account may not" in one]
     assert "configmap/applyprune-web: this account may not update configmaps" in warning

@@ -58,6 +58,36 @@ def test_lost_inventory_is_not_taken_for_a_new_set(
     assert spoiled.listed() == {"configmap/a", "service/web"}
 
 
+@pytest.mark.parametrize("plural", ["configmaps", "services", "roles"])
+def test_delete_of_a_set_that_does_not_exist_names_what_ends_it(
+    spoiled: Stage, proxy: FaultProxy, plural: str
+) -> None:
+    """Of no kind that can be listed is there an object; the warning names what was not searched."""
+    proxy.rule = _lists(plural, BROKEN)
+    with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
+        spoiled.run(mode=Mode.DELETE)
+    ends = f"applyprune delete web -n {spoiled.namespace} --allow-partial"
+    assert caught.value.hint.endswith(ends)
+    story = spoiled.run(mode=Mode.DELETE, allow_partial=True)
+    assert (story.exit_code, story.outcomes) == (0, {})
+    (warning,) = story.warnings
+    assert "there is no set web" in warning
+    assert f"not searched: {plural}" in warning
+    assert "conversion webhook failed" in warning
+
+
+def test_partial_search_deletes_no_lost_set(spoiled: Stage, proxy: FaultProxy, api: Api) -> None:
+    """One of its objects is found: then the inventory is rebuilt first."""
+    spoiled.run(A, SERVICE)
+    _lose_inventory(spoiled, api)
+    proxy.rule = _lists("services", BROKEN)
+    with pytest.raises(Unavailable, match="the set web has no inventory") as caught:
+        spoiled.run(mode=Mode.DELETE, allow_partial=True)
+    assert "inventory repair web" in caught.value.hint
+    assert "delete web" not in caught.value.hint
+    assert api.exists(f"/api/v1/namespaces/{spoiled.namespace}/configmaps/a")
+
+
 def test_lost_inventory_is_seen_on_the_objects_where_lists_are_forbidden(
     spoiled: Stage, proxy: FaultProxy, api: Api
 ) -> None:

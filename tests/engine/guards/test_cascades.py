@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,12 +11,20 @@ from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun, Mode, Propagation
 from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.api import writes
-from tests.support.objects import CLAIM, GUARDED, SERVICE, config_map
+from tests.support.objects import (
+    CLAIM,
+    DEPLOYMENT,
+    GUARDED,
+    SERVICE,
+    config_map,
+    crd,
+    custom_resource,
+)
 from tests.support.stage import Stage
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from applyprune.localplane import Plane
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
 Body = dict[str, Any]
 NAMESPACE = frozenset({"namespace"})
 MERGE = "application/merge-patch+json"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 @pytest.fixture
@@ -314,20 +324,130 @@ def test_recreation_counts_what_its_object_owns(stage: Stage, api: Api, check: b
         assert [also.ref.name for also in step.cascade] == ["data"]
 
 
-def test_kind_that_may_not_be_listed_is_refused(
-    stage: Stage, plane: Plane, api: Api, tmp_path: Path
+def _named(body: Body) -> Body:
+    return {**body, "metadata": {"name": "owner"}}
+
+
+ROLE: Body = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": []}
+SECRET: Body = {"apiVersion": "v1", "kind": "Secret"}
+SCRATCH = {
+    "name": "scratch",
+    "ephemeral": {"volumeClaimTemplate": {"spec": CLAIM["spec"]}},
+}
+WITH_CLAIMS = copy.deepcopy(DEPLOYMENT)
+WITH_CLAIMS["spec"]["replicas"] = 0
+WITH_CLAIMS["spec"]["template"]["spec"]["volumes"] = [SCRATCH]
+LEAST: dict[str, tuple[str, str, Body]] = {
+    "configmap/owner": ("", "configmaps", OWNER),
+    "secret/owner": ("", "secrets", _named(SECRET)),
+    "service/owner": ("", "services", _named(SERVICE)),
+    "role.rbac.authorization.k8s.io/owner": (
+        "rbac.authorization.k8s.io",
+        "roles",
+        _named(ROLE),
+    ),
+}
+MAKERS: dict[str, tuple[str, str, Body]] = {
+    "deployment.apps/owner": ("apps", "deployments", _named(WITH_CLAIMS)),
+    "statefulset.apps/owner": ("apps", "statefulsets", _named(STATEFUL)),
+}
+
+
+@pytest.fixture
+def few(stage: Stage, plane: Plane, api: Api, tmp_path: Path) -> Callable[..., Stage]:
+    """A function that returns the set as an account with every right on two kinds only."""
+
+    def stage_of(group: str, plural: str) -> Stage:
+        rights = [rule("", ["configmaps"], WRITE), rule(group, [plural], WRITE)]
+        path = kubeconfig_as("few", plane, api, stage.namespace, tmp_path, *rights)
+        return Stage(path, stage.namespace)
+
+    return stage_of
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
+@pytest.mark.parametrize("name", LEAST)
+def test_what_owns_no_data_in_practice_goes_with_least_rights(
+    few: Callable[..., Stage], name: str, mode: Mode
 ) -> None:
-    """An account without the right to list claims: refused, until the option names the object."""
-    rights = [rule("", ["configmaps"], WRITE), rule("apps", ["statefulsets"], ["list"])]
-    path = kubeconfig_as("few", plane, api, stage.namespace, tmp_path, *rights)
-    few = Stage(path, stage.namespace)
-    assert few.run(OWNER, *STAY).exit_code == 0
-    story = few.run(*STAY)
+    """Claims may not be listed: a warning says that they are not counted, in the plan too."""
+    group, plural, body = LEAST[name]
+    account = few(group, plural)
+    assert account.run(body, *STAY).exit_code == 0
+    wanted = () if mode is Mode.DELETE else STAY
+    planned = account.run(*wanted, mode=mode, dry_run=DryRun.SERVER, check=True)
+    story = account.run(*wanted, mode=mode)
+    for one in (planned, story):
+        assert one.exit_code == 0, one.events
+        (warning,) = [text for text in one.warnings if "not counted" in text]
+        assert "the persistentvolumeclaims and statefulsets.apps that the server deletes" in warning
+        assert name in warning
+        assert "this account may not list them" in warning
+        assert "applyprune rbac web" in warning
+    gone = Outcome.DELETED if mode is Mode.DELETE else Outcome.PRUNED
+    assert story.outcomes[name] is gone
+    said = [str(one) for one in planned.plan.guards if one.guard == "cascade"]
+    assert ["as far as is known" in one for one in said] == [True]
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_may_own_data_is_refused_with_least_rights(
+    few: Callable[..., Stage], name: str
+) -> None:
+    """Its Pods get claims of their own: refused, until the option names the object."""
+    group, plural, body = MAKERS[name]
+    account = few(group, plural)
+    assert account.run(body, *STAY).exit_code == 0
+    kinds = frozenset({"statefulset"})
+    story = account.run(*STAY, allow_kinds=kinds)
     assert story.exit_code == 6, story.events
-    told = story.problem("configmap/owner")
-    assert "its cascaded deletions cannot be counted: persistentvolumeclaims: " in told
-    assert few.run(*STAY, approved=story.deletions).exit_code == 6
-    assert few.run(*STAY, allow_cascade=frozenset({"configmap/owner"})).exit_code == 0
+    told = story.problem(name)
+    assert "its cascaded deletions cannot be counted: " in told
+    assert "persistentvolumeclaims: " in told
+    assert f"it is unknown what {name} would cascade-delete" in story.refusal
+    assert not [one for one in story.warnings if "not counted" in one]
+    approved = account.run(*STAY, allow_kinds=kinds, approved=story.deletions)
+    assert approved.exit_code == 6
+    allowed = frozenset({name})
+    assert account.run(*STAY, allow_kinds=kinds, allow_cascade=allowed).exit_code == 0
+
+
+def test_known_owner_is_refused_with_least_rights(
+    stage: Stage, api: Api, few: Callable[..., Stage]
+) -> None:
+    """An object of the set names it as its owner: so may a claim."""
+    account = few("", "secrets")
+    assert account.run(OWNER, _named(SECRET), *STAY).exit_code == 0
+    owner = _live(api, OWNER, stage.namespace)
+    assert owner is not None
+    reference = {key: owner["metadata"][key] for key in ("name", "uid")}
+    owned = {**SECRET, "metadata": {"name": "owner"}}
+    owned["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", **reference}]
+    assert account.run(OWNER, owned, *STAY).exit_code == 0
+    story = account.run(*STAY)
+    assert story.exit_code == 6, story.events
+    assert "cannot be counted" in story.problem("configmap/owner")
+
+
+def test_custom_resource_is_refused_with_least_rights(
+    crd_stage: Stage, running: Plane, crds: Api, tmp_path: Path
+) -> None:
+    """Operators make claims for them."""
+    name = crd("Ward")["metadata"]["name"]
+    assert crds("POST", CRDS, crd("Ward"))[0] == 201
+    try:
+        rights = [rule("", ["configmaps"], WRITE), rule("x.example.com", ["wards"], WRITE)]
+        namespace = crd_stage.namespace
+        path = kubeconfig_as("few", running, crds, namespace, tmp_path, *rights)
+        account = Stage(path, namespace)
+        ward = custom_resource("owner", "Ward")
+        eventually(lambda: crds.exists(f"/apis/x.example.com/v1/namespaces/{namespace}/wards"))
+        assert account.run(ward, *STAY, check=False).exit_code == 0
+        story = account.run(*STAY)
+        assert story.exit_code == 6, story.events
+        assert "cannot be counted" in story.problem("ward.x.example.com/owner")
+    finally:
+        crds("DELETE", f"{CRDS}/{name}")
 
 
 def test_owner_that_cannot_be_read_is_refused(

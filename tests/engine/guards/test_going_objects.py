@@ -1,0 +1,134 @@
+"""What somebody has deleted already needs no guard: this run deletes nothing of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import Fate
+from tests.support.objects import CLAIM, config_map
+from tests.support.workloads import out_of_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.support.api import Api
+    from tests.support.stage import Stage
+
+MERGE = "application/merge-patch+json"
+HOLD = "example.com/hold"
+HELD = {"finalizers": [HOLD]}
+AB = (config_map("a"), config_map("b"))
+NEW = (config_map("a", "new"), config_map("b"))
+
+
+def _maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def _delete(api: Api, path: str) -> None:
+    assert api("DELETE", path)[0] in {200, 202}
+    assert "deletionTimestamp" in api.get(path)["metadata"]
+
+
+def _free(api: Api, path: str) -> None:
+    api("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+
+
+@pytest.fixture
+def home(stage: Stage, api: Api) -> Iterator[str]:
+    """The name of a Namespace of the set, in which an object holds it."""
+    name = f"{stage.namespace}-home"
+    yield name
+    _free(api, f"{_maps(name)}/held")
+
+
+def _applied(stage: Stage, api: Api) -> dict[str, Any]:
+    return dict(api.get(f"{_maps(stage.namespace)}/a")["data"])
+
+
+def test_deleted_claim_holds_no_apply(stage: Stage, api: Api) -> None:
+    """A guarded kind, and its finalizer: the apply goes on, and waits for nothing else."""
+    claim = {**CLAIM, "metadata": {"name": "data", **HELD}}
+    assert stage.run(claim, *AB).exit_code == 0
+    path = f"/api/v1/namespaces/{stage.namespace}/persistentvolumeclaims/data"
+    _delete(api, path)
+    out_of_time(stage, "held by")
+    try:
+        planned = stage.run(*NEW, dry_run=DryRun.SERVER)
+        assert planned.exit_code == 0, planned.events
+        assert planned.deletions == ""
+        story = stage.run(*NEW)
+        assert not story.refusal
+        assert _applied(stage, api) == {"key": "new"}
+        assert "is deleted but not gone yet" in story.problem("persistentvolumeclaim/data")
+    finally:
+        _free(api, path)
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.DELETE])
+def test_deleted_namespace_holds_no_apply(stage: Stage, api: Api, home: str, mode: Mode) -> None:
+    """Neither its kind nor its contents are left to guard, of the set and of others."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
+    held = config_map("held", namespace=home, **HELD)
+    assert stage.run(namespace, held, *AB).exit_code == 0
+    assert api("POST", _maps(home), config_map("theirs", **HELD))[0] == 201
+    _delete(api, f"/api/v1/namespaces/{home}")
+    out_of_time(stage)
+    try:
+        wanted = NEW if mode is Mode.APPLY else ()
+        story = stage.run(*wanted, mode=mode)
+        assert not story.refusal
+        told = story.problem(f"namespace/{home}") + story.problem("configmap/held")
+        assert "is deleted but not gone yet" in told
+        assert stage.listed() >= {f"namespace/{home}", "configmap/held"}
+    finally:
+        _free(api, f"{_maps(home)}/theirs")
+    if mode is Mode.APPLY:
+        assert _applied(stage, api) == {"key": "new"}
+
+
+def test_deleted_objects_are_no_mass_prune(stage: Stage, api: Api) -> None:
+    """Eight of ten: neither half of the set nor a number; one more is counted alone."""
+    many = [config_map(f"c-{number}", **HELD) for number in range(8)]
+    assert stage.run(*AB, config_map("c"), *many).exit_code == 0
+    paths = [f"{_maps(stage.namespace)}/c-{number}" for number in range(8)]
+    for path in paths:
+        _delete(api, path)
+    out_of_time(stage, "held by")
+    try:
+        story = stage.run(*NEW, dry_run=DryRun.CLIENT)
+        assert story.exit_code == 0, story.events
+        half = next(str(one) for one in story.plan.guards if one.guard == "more-than-half")
+        assert "1 deletion is not more than half of the set's 3 live objects" in half
+        # Without them, one guard refuses what is left.
+        refused = stage.run(config_map("x"), dry_run=DryRun.CLIENT)
+        assert "it would delete 3 objects" in refused.refusal
+        story = stage.run(*NEW)
+        assert story.outcomes["configmap/c"] is Outcome.PRUNED
+    finally:
+        for path in paths:
+            _free(api, path)
+
+
+def test_deleted_contents_save_no_namespace(stage: Stage, api: Api, home: str) -> None:
+    """They go whatever the set does; what nobody has deleted still counts."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}}
+    assert stage.run(namespace, *AB).exit_code == 0
+    assert api("POST", _maps(home), config_map("held", **HELD))[0] == 201
+    assert api("POST", _maps(home), config_map("theirs"))[0] == 201
+    _delete(api, f"{_maps(home)}/held")
+    allowed = frozenset({"namespace"})
+    story = stage.run(*AB, allow_kinds=allowed)
+    assert story.exit_code == 6, story.events
+    assert f"cascade-delete 1 object, 1 of which does not belong to this set: {home}/" in (
+        told := story.problem(f"namespace/{home}")
+    )
+    assert told.count("configmap/theirs") == 1
+    assert api("DELETE", f"{_maps(home)}/theirs")[0] == 200
+    story = stage.run(*AB, allow_kinds=allowed, dry_run=DryRun.CLIENT)
+    (step,) = story.plan.removals
+    assert (step.fate, step.cascade) == (Fate.PRUNE, ())
