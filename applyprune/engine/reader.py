@@ -803,7 +803,7 @@ def with_cascades(
     known = snapshot.registered
     resource_map = counted.resource_map
     proofs = KindProofs(cluster, workers, resource_map, cluster.patience, known=known)
-    # What somebody has deleted already takes along what it does, whatever this run decides.
+    # What somebody has deleted already cascade-deletes the same, whatever this run decides.
     staying = [live for live in to_prune if not live.terminating]
     counter = ContentCounter(proofs, frozenset(live.ref for live in to_prune))
     contents = counter.contents_of_deleted(live.ref for live in staying)

@@ -149,7 +149,7 @@ class CascadeContents:
     lacks_rights: bool = False
     """Whether only missing rights keep it from being counted."""
     unlisted: tuple[str, ...] = ()
-    """The kinds that the account may not list, where that is no reason to refuse."""
+    """The kinds that the account may not list, where that refuses nothing."""
 
 
 def current_entries(
