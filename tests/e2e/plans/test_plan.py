@@ -114,8 +114,8 @@ def test_account_that_may_only_read_gets_no_plan_to_apply(desk: Desk, audit: Aud
     values = {**LESS, "a0": "2", "new": "1"}
     audit.restart()
     out = desk.folder / "reader.plan"
-    for arguments in (("plan",), ("plan", "--out", out), ("apply", "--dry-run")):
-        planned = desk.call_on(reader, *arguments, **values)
+    for verb, option in (("plan", "--check"), ("plan", f"--out={out}"), ("apply", "--dry-run")):
+        planned = desk.call_on(reader, verb, option, **values)
         assert planned.code == 3, planned
         for need in ("delete", "create or patch", "patch", "update"):
             assert f"this account may not {need} configmaps" in planned.out + planned.err

@@ -95,8 +95,9 @@ def test_missing_right_is_a_finding_of_a_plan(stage: Stage, limited: Limited) ->
     """Of every kind of dry run: what the run would report; a plan without writes needs none."""
     ci = limited("ci", rule("", ["configmaps", "services"], READ), *COUNT)
     stage.run(config_map("a"), SERVICE)
-    given = {"check": True, "dry_run": DryRun.SERVER}
-    story, real = (ci.run(config_map("a", "new"), **more) for more in (given, {"check": True}))
+    given: dict[str, Any] = {"check": True, "dry_run": DryRun.SERVER}
+    story = ci.run(config_map("a", "new"), **given)
+    real = ci.run(config_map("a", "new"), check=True)
     names = ("configmap/applyprune-web", "configmap/a", "service/web")
     assert [one.exit_code for one in (story, real)] == [3, 3]
     assert story.outcomes == real.outcomes == dict.fromkeys(names, Outcome.FAILED)
