@@ -618,6 +618,8 @@ class ConsequenceKind(StrEnum):
     """Objects that belong to a deleted one stay."""
     FIELDS_KEPT = "fields-kept"
     """An adopted object keeps fields of other managers that its manifest does not contain."""
+    FIELDS_LOST = "fields-lost"
+    """Other managers lose fields to the set, or with an object that is deleted."""
     VERSION_REFUSED = "version-refused"
     """The server rejects a CRD without a version in which objects may be stored."""
     VERSION_NOT_SERVED = "version-not-served"

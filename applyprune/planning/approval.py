@@ -154,7 +154,8 @@ def with_approval(plan: Plan, options: Options, *, deletions: str = "") -> Plan:
 # What a person must agree to. Creations and changes need no question: another apply undoes them.
 
 
-_ASKING = frozenset({ConsequenceKind.SCALES})  # Pods that stop cannot be taken back
+# Pods that stop, and what others have declared, do not come back by another apply.
+_ASKING = frozenset({ConsequenceKind.FIELDS_LOST, ConsequenceKind.SCALES})
 Consent: TypeAlias = frozenset[Hashable]
 """What somebody agrees to; two plans that need the same consent have equal values."""
 

@@ -35,7 +35,13 @@ from applyprune.model.plan import (
     RemoveStep,
 )
 from applyprune.model.text import and_more
-from applyprune.planning.applyset import PART_OF
+from applyprune.planning.applyset import (
+    LAST_APPLIED,
+    OWNED_BY,
+    PART_OF,
+    WANTED,
+    yielded_manager,
+)
 from applyprune.planning.cascade import (
     GENERATED_KINDS,
     NOTHING,
@@ -44,6 +50,7 @@ from applyprune.planning.cascade import (
     is_generated,
 )
 from applyprune.planning.conflicts import is_by_hand, is_kubernetes
+from applyprune.planning.managed_fields import manager_by_label
 from applyprune.planning.normalize import REPLICAS, body_to_send
 from applyprune.planning.order import is_built_in
 from applyprune.planning.ownership import has_values
@@ -87,6 +94,7 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
         found[change.ref] += volumes(change, facts)
         found[change.ref] += stored_versions(change)
         found[change.ref] += kept_fields(change)
+        found[change.ref] += lost_fields(change)
     return tuple(
         caused
         for ref in dict.fromkeys(change.ref for change in facts.changes)
@@ -125,6 +133,8 @@ class Change:
     """The object after the apply, by a dry run on the server; None if that was not asked."""
     managers: frozenset[str] = frozenset()
     """The field managers whose fields the apply owns: what it no longer names, it removes."""
+    taken: frozenset[str] = frozenset()
+    """Those of them that lose their fields to the set."""
 
     @property
     def kind(self) -> GroupKind:
@@ -285,8 +295,11 @@ def facts_of(
         ref = step.desired.ref
         before, after = states.get(ref, (None, None))
         live = before or related.bodies.get(ref) or step.live
-        managers = frozenset({manager, *step.migration.whole_managers})
-        return Change(ref, step.fate, step.desired, live, after, managers)
+        taken = step.migration.whole_managers
+        if live is not None and step.fate is Fate.ADOPT:
+            taken |= {manager_by_label(live)}  # the set that has it until now
+        taken -= {"", manager}
+        return Change(ref, step.fate, step.desired, live, after, taken | {manager}, taken)
 
     def removal(step: RemoveStep) -> Change:
         ref = step.entry.ref
@@ -1042,6 +1055,73 @@ def kept_fields(change: Change) -> Iterator[Consequence]:
             f"{what}: {and_more(sorted(names), _SHOWN_FIELDS)}{end}",
             len(names),
         )
+
+
+# What other managers lose: their fields become the set's, which does not name them, or the object
+# is deleted.
+
+
+_OWN_MARKS = frozenset({LAST_APPLIED, OWNED_BY, PART_OF, WANTED})
+_NEVER_TAKEN = frozenset({("metadata", "finalizers"), ("metadata", "ownerReferences")})
+
+
+def lost_fields(change: Change) -> Iterator[Consequence]:
+    """Yield what each other manager loses with an apply or a deletion; nothing of a status."""
+    if change.live is None or not (change.is_changed or change.is_deleted):
+        return
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for entry in change.live.managed_fields:
+        if _loses(change, entry):
+            found[str(entry.get("manager", ""))].update(
+                to_server(path)
+                for path in leaves(entry.get("fieldsV1") or {})
+                if _is_lost(change, path)
+            )
+    how = "removed, because the manifest lacks {}" if change.is_changed else "lost with the object"
+    for manager, names in sorted(found.items()):
+        if names:
+            number, verb, them = f"{len(names)} fields", "are", "them"
+            if len(names) == 1:
+                number, verb, them = "1 field", "is", "it"
+            verb = verb if change.certain else "may be"
+            yield Consequence(
+                ConsequenceKind.FIELDS_LOST,
+                change.ref,
+                f"{number} of {manager} {verb} {how.format(them)}: "
+                f"{and_more(sorted(names), _SHOWN_FIELDS)}",
+                len(names),
+                certain=change.certain,
+            )
+
+
+def _loses(change: Change, entry: Mapping[str, Any]) -> bool:
+    """Return whether the manager of a managedFields entry may lose fields of it."""
+    manager, part = str(entry.get("manager", "")), entry.get("subresource")
+    if change.is_changed:
+        return manager in change.taken and not part
+    own = change.managers - change.taken
+    own |= set(map(yielded_manager, own))
+    if part == "status" or is_kubernetes(manager) or manager in own:
+        return False
+    # What another manager applies is only pruned with the option that says so.
+    return change.fate is Fate.RECREATE or entry.get("operation") == "Apply"
+
+
+def _is_lost(change: Change, path: Path) -> bool:
+    """Return whether a field of another manager will not be there any more, as far as known."""
+    if path[0] == "status" or path[:2] in _NEVER_TAKEN or path[-1] in _OWN_MARKS:
+        return False
+    wanted = MISSING if change.desired is None else value_at(change.desired.body, path)
+    before = MISSING if change.before is None else value_at(change.before, path)
+    if change.after is not None:
+        return before is not MISSING and value_at(change.after, path) is MISSING
+    if not change.is_changed:
+        return wanted is MISSING or before not in (MISSING, wanted)
+    return wanted is MISSING and not any(
+        owns(other.get("fieldsV1") or {}, path)
+        for other in (change.live.managed_fields if change.live else ())
+        if other.get("manager") not in change.managers
+    )
 
 
 # Numbers of objects in words.

@@ -303,6 +303,8 @@ def migration_of(
     whole = {(name, how) for name, how in there if name in asked}
     if adopts:
         whole |= there & _DECLARED
+        if LAST_APPLIED in live.annotations:
+            whole |= _kubectl_appliers(live.packed_managers)
     is_invented = (BEFORE_FIRST_APPLY, "Update") in there and not adopts
     recorded = entry.owned_fields if entry is not None and not adopts else ""
     return Migration(
@@ -312,6 +314,22 @@ def migration_of(
         api_version="" if entry is None else _api_version(entry),
         digest=(entry.stored or entry.digest) if entry is not None and recorded else "",
         restores=bool(recorded) and not is_applied(live, manager),
+    )
+
+
+@remembered
+def _kubectl_appliers(managers: Managers) -> frozenset[tuple[str, str]]:
+    """Return who has declared an object by ``kubectl apply``, whatever ``--field-manager`` says.
+
+    kubectl writes the manifest into an annotation, with the same request.
+    """
+    path: Path = ("metadata", "annotations", LAST_APPLIED)
+    return frozenset(
+        (str(one.get("manager", "")), "Update")
+        for one in managers
+        if one.get("operation") == "Update"
+        and not one.get("subresource")
+        and owns(one.get("fieldsV1") or {}, path)
     )
 
 

@@ -77,11 +77,12 @@ def change(
     manifest: Body | None = None,
     after: Body | None = None,
     owned: Body | None = None,
+    taken: frozenset[str] = frozenset(),
     **metadata: Any,
 ) -> Change:
     """Return a change; without ``after`` the server has not checked it.
 
-    ``owned`` are the fields that the set's manager owns.
+    ``owned`` are the fields that the set's manager owns, and ``taken`` whose it takes.
     """
     place = ref(kind, name)
     there: LiveObject | None = None
@@ -95,7 +96,7 @@ def change(
         endpoint = resource(kind)
         raw = {"apiVersion": endpoint.gvk.api_version, "kind": kind, "metadata": {"name": name}}
         wanted = desired({**raw, **(manifest or after or {})}, endpoint)
-    return Change(place, fate, wanted, there, after, frozenset({TARGET.manager}))
+    return Change(place, fate, wanted, there, after, taken | {TARGET.manager}, taken)
 
 
 def found(

@@ -167,7 +167,7 @@ def test_replicas_that_leave_the_manifest_are_handed_to_the_autoscaler(
 
 
 def test_replicas_of_a_stateful_set_are_handed_over(stage: Stage, api: Api) -> None:
-    """They are no other kind's than a Deployment's."""
+    """As those of a Deployment are."""
     body = _without_replicas("StatefulSet")
     body["spec"]["serviceName"] = "web"
     scaler = _scaler()

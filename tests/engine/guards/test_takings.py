@@ -1,0 +1,64 @@
+"""What of others would be lost stands in the plan, and the question asks for it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import DryRun, Mode
+from applyprune.model.plan import ConsequenceKind
+from applyprune.planning.approval import needed_consent
+from tests.support.objects import config_map
+
+if TYPE_CHECKING:
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage, Story
+
+
+def _path(stage: Stage, name: str) -> str:
+    return f"/api/v1/namespaces/{stage.namespace}/configmaps/{name}"
+
+
+def _lost(story: Story) -> list[str]:
+    found = [one for one in story.plan.consequences if one.kind is ConsequenceKind.FIELDS_LOST]
+    assert set(found) <= needed_consent(story.plan, Mode.APPLY)
+    return [one.message for one in found]
+
+
+@pytest.mark.parametrize("manager", ["kubectl-client-side-apply", "ci-pipeline"])
+def test_adoption_names_what_kubectl_apply_had_declared(
+    stage: Stage, api: Api, kubectl: Kubectl, manager: str
+) -> None:
+    """Whatever its field manager is called: otherwise nobody would ever remove these fields."""
+    theirs: dict[str, Any] = {**config_map("a"), "data": {"key": "v", "stale": "1"}}
+    kubectl(
+        "apply", f"--field-manager={manager}", "-n", stage.namespace, "-f", "-",
+        stdin=json.dumps(theirs),
+    )  # fmt: skip
+    for dry_run in (DryRun.SERVER, DryRun.OFF):
+        story = stage.run(config_map("a"), dry_run=dry_run, check=True)
+        assert _lost(story) == [
+            f"1 field of {manager} is removed, because the manifest lacks it: .data.stale"
+        ]
+    assert story.exit_code == 0
+    assert api.get(_path(stage, "a"))["data"] == {"key": "v"}
+
+
+def test_recreation_names_what_others_lose(stage: Stage, api: Api, kubectl: Kubectl) -> None:
+    """Labels and annotations of others go with the object, and the question asks."""
+    fixed = {**config_map("a"), "immutable": True}
+    stage.run(fixed)
+    labels = {"metadata": {"labels": {"team": "x"}}}
+    kubectl(
+        "patch", "configmap/a", "-n", stage.namespace, "--type=merge", "-p", json.dumps(labels),
+        "--field-manager=labeller",
+    )  # fmt: skip
+    changed = {**fixed, "data": {"key": "w"}}
+    story = stage.run(changed, recreate=True, dry_run=DryRun.SERVER)
+    assert _lost(story) == ["1 field of labeller is lost with the object: .metadata.labels.team"]
+    assert stage.run(changed, recreate=True).outcomes["configmap/a"] is Outcome.RECREATED
+    assert "team" not in api.get(_path(stage, "a"))["metadata"]["labels"]
