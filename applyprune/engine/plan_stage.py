@@ -260,20 +260,7 @@ def _plan_with(
     removals = tuple(step for step in plan.removals if step.entry.ref not in silent)
     plan = replace(plan, removals=removals)
     inventory = replace(inventory, copied=plan.restored, hidden_kinds=snapshot.hidden_kinds)
-    if (stray := unlisted_problem(resolved.desired, known, snapshot)) is not None:
-        # guard: unlisted-at-delete
-        refuse_removal_of_set(stray, resolved.desired, inventory, snapshot, options)
-        yield WarningRaised(stray)
-    if options.mode is not Mode.ORPHAN and (
-        marked := to_orphan_problem(applied, known, snapshot, applyset)
-    ):
-        yield WarningRaised(marked)
-    if plan.restored:
-        yield WarningRaised(restored_problem(inventory))
-    if plan.recovered:
-        wanted = {member.ref for member in resolved.desired}
-        left = [entry for entry in plan.recovered if entry.ref not in wanted]
-        yield WarningRaised(recovered_problem(left, snapshot, inventory))
+    yield from _warnings_about(plan, resolved, known, inventory, snapshot, context)
     missing = reference_warnings(
         plan, snapshot, reader, resource_map, resolved.left_out, check=options.check
     )
@@ -295,6 +282,33 @@ def _plan_with(
         resolved.left_out,
         keeps,
     )
+
+
+def _warnings_about(
+    plan: Plan,
+    resolved: Resolved,
+    known: Inventory,
+    inventory: Inventory,
+    snapshot: ClusterSnapshot,
+    context: RunContext,
+) -> Iterator[Event]:
+    """Yield what the user should know of the inventory; raise if a set may not be deleted so."""
+    options = context.options
+    if (stray := unlisted_problem(resolved.desired, known, snapshot)) is not None:
+        # guard: unlisted-at-delete
+        refuse_removal_of_set(stray, resolved.desired, inventory, snapshot, options)
+        yield WarningRaised(stray)
+    applied = resolved.desired if options.mode is Mode.APPLY else ()
+    if options.mode is not Mode.ORPHAN and (
+        marked := to_orphan_problem(applied, known, snapshot, context.applyset)
+    ):
+        yield WarningRaised(marked)
+    if plan.restored:
+        yield WarningRaised(restored_problem(inventory))
+    if plan.recovered:
+        wanted = {member.ref for member in resolved.desired}
+        left = [entry for entry in plan.recovered if entry.ref not in wanted]
+        yield WarningRaised(recovered_problem(left, snapshot, inventory))
 
 
 def _hide_secrets(request: RunRequest, states: Mapping[Ref, State], context: RunContext) -> None:

@@ -96,7 +96,7 @@ def test_unselected_manifests_must_be_valid_too(stage: Stage) -> None:
 def test_selector_without_a_match_is_an_error(stage: Stage) -> None:
     """For a new set and an existing one; with --allow-empty nothing is done."""
     for _ in range(2):
-        with pytest.raises(EmptyInput, match="matches no object of the input .1 object."):
+        with pytest.raises(EmptyInput, match=r"matches no object of the input .1 object."):
             stage.run(labelled("b", "db"), selector=WEB)
         stage.run(labelled("b", "db"))
     story = stage.run(labelled("b", "db"), selector=WEB, allow_empty=True)
