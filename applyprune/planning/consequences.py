@@ -753,7 +753,7 @@ def without_template(facts: Facts) -> Mapping[Ref, Labels]:
 
 def _lost_labels(facts: Facts) -> tuple[LabelIndex, frozenset[str]]:
     """Return the labels of Pods that may be lost, and the namespaces where these are unknown."""
-    labelled: list[tuple[str, Labels]] = []
+    labelled: list[tuple[str, Mapping[str, object]]] = []
     unknown: set[str] = set()
     for change in facts.changes:
         if change.kind not in _HAS_PODS or not (change.fate is Fate.PRUNE or change.is_changed):
@@ -765,7 +765,7 @@ def _lost_labels(facts: Facts) -> tuple[LabelIndex, frozenset[str]]:
     return LabelIndex(labelled), frozenset(unknown)
 
 
-def _labels(ref: Ref, body: Mapping[str, object]) -> Labels:
+def _labels(ref: Ref, body: Mapping[str, object]) -> Mapping[str, object]:
     """Return the labels of an object's Pods; a custom resource may have a template as well."""
     template = pod_template(ref.group_kind, body) or field(body, "spec", "template")
     return mapping(field(mapping(template), "metadata", "labels"))
@@ -783,7 +783,7 @@ def selector_of_service(change: Change) -> Labels:
 class LabelIndex:
     """Finds out fast whether a selector matches any of many sets of labels."""
 
-    def __init__(self, labelled: Iterable[tuple[str, Labels]]) -> None:
+    def __init__(self, labelled: Iterable[tuple[str, Mapping[str, object]]]) -> None:
         """Take the labels, each with its namespace; what is not a text selects nothing."""
         self._found: dict[tuple[str, str, object], list[Labels]] = {}
         for namespace, given in labelled:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MERGE = "application/merge-patch+json"
 HOLD = "example.com/hold"
-HELD = {"finalizers": [HOLD]}
+HELD: dict[str, Any] = {"finalizers": [HOLD]}
 AB = (config_map("a"), config_map("b"))
 NEW = (config_map("a", "new"), config_map("b"))
 
