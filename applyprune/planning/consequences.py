@@ -304,7 +304,8 @@ def facts_of(
     def removal(step: RemoveStep) -> Change:
         ref = step.entry.ref
         before, _ = states.get(ref, (None, None))
-        return Change(ref, step.fate, None, before or related.bodies.get(ref) or step.live)
+        live = before or related.bodies.get(ref) or step.live
+        return Change(ref, step.fate, None, live, managers=frozenset({manager}))
 
     pruned: Iterable[RemoveStep] = plan.removals
     if plan.no_prune and plan.refusal is None:
