@@ -369,7 +369,7 @@ def _with_fields(ref: Ref, **spec: Any) -> LiveObject:
         (live(STUCK, uid="owner"), True),
     ],
 )
-def test_what_may_own_data_in_practice(state: LiveObject, may: bool) -> None:
+def test_kinds_that_own_data_in_practice(state: LiveObject, may: bool) -> None:
     """Whatever makes claims, and what a known object names as its owner."""
     assert may_own_data(state, {"owner"}) is may
 

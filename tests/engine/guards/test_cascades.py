@@ -367,7 +367,7 @@ def few(stage: Stage, plane: Plane, api: Api, tmp_path: Path) -> Callable[..., S
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PRUNE, Mode.DELETE])
 @pytest.mark.parametrize("name", LEAST)
-def test_what_owns_no_data_in_practice_goes_with_least_rights(
+def test_kind_that_owns_no_data_goes_with_least_rights(
     few: Callable[..., Stage], name: str, mode: Mode
 ) -> None:
     """Claims may not be listed: a warning says that they are not counted, in the plan too."""
@@ -391,7 +391,7 @@ def test_what_owns_no_data_in_practice_goes_with_least_rights(
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_what_may_own_data_is_refused_with_least_rights(
+def test_kind_that_may_own_data_is_refused_with_least_rights(
     few: Callable[..., Stage], name: str
 ) -> None:
     """Its Pods get claims of their own: refused, until the option names the object."""

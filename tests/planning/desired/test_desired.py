@@ -340,7 +340,7 @@ READ_LATER: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", READ_LATER)
-def test_what_a_program_may_replace_later_is_no_placeholder(name: str) -> None:
+def test_placeholder_of_a_later_program_is_none_of_the_input(name: str) -> None:
     """A warning that is often wrong is not read."""
     found = resolve([manifest(READ_LATER[name])], CATALOGUE, TARGET, namespace="home")
     assert found.warnings == ()
