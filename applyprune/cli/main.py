@@ -5,8 +5,10 @@ With it the click classes of verbs and groups.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import threading
 from contextlib import suppress
 from importlib import import_module
 from io import StringIO, TextIOWrapper
@@ -17,7 +19,7 @@ import click
 from applyprune._version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 
 PROGRAM = "applyprune"
@@ -25,6 +27,8 @@ PROGRAM = "applyprune"
 
 def main() -> NoReturn:
     """Run the command line and exit with a code of docs/reference/exit-codes.md."""
+    ended: list[int] = []
+    atexit.register(_leave_threads, ended)  # what is registered first runs last
     if sys.stdout is None or sys.stderr is None:  # closed by the parent process
         null = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
         sys.stdout, sys.stderr = sys.stdout or null, sys.stderr or null
@@ -32,7 +36,22 @@ def main() -> NoReturn:
         if isinstance(stream, TextIOWrapper):
             # A stream with few characters must not end a run.
             stream.reconfigure(encoding=_encoding(stream), errors="backslashreplace")
-    sys.exit(exit_code_of(_code))
+    code = exit_code_of(_code)
+    ended.append(code)
+    sys.exit(code)
+
+
+def _leave_threads(ended: Sequence[int]) -> None:
+    """End the process if a thread still reads from a server, after all that was registered later.
+
+    Nobody waits for the thread of a watch. While Python and OpenSSL free what it uses, it could
+    crash a process whose work is done. ``ended`` has the exit code.
+    """
+    if ended and threading.active_count() > 1:  # guard: threads-left
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(ended[0])
 
 
 def _encoding(stream: TextIOWrapper) -> str | None:

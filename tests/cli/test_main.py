@@ -180,3 +180,33 @@ def test_hardly_anything_is_loaded_before_ctrl_c_is_handled() -> None:
         "abc", "_abc", "stat", "_stat", "posixpath", "ntpath", "genericpath", "os.path",
         "_collections_abc",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_thread_that_is_left_sees_no_end_of_python(is_left: bool) -> None:
+    """What it uses is not freed under it; output and what was registered to run are not lost."""
+    script = f"""
+import atexit, sys, threading
+from applyprune.cli import main
+
+class Freed:
+    def __del__(self, write=sys.__stderr__.write):
+        write("freed")
+
+def work(**_):
+    global freed
+    freed = Freed()
+    atexit.register(sys.__stdout__.write, "registered ")
+    if {is_left}:
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
+    sys.stdout.write("done ")
+    return 3
+
+main.cli.main = work
+main.main()
+"""
+    reply = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    expected = (3, "done registered ", "" if is_left else "freed")
+    assert (reply.returncode, reply.stdout, reply.stderr) == expected

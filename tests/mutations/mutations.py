@@ -1232,6 +1232,13 @@ MUTATIONS = (
         f"{_PLAN_FILE}test_other_run_in_between_is_refused",
     ),
     Mutation(
+        "the end of the process while a thread still reads",
+        ("threads-left",),
+        "if .*",
+        "if False:",
+        "tests/cli/test_main.py::test_thread_that_is_left_sees_no_end_of_python[True]",
+    ),
+    Mutation(
         "the refusal of another Namespace than the plan creates",
         ("own-namespace",),
         "and .*",
