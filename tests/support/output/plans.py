@@ -249,6 +249,14 @@ CONSEQUENCES = (
         count=2,
     ),
     _caused(
+        ConsequenceKind.FIELDS_LOST,
+        "front",
+        "Service",
+        "1 field of kubectl-client-side-apply is removed, because the manifest lacks it: "
+        ".spec.sessionAffinity",
+        count=1,
+    ),
+    _caused(
         ConsequenceKind.VOLUME_DELETED,
         "data-old-0",
         "PersistentVolumeClaim",
