@@ -55,7 +55,7 @@ def test_finalizer_stays_while_the_list_of_kinds_is_not_complete(
         assert site_api.exists(f"{foos}/f")
         proxy.rule = lambda _seen: None
         message = tenant.failed("web", "InventoryUnreadable")
-        assert "1 objects have the set's label: foo.x.example.com/f" in message
+        assert "1 object has the set's label: foo.x.example.com/f" in message
 
 
 def test_finalizer_stays_just_after_a_start(
@@ -85,7 +85,7 @@ def test_finalizer_stays_just_after_a_start(
             proxy.rule = first(1, fresh, where=lambda seen: seen.path == "/apis")
             tenant.delete(name)
             message = tenant.failed(name, "InventoryUnreadable")
-            assert f"1 objects have the set's label: starter.x.example.com/{name}" in message
+            assert f"1 object has the set's label: starter.x.example.com/{name}" in message
             assert site_api.exists(f"{starters}/{name}")
             if b"x.example.com" not in replies[0]:
                 return
@@ -176,7 +176,7 @@ def test_finalizer_stays_while_a_kind_cannot_be_listed(
     assert "conversion webhook" in message
     _patch(site_api, definition, {"spec": {"conversion": {"strategy": "None", "webhook": None}}})
     eventually(
-        lambda: "1 objects have the set's label: turner" in tenant.condition("web")[2],
+        lambda: "1 object has the set's label: turner" in tenant.condition("web")[2],
         lambda: "the search",
     )
     assert site_api("DELETE", f"{turners}/t")[0] == 200

@@ -230,7 +230,7 @@ def test_delete_of_a_part_says_that_the_inventory_is_lost(stage: Stage, api: Api
     stage.run(labelled("a", "web"))
     api("DELETE", f"/api/v1/namespaces/{stage.namespace}/configmaps/applyprune-web")
     for options in ({"select": frozenset({"cm/a"})}, {"select_labels": WEB}):
-        with pytest.raises(InventoryError, match="has no inventory, but 1 objects have its label"):
+        with pytest.raises(InventoryError, match="has no inventory, but 1 object has its label"):
             stage.run(mode=Mode.DELETE, **options)
     assert exist(stage, api) == "a"
     with pytest.raises(UsageError, match="there is no set never"):

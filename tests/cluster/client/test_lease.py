@@ -118,7 +118,8 @@ def test_read_needs_no_lease(
     """The run may look at what has happened."""
     lease = Ending(itertools.repeat(OVER), renewals=0)
     client = KubernetesClient(open_transport(), "test").under_lease(lease)
-    assert client.list(CONFIG_MAPS, namespace=namespace)
+    client.list(CONFIG_MAPS, namespace=namespace)
+    assert [one.method for one in proxy.exchanges] == ["GET"]
     assert lease.asked == []
 
 

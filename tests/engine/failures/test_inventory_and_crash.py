@@ -190,7 +190,7 @@ def test_destroy_removes_the_inventory_first(stage: Stage, api: Api, kubectl: Ku
     assert story.exit_code == 5
     assert stage.listed() == {"configmap/b"}
     kubectl("delete", "configmap/applyprune-web", "-n", stage.namespace)
-    with pytest.raises(InventoryError, match="has no inventory, but 1 objects have its label"):
+    with pytest.raises(InventoryError, match="has no inventory, but 1 object has its label"):
         stage.run(mode=Mode.DELETE)
     assert api.exists(_path(stage, "b"))
     release = '{"metadata":{"finalizers":null}}'

@@ -441,7 +441,9 @@ def test_custom_resource_is_refused_with_least_rights(
         path = kubeconfig_as("few", running, crds, namespace, tmp_path, *rights)
         account = Stage(path, namespace)
         ward = custom_resource("owner", "Ward")
-        eventually(lambda: crds.exists(f"/apis/x.example.com/v1/namespaces/{namespace}/wards"))
+        wards = f"/apis/x.example.com/v1/namespaces/{namespace}/wards"
+        # The storage of the kind may still be made.
+        eventually(lambda: crds("GET", wards)[0] == 200, lambda: "the kind")
         assert account.run(ward, *STAY, check=False).exit_code == 0
         story = account.run(*STAY)
         assert story.exit_code == 6, story.events

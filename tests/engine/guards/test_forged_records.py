@@ -185,7 +185,7 @@ def test_entries_removed_by_hand_are_reported(stage: Stage, api: Api) -> None:
     remove_entries(stage, api, "web")
     for story in (stage.run(A, B), stage.run(A, B, dry_run=DryRun.SERVER), stage.status()):
         (warning,) = story.warnings
-        assert "1 objects have the label and field manager of the set web" in warning
+        assert "1 object has the label and field manager of the set web" in warning
         assert "service/web" in warning
     assert stage.check().found == {"service/web": MismatchType.UNLISTED}
     for verb in ("delete", "orphan all"):
@@ -280,7 +280,7 @@ def test_mark_that_only_the_inventory_has_is_reported(
     edit_entry(stage, api, "b", **mark)
     for story in (stage.run(A, dry_run=DryRun.SERVER), stage.status()):
         (warning,) = story.warnings
-        assert "1 objects are to be orphaned, and nothing on the objects says so" in warning
+        assert "1 object is to be orphaned, and nothing on the objects says so" in warning
         assert "configmap/b" in warning
     assert stage.check().found == {"configmap/b": MismatchType.TO_ORPHAN}
     assert not stage.run(A, B).warnings
@@ -389,7 +389,7 @@ def test_values_are_compared_without_any_record(stage: Stage, api: Api) -> None:
     assert (diff().code, stage.status(drift=True).warnings) == (0, [])
     warnings = stage.status(drift=True, values=True).warnings
     assert len(warnings) == 1
-    assert "1 objects may not have the values that the set has applied: configmap/b" in warnings[0]
+    assert "1 object may not have the values that the set has applied: configmap/b" in warnings[0]
     ended = diff("--values")
     assert ended.code == 1
     assert "theirs" in ended.out

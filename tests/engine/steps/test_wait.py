@@ -23,6 +23,7 @@ from applyprune.planning.readiness import STATUS_GRACE, Awaited
 from tests.support.clocks import AGES, MOMENT, QuickClock
 from tests.support.objects import config_map
 from tests.support.stage import Stage
+from tests.support.told_cluster import ToldCluster
 from tests.support.waiting import eventually
 from tests.support.workloads import (
     MERGE,
@@ -171,7 +172,7 @@ def test_job_that_failed_and_was_removed_at_once_fails() -> None:
         ref=ref, uid="u", resource_version="2", metadata=body["metadata"], body=body
     )
     source = WatchScope(resource, "n", f"{PART_OF}={target.id}")
-    cluster: Any = None
+    cluster: Any = ToldCluster()
     waiter = ReadinessWaiter(cluster, Cancellation(), target, 60.0)
     for news in (Listed(source, {}), Upserted(source, ref, live), Upserted(source, ref, None)):
         waiter._update(news)
