@@ -74,7 +74,7 @@ OF_OTHER_KINDS: dict[str, str] = {
     "fields to ignore": noted(applyprune_dev__ignore_fields=TOKEN),
     "an annotation of ours that is unknown": noted(**{f"applyprune_dev__{TOKEN}": TOKEN}),
     "a hook": noted(helm_sh__hook=TOKEN),
-    "a name that is none": json.dumps(config_map(f"{TOKEN} X")),
+    "a name that is none": json.dumps(config_map(f"{TOKEN}%X")),
     "a namespace that is none": json.dumps(config_map("key", namespace=f"{TOKEN}_x")),
     "a kind that is none": like(config_map("key", TOKEN), kind=f"Tk{TOKEN}"),
     "a version that is none": like(config_map("key", TOKEN), apiVersion=f"{TOKEN}.io/v1"),

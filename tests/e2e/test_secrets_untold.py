@@ -227,7 +227,9 @@ def _without_a_record(teller: Teller, api: Api, folder: Path) -> str:
 
 
 def _twice(teller: Teller, api: Api, folder: Path) -> str:
-    return teller.tell("apply web", "-f", _with(folder, secret(), secret()), code={2})
+    labelled = {**secret(), "metadata": {"name": "key", "labels": {"a": "b"}}}
+    differing = teller.tell("apply web", "-f", _with(folder, secret(), labelled), code={2})
+    return differing + teller.tell("apply web", "-f", _with(folder, secret(), secret()), code={0})
 
 
 def _adopted(teller: Teller, api: Api, folder: Path) -> str:
