@@ -340,7 +340,7 @@ READ_LATER: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", READ_LATER)
-def test_placeholder_of_a_later_program_is_none_of_the_input(name: str) -> None:
+def test_placeholder_of_a_later_program_stays(name: str) -> None:
     """A warning that is often wrong is not read."""
     found = resolve([manifest(READ_LATER[name])], CATALOGUE, TARGET, namespace="home")
     assert found.warnings == ()
