@@ -49,8 +49,17 @@ def without_commands(text: str) -> str:
 
 def counted(count: int, noun: str, verb: str = "", verbs: str = "") -> str:
     """Return ``1 object has`` or ``2 objects have``; without verbs only the number and the noun."""
-    words = (str(count), noun if count == 1 else f"{noun}s", verb if count == 1 else verbs)
+    words = (str(count), noun if count == 1 else plural(noun), verb if count == 1 else verbs)
     return " ".join(filter(None, words))
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun, such as a kind."""
+    if noun.endswith(("s", "x", "ch", "sh")):
+        return f"{noun}es"
+    if noun.endswith("y") and noun[-2:-1] not in "aeiou":
+        return f"{noun[:-1]}ies"
+    return f"{noun}s"
 
 
 def and_more(things: Sequence[object], limit: int, separator: str = ", ") -> str:

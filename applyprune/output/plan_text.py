@@ -13,7 +13,7 @@ from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
 from applyprune.model.plan import ApplyStep, Fate, GuardVerdict, Kept, Plan, RemoveStep
-from applyprune.model.text import and_more
+from applyprune.model.text import and_more, counted
 from applyprune.output.terminal import Colour, cells, styled, table, wrapped
 from applyprune.values import dataclass, pattern
 
@@ -96,9 +96,8 @@ def deletion_summary(plan: Plan, applyset: ApplySetIdentity, width: int) -> Sequ
     for why, (one, several) in _KEPT.items():
         if count := kept[why]:
             parts.append(f"{count} {one if count == 1 else several}")
-    total = "1 object" if len(steps) == 1 else f"{len(steps)} objects"
-    counted = wrapped(f"{total}: {', '.join(parts)}", width)
-    return [*counted, *_how_to_delete(steps, applyset)]
+    summary = wrapped(f"{counted(len(steps), 'object')}: {', '.join(parts)}", width)
+    return [*summary, *_how_to_delete(steps, applyset)]
 
 
 _NAMED = 3

@@ -38,7 +38,7 @@ from applyprune.model.live import LiveObject, mapping
 from applyprune.model.options import Adopt, OnDrift, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
-from applyprune.model.text import age, and_more, seconds_since, time_of
+from applyprune.model.text import age, and_more, counted, seconds_since, time_of
 from applyprune.planning.applyset import (
     MANAGERS,
     OWNED_BY,
@@ -671,8 +671,8 @@ def _other_managers(
 
 def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:
     """Return drifted fields in words: ``2 fields that kubectl-patch had changed``."""
-    fields = "1 field" if len(reverts) == 1 else f"{len(reverts)} fields"
-    return f"{fields} that {' and '.join(sorted({who for _, who in reverts}))} had changed"
+    fields, who = counted(len(reverts), "field"), sorted({who for _, who in reverts})
+    return f"{fields} that {' and '.join(who)} had changed"
 
 
 def last_owned(entry: InventoryEntry) -> Mapping[str, Any]:

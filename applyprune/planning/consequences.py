@@ -34,7 +34,7 @@ from applyprune.model.plan import (
     Plan,
     RemoveStep,
 )
-from applyprune.model.text import and_more
+from applyprune.model.text import and_more, counted
 from applyprune.planning.applyset import (
     LAST_APPLIED,
     OWNED_BY,
@@ -467,7 +467,7 @@ def _is_resumed(change: Change) -> bool:
 
 
 def _restart(change: Change, pods: int | None) -> Consequence:
-    who = "its Pods" if pods is None else counted("Pod", pods)
+    who = "its Pods" if pods is None else counted(pods, "Pod")
     verbs = "stops, then starts" if pods == 1 else "stop, then start"
     if not change.certain:
         verbs = "may stop, then start"
@@ -484,7 +484,7 @@ def _rollout(change: Change, pods: int, *, resumed: bool) -> Consequence:
     if not reached:
         until = f"when the partition is lowered from {partition}"
         return _later(change, ConsequenceKind.PAUSED, pods, until)
-    words = counted("Pod", pods)
+    words = counted(pods, "Pod")
     if reached < pods:
         words = f"{reached} of {words} (partition {partition})"
     word = "rollout" if change.certain else "may roll out"
@@ -503,7 +503,7 @@ def _later(change: Change, kind: ConsequenceKind, pods: int, until: str) -> Cons
     if pods == 1:
         verb = "changes" if change.certain else verb
         until = until.replace("they are", "it is")
-    message = f"{counted('Pod', pods)} {verb} {until}"
+    message = f"{counted(pods, 'Pod')} {verb} {until}"
     return Consequence(kind, change.ref, message, pods, certain=change.certain)
 
 
@@ -1046,9 +1046,9 @@ def kept_fields(change: Change) -> Iterator[Consequence]:
             if path[0] != "status" and value_at(change.desired.body, path) is MISSING:
                 found[manager].append(to_server(path))
     for manager, names in sorted(found.items()):
-        count = "1 field" if len(names) == 1 else f"{len(names)} fields"
         verb = "is" if len(names) == 1 else "are"
-        what = f"{count} of {manager}, which the manifest lacks, {verb} kept"
+        number = counted(len(names), "field")
+        what = f"{number} of {manager}, which the manifest lacks, {verb} kept"
         end = f"; --take-over {manager} removes them" if is_by_hand(manager) else ""
         yield Consequence(
             ConsequenceKind.FIELDS_KEPT,
@@ -1081,14 +1081,12 @@ def lost_fields(change: Change) -> Iterator[Consequence]:
     how = "removed, because the manifest lacks {}" if change.is_changed else "lost with the object"
     for manager, names in sorted(found.items()):
         if names:
-            number, verb, them = f"{len(names)} fields", "are", "them"
-            if len(names) == 1:
-                number, verb, them = "1 field", "is", "it"
+            verb, them = ("is", "it") if len(names) == 1 else ("are", "them")
             verb = verb if change.certain else "may be"
             yield Consequence(
                 ConsequenceKind.FIELDS_LOST,
                 change.ref,
-                f"{number} of {manager} {verb} {how.format(them)}: "
+                f"{counted(len(names), 'field')} of {manager} {verb} {how.format(them)}: "
                 f"{and_more(sorted(names), _SHOWN_FIELDS)}",
                 len(names),
                 certain=change.certain,
@@ -1132,17 +1130,4 @@ def by_kind(refs: Iterable[Ref]) -> str:
     """Return how many objects of each kind there are, most first: ``12 Pods, 1 ReplicaSet``."""
     numbers = Counter(ref.kind for ref in refs)
     ordered = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(counted(kind, number) for kind, number in ordered)
-
-
-def counted(kind: str, number: int) -> str:
-    """Return a number and a kind, in the plural unless the number is 1."""
-    return f"{number} {kind if number == 1 else plural(kind)}"
-
-
-def plural(kind: str) -> str:
-    if kind.endswith(("s", "x", "ch", "sh")):
-        return f"{kind}es"
-    if kind.endswith("y") and kind[-2:-1] not in "aeiou":
-        return f"{kind[:-1]}ies"
-    return f"{kind}s"
+    return ", ".join(counted(number, kind) for kind, number in ordered)
