@@ -114,11 +114,11 @@ class ApplySet:
     ) -> RunReport:
         """Apply the manifests, then prune what has left the set.
 
-        By default it waits for readiness only before the prune of a workload, a Service, or what
-        Pods may use. ``wait=True`` waits until every object is ready, and prunes only then;
-        ``wait=False`` prunes without waiting. WaitOptions say more. Waves and depends-on are always
-        waited for. ``timeout`` limits each wait, in seconds: for readiness, CRDs and deletions.
-        ``lock_timeout`` limits the wait for another run on the same set.
+        What live Pods use is not pruned, and by default it waits only for what may still need an
+        object that is pruned. ``wait=True`` waits until every object is ready, and prunes only
+        then; ``wait=False`` prunes at once, also what is in use. WaitOptions say more. Waves and
+        depends-on are always waited for. ``timeout`` limits each wait, in seconds: for readiness,
+        CRDs and deletions. ``lock_timeout`` limits the wait for another run on the same set.
         """
         events = self.iter_apply(
             manifests,

@@ -282,7 +282,7 @@ DEFAULT_NAMESPACE = "applyprune-system"
     "--wait/--no-wait",
     default=None,
     help="--wait waits until the controller runs. --no-wait prunes without waiting.  [default: "
-    "wait only before the prune of a workload, a Service, or what Pods may use]",
+    "wait only for what may still need an object that is pruned]",
 )
 @click.option(
     "--print", "prints", is_flag=True, help="Print the manifests without contacting the server."

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     "--wait/--no-wait",
     default=None,
     help="--wait waits until everything is ready. --no-wait prunes without waiting.  [default: "
-    "wait only before the prune of a workload, a Service, or what Pods may use]",
+    "wait only for what may still need an object that is pruned]",
 )
 @fail_fast_option
 @click.option(

@@ -630,6 +630,8 @@ def _encode_entry(entry: InventoryEntry) -> dict[str, Any]:
         out["stored"] = entry.stored
     if entry.crd:
         out["crd"] = entry.crd
+    if entry.changed:
+        out["changed"] = True
     if (fingerprint := entry.fingerprint) is not None:
         out["fingerprint"] = {
             "resourceVersion": fingerprint.resource_version,
@@ -735,6 +737,7 @@ def _decode_entry(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inve
         orphaning=_typed(bool, raw["orphaning"]),
         job=_decode_job(raw.get("job")),
         crd=_typed(str, raw.get("crd", "")),
+        changed=_typed(bool, raw.get("changed", False)),
     )
 
 

@@ -115,6 +115,11 @@ class Applier:
     connection_lost: Unreachable | None = None
     """Set once the server has stopped answering."""
 
+    @property
+    def not_ready(self) -> set[Ref]:
+        """Return the objects that this run has waited for, and that are not ready."""
+        return {*self.unready, *(ref for ref, why in self.failed.items() if why == _UNREADY)}
+
     def run(self, steps: Sequence[ApplyStep]) -> Iterator[Event]:
         """Yield an event for each step; a failed step blocks only what depends on it."""
         sent = [step for step in steps if step.request is not None]

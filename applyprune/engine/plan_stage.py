@@ -28,6 +28,7 @@ from applyprune.engine.reader import (
     DependantCounter,
     PartialSearch,
     SnapshotReader,
+    read_pod_use,
     with_cascades,
 )
 from applyprune.engine.waiting import ReadinessRules
@@ -45,6 +46,7 @@ from applyprune.planning.cascade import deletions_of, with_recreations_judged
 from applyprune.planning.comparison import diff_of, removal_diff
 from applyprune.planning.desired import PRUNES_LATER, ChartHook, Resolved, before_late, resolve
 from applyprune.planning.explain import ExplainInput, explanation_of
+from applyprune.planning.leave import left_entries, objects_to_prune
 from applyprune.planning.names import (
     NamedObject,
     Resolver,
@@ -61,8 +63,10 @@ from applyprune.planning.names import (
 )
 from applyprune.planning.order import missing_keys
 from applyprune.planning.plan import apply_forecast, completed, forecast, make_plan, unchecked
+from applyprune.planning.prune_waits import heeds_pods, needs_pods
 from applyprune.planning.recovery import (
     ClusterSnapshot,
+    is_restored,
     part_to_correct,
     recovered_problem,
     refuse_beyond_drift,
@@ -252,6 +256,7 @@ def _plan_with(
         new_namespace=applyset.namespace if makes_namespace else "",
         left_out=kept,
     )
+    snapshot = _with_pod_use(snapshot, resolved, known, context, kept)
     plan = planned(snapshot)
     if keeps_autoscaler(plan, snapshot):  # guard: refused-prune-of-an-autoscaler
         snapshot = with_autoscalers(snapshot, resolved, known, context, reader, prunes=False)
@@ -309,6 +314,30 @@ def _warnings_about(
         wanted = {member.ref for member in resolved.desired}
         left = [entry for entry in plan.recovered if entry.ref not in wanted]
         yield WarningRaised(recovered_problem(left, snapshot, inventory))
+
+
+def _with_pod_use(
+    snapshot: ClusterSnapshot,
+    resolved: Resolved,
+    inventory: Inventory,
+    context: RunContext,
+    left_out: Collection[Ref],
+) -> ClusterSnapshot:
+    """Return the snapshot with the Pods of each namespace where a prune may take what they use."""
+    options, desired = context.options, resolved.desired
+    if not heeds_pods(options) or is_restored(inventory, snapshot):
+        return snapshot
+    found = objects_to_prune(
+        left_entries(desired, inventory, snapshot, options),
+        snapshot,
+        context.applyset,
+        options,
+        desired=desired,
+        left_out=left_out,
+    )
+    namespaces = {live.ref.namespace for live in found if needs_pods(live.ref)}
+    use = read_pod_use(namespaces, context.cluster, context.workers)
+    return replace(snapshot, pod_use=use)
 
 
 def _hide_secrets(request: RunRequest, states: Mapping[Ref, State], context: RunContext) -> None:

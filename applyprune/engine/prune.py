@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from applyprune.engine.context import RunContext
 from applyprune.engine.lock import DELETE_TIMEOUT, WRITE_MARGIN
-from applyprune.engine.reader import ContentCounter, KindProofs, SnapshotReader, list_kinds
+from applyprune.engine.reader import (
+    ContentCounter,
+    KindProofs,
+    SnapshotReader,
+    list_kinds,
+    read_pod_use,
+)
 from applyprune.engine.waiting import DeletedObject, DeletionWait, Gone
 from applyprune.errors import (
     ApplypruneError,
@@ -41,6 +47,7 @@ from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
 from applyprune.planning.leave import Remaining, remove_step
 from applyprune.planning.order import is_built_in
+from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, kept_in_use
 from applyprune.planning.recovery import GONE, CascadeContents, ClusterSnapshot
 from applyprune.planning.references import has_references
 from applyprune.planning.replies import refuse_false_absence
@@ -99,22 +106,32 @@ class Pruner:
                 if (found := remaining.blocker(step)) is not None
             }
             left: dict[Ref, Problem] = {}
+            used = self._in_use([step for ref, step in batch.items() if ref not in blocked])
+            for ref, kept in used.items():
+                if kept.problem is not None:
+                    left[ref] = kept.problem
+                    yield ObjectDone(ref, Outcome.FAILED, problem=kept.problem)
+                else:
+                    yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=kept.reason)
             for ref, found in blocked.items():
                 if found.is_failure:
                     left[ref] = found.problem(ref)
                     yield ObjectDone(ref, Outcome.SKIPPED, problem=left[ref])
                 else:
                     yield ObjectDone(ref, Outcome.NOT_PRUNED, reason=found.reason)
-            free = self._recount([step for ref, step in batch.items() if ref not in blocked])
+            free = self._recount(
+                [step for ref, step in batch.items() if ref not in {*blocked, *used}]
+            )
             for event in self._remove(free, steps):
                 if isinstance(event, ObjectDone) and event.problem is not None:
                     left[event.ref] = event.problem
                 yield event
             self.context.cancellation.check()
             # guard: kept-since-the-plan
-            kept = [self.stays[ref] for ref in batch.keys() & self.stays.keys() - left.keys()]
+            stays = [self.stays[ref] for ref in batch.keys() & self.stays.keys() - left.keys()]
+            stays += [kept for ref, kept in used.items() if ref not in left]
             remain = [batch[ref] for ref in {**blocked, **left}]
-            for step, body, unread in self._fields_of([*remain, *kept]):
+            for step, body, unread in self._fields_of([*remain, *stays]):
                 if (problem := left.get(step.entry.ref)) is not None:
                     remaining.add(step, problem, body, unread)
                 else:
@@ -122,6 +139,38 @@ class Pruner:
                     was_planned = step.entry.ref in self.stays  # guard: kept-needs-fail
                     remaining.keep(step, body, unread, is_failure=was_planned)
             self.context.cancellation.check()
+
+    def _in_use(self, batch: Sequence[RemoveStep]) -> Mapping[Ref, RemoveStep]:
+        """Return those steps whose objects live Pods use by now, as steps that keep them.
+
+        A rollout that the plan waited for is over; what else has begun to use it, nobody knew.
+        """
+        context = self.context
+        if not keeps_used(context.options):
+            return {}
+        asked = [
+            step
+            for step in batch
+            if step.fate is Fate.PRUNE
+            and not step.is_going
+            and is_named_by_pods(step.entry.ref)
+            and not step.pods_unread
+        ]
+        namespaces = {step.entry.ref.namespace for step in asked}
+        use = read_pod_use(namespaces, context.cluster, context.workers)
+        found: dict[Ref, RemoveStep] = {}
+        for step in asked:
+            ref = step.entry.ref
+            if (unread := use.unread.get(ref.namespace)) is not None:
+                unknown = RunFailed(
+                    f"{ref} was not deleted",
+                    reason=f"it is unknown whether Pods use it: {unread}",
+                    hint="Run again.",
+                )
+                found[ref] = replace(step, fate=Fate.REFUSE, problem=as_problem(unknown))
+            elif users := use.of(ref, but=self.deleting):  # guard: used-when-deleted
+                found[ref] = kept_in_use(step, users)
+        return found
 
     def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:
         """Return what stays because of a mark; what an allowed cascade deletes does not stay."""
@@ -133,7 +182,7 @@ class Pruner:
             for step in self.applies
             if (step.is_left_alone and not step.is_unlisted) or step.keeps_drift
         )
-        left = [*wanted, *(step for step in steps if step.is_left_alone)]
+        left = [*wanted, *(step for step in steps if step.fate is Fate.LEAVE)]
         # guard: left-alone-needs
         return [step for step in left if step.live is not None and step.live.uid not in doomed]
 

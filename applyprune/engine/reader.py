@@ -18,6 +18,7 @@ from applyprune.errors import (
     ApplypruneError,
     Forbidden,
     NotFound,
+    NotServed,
     Unavailable,
     Unreachable,
     as_problem,
@@ -31,6 +32,8 @@ from applyprune.model.live import (
     DEFINITIONS,
     GUARDED_KINDS,
     NAMESPACE,
+    PODS,
+    REPLICA_SETS,
     CompleteResourceMap,
     LiveObject,
     NotListed,
@@ -65,6 +68,7 @@ from applyprune.planning.ownership import (
     needs_values,
     other_set_in,
 )
+from applyprune.planning.prune_waits import PodUse, PodUser, pod_users
 from applyprune.planning.recovery import CascadeContents, ClusterSnapshot, is_restored
 from applyprune.planning.references import SECRET
 from applyprune.planning.requests import needs_body
@@ -873,6 +877,28 @@ class ContentCounter:
             "; ".join(failure.reason for failure in failures[:3]),
             bool(failures) and all(failure.is_forbidden for failure in failures),
         )
+
+
+def read_pod_use(namespaces: Collection[str], cluster: Cluster, workers: WorkerPool) -> PodUse:
+    """Return the live Pods of some namespaces, with the ReplicaSets that show who made them."""
+
+    def read(namespace: str) -> tuple[str, Sequence[PodUser], str]:
+        found: list[Sequence[LiveObject]] = []
+        for resource in (PODS, REPLICA_SETS):
+            try:
+                found.append(cluster.list(resource, namespace=namespace, full=True))
+            except NotServed:
+                found.append(())
+            except ApplypruneError as error:
+                return namespace, (), error.message
+        pods, replica_sets = found
+        return namespace, tuple(pod_users(pods, replica_sets)), ""
+
+    read_all = list(workers.each(read, sorted(namespaces)))
+    return PodUse(
+        tuple(user for _, users, _ in read_all for user in users),
+        {namespace: unread for namespace, _, unread in read_all if unread},
+    )
 
 
 def list_kinds(

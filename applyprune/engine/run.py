@@ -87,6 +87,7 @@ from applyprune.planning.plan import (
     waiting,
     with_existing,
 )
+from applyprune.planning.prune_waits import takes_time, unless_unready
 from applyprune.planning.recovery import ClusterSnapshot
 from applyprune.values import dataclass, field, replace
 
@@ -150,6 +151,8 @@ class _Run:
     snapshot: ClusterSnapshot = field(default_factory=lambda: ClusterSnapshot({}))
     makes_namespace: bool = False
     fit: _Fit = field(default_factory=_Fit)
+    all_applied: bool = False
+    """Whether everything was applied; ready or not."""
     readiness_rules: ReadinessRules = field(init=False)
     dry_run: ServerDryRun = field(init=False)
     consequences: ConsequenceFinder = field(init=False)
@@ -204,7 +207,7 @@ class _Run:
             self._update_entries(entries, applier)
             yield from self._server_warnings()
             yield from self._await_ready(entries, applier)
-            yield from self._record_completed(entries, applier)
+            yield from self._record_ready(entries, applier)
             yield from self._prune(entries, applier)
             yield from self._server_warnings()
         except InventoryLocked:
@@ -325,7 +328,9 @@ class _Run:
     def _union(self) -> dict[Ref, InventoryEntry]:
         """Return the recorded entries and those of all steps to send; no refused ones."""
         sent = {
-            step.desired.ref: step.entry
+            step.desired.ref: replace(step.entry, changed=True)  # guard: changed-before-apply
+            if step.request is not None and takes_time(step.desired)
+            else step.entry
             for step in self.plan.applies
             if step.fate is not Fate.REFUSE and not step.is_unlisted  # guard: unlisted-object
         }
@@ -337,16 +342,19 @@ class _Run:
         }
 
     def _await_ready(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> Iterator[Event]:
-        """Wait until all objects are ready, if the plan or --wait says so; else prune nothing."""
+        """Wait for all objects if --wait says so, else for what must be ready before the prune."""
         lock, summary = self.context.lock, self.context.summary
         # What is applied first may need what comes in the second part, which waits for all of it.
         waits_for_all = self.context.options.wait.mode is WaitMode.ALL and not summary.late
-        waits = waits_for_all or self.plan.waits_before_prune  # guard: ready-before-prune
-        if waits and not summary.problems:
+        needed = self.plan.waits_for  # guard: ready-before-prune
+        self.all_applied = not summary.problems
+        if (waits_for_all or needed) and self.all_applied:
             if lock.taken:
                 # The wait may be long: record what is confirmed before it.
                 yield lock.record(entries, Phase.APPLIED)
-            yield from applier.await_all(self.plan.applies)
+            yield from applier.await_all(
+                [step for step in self.plan.applies if waits_for_all or step.desired.ref in needed]
+            )
         summary.problems += applier.unready.values()
 
     def _update_entries(self, entries: dict[Ref, InventoryEntry], applier: Applier) -> None:
@@ -366,10 +374,10 @@ class _Run:
             if ref in entries and not entries[ref].uid:
                 del entries[ref]
 
-    def _record_completed(
+    def _record_ready(
         self, entries: dict[Ref, InventoryEntry], applier: Applier
     ) -> Iterator[Event]:
-        """Record which Jobs have completed: after their TTL nothing else shows that.
+        """Record what was seen ready, and which Jobs have completed: after their TTL they are gone.
 
         A run that changes nothing else writes it once, unless another run is at work.
         """
@@ -381,6 +389,9 @@ class _Run:
             and entry.uid == uid
             and not entry.job.completed
         }
+        for ref in applier.awaited - applier.not_ready:
+            if (entry := fresh.get(ref) or entries.get(ref)) is not None and entry.changed:
+                fresh[ref] = replace(entry, changed=False)
         entries.update(fresh)
         applier.confirmed.update({ref: fresh[ref] for ref in fresh.keys() & applier.confirmed})
         if fresh and not self.context.lock.taken:
@@ -410,11 +421,14 @@ class _Run:
         if not steps:
             yield from self._blocked()
             return
-        failed = "not everything is ready" if applier.unready else NOT_APPLIED
-        refused = self.plan.no_prune or (failed if summary.problems else "")
+        refused = self.plan.no_prune or ("" if self.all_applied else NOT_APPLIED)
+        if options.wait.mode is WaitMode.ALL and applier.unready:
+            refused = refused or "not everything is ready"
         if refused:
             yield from self._report_not_pruned(refused)
             return
+        # guard: unready-holds
+        steps = tuple(unless_unready(step, applier.not_ready) for step in steps)
         if lock.taken:
             for step in steps:
                 if step.live is None:

@@ -60,7 +60,7 @@ from applyprune.model.problem import Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import PART_OF
 from applyprune.planning.cel import compile_rule
-from applyprune.planning.decide import UNKNOWN_RESULT, is_complete
+from applyprune.planning.decide import UNKNOWN_RESULT
 from applyprune.planning.marks import READY_WHEN
 from applyprune.planning.order import is_built_in
 from applyprune.planning.plan import waiting
@@ -73,6 +73,7 @@ from applyprune.planning.readiness import (
     assess,
     for_wait,
     is_awaited,
+    is_complete,
     masked_readiness,
     mounts_claims,
     outdated_read,

@@ -145,6 +145,8 @@ class InventoryEntry:
     """The record of a Job with a TTL; None for any other object."""
     crd: str = ""
     """The CRD that defined its kind at the last apply; empty if none did or that is unknown."""
+    changed: bool = False
+    """Whether it has changed, or may have, since a run last saw it ready."""
 
 
 @dataclass(frozen=True, slots=True)

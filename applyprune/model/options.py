@@ -191,11 +191,11 @@ class WaitMode(StrEnum):
     """For whose readiness a run waits; it always waits for waves and for depends-on."""
 
     AUTO = "auto"
-    """Wait for all objects, but only before a prune of what may still be in use."""
+    """Wait only for what may still need an object that is pruned."""
     ALL = "all"
     """Wait for all objects, whether anything is pruned or not."""
     NONE = "none"
-    """Prune without waiting."""
+    """Prune without waiting, also what live Pods use."""
 
     @classmethod
     def asked(cls, wait: bool | None) -> WaitMode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,6 +11,7 @@ from applyprune.model.inventory import InventoryEntry, Wave
 from applyprune.model.live import Resource
 from applyprune.model.options import Propagation
 from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text import and_more
 from applyprune.values import Packed, dataclass, field
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from applyprune.model.fieldset import Drift
     from applyprune.model.live import LiveObject
     from applyprune.model.problem import Origin
+
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,6 @@ class Plan:
     """What the run causes beyond these steps, in their order."""
     digest: str = ""
     """The digest of the whole plan: of the set, the options, and every object."""
-    waits_before_prune: str = ""
-    """Why everything must be ready before anything is pruned; empty if it need not.
-
-    All objects of the input count, changed or not: an earlier run may have changed them, and have
-    given up before they were ready.
-    """
     warnings: tuple[Problem, ...] = ()
     """What the user should know before the first write."""
     inventory: str = ""
@@ -68,6 +65,11 @@ class Plan:
     """What the account may not do to objects without a step: the inventory, its namespace."""
     needs_approval: str = ""
     """The digest to approve so that all of the plan may run; empty if none is needed."""
+
+    @property
+    def waits_for(self) -> frozenset[Ref]:
+        """Return what must be ready before this run prunes something."""
+        return frozenset(wait.ref for step in self.removals for wait in step.waits_for)
 
     @property
     def steps(self) -> tuple[ApplyStep | RemoveStep, ...]:
@@ -312,6 +314,16 @@ class RemoveStep:
     """The kinds that may not be listed, so that what of them it owns is not counted."""
     lacks_rights: bool = False
     """Whether it is refused only because a right is missing to count what it owns."""
+    in_use: bool = False
+    """Whether it is left because live Pods use it, and no rollout of this set ends that."""
+    rollouts: tuple[Ref, ...] = ()
+    """The workloads of the input whose old Pods use it."""
+    pod_labels: tuple[Mapping[str, str], ...] = field(default=(), hash=False, repr=False)
+    """The labels of the Pods of a workload."""
+    pods_unread: str = ""
+    """Why it is unknown whether Pods use it; empty if it is known, or does not matter."""
+    waits_for: tuple[PruneWait, ...] = ()
+    """What must be ready before it is deleted."""
 
     @property
     def is_going(self) -> bool:
@@ -324,6 +336,33 @@ class RemoveStep:
         return self.fate is Fate.PRUNE or (
             self.problem is not None and self.problem.kind is ProblemKind.PRUNE_REFUSED
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PruneWait:
+    """An object of the input that must be ready before another one is deleted."""
+
+    ref: Ref
+    reason: str
+    """Why, in words that fit one object or many: ``old Pods use it``."""
+
+
+def wait_reason(removals: Iterable[RemoveStep], word: str = "after") -> str:
+    """Return what is pruned ``after`` or ``before`` something is ready, and why; may be empty."""
+    found: dict[str, list[str]] = {}
+    for step in removals:
+        if step.waits_for:
+            found.setdefault(waits_in_words(step), []).append(step.entry.ref.short)
+    reasons = [f"{and_more(refs, _SHOWN)} {word} {waits}" for waits, refs in found.items()]
+    return and_more(reasons, _SHOWN, "; ")
+
+
+def waits_in_words(step: RemoveStep) -> str:
+    """Return what must be ready before an object is deleted, by the reason."""
+    found: dict[str, list[str]] = {}
+    for wait in step.waits_for:
+        found.setdefault(wait.reason, []).append(wait.ref.short)
+    return ", ".join(f"{and_more(refs, _SHOWN)} ({why})" for why, refs in found.items())
 
 
 class Kept(StrEnum):

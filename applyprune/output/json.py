@@ -46,7 +46,14 @@ from applyprune.model.events import (
 from applyprune.model.fieldset import Drift
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry, Mismatch, RunRecord
-from applyprune.model.plan import ApplyStep, Consequence, GuardResult, Plan, RemoveStep
+from applyprune.model.plan import (
+    ApplyStep,
+    Consequence,
+    GuardResult,
+    Plan,
+    RemoveStep,
+    wait_reason,
+)
 from applyprune.model.problem import ContestedField, ManagerConflict, Mark, Origin, Problem
 from applyprune.model.reports import (
     ArtifactPushed,
@@ -275,7 +282,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     return {
         "objects": [_step(step) for step in plan.steps],
         "pruneSkipReason": plan.no_prune,
-        "pruneWaitReason": plan.waits_before_prune,
+        "pruneWaitReason": wait_reason(plan.removals),
         "guards": data(plan.guards),
         "pruneBlocked": data(plan.refusal),
         "recovered": [data(entry.ref) for entry in plan.recovered],
@@ -416,7 +423,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         InventoryEntry: _keys_in(
             "ref plural version uid_before_apply=uidBeforeApply uid ownership wave "
             "depends_on=dependsOn orphan_reason=orphanReason deleting orphaning",
-            hidden="digest stored fingerprint owned_fields marks job crd",
+            hidden="digest stored fingerprint owned_fields marks job crd changed",
         ),
         Explanation: _keys_in("ref verdict reasons origin"),
         BundleStatus: _keys_in(

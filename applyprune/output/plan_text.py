@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from applyprune.model.events import Outcome
 from applyprune.model.identity import Ref, kubectl_name
 from applyprune.model.options import Mode
-from applyprune.model.plan import ApplyStep, Fate, GuardVerdict, Kept, Plan, RemoveStep
+from applyprune.model.plan import (
+    ApplyStep,
+    Fate,
+    GuardVerdict,
+    Kept,
+    Plan,
+    RemoveStep,
+    waits_in_words,
+)
 from applyprune.model.text import and_more, counted
 from applyprune.output.terminal import Colour, cells, styled, table, wrapped
 from applyprune.values import dataclass, pattern
@@ -123,12 +131,15 @@ class _Row:
     ref: Ref
     details: tuple[str, ...]
     """What else is worth knowing, each on a line of its own."""
+    words: str = ""
+    """What will happen, in place of the words of the fate."""
 
 
 def _rows(plan: Plan, mode: Mode, consequences: ConsequenceLines) -> Iterator[_Row]:
     """Yield a row for each object that would change; to delete a set, one for each object."""
     for removal in () if plan.no_prune else plan.removals:
-        if mode is Mode.DELETE or removal.fate not in {Fate.LEAVE, Fate.REFUSE}:
+        stays = removal.fate in {Fate.LEAVE, Fate.REFUSE} and not removal.in_use
+        if mode is Mode.DELETE or not stays:
             yield _row(removal, consequences)
     for step in plan.applies:
         if step.fate.is_applied:
@@ -137,7 +148,9 @@ def _rows(plan: Plan, mode: Mode, consequences: ConsequenceLines) -> Iterator[_R
 
 def _row(step: ApplyStep | RemoveStep, consequences: ConsequenceLines) -> _Row:
     ref = step.entry.ref
-    return _Row(step.fate, ref, (*step_details(step), *consequences.pop(ref)))
+    details = (*step_details(step), *consequences.pop(ref))
+    in_use = isinstance(step, RemoveStep) and step.in_use
+    return _Row(step.fate, ref, details, Outcome.NOT_PRUNED.forecast if in_use else "")
 
 
 _NEVER_CUT = frozenset({Fate.PRUNE, Fate.RECREATE})
@@ -169,7 +182,7 @@ def _table(rows: Sequence[_Row], mode: Mode, namespace: str, width: int) -> str:
     lines = [
         (
             kubectl_name(row.ref, namespace),
-            styled(_forecast(row.fate, mode), _COLOURS.get(row.fate)),
+            styled(row.words or _forecast(row.fate, mode), _COLOURS.get(row.fate)),
         )
         for row in rows
     ]
@@ -190,8 +203,9 @@ def _table(rows: Sequence[_Row], mode: Mode, namespace: str, width: int) -> str:
 
 
 def _forecast(fate: Fate, mode: Mode) -> str:
-    is_deletion = mode is Mode.DELETE and fate is Fate.PRUNE
-    return "will be deleted" if is_deletion else fate.forecast
+    if mode is Mode.DELETE and fate is Fate.PRUNE:
+        return "will be deleted"
+    return fate.forecast
 
 
 # The parts of a plan that other texts show too.
@@ -246,6 +260,8 @@ def step_details(step: ApplyStep | RemoveStep) -> Iterator[str]:
         yield step.reason.removeprefix("adopted: ").removeprefix("adopted, ")
     if step.not_checked:
         yield step.not_checked
+    if isinstance(step, RemoveStep) and step.waits_for:
+        yield f"waits for {waits_in_words(step)}; --no-wait skips this"
 
 
 _NAMED_FIELDS = 5

@@ -5,9 +5,8 @@ What the inventory records before the apply is decided here as well.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from applyprune.errors import RunFailed, as_problem
 from applyprune.model.fieldset import FieldWriter, leaves
@@ -21,8 +20,6 @@ from applyprune.model.live import (
     NotListed,
     State,
     Unknown,
-    field,
-    items,
     text,
     whole_number,
 )
@@ -63,6 +60,7 @@ from applyprune.planning.ownership import (
     unchanged,
     unproven_label,
 )
+from applyprune.planning.readiness import has_completed
 from applyprune.planning.recovery import CHANGING, ClusterSnapshot
 from applyprune.planning.requests import apply_request, takes_over
 from applyprune.values import replace
@@ -547,6 +545,7 @@ def entry_before_apply(
         depends_on=desired.depends_on,
         orphan_reason=desired.orphan_reason,
         deleting=entry is not None and entry.deleting,
+        changed=entry is not None and entry.changed,
         job=job_record(desired, live, entry) if known else None,
         crd=entry.crd if entry is not None else "",
     )
@@ -603,27 +602,8 @@ def job_record(
     created = text(live.metadata, "creationTimestamp")
     if ttl is None or time_of(created) is None:
         return known
-    completed = _has_completed(live) or (known is not None and known.completed)
+    completed = has_completed(live) or (known is not None and known.completed)
     return JobRecord(created, ttl, completed=completed)
-
-
-def _has_completed(live: LiveObject) -> bool:
-    """Return whether a Job has completed, as far as was read: only then it has this time."""
-    if live.body is not None:
-        return is_complete(live.body)
-    return any(
-        entry.get("subresource") == "status"
-        and field(entry, "fieldsV1", "f:status", "f:completionTime") is not None
-        for entry in live.managed_fields
-    )
-
-
-def is_complete(body: Mapping[str, Any]) -> bool:
-    """Return whether a Job has completed, by its condition; a failed one has not."""
-    return any(
-        text(item, "type") == "Complete" and text(item, "status") == "True"
-        for item in items(body, "status", "conditions")
-    )
 
 
 def was_deleted(record: JobRecord | None, at: datetime | None) -> bool:

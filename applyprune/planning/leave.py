@@ -5,7 +5,7 @@ The fate LEAVE, of an object of the input, is another subject: ``decide.py`` has
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from applyprune.errors import NotReady, RunFailed, as_problem
@@ -22,12 +22,10 @@ from applyprune.model.live import (
     Missing,
     Resource,
     Unknown,
-    mapping,
 )
 from applyprune.model.options import Approval, Mode, Options
-from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, Kept, Removals, RemoveStep
+from applyprune.model.plan import ApplyRule, Desired, Fate, Kept, Removals, RemoveStep
 from applyprune.model.problem import Problem, ProblemKind
-from applyprune.model.text import and_more
 from applyprune.planning.applyset import OWNED_BY, PART_OF, SET_ID, SHARD_OF, ApplySetIdentity
 from applyprune.planning.cascade import (
     NOTHING,
@@ -55,22 +53,20 @@ from applyprune.planning.ownership import (
     owner_of,
     unproven_label,
 )
+from applyprune.planning.prune_waits import is_workload, unless_used
 from applyprune.planning.recovery import ClusterSnapshot, why_gone
 from applyprune.planning.references import (
     ADMISSION,
-    CONFIG_MAP,
-    POD,
     RBAC,
-    SECRET,
     SERVICE,
     SERVICE_ACCOUNT,
-    STORAGE_CLASS,
     has_references,
+    names_in,
     references,
 )
 from applyprune.planning.requests import delete_request, orphan_request
 from applyprune.planning.served_kinds import service_of
-from applyprune.values import dataclass, field, pattern, replace
+from applyprune.values import dataclass, field, replace
 
 
 def remove_steps(
@@ -104,6 +100,7 @@ def remove_steps(
         left_out=left_out,
         released=released,
     )
+    kept = unless_used(kept, snapshot.pod_use, desired, options)
     deleting = {step.live.uid for step in kept if step.fate is Fate.PRUNE and step.live is not None}
     going = {step.live.uid for step in kept if step.live is not None and step.is_going}
     # guard: listed-stays
@@ -734,8 +731,6 @@ def step_of_foreign(
 # What must stay because a prune could not delete something else: only what that needs.
 
 
-_NAMED_BY_CUSTOM = frozenset({CONFIG_MAP, SECRET, SERVICE_ACCOUNT})
-_BETWEEN_NAMES = pattern("[/:]")
 _RIGHTS = frozenset(
     {
         SERVICE_ACCOUNT,
@@ -825,7 +820,7 @@ class Remaining:
         named = [] if body is None else [found.ref for found in references(ref, body)]
         if is_custom:
             fields = body if body is not None or unread else {}
-            named += _named_by(ref, fields, self.deleting)  # guard: custom-remains
+            named += names_in(ref, fields, self.deleting)  # guard: custom-remains
             of_its_kind = because(f"{ref.short} is of its kind, and remains")
             crd = Ref(CRD.group, CRD.kind, "", entry.crd or f"{entry.plural}.{ref.group}")
             self._needed.setdefault(crd, of_its_kind)  # guard: crd-remains
@@ -871,35 +866,6 @@ class Remaining:
         return any(is_workload(ref.group_kind) for ref in self.deleting)
 
 
-def _named_by(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]) -> Iterator[Ref]:
-    """Yield those of ``refs`` that a custom resource may name, in a field that only it knows.
-
-    Without its fields, that is each that any custom resource may name.
-    """
-    words = None if body is None else frozenset(_words_in(body))
-    for ref in refs:
-        if ref.group_kind not in _NAMED_BY_CUSTOM:
-            continue
-        near = not custom.namespace or ref.namespace == custom.namespace
-        if words is None or (ref.name in words and (near or ref.namespace in words)):
-            yield ref
-
-
-def _words_in(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield every name that a field may hold, whole or as in ``NAMESPACE/NAME``."""
-    annotations = mapping(body.get("metadata")).get("annotations")
-    todo = [annotations, *(value for key, value in body.items() if key != "metadata")]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, dict):
-            todo.extend(value.values())
-        elif isinstance(value, list):
-            todo.extend(value)
-        elif isinstance(value, str):
-            yield value
-            yield from _BETWEEN_NAMES.split(value)
-
-
 @dataclass(frozen=True, slots=True)
 class Blocker:
     """Why an object is not deleted now: another one is still there."""
@@ -915,88 +881,3 @@ class Blocker:
         """Return the problem of an object that waits."""
         error = NotReady if self.is_late else RunFailed
         return as_problem(error(f"{ref} was not deleted", reason=self.reason))
-
-
-# Whether everything must be ready before a run prunes.
-
-
-_SHOWN = 3
-_WORKLOAD_GROUPS = frozenset({"apps", "batch"})
-_WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
-
-
-def wait_reason(applies: Sequence[ApplyStep], removals: Iterable[RemoveStep]) -> str:
-    """Return why all objects must be ready before this run prunes; empty if they need not.
-
-    The reason names what may still be in use. The kind decides, not the references: Pods of a
-    workload's previous template use what only that template named, such as a ConfigMap with the
-    previous hash in its name. A run that applies nothing waits for nothing.
-    """
-    if not applies:
-        return ""
-    has_workload = any(_runs_pods(step.desired) for step in applies)
-    pruned = (
-        step.entry.ref
-        for step in removals
-        if step.fate is Fate.PRUNE and not (step.live is not None and step.live.terminating)
-    )
-    uses = [f"{ref.short} {use}" for ref in pruned if (use := _use(ref.group_kind, has_workload))]
-    return and_more(uses, _SHOWN)
-
-
-def _runs_pods(desired: Desired) -> bool:
-    """Return whether an object is a workload; a custom one is if its spec has containers."""
-    kind = desired.ref.group_kind
-    return is_workload(kind) or (
-        not is_built_in(kind.group) and _has_containers(desired.body.get("spec"))
-    )
-
-
-def _has_containers(value: object) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_containers, value))
-    found = mapping(value)
-    return bool(found.get("containers")) or any(map(_has_containers, found.values()))
-
-
-_USED_BY_PODS = frozenset(
-    {
-        CONFIG_MAP,
-        GroupKind("", "PersistentVolumeClaim"),
-        SECRET,
-        SERVICE_ACCOUNT,
-        GroupKind("node.k8s.io", "RuntimeClass"),
-        GroupKind("resource.k8s.io", "ResourceClaim"),
-        GroupKind("resource.k8s.io", "ResourceClaimTemplate"),
-        GroupKind("scheduling.k8s.io", "PriorityClass"),
-        STORAGE_CLASS,
-    }
-)
-"""The kinds that the Pods of a workload refer to."""
-
-
-def _use(kind: GroupKind, has_workload: bool) -> str:
-    """Return why an object of a kind may be in use; empty if it is not."""
-    if kind == SERVICE:
-        return "is a Service"
-    if kind in {NAMESPACE, CRD}:
-        return "is deleted with its contents"
-    if is_workload(kind):
-        return "is a workload"
-    if not is_built_in(kind.group):
-        return "may be a workload"
-    return "may be used by Pods of the set" if has_workload and kind in _USED_BY_PODS else ""
-
-
-def is_workload(kind: GroupKind) -> bool:
-    """Return whether a built-in kind runs Pods."""
-    return kind.group in _WORKLOAD_GROUPS or kind in _WORKLOADS
-
-
-def no_wait_warning(reason: str) -> Problem:
-    """Return the warning that a run with ``--no-wait`` prunes what may still be in use."""
-    return Problem(
-        ProblemKind.NO_WAIT,
-        "--no-wait: this run prunes without waiting until everything is ready",
-        reason=reason,
-    )

@@ -34,6 +34,7 @@ from applyprune.model.plan import (
     PatchRequest,
     Plan,
     RemoveStep,
+    wait_reason,
 )
 from applyprune.model.problem import Problem, ProblemKind
 from applyprune.planning.applyset import ApplySetIdentity
@@ -55,14 +56,13 @@ from applyprune.planning.decide import (
 from applyprune.planning.digests import plan_digest
 from applyprune.planning.leave import (
     left_entries,
-    no_wait_warning,
     remove_steps,
-    wait_reason,
     without_other_uid,
 )
 from applyprune.planning.normalize import with_autoscaler
 from applyprune.planning.order import pruned_references
 from applyprune.planning.ownership import foreign_label, takes_no_more
+from applyprune.planning.prune_waits import no_wait_warning, with_waits
 from applyprune.planning.recovery import (
     CHANGING,
     ClusterSnapshot,
@@ -157,8 +157,10 @@ def completed(plan: Plan, applyset: ApplySetIdentity, options: Options, *, keeps
 def _warnings(plan: Plan, applyset: ApplySetIdentity, options: Options) -> Iterator[Problem]:
     """Yield what only the fates of a whole plan show."""
     waits = options.wait.mode is not WaitMode.NONE
-    if not (waits or plan.no_prune) and (reason := wait_reason(plan.applies, plan.removals)):
-        yield no_wait_warning(reason)
+    if not (waits or plan.no_prune):
+        reason = wait_reason(with_waits(plan.removals, plan.applies), "before")
+        if reason:
+            yield no_wait_warning(reason)
     if uncounted := uncounted_problem(plan, applyset):
         yield uncounted
     yield from pruned_references(plan)
@@ -175,12 +177,12 @@ def settled(plan: Plan, options: Options, *, keeps: str = "") -> Plan:
     kept = (refused or keeps) if plan.removals and keeps else ""
     no_prune = kept or _no_prune(plan.applies, plan.removals, plan.refusal, options)
     waits = options.wait.mode is not WaitMode.NONE and not no_prune
+    removals = with_waits(plan.removals, plan.applies if waits else ())
     return replace(
         plan,
         no_prune=no_prune,
-        waits_before_prune=wait_reason(plan.applies, plan.removals) if waits else "",
         applies=tuple(_step_with_exit_code(step) for step in plan.applies),
-        removals=tuple(_step_with_exit_code(step) for step in plan.removals),
+        removals=tuple(map(_step_with_exit_code, removals)),
     )
 
 

@@ -1016,3 +1016,25 @@ def masked_readiness(readiness: Readiness, masked: Callable[[str], str]) -> Read
 def ready_with_warning(ref: Ref, readiness: Readiness) -> Problem:
     """Return the warning about an object that is ready, although something is wrong with it."""
     return as_problem(RunFailed(f"{ref} is ready, with a warning", reason=readiness.warning))
+
+
+# Whether a Job has completed.
+
+
+def has_completed(live: LiveObject) -> bool:
+    """Return whether a Job has completed, as far as was read: only then it has this time."""
+    if live.body is not None:
+        return is_complete(live.body)
+    return any(
+        entry.get("subresource") == "status"
+        and field(entry, "fieldsV1", "f:status", "f:completionTime") is not None
+        for entry in live.managed_fields
+    )
+
+
+def is_complete(body: Mapping[str, Any]) -> bool:
+    """Return whether a Job has completed, by its condition; a failed one has not."""
+    return any(
+        text(item, "type") == "Complete" and text(item, "status") == "True"
+        for item in items(body, "status", "conditions")
+    )

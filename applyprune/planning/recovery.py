@@ -80,6 +80,7 @@ from applyprune.planning.ownership import (
     unproven_label,
     what_is_known,
 )
+from applyprune.planning.prune_waits import PodUse
 from applyprune.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -130,6 +131,8 @@ class ClusterSnapshot:
     """The UIDs of those that are not among them, because the run prunes them."""
     unread_autoscalers: Mapping[str, Problem] = field(default_factory=dict, hash=False)
     """Why they could not be read, by the namespace in which they may be."""
+    pod_use: PodUse = PodUse()
+    """The live Pods where an object has left the set that Pods may use."""
     registered: Registrations | None = field(default=None, hash=False)
     """The CRDs and APIServices; None if nothing needed them, or they could not be read."""
 

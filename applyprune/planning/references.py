@@ -5,13 +5,13 @@ This is the only table of references: the order of a set uses it, and the check 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from applyprune.model.identity import GroupKind, Ref
 from applyprune.model.live import field, items, mapping, text
-from applyprune.values import dataclass
+from applyprune.values import dataclass, pattern
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
@@ -402,3 +402,39 @@ def _mappings(
     """Yield the items of the list at a path of ``body``, each with its whole path."""
     for index, item in enumerate(items(body, *path)):
         yield (*place, *path, index), mapping(item)
+
+
+# What a custom resource may name: the fields of its kind are not known.
+
+
+_NAMED_BY_CUSTOM = frozenset({CONFIG_MAP, SECRET, SERVICE_ACCOUNT})
+_BETWEEN_NAMES = pattern("[/:]")
+
+
+def names_in(custom: Ref, body: Mapping[str, Any] | None, refs: Collection[Ref]) -> Iterator[Ref]:
+    """Yield those of ``refs`` that a custom resource may name, in a field that only it knows.
+
+    Without its fields, that is each that any custom resource may name.
+    """
+    words = None if body is None else frozenset(_words_in(body))
+    for ref in refs:
+        if ref.group_kind not in _NAMED_BY_CUSTOM:
+            continue
+        near = not custom.namespace or ref.namespace == custom.namespace
+        if words is None or (ref.name in words and (near or ref.namespace in words)):
+            yield ref
+
+
+def _words_in(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield every name that a field may hold, whole or as in ``NAMESPACE/NAME``."""
+    annotations = mapping(body.get("metadata")).get("annotations")
+    todo = [annotations, *(value for key, value in body.items() if key != "metadata")]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            todo.extend(value.values())
+        elif isinstance(value, list):
+            todo.extend(value)
+        elif isinstance(value, str):
+            yield value
+            yield from _BETWEEN_NAMES.split(value)

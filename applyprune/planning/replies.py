@@ -42,6 +42,7 @@ from applyprune.planning.ownership import (
     owner_of,
     values_match,
 )
+from applyprune.planning.prune_waits import takes_time
 from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, replace
 
@@ -131,6 +132,7 @@ def confirmed(
         owned_fields=owned_fields_of(after, applyset.manager),
         marks=marks_to_record(step.entry, after, applyset),
         deleting=False,
+        changed=step.entry.changed or takes_time(desired),
         job=job_record(desired, after, step.entry),
         crd=step.entry.crd if schema is None else desired.resource.full_plural,
     )
@@ -140,6 +142,8 @@ def confirmed(
     before = step.claimed_from or step.live
     moved = before is None or step.takes_over or _changed_by_apply(desired, before, after, applyset)
     outcome = Outcome.CONFIGURED if moved else Outcome.UNCHANGED
+    if not moved:
+        entry = replace(entry, changed=step.entry.changed)
     return ConfirmedApply(entry, outcome, _reason(step, after, applyset), rewritten)
 
 

@@ -39,6 +39,7 @@ from applyprune.model.plan import (
 )
 from applyprune.planning.normalize import may_be_autoscaled
 from applyprune.planning.plan import with_own_exit_code
+from applyprune.planning.prune_waits import is_named_by_pods
 from applyprune.planning.readiness import WITH_PODS
 from applyprune.planning.references import RBAC
 from applyprune.planning.served_kinds import defined_resources
@@ -280,6 +281,8 @@ def _rules_of(
     has_pods = any(resource.group_kind in WITH_PODS for resource in resources.values())
     if has_pods:  # why an object is not ready
         yield from _rules((EVENTS, PODS, REPLICA_SETS), _READ)
+    elif any(is_named_by_pods(member.ref) for member in members):  # who uses what is pruned
+        yield from _rules((PODS, REPLICA_SETS), ("list",))
     if has_pods or any(member.ref in scaled for member in members):
         yield _rule([AUTOSCALERS], ("list",))  # which of them sets the replicas
     if members:

@@ -139,6 +139,37 @@ def test_wait_is_in_the_status_and_ends_with_a_change(
     tenant.ready("time")
 
 
+def test_prune_of_a_bundle_waits_only_for_what_needs_the_object(
+    usual: Controller, new_tenant: Callable[[], Tenant]
+) -> None:
+    """An unused object goes beside a broken Deployment; what old Pods use stays for each pass."""
+    assert usual.process.poll() is None
+    tenant = new_tenant()
+    tenant.bundle("web", never(), config_map("a"), config_map("b"), timeout="1h")
+    tenant.ready("web")
+    tenant.bundle("web", never(), config_map("a"), timeout="1h")
+    tenant.ready("web")
+    assert tenant.exists("a", "b") == [True, False]
+
+    def set_of(version: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        name = f"conf-{version}"
+        reads = {"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": name}}]}
+        return config_map(name), workload("Deployment", "roll", pods={"containers": [reads]})
+
+    puppets = Puppets(tenant.api, tenant.namespace)
+    tenant.bundle("roll", *set_of(1), timeout="1h")
+    tenant.ready("roll")
+    puppets.pods_of("roll", ready())
+    tenant.bundle("roll", *set_of(2), timeout="1h")
+    for turn in "12":
+        waiting(tenant, "roll")
+        assert tenant.exists("conf-1") == [True]
+        tenant.reconciled("roll", turn)
+    puppets.pods_of("roll", ready())
+    tenant.ready("roll")
+    assert tenant.exists("conf-1", "conf-2") == [False, True]
+
+
 def test_deletion_that_somebody_holds_up_is_waited_for(
     usual: Controller, new_tenant: Callable[[], Tenant]
 ) -> None:

@@ -565,6 +565,36 @@ MUTATIONS = (
         f"{_STEPS}test_wait_before_prune.py::test_renamed_deployment_stays_until_the_new_one_is_ready",
     ),
     Mutation(
+        "what stays because what may need it is not ready",
+        ("unready-holds",),
+        LINE,
+        "pass",
+        f"{_STEPS}test_wait_before_prune.py::test_renamed_deployment_stays_until_the_new_one_is_ready",
+    ),
+    Mutation(
+        "what a live Pod uses, in the plan",
+        ("used-by-a-live-pod",),
+        "if .*",
+        "if False:",
+        "tests/planning/prune_waits/test_waits.py::"
+        "test_object_is_kept_while_a_live_pod_uses_it[a Pod of nobody]",
+    ),
+    Mutation(
+        "what a live Pod uses when it is to be deleted",
+        ("used-when-deleted",),
+        "elif .*",
+        "elif False:",
+        f"{_STEPS}test_wait_before_prune.py::"
+        "test_object_that_a_pod_of_somebody_else_uses_is_kept[after the plan]",
+    ),
+    Mutation(
+        "the record of a change before it is sent",
+        ("changed-before-apply",),
+        "True",
+        "step.entry.changed",
+        f"{_STEPS}test_wait_before_prune.py::test_change_of_a_killed_run_holds_a_later_prune",
+    ),
+    Mutation(
         "what a list that is forbidden says of a kind: nothing",
         ("forbidden-list",),
         LINE,

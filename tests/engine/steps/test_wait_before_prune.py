@@ -1,16 +1,21 @@
-"""What may still be in use is pruned only when everything is ready; --no-wait turns that off."""
+"""What a live Pod uses is not deleted, and a prune waits only for what may need what goes."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applyprune.model.events import InventoryWritten, ObjectDone, Outcome
+from applyprune.model.events import InventoryWritten, ObjectDone, Outcome, Planned
 from applyprune.model.options import Mode
+from tests.support.accounts import WRITE, kubeconfig_as, rule
 from tests.support.clocks import AGES
 from tests.support.objects import config_map
+from tests.support.stage import Stage
+from tests.support.waiting import eventually
 from tests.support.workloads import (
+    MERGE,
     NOWHERE,
     PLAYED,
     Body,
@@ -20,14 +25,19 @@ from tests.support.workloads import (
     meanwhile,
     ours,
     out_of_time,
+    pod,
     ready,
     verdicts,
+    widget,
     workload,
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from applyprune.localplane import Plane
     from tests.support.api import Api, AuditTrail
-    from tests.support.stage import Stage, Story
+    from tests.support.stage import Story
 
 
 def _reads(name: str, **pods: Any) -> Body:
@@ -98,7 +108,9 @@ def test_renamed_deployment_stays_until_the_new_one_is_ready(
             "deployment.apps/new": outcome,
             "deployment.apps/old": Outcome.NOT_PRUNED,
         }
-        assert _reasons(story) == {"deployment.apps/old": "not everything is ready"}
+        assert _reasons(story) == {
+            "deployment.apps/old": "deployment.apps/new is not ready (changed since last ready)"
+        }
         assert (
             "timed out waiting for deployment.apps/new" in complaints(story)["deployment.apps/new"]
         )
@@ -144,7 +156,9 @@ def test_configmap_of_the_previous_hash_stays_until_the_rollout_is_complete(
     out_of_time(stage)
     late = stage.run(changed, _reads("conf-2", **NOWHERE), timeout=3600.0)
     assert (late.exit_code, _deleted(audit)) == (5, [])
-    assert late.outcomes["configmap/conf-1"] is Outcome.NOT_PRUNED
+    assert _reasons(late) == {
+        "configmap/conf-1": "deployment.apps/web is not ready (old Pods use it)"
+    }
     # Nothing is changed, and the rollout has not ended.
     again = stage.run(changed, _reads("conf-2", **NOWHERE), timeout=3600.0)
     assert (again.exit_code, _deleted(audit)) == (5, [])
@@ -164,8 +178,8 @@ def test_prune_without_a_wait_warns_and_deletes(stage: Stage, audit: AuditTrail)
     assert (story.exit_code, story.outcomes["deployment.apps/old"]) == (0, Outcome.PRUNED)
     (warning,) = story.warnings
     assert warning == (
-        "--no-wait: this run prunes without waiting until everything is ready: "
-        "deployment.apps/old is a workload"
+        "--no-wait: this run prunes at once what may still be in use: "
+        "deployment.apps/old before deployment.apps/new (changed since last ready)"
     )
     assert verdicts(story) == {}
     assert _deleted(audit) == ["deployments/old"]
@@ -192,3 +206,250 @@ def test_run_that_applies_nothing_does_not_wait(
     assert "configmap/old" in story.outcomes
     assert stage.listed() == ({"deployment.apps/new"} if given else set())
     assert "watch" not in {event["verb"] for event in ours(audit)}
+
+
+# What has nothing to do with what goes.
+
+
+def _apply_twice(stage: Stage, first: tuple[Body, ...], second: tuple[Body, ...]) -> Story:
+    """Apply one input, and then the other one; both waits would last for hours."""
+    assert stage.run(*first, timeout=AGES).exit_code == 0
+    return stage.run(*second, timeout=AGES)
+
+
+def _load_balancer() -> Body:
+    spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lb"}, "spec": spec}
+
+
+def _api_service(namespace: str) -> Body:
+    group = f"{namespace}.example.com"
+    backend = {"namespace": namespace, "name": "nobody"}
+    spec = {"group": group, "version": "v1", "service": backend, "groupPriorityMinimum": 100,
+            "versionPriority": 1, "insecureSkipTLSVerify": True}  # fmt: skip
+    return {"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": f"v1.{group}"}, "spec": spec}  # fmt: skip
+
+
+def test_unused_config_map_goes_beside_a_broken_deployment(stage: Stage, audit: AuditTrail) -> None:
+    """No Pod names it, so nothing is waited for."""
+    broken = workload("Deployment", pods=NOWHERE)
+    story = _apply_twice(
+        stage, (broken, config_map("a"), config_map("b")), (broken, config_map("a"))
+    )
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
+    assert verdicts(story) == {}
+    assert "watch" not in {event["verb"] for event in ours(audit)}
+
+
+def test_workload_goes_beside_an_api_service_without_a_backend(stage: Stage, api: Api) -> None:
+    """As Grafana out of kube-prometheus, where the metrics adapter is away."""
+    away = _api_service(stage.namespace)
+    web = workload("Deployment")
+    try:
+        story = _apply_twice(stage, (away, web, workload("Deployment", "grafana")), (away, web))
+        assert (story.exit_code, story.outcomes["deployment.apps/grafana"]) == (0, Outcome.PRUNED)
+        assert became_ready(story) == {"deployment.apps/web"}
+    finally:
+        name = away["metadata"]["name"]
+        api("DELETE", f"/apis/apiregistration.k8s.io/v1/apiservices/{name}")
+
+
+def test_finished_job_goes_beside_a_load_balancer_without_an_address(
+    stage: Stage, api: Api
+) -> None:
+    """A Job that has ended uses nothing, and no load balancer exists here."""
+    path = f"/apis/batch/v1/namespaces/{stage.namespace}/jobs"
+    others = (_load_balancer(), config_map("a"), config_map("b"))
+    assert stage.run(workload("Job", "init-1"), *others, wait=None, timeout=AGES).exit_code == 0
+    eventually(
+        lambda: api.get(f"{path}/init-1").get("status", {}).get("succeeded") == 1,
+        lambda: "the Job to complete",
+    )
+    story = stage.run(workload("Job", "init-2"), *others, timeout=AGES)
+    assert (story.exit_code, story.outcomes["job.batch/init-1"]) == (0, Outcome.PRUNED)
+    assert verdicts(story) == {}
+
+
+def test_job_that_its_ttl_has_removed_holds_nothing(stage: Stage, api: Api) -> None:
+    """Neither what Pods may use nor a workload: no run has seen it complete."""
+    job = workload("Job", "once", spec={"ttlSecondsAfterFinished": 0})
+    web = workload("Deployment")
+    stays = (job, web, config_map("a"))
+    assert stage.run(*stays, config_map("b"), workload("Deployment", "old")).exit_code == 0
+    path = f"/apis/batch/v1/namespaces/{stage.namespace}/jobs/once"
+    eventually(lambda: not api.exists(path), lambda: "the TTL to remove the Job")
+    story = stage.run(*stays, timeout=AGES)
+    assert story.exit_code == 0
+    assert story.outcomes["configmap/b"] is Outcome.PRUNED
+    assert story.outcomes["deployment.apps/old"] is Outcome.PRUNED
+    assert became_ready(story) == {"deployment.apps/web"}
+
+
+# What live Pods use.
+
+
+def test_config_map_of_a_paused_rollout_is_kept(stage: Stage, audit: AuditTrail) -> None:
+    """Its Pods use it until somebody resumes the rollout: there is nothing to wait for."""
+    old, new = config_map("conf-1"), config_map("conf-2")
+    assert stage.run(old, _reads("conf-1"), wait=True, timeout=AGES).exit_code == 0
+    audit.restart()
+    paused = _reads("conf-2")
+    paused["spec"]["paused"] = True
+    for _ in range(2):
+        story = stage.run(new, paused, timeout=AGES)
+        assert (story.exit_code, _deleted(audit), verdicts(story)) == (0, [], {})
+        (reason,) = _reasons(story).values()
+        assert re.fullmatch(r"pod/web-[a-z0-9-]+ still uses it", reason)
+    story = stage.run(new, _reads("conf-2"), timeout=AGES)
+    assert story.outcomes["configmap/conf-1"] is Outcome.PRUNED
+
+
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+def test_config_map_of_pods_that_only_a_deletion_replaces_is_kept(
+    stage: Stage, puppets: Puppets, kind: str
+) -> None:
+    """OnDelete: somebody deletes each Pod when it suits."""
+
+    def set_of(name: str) -> Body:
+        reads = {"name": "main", "image": "main:1", "envFrom": [{"configMapRef": {"name": name}}]}
+        strategy = {"updateStrategy": {"type": "OnDelete"}}
+        return workload(kind, pods={"containers": [reads]}, spec=strategy)
+
+    assert stage.run(config_map("conf-1"), set_of("conf-1"), wait=True, timeout=AGES).exit_code == 0
+    story = stage.run(config_map("conf-2"), set_of("conf-2"), timeout=AGES)
+    assert (story.exit_code, [*_reasons(story)]) == (0, ["configmap/conf-1"])
+    for item in puppets.api.get(puppets.path("pods"))["items"]:
+        puppets.remove(puppets.path("pods", item["metadata"]["name"]))
+    story = stage.run(config_map("conf-2"), set_of("conf-2"), timeout=AGES)
+    assert (story.exit_code, story.outcomes["configmap/conf-1"]) == (0, Outcome.PRUNED)
+
+
+@pytest.mark.parametrize("when", ["before the plan", "after the plan"])
+def test_object_that_a_pod_of_somebody_else_uses_is_kept(
+    stage: Stage, puppets: Puppets, when: str
+) -> None:
+    """Of no set, and perhaps made since the plan; when it has ended, the object goes."""
+    theirs = pod("theirs")
+    theirs["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "b"}}]
+    assert stage.run(config_map("a"), config_map("b")).exit_code == 0
+
+    def make() -> None:
+        assert puppets.api("POST", puppets.path("pods"), theirs)[0] in {201, 409}
+
+    if when == "before the plan":
+        make()
+    else:
+        stage.seen = lambda event: make() if isinstance(event, Planned) else None
+    story = stage.run(config_map("a"))
+    assert (story.exit_code, _reasons(story)) == (0, {"configmap/b": "pod/theirs still uses it"})
+    puppets.pod("theirs", {"phase": "Succeeded"})
+    story = stage.run(config_map("a"))
+    assert (story.exit_code, story.outcomes["configmap/b"]) == (0, Outcome.PRUNED)
+
+
+def test_secret_of_an_operator_stays_until_the_custom_resource_is_ready(
+    stage: Stage, puppets: Puppets, group: str
+) -> None:
+    """An operator reads it by the API, so no Pod names it."""
+
+    def set_of(version: int) -> tuple[Body, Body]:
+        name = f"secret-v{version}"
+        secret: Body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
+        return secret, {**widget(group), "spec": {"size": version, "credentials": name}}
+
+    path = puppets.path("widgets", "w", f"/apis/{group}/v1")
+
+    def turn(value: str) -> None:
+        status = {"type": "Ready", "status": value, "message": "it logs in"}
+        puppets.set(path, {"conditions": [status]})
+
+    assert stage.run(*set_of(1)).exit_code == 0
+    turn("False")
+    out_of_time(stage, "it logs in")
+    for _ in range(2):
+        late = stage.run(*set_of(2), timeout=3600.0)
+        assert (late.exit_code, late.outcomes["secret/secret-v1"]) == (5, Outcome.NOT_PRUNED)
+    stage.seen = lambda _: None
+    turn("True")
+    story = stage.run(*set_of(2), timeout=AGES)
+    assert (story.exit_code, story.outcomes["secret/secret-v1"]) == (0, Outcome.PRUNED)
+
+
+# What has changed since a run last saw it ready.
+
+
+def test_change_without_a_wait_holds_a_later_prune(stage: Stage) -> None:
+    """The inventory keeps it over a run with --no-wait, until a run has seen it ready."""
+    old, broken = workload("Deployment", "old"), workload("Deployment", pods=NOWHERE)
+    assert stage.run(workload("Deployment"), old, wait=True, timeout=AGES).exit_code == 0
+    assert not any(entry.changed for entry in stage.inventory().entries.values())
+    assert stage.run(broken, old, wait=False).exit_code == 0
+    assert [ref.name for ref, one in stage.inventory().entries.items() if one.changed] == ["web"]
+    out_of_time(stage)
+    late = stage.run(broken, timeout=3600.0)
+    assert (late.exit_code, [*_reasons(late)]) == (5, ["deployment.apps/old"])
+    stage.seen = lambda _: None
+    mended = stage.run(workload("Deployment"), timeout=AGES)
+    assert mended.outcomes["deployment.apps/old"] is Outcome.PRUNED
+    assert not any(entry.changed for entry in stage.inventory().entries.values())
+
+
+def test_change_of_a_killed_run_holds_a_later_prune(stage: Stage) -> None:
+    """It was sent, and nothing but the write before the apply was recorded."""
+    old, broken = workload("Deployment", "old"), workload("Deployment", pods=NOWHERE)
+    assert stage.run(workload("Deployment"), old, wait=True, timeout=AGES).exit_code == 0
+
+    def kill(event: object) -> None:
+        if isinstance(event, ObjectDone) and event.ref.name == "web":
+            raise SystemExit
+
+    stage.seen = kill
+    with pytest.raises(SystemExit):
+        stage.run(broken, old)
+    out_of_time(stage)
+    late = stage.run(broken, timeout=3600.0)
+    assert late.outcomes["deployment.apps/web"] is Outcome.UNCHANGED
+    assert (late.exit_code, [*_reasons(late)]) == (5, ["deployment.apps/old"])
+
+
+def test_deployment_behind_the_same_service_stays_while_the_other_is_not_ready(
+    stage: Stage, api: Api
+) -> None:
+    """Green was ready when a run last looked; without blue, nobody would serve."""
+    blue, green = (workload("Deployment", name) for name in ("blue", "green"))
+    for body in (blue, green):
+        body["spec"]["template"]["metadata"]["labels"]["serves"] = "web"
+    spec = {"selector": {"serves": "web"}, "ports": [{"port": 80}]}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
+    assert stage.run(blue, green, service, wait=True, timeout=AGES).exit_code == 0
+    template = {"spec": {"template": {"spec": NOWHERE}}}
+    assert api("PATCH", _path(stage, "green"), template, content_type=MERGE)[0] == 200
+    out_of_time(stage)
+    late = stage.run(green, service, timeout=3600.0)
+    assert late.exit_code == 5
+    assert _reasons(late) == {
+        "deployment.apps/blue": "deployment.apps/green is not ready (service/web leads to both)"
+    }
+
+
+def test_prune_waits_for_all_changes_where_pods_may_not_be_listed(
+    stage: Stage, plane: Plane, api: Api, tmp_path: Path
+) -> None:
+    """Then nobody knows who uses the object."""
+    broken = workload("Deployment", pods=NOWHERE)
+    assert stage.run(broken, config_map("a"), config_map("b")).exit_code == 0
+    rules = [
+        rule("", ["configmaps"], WRITE),
+        rule("apps", ["deployments"], WRITE),
+        rule("", ["persistentvolumeclaims"], ["list"]),
+        rule("apps", ["statefulsets"], ["list"]),
+    ]
+    access = kubeconfig_as("no-pods", plane, api, stage.namespace, tmp_path, *rules)
+    less = Stage(access, stage.namespace)
+    out_of_time(less)
+    late = less.run(broken, config_map("a"), timeout=3600.0)
+    assert late.exit_code == 5
+    assert _reasons(late) == {
+        "configmap/b": "deployment.apps/web is not ready (changed since last ready)"
+    }

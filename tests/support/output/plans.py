@@ -27,13 +27,15 @@ from applyprune.model.plan import (
     Kept,
     Plan,
     RemoveStep,
+    wait_reason,
 )
 from applyprune.model.problem import Origin, Problem, ProblemKind
 from applyprune.planning.cascade import Cascade, Cascades
 from applyprune.planning.conflicts import conflicts_of, explain_conflict
 from applyprune.planning.guards import GuardedPrune, check_guards, hinted, refusal_of
-from applyprune.planning.leave import ADOPTED, no_wait_warning, remove_step, wait_reason
+from applyprune.planning.leave import ADOPTED, remove_step
 from applyprune.planning.plan import completed, make_plan
+from applyprune.planning.prune_waits import no_wait_warning, with_waits
 from applyprune.planning.recovery import ClusterSnapshot, restored_problem
 from applyprune.planning.schemas import UNKNOWN, FieldFault, fields_problem
 from applyprune.planning.server_errors import cannot_be_dry_run
@@ -144,6 +146,8 @@ REMOVALS = (
         for step in (_NAMESPACE, _OTHER_NAMESPACE)
     ),
 )
+
+_USED = removed(Fate.LEAVE, "used", reason="pod/web-1 still uses it", in_use=True)
 
 
 def _ref(name: str, kind: str) -> Ref:
@@ -351,13 +355,12 @@ def refused_by(*guards: Guard) -> Plan:
 
 ALLOWED = Plan(
     APPLIES,
-    REMOVALS,
+    (*with_waits(REMOVALS, APPLIES), _USED),
     guards=LIFTED,
     consequences=CONSEQUENCES,
-    waits_before_prune=wait_reason(APPLIES, REMOVALS),
     deletions=f"sha256:{'d' * 64}",
     digest=f"sha256:{'a' * 64}",
-    warnings=(no_wait_warning(wait_reason(APPLIES, REMOVALS)), MISSING),
+    warnings=(no_wait_warning(wait_reason(with_waits(REMOVALS, APPLIES), "before")), MISSING),
 )
 
 
@@ -463,7 +466,6 @@ DELETION = replace(
     consequences=tuple(
         caused for caused in CONSEQUENCES if caused.ref in {step.entry.ref for step in REMOVALS}
     ),
-    waits_before_prune="",
     warnings=(),
 )
 """The deletion of the whole set; some of its objects cannot be deleted."""

@@ -1,0 +1,414 @@
+"""What a prune waits for: what a live Pod uses is not deleted, and nothing else is waited for.
+
+What Pods name is kept while one of them does; if a rollout of the set ends that, the run waits for
+it. Before anything else that may be in use goes, what may take its place must be ready: what has
+changed since a run last saw it ready, and the workloads behind the same Service or route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from applyprune.model.identity import GroupKind, Ref
+from applyprune.model.live import (
+    CLAIMS,
+    CRD,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    NAMESPACE,
+    STATEFUL_SETS,
+    field,
+    mapping,
+    text,
+)
+from applyprune.model.options import Mode, Options, WaitMode
+from applyprune.model.plan import ApplyRule, ApplyStep, Desired, Fate, PruneWait, RemoveStep
+from applyprune.model.problem import Problem, ProblemKind
+from applyprune.model.text import and_more
+from applyprune.planning.order import is_built_in
+from applyprune.planning.readiness import Wait, has_completed
+from applyprune.planning.references import (
+    CONFIG_MAP,
+    JOB,
+    POD,
+    SECRET,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STORAGE_CLASS,
+    names_in,
+    pod_template,
+    references,
+)
+from applyprune.values import dataclass, replace
+from applyprune.values import field as dataclass_field
+
+if TYPE_CHECKING:
+    from applyprune.model.live import LiveObject
+
+    Labels = Mapping[str, str]
+
+_SHOWN = 3
+_WORKLOAD_GROUPS = frozenset({"apps", "batch"})
+_WORKLOADS = frozenset({POD, GroupKind("", "ReplicationController")})
+_NAMED_BY_PODS = frozenset(
+    {
+        CONFIG_MAP,
+        CLAIMS.group_kind,
+        SECRET,
+        SERVICE_ACCOUNT,
+        GroupKind("resource.k8s.io", "ResourceClaim"),
+        GroupKind("resource.k8s.io", "ResourceClaimTemplate"),
+    }
+)
+"""The kinds that Pods name in their own namespace."""
+_NAMED_BY_PODS_ANYWHERE = frozenset(
+    {
+        GroupKind("node.k8s.io", "RuntimeClass"),
+        GroupKind("scheduling.k8s.io", "PriorityClass"),
+        STORAGE_CLASS,
+    }
+)
+
+
+def is_workload(kind: GroupKind) -> bool:
+    """Return whether a built-in kind runs Pods."""
+    return kind.group in _WORKLOAD_GROUPS or kind in _WORKLOADS
+
+
+def is_named_by_pods(ref: Ref) -> bool:
+    """Return whether Pods of its namespace name such an object."""
+    return ref.group_kind in _NAMED_BY_PODS
+
+
+def needs_pods(ref: Ref) -> bool:
+    """Return whether the Pods of its namespace show if an object is in use, or what replaces it."""
+    return is_named_by_pods(ref) or _serves(ref.group_kind)
+
+
+def _serves(kind: GroupKind) -> bool:
+    """Return whether clients may use the Pods of a workload; nobody uses those of a Job."""
+    return is_workload(kind) and kind.group != JOB.group
+
+
+def takes_time(desired: Desired) -> bool:
+    """Return whether a change of an object takes effect only when the object is ready."""
+    kind = desired.ref.group_kind
+    return desired.wait != Wait.SKIP and (
+        is_workload(kind)
+        or kind == SERVICE
+        or not is_built_in(kind.group)
+        or bool(desired.ready_when)
+    )
+
+
+# Who uses an object.
+
+
+@dataclass(frozen=True, slots=True)
+class PodUser:
+    """A live Pod, or a ReplicaSet that wants Pods."""
+
+    ref: Ref
+    uids: frozenset[str]
+    """The UIDs of it and of its controllers, as far as known."""
+    root: Ref
+    """The last one of its controllers that is known; itself without any."""
+    names: frozenset[Ref] = dataclass_field(hash=False)
+    """The objects that it names."""
+    labels: Labels = dataclass_field(hash=False)
+    """The labels of the Pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodUse:
+    """The live Pods of some namespaces, and the ReplicaSets that want Pods."""
+
+    users: tuple[PodUser, ...] = ()
+    unread: Mapping[str, str] = dataclass_field(default_factory=dict, hash=False)
+    """Why the Pods of a namespace could not be read, by the namespace."""
+
+    def of(self, ref: Ref, *, but: Collection[str]) -> Sequence[PodUser]:
+        """Return who uses an object, without what goes: ``but`` has the UIDs of that."""
+        return [user for user in self.users if ref in user.names and user.uids.isdisjoint(but)]
+
+
+def pod_users(pods: Iterable[LiveObject], replica_sets: Iterable[LiveObject]) -> Iterator[PodUser]:
+    """Yield the Pods that have not ended, and the ReplicaSets that want some; both in full."""
+    sets = [live for live in replica_sets if live.body is not None]
+    owners = {live.uid: controller_of(live) for live in sets}
+    wanting = [
+        live
+        for live in sets
+        if not live.terminating and field(live.body or {}, "spec", "replicas") != 0
+    ]
+    for live in (*pods, *wanting):
+        body = live.body or {}
+        if live.terminating or text(body, "status", "phase") in {"Succeeded", "Failed"}:
+            continue
+        root, uids, owner = live.ref, {live.uid}, controller_of(live)
+        while owner is not None and owner[1] not in uids:
+            root = owner[0]
+            uids.add(owner[1])
+            owner = owners.get(owner[1])
+        template = body if live.ref.group_kind == POD else pod_template(live.ref.group_kind, body)
+        labels = mapping(field(template, "metadata", "labels"))
+        names = frozenset(one.ref for one in references(live.ref, body))
+        yield PodUser(live.ref, frozenset(uids), root, names, labels)
+
+
+def controller_of(live: LiveObject) -> tuple[Ref, str] | None:
+    """Return the controller of an object, with its UID; None if it has none."""
+    for owner in live.metadata.get("ownerReferences") or ():
+        if owner.get("controller") is True:
+            group = str(owner.get("apiVersion", "")).rpartition("/")[0]
+            name = str(owner.get("name", ""))
+            ref = Ref(group, str(owner.get("kind", "")), live.ref.namespace, name)
+            return ref, str(owner.get("uid", ""))
+    return None
+
+
+# What is kept because a live Pod uses it.
+
+
+def heeds_pods(options: Options) -> bool:
+    """Return whether a run looks for live Pods that use what it deletes; ``delete`` is explicit."""
+    return options.mode in {Mode.APPLY, Mode.PRUNE}
+
+
+def keeps_used(options: Options) -> bool:
+    """Return whether what live Pods use is kept; with ``--no-wait`` there is only a warning."""
+    return heeds_pods(options) and options.wait.mode is not WaitMode.NONE
+
+
+def unless_used(
+    steps: Sequence[RemoveStep], use: PodUse, desired: Sequence[Desired], options: Options
+) -> Sequence[RemoveStep]:
+    """Return the steps; what a live Pod uses is kept, or waits for the rollout that ends that."""
+    if not heeds_pods(options):
+        return steps
+    going = frozenset(
+        step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live is not None
+    )
+    rolls = options.mode is Mode.APPLY
+    members = {member.ref: member for member in desired} if rolls else {}
+    keeps = keeps_used(options)
+    return [_unless_used(step, use, members, going, keeps=keeps) for step in steps]
+
+
+def _unless_used(
+    step: RemoveStep,
+    use: PodUse,
+    members: Mapping[Ref, Desired],
+    going: Collection[str],
+    *,
+    keeps: bool,
+) -> RemoveStep:
+    ref = step.entry.ref
+    if step.fate is not Fate.PRUNE or step.is_going or not needs_pods(ref):
+        return step
+    if ref.namespace in use.unread:
+        return replace(step, pods_unread=use.unread[ref.namespace])
+    if _serves(ref.group_kind):
+        uid = step.live.uid if step.live is not None else ""
+        own = [user.labels for user in use.users if uid in user.uids]
+        return replace(step, pod_labels=tuple(own))
+    rollouts: dict[Ref, None] = {}
+    for user in use.of(ref, but=going):
+        member = members.get(user.root)
+        ends = member is not None and _rolls_out(member) and ref not in _names_of(member, ref)
+        if keeps and not ends:  # guard: used-by-a-live-pod
+            return kept_in_use(step, use.of(ref, but=going))
+        rollouts[user.root] = None
+    return replace(step, rollouts=tuple(rollouts))
+
+
+def kept_in_use(step: RemoveStep, users: Sequence[PodUser]) -> RemoveStep:
+    """Return the step of an object that is not deleted, because live Pods use it."""
+    pods = [user for user in users if user.ref.group_kind == POD] or users
+    verb = "uses" if len(pods) == 1 else "use"
+    reason = f"{and_more([user.ref.short for user in pods], _SHOWN)} still {verb} it"
+    return replace(step, fate=Fate.LEAVE, reason=reason, request=None, in_use=True)
+
+
+def _rolls_out(member: Desired) -> bool:
+    """Return whether a workload replaces its Pods by itself when its template changes."""
+    kind, spec = member.ref.group_kind, mapping(member.body.get("spec"))
+    if member.apply is not ApplyRule.ALWAYS:
+        return False
+    if kind == DEPLOYMENTS.group_kind:
+        return spec.get("paused") is not True
+    if kind in {STATEFUL_SETS.group_kind, DAEMON_SETS.group_kind}:
+        strategy = mapping(spec.get("updateStrategy"))
+        partition = field(strategy, "rollingUpdate", "partition")
+        return strategy.get("type") != "OnDelete" and partition in {None, 0}
+    return not is_built_in(kind.group)
+
+
+def _names_of(member: Desired, ref: Ref) -> Collection[Ref]:
+    """Return what a workload of the input names; of a custom one, as far as words show."""
+    if is_built_in(member.ref.group):
+        return {one.ref for one in references(member.ref, member.body)}
+    return set(names_in(member.ref, member.body, (ref,)))
+
+
+# What must be ready first.
+
+
+def with_waits(
+    removals: Sequence[RemoveStep], applies: Sequence[ApplyStep]
+) -> tuple[RemoveStep, ...]:
+    """Return the steps, each with what must be ready before its object is deleted.
+
+    A run that applies nothing waits for nothing.
+    """
+    if not any(step.waits_for or step.fate is Fate.PRUNE for step in removals):
+        return tuple(removals)
+    changed = [step for step in applies if _may_be_unready(step)]
+    routes = _Routes(applies)
+    return tuple(
+        replace(step, waits_for=tuple(_waits(step, applies, changed, routes)))
+        if applies and step.fate is Fate.PRUNE and not step.is_going
+        else replace(step, waits_for=())
+        if step.waits_for
+        else step
+        for step in removals
+    )
+
+
+def _waits(
+    step: RemoveStep,
+    applies: Sequence[ApplyStep],
+    changed: Sequence[ApplyStep],
+    routes: _Routes,
+) -> Iterator[PruneWait]:
+    ref = step.entry.ref
+    told = set(step.rollouts)
+    for root in step.rollouts:
+        yield PruneWait(root, "old Pods use it")
+    for one in _candidates(step, changed):
+        if one.desired.ref not in told:
+            told.add(one.desired.ref)
+            yield PruneWait(one.desired.ref, "changed since last ready")
+    for other, why in _related(ref, step.pod_labels, applies, routes):
+        if other not in told:
+            told.add(other)
+            yield PruneWait(other, why)
+
+
+def _candidates(step: RemoveStep, changed: Sequence[ApplyStep]) -> Iterable[ApplyStep]:
+    """Return those of what has changed that may take the place of an object, or still need it."""
+    kind = step.entry.ref.group_kind
+    if kind == JOB and step.live is not None and has_completed(step.live):
+        return ()  # it uses nothing
+    if kind in _NAMED_BY_PODS and not step.pods_unread:
+        # An operator may read it, for a custom resource that is as it was.
+        return [one for one in changed if not is_built_in(one.desired.ref.group)]
+    if kind == SERVICE:
+        return changed
+    is_used = (
+        kind in _NAMED_BY_PODS
+        or kind in _NAMED_BY_PODS_ANYWHERE
+        or kind in {NAMESPACE, CRD}
+        or is_workload(kind)
+        or not is_built_in(kind.group)
+    )
+    return [one for one in changed if _runs(one)] if is_used else ()
+
+
+def _may_be_unready(step: ApplyStep) -> bool:
+    """Return whether an object has changed, or will, since a run last saw it ready."""
+    if step.fate.is_applied:
+        return takes_time(step.desired)
+    # A Job that its TTL has removed uses nothing.
+    return step.entry.changed and step.live is not None
+
+
+def _runs(step: ApplyStep) -> bool:
+    return step.desired.ref.group_kind != SERVICE or bool(step.desired.ready_when)
+
+
+def _related(
+    ref: Ref, labels: Sequence[Labels], applies: Sequence[ApplyStep], routes: _Routes
+) -> Iterator[tuple[Ref, str]]:
+    """Yield what serves the same clients as a workload, or names what Pods may name."""
+    if is_named_by_pods(ref):
+        for step in applies:
+            member = step.desired
+            if not is_built_in(member.ref.group) and ref in names_in(
+                member.ref, member.body, (ref,)
+            ):
+                yield member.ref, "names it"
+        return
+    for step in applies if labels else ():
+        member = step.desired
+        if member.ref.namespace == ref.namespace and is_workload(member.ref.group_kind):
+            how = routes.between(member, labels)
+            if how:
+                yield member.ref, how
+
+
+class _Routes:
+    """The Services of an input, with the routes that lead to several of them."""
+
+    def __init__(self, applies: Sequence[ApplyStep]) -> None:
+        self._applies = applies
+        self._groups: list[tuple[Ref, list[tuple[str, Labels]]]] | None = None
+
+    def between(self, member: Desired, others: Sequence[Labels]) -> str:
+        """Return why a workload stands for Pods with other labels; empty if it does not."""
+        own = _labels_of(member)
+        selector = mapping(field(member.body, "spec", "selector", "matchLabels"))
+        if selector and any(selector.items() <= labels.items() for labels in others):
+            return "selects its Pods"
+        for route, selectors in self._all():
+            here = [one for place, one in selectors if place == member.ref.namespace]
+            if any(one.items() <= own.items() for one in here) and any(
+                one.items() <= labels.items() for one in here for labels in others
+            ):
+                return f"{route.short} leads to both"
+        return ""
+
+    def _all(self) -> Sequence[tuple[Ref, list[tuple[str, Labels]]]]:
+        if self._groups is None:
+            bodies = [(step.desired.ref, step.desired) for step in self._applies]
+            services = {
+                ref: (ref.namespace, mapping(field(one.body, "spec", "selector")))
+                for ref, one in bodies
+                if ref.group_kind == SERVICE
+            }
+            services = {ref: found for ref, found in services.items() if found[1]}
+            self._groups = [(ref, [found]) for ref, found in services.items()]
+            for ref, one in bodies if services else ():
+                if ref.group_kind == SERVICE or is_workload(ref.group_kind):
+                    continue
+                named = {each.ref for each in references(ref, one.body)} & services.keys()
+                if len(named) > 1:
+                    self._groups.append((ref, [services[each] for each in sorted(named)]))
+        return self._groups
+
+
+def _labels_of(member: Desired) -> Labels:
+    template = pod_template(member.ref.group_kind, member.body)
+    return mapping(field(template, "metadata", "labels"))
+
+
+def unless_unready(step: RemoveStep, unready: Collection[Ref]) -> RemoveStep:
+    """Return the step as it is when the waits are over: left, if one of them was in vain."""
+    held = [wait for wait in step.waits_for if wait.ref in unready]
+    if not held or step.fate is not Fate.PRUNE:
+        return step
+    reason = and_more([f"{one.ref.short} is not ready ({one.reason})" for one in held], _SHOWN)
+    return replace(step, fate=Fate.LEAVE, reason=reason, request=None)
+
+
+# In words.
+
+
+def no_wait_warning(reason: str) -> Problem:
+    """Return the warning that a run with ``--no-wait`` prunes what may still be in use."""
+    return Problem(
+        ProblemKind.NO_WAIT,
+        "--no-wait: this run prunes at once what may still be in use",
+        reason=reason,
+    )
