@@ -90,6 +90,8 @@ def consequences(facts: Facts) -> tuple[Consequence, ...]:
     for caused in no_pods(facts):
         found[caused.ref].append(caused)
     for change in facts.changes:
+        found[change.ref] += switched(change, facts)
+    for change in facts.changes:
         found[change.ref] += cascades(change, facts)
         found[change.ref] += volumes(change, facts)
         found[change.ref] += stored_versions(change)
@@ -718,6 +720,29 @@ def no_pods(facts: Facts) -> Iterator[Consequence]:
             None if failure else 0,
             certain=not failure,
         )
+
+
+def switched(change: Change, facts: Facts) -> Iterator[Consequence]:
+    """Yield that a Service selects no ready Pod until new workloads are: it is changed first."""
+    selector, before = selector_of_service(change), change.before
+    if not (selector and before is not None and change.is_changed and change.desired):
+        return
+    if mapping(field(before, "spec", "selector")) == selector:
+        return
+    matched = [
+        (other, other.desired.wave.wave)
+        for other in facts.changes
+        if other.desired is not None
+        and other.kind in _HAS_PODS
+        and other.ref.namespace == change.ref.namespace
+        and selector.items() <= _labels(other.ref, other.desired.body).items()
+    ]
+    own = change.desired.wave.wave
+    if matched and all(other.fate is Fate.CREATE and wave >= own for other, wave in matched):
+        verb = "is" if len(matched) == 1 else "are"
+        names = and_more([other.ref.short for other, _ in matched], _SHOWN)
+        message = f"its new selector matches no ready Pod until {names} {verb} ready"
+        yield Consequence(ConsequenceKind.NO_PODS, change.ref, message, 0, certain=change.certain)
 
 
 def _leaving_pods(facts: Facts) -> frozenset[str]:

@@ -103,6 +103,51 @@ CASES: dict[str, tuple[list[Change], list[LiveObject], list[str]]] = {
 }
 
 
+SWITCH = "no-pods: its new selector matches no ready Pod until {} ready"
+
+
+def _switched(before: Body, after: Body, **more: Any) -> Change:
+    return change(
+        "Service",
+        before={"spec": {"selector": before}},
+        manifest={"spec": {"selector": after}},
+        after={"spec": {"selector": after}},
+        **more,
+    )
+
+
+def _green(name: str = "green", fate: Fate = Fate.CREATE, **labels: str) -> Change:
+    return change("Deployment", name, fate, manifest=_workload({"app": "web", **labels}))
+
+
+BLUE, GREEN = {"app": "web", "colour": "blue"}, {"app": "web", "colour": "green"}
+SWITCHES: dict[str, tuple[list[Change], list[str]]] = {
+    "to a new Deployment": (
+        [_switched(BLUE, GREEN), _green(colour="green")],
+        [SWITCH.format("deployment.apps/green is")],
+    ),
+    "to two new ones": (
+        [_switched(BLUE, WEB), _green("one"), _green("two")],
+        [SWITCH.format("deployment.apps/one, deployment.apps/two are")],
+    ),
+    "to an old one and a new one": (
+        [_switched(BLUE, WEB), _green("one"), _green("two", Fate.LEAVE)], [],
+    ),
+    "to an old one": ([_switched(BLUE, GREEN), _green(fate=Fate.LEAVE, colour="green")], []),
+    "of another field": ([_switched(GREEN, GREEN), _green(colour="green")], []),
+    "to nothing of the set": ([_switched(BLUE, {"app": "theirs"}), _green()], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "expected"), SWITCHES.values(), ids=SWITCHES)
+def test_switch_to_pods_that_do_not_exist_is_told(
+    changes: list[Change], expected: list[str]
+) -> None:
+    """The Service is changed before the new workload is created."""
+    caused = [each for each in found(*changes) if each.kind == "no-pods"]
+    assert told(caused) == expected
+
+
 @pytest.mark.parametrize(("changes", "read", "expected"), CASES.values(), ids=CASES)
 def test_service_without_pods_is_found(
     changes: list[Change], read: list[LiveObject], expected: list[str]
