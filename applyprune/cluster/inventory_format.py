@@ -630,6 +630,8 @@ def _encode_entry(entry: InventoryEntry) -> dict[str, Any]:
         out["stored"] = entry.stored
     if entry.crd:
         out["crd"] = entry.crd
+    if entry.defaulted:
+        out["defaulted"] = entry.defaulted
     if entry.changed:
         out["changed"] = True
     if (fingerprint := entry.fingerprint) is not None:
@@ -727,6 +729,7 @@ def _decode_entry(raw: Mapping[str, Any], field_sets: Mapping[int, str]) -> Inve
         ownership=Ownership(raw["ownership"]),
         digest=_typed(str, raw["digest"]),
         stored=_typed(str, raw.get("stored", "")),
+        defaulted=_typed(str, raw.get("defaulted", "")),
         fingerprint=fingerprint,
         owned_fields="" if number is None else field_sets[_typed(int, number)],
         marks=tuple(_typed(str, mark) for mark in _typed(list, raw.get("marks", []))),

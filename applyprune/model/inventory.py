@@ -119,6 +119,11 @@ class InventoryEntry:
 
     It is also empty for a Secret.
     """
+    defaulted: str = ""
+    """The digest of the values with the server's defaults inside of ours; empty if it has none.
+
+    A list that we own as a whole has its defaults too. It is also empty for a Secret.
+    """
     fingerprint: ApplyFingerprint | None = None
     """The fingerprint of the last confirmed apply; None if there was none.
 
@@ -147,6 +152,11 @@ class InventoryEntry:
     """The CRD that defined its kind at the last apply; empty if none did or that is unknown."""
     changed: bool = False
     """Whether it has changed, or may have, since a run last saw it ready."""
+
+    @property
+    def values_digest(self) -> str:
+        """Return the digest of the values of our fields, as the last confirmed apply left them."""
+        return self.stored or self.defaulted or self.digest
 
 
 @dataclass(frozen=True, slots=True)

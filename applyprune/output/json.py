@@ -423,7 +423,7 @@ KEYS: Mapping[type, Mapping[str, str | None]] = MappingProxyType(
         InventoryEntry: _keys_in(
             "ref plural version uid_before_apply=uidBeforeApply uid ownership wave "
             "depends_on=dependsOn orphan_reason=orphanReason deleting orphaning",
-            hidden="digest stored fingerprint owned_fields marks job crd changed",
+            hidden="digest stored defaulted fingerprint owned_fields marks job crd changed",
         ),
         Explanation: _keys_in("ref verdict reasons origin"),
         BundleStatus: _keys_in(

@@ -728,7 +728,7 @@ def drifted_from_values(entry: InventoryEntry, live: LiveObject, manager: str) -
     if drifted or live.body is None or may_be_secret(live.body):
         return drifted
     # guard: status-values
-    return False if applied_digest(live, manager) == (entry.stored or entry.digest) else None
+    return False if applied_digest(live, manager) == entry.values_digest else None
 
 
 def drifted_from_record(entry: InventoryEntry, live: LiveObject, manager: str) -> bool | None:

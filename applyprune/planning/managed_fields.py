@@ -312,7 +312,7 @@ def migration_of(
         proven=frozenset({BEFORE_FIRST_APPLY}) if is_invented else frozenset(),
         recorded=recorded,
         api_version="" if entry is None else _api_version(entry),
-        digest=(entry.stored or entry.digest) if entry is not None and recorded else "",
+        digest=entry.values_digest if entry is not None and recorded else "",
         restores=bool(recorded) and not is_applied(live, manager),
     )
 

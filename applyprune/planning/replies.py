@@ -128,6 +128,7 @@ def confirmed(
         ownership=ownership,
         digest=desired.digest,
         stored="" if is_as_sent else applied_digest(after, applyset.manager),
+        defaulted=_defaulted(desired, after, applyset) if is_as_sent else "",
         fingerprint=fingerprint,
         owned_fields=owned_fields_of(after, applyset.manager),
         marks=marks_to_record(step.entry, after, applyset),
@@ -156,6 +157,21 @@ def _reason(step: ApplyStep, after: LiveObject, applyset: ApplySetIdentity) -> s
         losers = confirmed_takings(step, step.live, after, applyset)
         notes += [f"took fields from {', '.join(losers)}"] if losers else []
     return "; ".join([*notes, step.reason] if step.reason else notes)
+
+
+def _defaulted(desired: Desired, after: LiveObject, applyset: ApplySetIdentity) -> str:
+    """Return the digest of the stored values if the server has put defaults inside of ours."""
+    if may_be_secret(desired.body) or not _holds_defaults(desired.body):
+        return ""
+    digest = applied_digest(after, applyset.manager)
+    return digest if digest != desired.digest else ""  # guard: defaults-inside
+
+
+def _holds_defaults(value: object) -> bool:
+    """Return whether a list of mappings, or an empty part, may get defaults that we own then."""
+    if isinstance(value, list):
+        return not value or any(isinstance(item, dict) for item in value)
+    return isinstance(value, dict) and (not value or any(map(_holds_defaults, value.values())))
 
 
 _ALLOCATED = {

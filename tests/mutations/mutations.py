@@ -565,6 +565,13 @@ MUTATIONS = (
         f"{_STEPS}test_wait_before_prune.py::test_renamed_deployment_stays_until_the_new_one_is_ready",
     ),
     Mutation(
+        "the defaults that the server puts inside of our values",
+        ("defaults-inside",),
+        "return .*",
+        'return ""',
+        "tests/engine/operations/test_status.py::test_defaults_of_the_server_are_no_drift",
+    ),
+    Mutation(
         "what stays because what may need it is not ready",
         ("unready-holds",),
         LINE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from tests.support.workloads import meanwhile
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.support.api import AuditTrail
+    from tests.support.api import Api, AuditTrail
     from tests.support.plane import Kubectl
     from tests.support.stage import Stage
 
@@ -174,6 +175,48 @@ def test_status_compares_values_without_a_manifest(stage: Stage) -> None:
     assert set(drifted.values()) == {False}
     assert "deployment.apps/limited" in drifted
     assert [event for event in events if isinstance(event, WarningRaised)] == []
+
+
+DEFAULTED: dict[str, dict[str, Any]] = {
+    "networkpolicy.networking.k8s.io/web": {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": "web"},
+        "spec": {"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]},
+    },
+    "rolebinding.rbac.authorization.k8s.io/readers": {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "readers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reader"},
+        "subjects": [{"kind": "User", "name": "somebody"}],
+    },
+    "ingress.networking.k8s.io/web": {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "web"},
+        "spec": {"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}, "tls": []},
+    },
+}
+
+
+def test_defaults_of_the_server_are_no_drift(stage: Stage, kubectl: Kubectl, api: Api) -> None:
+    """Inside of a list or part that is the set's own; also where kubectl had applied it before."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{stage.namespace}-v"}}
+    bodies = [*DEFAULTED.values(), {**space, "spec": {}}]
+    kubectl("apply", "-n", stage.namespace, "-f", "-", stdin=json.dumps(config_map("old")))
+    try:
+        assert stage.run(*bodies, config_map("old")).exit_code == 0
+        for _ in range(2):
+            found = standings(look(stage, values=True))
+            assert {name for name, one in found.items() if one.drifted is not False} == set()
+            assert stage.run(*bodies, config_map("old"), reapply_all=True).exit_code == 0
+        change = '{"spec": {"ingress": [{"ports": [{"port": 81}]}]}}'
+        kubectl("patch", "networkpolicy/web", "-n", stage.namespace, "--type=merge", "-p", change)
+        found = standings(look(stage, values=True))
+        assert found["networkpolicy.networking.k8s.io/web"].drifted is True
+    finally:
+        api("DELETE", f"/api/v1/namespaces/{stage.namespace}-v")
 
 
 def test_status_shows_missing_and_replaced_objects(stage: Stage, kubectl: Kubectl) -> None:
