@@ -51,7 +51,7 @@ from applyprune.planning.managed_fields import after_removal, dead_versions, wit
 from applyprune.planning.normalize import IgnoreRule, body_to_send, parse_rule
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.ownership import confirmed_takings, name_error
-from applyprune.planning.plan import with_checked_request
+from applyprune.planning.plan import with_checked_request, with_own_version
 from applyprune.planning.readiness import is_denial
 from applyprune.planning.replies import (
     dry_run_reply,
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
 NOT_THERE_YET = "not checked by the server: its namespace or kind does not exist yet"
 FIELDS_TRANSFERRED = "not fully checked by the server: some fields must be transferred first"
 _VERSIONS_REWRITTEN = (
-    "merged locally, not by the server: an API version in its managedFields is no longer served"
+    "merged locally, not by the server, which cannot use an API version in its managedFields"
 )
 _NO_KIND = "its kind does not exist yet: checked by the schema in its CRD, not by the server"
 _NEW_SCHEMA = (
@@ -308,8 +308,13 @@ class ServerDryRun:
         return replace(step, not_checked=_VERSIONS_REWRITTEN)
 
     def _refused(self, step: ApplyStep, error: ApplypruneError) -> ApplyStep:
-        """Return the step as RECREATE if that explains and resolves a refused change."""
+        """Return the step as RECREATE if that explains and resolves a refused change.
+
+        If the server cannot read the entries of another version, return it with their rewriting.
+        """
         context, desired = self.context, step.desired
+        if (own := with_own_version(step, error, context.applyset, context.options)) is not None:
+            return self._by_replacement(own, dry_run_request(own, context.applyset))
         live: LiveObject | None
         try:
             live = context.cluster.get(desired.resource, desired.ref, full=True)

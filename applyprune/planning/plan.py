@@ -12,6 +12,7 @@ from typing import TypeVar
 from applyprune.errors import (
     ApplypruneError,
     ConflictsFound,
+    Invalid,
     NotApproved,
     NotReady,
     PlanOutdated,
@@ -59,7 +60,8 @@ from applyprune.planning.leave import (
     remove_steps,
     without_other_uid,
 )
-from applyprune.planning.normalize import with_autoscaler
+from applyprune.planning.managed_fields import dead_versions
+from applyprune.planning.normalize import body_to_send, with_autoscaler
 from applyprune.planning.order import pruned_references
 from applyprune.planning.ownership import foreign_label, takes_no_more
 from applyprune.planning.prune_waits import no_wait_warning, with_waits
@@ -73,6 +75,7 @@ from applyprune.planning.recovery import (
 )
 from applyprune.planning.requests import apply_request
 from applyprune.planning.served_kinds import defined_kinds
+from applyprune.planning.server_errors import undeclared_elsewhere
 from applyprune.values import replace
 
 _Step = TypeVar("_Step", ApplyStep, RemoveStep)
@@ -395,6 +398,29 @@ def with_checked_request(
             hint="Run again.",
         )
     return fresh
+
+
+def with_own_version(
+    step: ApplyStep, error: ApplypruneError, applyset: ApplySetIdentity, options: Options
+) -> ApplyStep | None:
+    """Return the step that first rewrites the entries of other versions; None for another error.
+
+    The server converts an object to the version of each entry in managedFields. If a schema of that
+    version lacks a field which the object has by now, such as a new default, it refuses every
+    apply. Only the ``apiVersion`` of such entries is rewritten.
+    """
+    desired, live = step.desired, step.live
+    own = frozenset({desired.resource.gvk.api_version})
+    if (
+        not isinstance(error, Invalid)
+        or live is None
+        or desired.versions == own
+        or not dead_versions(live, own)
+        or not undeclared_elsewhere(error, body_to_send(desired))
+    ):
+        return None
+    narrowed = replace(step, desired=replace(desired, versions=own))
+    return with_checked_request(narrowed, live, applyset, options)
 
 
 def _is_forced(step: ApplyStep) -> bool:

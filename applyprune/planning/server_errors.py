@@ -293,6 +293,12 @@ def cannot_be_dry_run(error: ApplypruneError) -> str:
     return ""
 
 
+def undeclared_elsewhere(error: ApiError, body: Mapping[str, Any]) -> bool:
+    """Return whether the server misses a field in a schema that the manifest does not have."""
+    found = [path for path, why in _named_fields(error) if why.startswith("field not declared")]
+    return bool(found) and not any(parse_path(path, body)[1] == "" for path in found)
+
+
 def is_without_options(error: ApplypruneError) -> bool:
     """Return whether an apply was refused because the server got it without its query.
 

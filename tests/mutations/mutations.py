@@ -565,6 +565,14 @@ MUTATIONS = (
         f"{_STEPS}test_wait_before_prune.py::test_renamed_deployment_stays_until_the_new_one_is_ready",
     ),
     Mutation(
+        "the rewriting of entries of a version that lacks a field",
+        ("entries-of-other-versions",),
+        "if .*",
+        "if False:",
+        "tests/engine/steps/test_dead_versions.py::"
+        "test_change_beside_an_entry_of_a_version_that_lacks_a_default[False]",
+    ),
+    Mutation(
         "the defaults that the server puts inside of our values",
         ("defaults-inside",),
         "return .*",

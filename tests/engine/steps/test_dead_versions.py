@@ -101,3 +101,48 @@ def test_both_entries_of_a_manager_keep_their_fields(crd_stage: Stage, crds: Api
     entries = crds.get(path)["metadata"]["managedFields"]
     (entry,) = (one for one in entries if one["manager"] == "ctrl")
     assert entry["fieldsV1"]["f:spec"].keys() - {"."} == {"f:by-v1alpha1", "f:by-v1"}
+
+
+def _grown(kind: str, *names: str) -> dict[str, Any]:
+    """Return a CRD with a strict schema, in which v1 has one more field, with a default."""
+    body = _definition(kind, *names)
+    for version in body["spec"]["versions"]:
+        spec: dict[str, Any] = {"value": {"type": "string"}, "more": {"type": "string"}}
+        if version["name"] == "v1":
+            spec["mode"] = {"type": "string", "default": "fast"}
+        phase = {"type": "object", "properties": {"phase": {"type": "string"}}}
+        parts = {"spec": {"type": "object", "properties": spec}, "status": phase}
+        version["schema"] = {"openAPIV3Schema": {"type": "object", "properties": parts}}
+    return body
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_change_beside_an_entry_of_a_version_that_lacks_a_default(
+    crd_stage: Stage, crds: Api, checked: bool
+) -> None:
+    """The older version is still served; the server can convert the object to it no more."""
+    kind = f"Grown{int(checked)}"
+    assert crd_stage.run(_grown(kind), _resource(kind, "v1alpha1", "1")).exit_code == 0
+    objects = f"namespaces/{crd_stage.namespace}/{kind.lower()}s/f"
+    old, new = (f"/apis/x.example.com/{version}/{objects}" for version in ("v1alpha1", "v1"))
+    _patch(crds, f"{old}/status", {"status": {"phase": "Up"}}, "?fieldManager=ctrl")
+    before = _controllers_entry(crds.get(old))
+    name = f"{kind.lower()}.x.example.com/f"
+    grown = _grown(kind, "v1")
+    assert crd_stage.run(grown, _resource(kind, "v1", "2")).exit_code == 0
+    for value in ("3", "4"):
+        given = (grown, _resource(kind, "v1", value))
+        dry = crd_stage.run(*given, dry_run=DryRun.SERVER, diff=True)
+        assert dry.exit_code == 0, dry.events
+        (shown,) = (one for one in dry.events if isinstance(one, ObjectDiff))
+        assert (shown.after or {})["spec"] == {"value": value, "mode": "fast"}
+        story = crd_stage.run(*given, check=checked)
+        assert story.outcomes[name] is Outcome.CONFIGURED, story.events
+    found = crds.get(new)
+    assert (found["spec"], found["status"]) == ({"value": "4", "mode": "fast"}, {"phase": "Up"})
+    assert _controllers_entry(found) == {**before, "apiVersion": "x.example.com/v1"}
+    # What the manifest itself has wrong is said as such, and nothing is rewritten for it.
+    wrong = _resource(kind, "v1", "5")
+    wrong["spec"]["unknown"] = "x"
+    story = crd_stage.run(grown, wrong)
+    assert "unknown" in story.problem(name)

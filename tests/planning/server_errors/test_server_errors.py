@@ -16,6 +16,7 @@ from applyprune.planning.server_errors import (
     error_fields,
     is_about,
     said_missing,
+    undeclared_elsewhere,
 )
 
 BODY: dict[str, Any] = {
@@ -112,6 +113,24 @@ def test_label_is_found_by_its_quoted_part() -> None:
     assert error_fields(_refusal("", ("metadata.labels", why)), BODY) == (
         Mark(("metadata", "labels", "app"), why),
     )
+
+
+UNDECLARED = "field not declared in schema"
+
+
+@pytest.mark.parametrize(
+    ("message", "is_elsewhere"),
+    [
+        (f"{TYPED}.spec.mode: {UNDECLARED}", True),
+        (f"{TYPED}.metadata.name: {UNDECLARED}", False),
+        (f"{TYPED}errors: .metadata.name: {UNDECLARED} .spec.mode: {UNDECLARED}", False),
+        (f"{TYPED}.spec.mode: expected string, got &{{}}", False),
+        ("anything else", False),
+    ],
+)
+def test_undeclared_field_may_be_none_of_the_manifest(message: str, is_elsewhere: bool) -> None:
+    """Then an entry of another version is the cause."""
+    assert undeclared_elsewhere(_refusal(message), BODY) is is_elsewhere
 
 
 def test_missing_field_note_names_it() -> None:
