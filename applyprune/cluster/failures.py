@@ -264,9 +264,9 @@ def _add_hint(error: ApiError, message: str, client: ClientContext) -> None:
         error.hint = f"The server expects https:// instead of {client.server}."
 
 
-# By these codes the server itself would say something that no webhook can know: that the
-# credentials are wrong, that the object has changed or exists, or that a list has expired.
-_NOT_OF_WEBHOOKS = frozenset({401, 409, 410})
+# The codes that keep their meaning if admission has chosen them: a 404 is never proof by itself,
+# and after a 429 a request is sent again.
+_OF_ADMISSION_TOO = frozenset({404, 429})
 
 
 def _error_class(request: ApiRequest, code: int, status: StatusBody) -> type[ApiError]:
@@ -281,7 +281,8 @@ def _error_class(request: ApiRequest, code: int, status: StatusBody) -> type[Api
         503: Unavailable,
         504: Unavailable,
     }
-    if code in _NOT_OF_WEBHOOKS and _is_denied(status):  # guard: webhook-conflict
+    chosen = code < 500 and code not in _OF_ADMISSION_TOO
+    if chosen and _is_denied(status):  # guard: denied-by-admission
         return Forbidden
     if code in by_code:
         return by_code[code]
@@ -296,14 +297,19 @@ def _error_class(request: ApiRequest, code: int, status: StatusBody) -> type[Api
     return Invalid if code < 500 and status.is_status else ApiError
 
 
-# An admission webhook chooses code, reason and causes of its denial; the server adds the beginning
-# of the message.
-_WEBHOOK = r'admission webhook "(?:[^"\\]|\\.)*" denied the request'
+# An admission webhook chooses code, reason and causes of its denial, and an admission policy its
+# reason (by default Invalid, a 422). The server adds the beginning of the message.
+_DENIAL = (
+    r'admission webhook "(?:[^"\\]|\\.)*" denied the request'
+    r'|(?:[\w.-]+(?: "(?:[^"\\]|\\.)*")? is forbidden: )?'
+    r"(?:ValidatingAdmissionPolicy|MutatingAdmissionPolicy|policy) "
+    r"""(?:'[^']*'|"[^"]*")(?: with binding '[^']*')? denied request"""
+)
 
 
 def _is_denied(status: StatusBody) -> bool:
-    """Return whether an admission webhook has denied the request, whatever its code."""
-    return re.match(_WEBHOOK, status.message) is not None
+    """Return whether an admission webhook or policy has denied the request, whatever its code."""
+    return re.match(_DENIAL, status.message) is not None
 
 
 def _conflict(request: ApiRequest, status: StatusBody) -> type[ApiError]:
@@ -522,6 +528,10 @@ _BEGINNINGS = (
         r" with binding '[\w.-]{1,253}' denied request"
     ),
     r"Validation failed for ValidatingAdmissionPolicy '[\w.-]{1,253}' with binding '[\w.-]{1,253}'",
+    (
+        rf"[\w.-]{{1,253}} {_QUOTED} is forbidden: ValidatingAdmissionPolicy '[\w.-]{{1,253}}'"
+        r"(?: with binding '[\w.-]{1,253}')? denied request"
+    ),
 )
 
 

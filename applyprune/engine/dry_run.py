@@ -52,7 +52,6 @@ from applyprune.planning.normalize import IgnoreRule, body_to_send, parse_rule
 from applyprune.planning.order import SetNeeds
 from applyprune.planning.ownership import confirmed_takings, name_error
 from applyprune.planning.plan import with_checked_request, with_own_version
-from applyprune.planning.readiness import is_denial
 from applyprune.planning.replies import (
     dry_run_reply,
     late_replacement,
@@ -403,7 +402,7 @@ class ServerDryRun:
                 continue
             except (Forbidden, Invalid) as error:
                 # A quota or policy of that namespace says nothing about the object's own one.
-                if isinstance(error, Invalid) and not is_denial(error.message):
+                if isinstance(error, Invalid):
                     raise
                 how = f"{NOT_THERE_YET} (the namespace {namespace}, tried instead, would reject it)"
             else:

@@ -942,8 +942,8 @@ MUTATIONS = (
         "::test_forged_causes_of_a_webhook_show_only_paths[409]",
     ),
     Mutation(
-        "the doubt about a webhook's conflict",
-        ("webhook-conflict",),
+        "the doubt about a code that admission has chosen",
+        ("denied-by-admission",),
         "if .*:",
         "if False:",
         "tests/engine/failures/test_webhook_refusals.py"

@@ -66,6 +66,9 @@ def test_server_text_keeps_messages_without_values(message: str) -> None:
     assert without_values(message) == message
 
 
+FORBIDDEN = "secrets \"s\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b'"
+
+
 @pytest.mark.parametrize(
     ("message", "kept"),
     [
@@ -81,6 +84,7 @@ def test_server_text_keeps_messages_without_values(message: str) -> None:
             f'admission webhook "w.example.com" denied the request: I saw {CANARY}',
             'admission webhook "w.example.com" denied the request',
         ),
+        (f"{FORBIDDEN} denied request: I saw {CANARY}", f"{FORBIDDEN} denied request"),
         (f'Secret "s" is invalid: data[k]: Invalid value: "{CANARY}": no', ""),
         (f"json: cannot unmarshal number {CANARY} into Go value", ""),
         (f'secrets "s" not found {CANARY}', ""),

@@ -238,6 +238,31 @@ def test_control_sequences_are_removed() -> None:
     assert "\x1b" not in f"{error}{error.status_reason}"
 
 
+REFUSED = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request"
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (f'configmaps "c" is forbidden: {REFUSED}: frozen', Forbidden),
+        (
+            "namespaces is forbidden: ValidatingAdmissionPolicy 'p' denied request: no",
+            Forbidden,
+        ),
+        ("policy 'p' with binding 'b' denied request: no", Forbidden),
+        ('policy "p" denied request: no', Forbidden),
+        # Values of the object do not speak for the server.
+        (f'ConfigMap "c" is invalid: data: Invalid value: "{REFUSED}": no', Invalid),
+        ('ConfigMap "c" is invalid: data: Forbidden: field is immutable', Invalid),
+    ],
+)
+def test_denial_of_a_policy_is_a_refusal_and_no_invalid_field(
+    message: str, kind: type[ApiError]
+) -> None:
+    """By default a policy answers 422, as the validation of the server does."""
+    assert type(response_failure(PATCH, status(422, "Invalid", message), CLIENT).error) is kind
+
+
 CANARY = "c4n4ryc4n4ry"
 
 
@@ -318,8 +343,8 @@ def test_forged_causes_of_a_webhook_show_only_paths(code: int) -> None:
     assert [cause["field"] for cause in error.causes] == ["data.k", "data", ""]
 
 
-@pytest.mark.parametrize("code", [401, 409, 410])
-@pytest.mark.parametrize("reason", ["Conflict", "AlreadyExists", "Unauthorized", ""])
+@pytest.mark.parametrize("code", [400, 401, 405, 409, 410, 413, 422])
+@pytest.mark.parametrize("reason", ["Conflict", "AlreadyExists", "Unauthorized", "Invalid", ""])
 def test_webhook_cannot_speak_for_the_server(code: int, reason: str) -> None:
     """Whatever code and reason it chooses, it has refused the request; nobody was faster."""
     answer = status(code, reason, DENIED, kind="resourcequotas")

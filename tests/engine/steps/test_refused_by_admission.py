@@ -1,0 +1,162 @@
+"""A refusal by an admission policy or webhook is not an immutable field: nothing is recreated."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import DryRun
+from tests.support.objects import config_map
+from tests.support.waiting import eventually
+from tests.support.webhook import Webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+    from tests.support.stage import Stage
+
+ROOT = "/apis/admissionregistration.k8s.io/v1"
+ALLOWED = {"applyprune.dev/recreate": "allowed"}
+ON_CHANGE = {"applyprune.dev/recreate": "on-change"}
+WAYS: tuple[tuple[dict[str, str], dict[str, Any]], ...] = (
+    ({}, {}),
+    (ALLOWED, {}),
+    (ON_CHANGE, {}),
+    ({}, {"recreate": True}),
+    ({}, {"recreate": True, "check": True}),
+    ({}, {"recreate": True, "dry_run": DryRun.SERVER}),
+)
+
+
+def _secret(value: str, annotations: dict[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "frozen", "annotations": annotations},
+        "stringData": {"key": value},
+    }
+
+
+@contextmanager
+def freeze(api: Api, namespace: str, plural: str, **validation: str) -> Iterator[None]:
+    """Let a policy refuse each change of the data of the object ``frozen``."""
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["*"],
+        "operations": ["UPDATE"],
+        "resources": [plural],
+    }
+    checked = "object.metadata.name != 'frozen' || object.data == oldObject.data"
+    told = {"expression": checked, "message": "updates are frozen until Monday"}
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    spec = {
+        "matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
+        "validations": [told | validation],
+    }
+    bodies = {
+        "ValidatingAdmissionPolicy": ("validatingadmissionpolicies", spec),
+        "ValidatingAdmissionPolicyBinding": (
+            "validatingadmissionpolicybindings",
+            {"policyName": namespace, "validationActions": ["Deny"]},
+        ),
+    }
+    for kind, (path, told_spec) in bodies.items():
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": namespace},
+            "spec": told_spec,
+        }
+        status, reply = api("POST", f"{ROOT}/{path}", body)
+        assert status == 201, reply
+    try:
+        tried = f"/api/v1/namespaces/{namespace}/{plural}/frozen?dryRun=All"
+        change = {"data": {"key": "eA=="}}
+        merge = "application/merge-patch+json"
+        eventually(
+            lambda: api("PATCH", tried, change, content_type=merge)[0] >= 400,
+            lambda: "the policy",
+        )
+        yield
+    finally:
+        for path, _ in reversed(bodies.values()):
+            api("DELETE", f"{ROOT}/{path}/{namespace}")
+
+
+@pytest.mark.parametrize("reason", ["", "Forbidden", "RequestEntityTooLarge"])
+def test_refusal_of_a_policy_recreates_nothing(stage: Stage, api: Api, reason: str) -> None:
+    """Its words are shown, whatever allows a recreation, and whichever code it answers with."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/frozen"
+    chosen = {"reason": reason} if reason else {}
+    for marks, options in WAYS if not reason else WAYS[1:2]:
+        assert stage.run(config_map("frozen", "1", annotations=marks)).exit_code == 0
+        uid = api.get(path)["metadata"]["uid"]
+        with freeze(api, stage.namespace, "configmaps", **chosen):
+            after = config_map("frozen", "2", annotations=marks)
+            story = stage.run(after, **options)
+        assert (story.exit_code, story.outcomes) == (3, {"configmap/frozen": Outcome.FAILED})
+        told = story.problem("configmap/frozen")
+        assert "updates are frozen until Monday" in told, options
+        assert f"ValidatingAdmissionPolicy '{stage.namespace}'" in told
+        assert "--recreate" not in told
+        assert "in place" not in told
+        assert "credentials" not in told
+        live = api.get(path)
+        assert (live["metadata"]["uid"], live["data"]) == (uid, {"key": "1"}), options
+
+
+def test_refusal_of_a_secret_by_a_policy_recreates_nothing(stage: Stage, api: Api) -> None:
+    """The policy is named; its words may have a value of the Secret."""
+    path = f"/api/v1/namespaces/{stage.namespace}/secrets/frozen"
+    stage.run(_secret("one", ALLOWED))
+    uid = api.get(path)["metadata"]["uid"]
+    with freeze(api, stage.namespace, "secrets", message="geheim-4711"):
+        story = stage.run(_secret("two", ALLOWED), recreate=True)
+    told = story.problem("secret/frozen")
+    assert story.outcomes == {"secret/frozen": Outcome.FAILED}
+    assert f"ValidatingAdmissionPolicy '{stage.namespace}'" in told
+    assert "geheim" not in told
+    assert "in place" not in told
+    assert api.get(path)["metadata"]["uid"] == uid
+
+
+def _like_an_immutable_field(code: int, request: dict[str, Any]) -> dict[str, Any] | None:
+    if request["name"] != "frozen":
+        return None
+    cause = {"reason": "FieldValueForbidden", "message": "field is immutable", "field": "data"}
+    return {
+        "status": "Failure",
+        "reason": "Invalid",
+        "code": code,
+        "message": "data: Forbidden: field is immutable when `immutable` is set",
+        "details": {"name": "frozen", "kind": "ConfigMap", "causes": [cause]},
+    }
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+@pytest.mark.parametrize("annotations", [ALLOWED, ON_CHANGE], ids=str)
+def test_refusal_of_a_webhook_recreates_nothing(
+    stage: Stage, plane: Plane, api: Api, annotations: dict[str, str], code: int
+) -> None:
+    """Whatever it says: the server's own words would begin otherwise."""
+    path = f"/api/v1/namespaces/{stage.namespace}/configmaps/frozen"
+    stage.run(config_map("frozen", "1", annotations=annotations))
+    uid = api.get(path)["metadata"]["uid"]
+
+    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
+        return _like_an_immutable_field(code, request)
+
+    with Webhook(plane, api, stage.namespace, ("UPDATE",), reply) as webhook:
+        story = stage.run(config_map("frozen", "2", annotations=annotations), recreate=True)
+        assert set(webhook.refused) == {"UPDATE frozen"}
+    assert story.outcomes == {"configmap/frozen": Outcome.FAILED}
+    told = story.problem("configmap/frozen")
+    assert 'admission webhook "' in told
+    assert "field is immutable" in told
+    assert "--recreate" not in told
+    assert api.get(path)["metadata"]["uid"] == uid
