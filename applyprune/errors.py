@@ -251,9 +251,18 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: permissions, a quota, a terminating namespace or admission; see ``causes``."""
+    """403: permissions, a quota or a terminating namespace; see ``causes``."""
 
     kind = ProblemKind.FORBIDDEN
+
+
+class Denied(Forbidden):
+    """An admission webhook or policy has denied the request, by whatever code; no right is missing.
+
+    A ValidatingAdmissionPolicy answers 422 by default, and a webhook chooses its code.
+    """
+
+    kind = ProblemKind.DENIED
 
 
 class NotFound(ApiError):

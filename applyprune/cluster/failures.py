@@ -20,6 +20,7 @@ from applyprune.errors import (
     AlreadyExists,
     ApiError,
     Conflict,
+    Denied,
     Expired,
     Forbidden,
     Invalid,
@@ -283,7 +284,7 @@ def _error_class(request: ApiRequest, code: int, status: StatusBody) -> type[Api
     }
     chosen = code < 500 and code not in _OF_ADMISSION_TOO
     if chosen and _is_denied(status):  # guard: denied-by-admission
-        return Forbidden
+        return Denied
     if code in by_code:
         return by_code[code]
     if code == 404:

@@ -10,6 +10,7 @@ from applyprune.controller.reasons import Reason
 from applyprune.errors import (
     AccessError,
     ApplypruneError,
+    Denied,
     Forbidden,
     InputError,
     InputErrors,
@@ -280,6 +281,7 @@ def reason_of(error: ApplypruneError) -> Reason:
         (OwnedByBundle, Reason.INVENTORY_OWNED),
         (InputError, Reason.INVALID_SOURCE),
         (UsageError, Reason.INVALID_SPEC),
+        (Denied, Reason.API_ERROR),
         (Forbidden, Reason.FORBIDDEN),
         (Unreachable, Reason.UNREACHABLE),
         (AccessError, Reason.API_ERROR),
@@ -350,6 +352,7 @@ _SERVER = frozenset(
         ProblemKind.API_ERROR,
         ProblemKind.CONFLICT,
         ProblemKind.EXPIRED,
+        ProblemKind.DENIED,
         ProblemKind.FORBIDDEN,
         ProblemKind.INVALID,
         ProblemKind.NOT_FOUND,

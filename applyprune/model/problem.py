@@ -75,6 +75,7 @@ class ProblemKind(StrEnum):
     API_ERROR = "ApiError"
     UNAUTHORIZED = "Unauthorized"
     FORBIDDEN = "Forbidden"
+    DENIED = "Denied"
     NOT_FOUND = "NotFound"
     NOT_SERVED = "NotServed"
     CONFLICT = "Conflict"

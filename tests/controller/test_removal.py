@@ -13,6 +13,7 @@ from tests.support.command import applyprune
 from tests.support.controller import served
 from tests.support.objects import GUARDED, SERVICE, config_map, custom_resource
 from tests.support.waiting import eventually
+from tests.support.webhook import Webhook
 from tests.support.workloads import workload
 
 if TYPE_CHECKING:
@@ -371,3 +372,26 @@ def gone_at_its_timeout(tenant: Tenant) -> None:
 
 SLOW = "example.com/slow"
 DEPENDS_ON = "config.kubernetes.io/depends-on"
+
+
+@pytest.mark.parametrize("code", [403, 422])
+def test_denied_deletion_keeps_the_bundle(
+    tenant: Tenant, running: Controller, site: Plane, site_api: Api, code: int
+) -> None:
+    """No right is missing where a webhook says no: it is tried again, beyond the timeout too."""
+    tenant.bundle("web", config_map("a"), timeout="1s", retryInterval="1s")
+    tenant.ready("web")
+
+    def reply(request: dict[str, Any]) -> dict[str, Any] | None:
+        refusal = {"status": "Failure", "code": code, "message": "not today"}
+        return refusal if request["name"] == "a" else None
+
+    with Webhook(site, site_api, tenant.namespace, ("DELETE",), reply):
+        tenant.delete("web")
+        assert "not today" in tenant.failed("web", "RemovalFailed")
+        before = len(running.reconciles(tenant))
+        eventually(lambda: len(running.reconciles(tenant)) >= before + 3, lambda: "more tries")
+        assert tenant.condition("web")[1] == "RemovalFailed"
+        assert tenant.exists("a") == [True]
+    tenant.gone("web")
+    assert tenant.exists("a", "applyprune-web") == [False, False]

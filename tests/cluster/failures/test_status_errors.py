@@ -14,6 +14,7 @@ from applyprune.errors import (
     ApiError,
     ApplypruneError,
     Conflict,
+    Denied,
     Expired,
     Forbidden,
     Invalid,
@@ -244,13 +245,13 @@ REFUSED = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request"
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        (f'configmaps "c" is forbidden: {REFUSED}: frozen', Forbidden),
+        (f'configmaps "c" is forbidden: {REFUSED}: frozen', Denied),
         (
             "namespaces is forbidden: ValidatingAdmissionPolicy 'p' denied request: no",
-            Forbidden,
+            Denied,
         ),
-        ("policy 'p' with binding 'b' denied request: no", Forbidden),
-        ('policy "p" denied request: no', Forbidden),
+        ("policy 'p' with binding 'b' denied request: no", Denied),
+        ('policy "p" denied request: no', Denied),
         # Values of the object do not speak for the server.
         (f'ConfigMap "c" is invalid: data: Invalid value: "{REFUSED}": no', Invalid),
         ('ConfigMap "c" is invalid: data: Forbidden: field is immutable', Invalid),
@@ -350,7 +351,7 @@ def test_webhook_cannot_speak_for_the_server(code: int, reason: str) -> None:
     answer = status(code, reason, DENIED, kind="resourcequotas")
     failure = response_failure(PATCH, answer, CLIENT)
 
-    assert type(failure.error) is Forbidden
+    assert type(failure.error) is Denied
     assert not failure.passing
     # The server's own words begin otherwise.
     own = response_failure(PATCH, status(409, "Conflict", f"no: {DENIED}"), CLIENT)
