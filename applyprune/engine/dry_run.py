@@ -34,14 +34,17 @@ from applyprune.model.text import and_more
 from applyprune.planning.comparison import (
     Comparison,
     changes_ownership,
+    fields_beside,
     has_changed,
     is_worth_a_trial,
     overlaid,
     removed_fields,
     renamed,
+    without_excluding,
 )
 from applyprune.planning.conflicts import (
     conflicting_managers,
+    exclusion,
     is_unrecorded,
     migrated_first,
     skip_reason,
@@ -445,16 +448,58 @@ def check_recreation(
     """
     if not (isinstance(error, Invalid) and is_worth_a_trial(error)):
         raise error
+    beside = fields_beside(error, live, context.applyset.manager)
+    if beside and is_excluded(context, step, live, beside):
+        raise exclusion(error, beside) from error  # guard: excluded-by-others
     body: Mapping[str, Any] | None = None
     with suppress(ApplypruneError):
         body = _try_creation(context.cluster, context.applyset, step.desired)
-    refused = refused_recreation(step, live, body, error, context.applyset, context.options)
+    refused = refused_recreation(step, live, body, error, beside, context.applyset, context.options)
     if refused is not None:
         raise refused from error
     if body is None:
         raise error
     deletion = delete_request(step.desired.resource, live, context.options.prune.propagation)
     return deletion, body
+
+
+_PUT_TRIES = 8
+
+
+def is_excluded(
+    context: RunContext,
+    step: ApplyStep,
+    live: LiveObject,
+    fields: Sequence[tuple[Path, Mapping[str, Any]]],
+) -> bool:
+    """Return whether the server accepts an object with its manifest, but without these fields.
+
+    An apply cannot remove them, so a dry run of a PUT shows it. Without its query, a PUT is done
+    for real, and an apply is refused with other words.
+    """
+    cluster, applyset = context.cluster, context.applyset
+    # Writes of a status may have outdated its guards.
+    fresh = with_checked_request(step, live, applyset, context.options)
+    try:
+        cluster.apply(dry_run_request(fresh, applyset), dry_run=True)
+    except Invalid as error:
+        if is_without_options(error):  # guard: put-after-refusal
+            return False
+    except (Conflict, NotFound, NotServed, Forbidden, DryRunUnsupported):
+        return False
+    resource, ref = step.desired.resource, step.desired.ref
+    for _ in range(_PUT_TRIES):
+        body = without_excluding(step.desired, live, [path for path, _ in fields], applyset.manager)
+        try:
+            cluster.replace(resource, ref, body, dry_run=True)
+        except Conflict:
+            # Controllers write the status of a workload that has just changed.
+            live = cluster.get(resource, ref, full=True)
+        except (NotFound, Forbidden, Invalid, DryRunUnsupported):
+            return False
+        else:
+            return True
+    return False
 
 
 def check_recreation_again(

@@ -32,7 +32,15 @@ from applyprune.model.plan import ApplyStep, Desired, Fate, RemoveStep
 from applyprune.model.problem import Field, Mark, Problem
 from applyprune.model.text import and_more
 from applyprune.planning.applyset import LAST_APPLIED, ApplySetIdentity
-from applyprune.planning.conflicts import drifted_from_manifest, manifest_drift, recorded_drift
+from applyprune.planning.conflicts import (
+    drifted_from_manifest,
+    excluding_fields,
+    last_owned,
+    manifest_drift,
+    overlap,
+    recorded_drift,
+    steps_of,
+)
 from applyprune.planning.managed_fields import (
     BEFORE_FIRST_APPLY,
     migrated_fields,
@@ -225,6 +233,38 @@ def overlaid(live: LiveObject | None, wanted: Mapping[str, Any]) -> Mapping[str,
     """
     there: Mapping[str, Any] = (live.body if live else None) or {}
     return {**there, **{name: _overlaid(there.get(name), value) for name, value in wanted.items()}}
+
+
+def without_excluding(
+    desired: Desired, live: LiveObject, paths: Collection[Path], manager: str
+) -> Mapping[str, Any]:
+    """Return a live object with its manifest, without fields of others and what the set gives up.
+
+    A part goes as a whole if only defaults of the server, which nobody owns, would be left in it. A
+    list is the manifest's own as a whole.
+    """
+    wanted = body_to_send(desired)
+    ours = leaves((own_apply_entry(live, manager) or {}).get("fieldsV1") or {})
+    gone = [
+        path
+        for path in (*ours, *paths)
+        if path[0] != "metadata" and value_at(wanted, path) is MISSING
+    ]
+    held = {
+        path
+        for entry in live.managed_fields
+        if entry.get("manager") != manager
+        for path in leaves(entry.get("fieldsV1") or {})
+        if path not in gone
+    }
+    parts = {path[:end] for path in gone for end in range(2, len(path))}
+    gone += [
+        part
+        for part in sorted(parts, key=len)
+        if value_at(wanted, part) is MISSING and not any(path[: len(part)] == part for path in held)
+    ]
+    merged: Mapping[str, Any] = _overlaid(without_fields(live.body or {}, gone), wanted)
+    return merged
 
 
 def _overlaid(there: Any, wanted: Any) -> Any:
@@ -433,6 +473,53 @@ def is_worth_a_trial(error: ApplypruneError) -> bool:
 def says_immutable(error: ApplypruneError) -> bool:
     """Return whether the server says in words that a field cannot be changed."""
     return _IMMUTABLE.search(error.message) is not None
+
+
+def fields_beside(
+    error: Invalid, live: LiveObject, manager: str
+) -> tuple[tuple[Path, Mapping[str, Any]], ...]:
+    """Return the fields of others that may exclude ours: at or beside a field that was refused.
+
+    Beside what the server calls immutable, no field matters.
+    """
+    named = [
+        steps_of(cause["field"])
+        for cause in error.causes
+        if cause.get("field") and _IMMUTABLE.search(cause.get("message", "")) is None
+    ]
+    return excluding_fields(live, [steps[:-1] or steps for steps in named], manager)
+
+
+def unproven_recreation(
+    step: ApplyStep,
+    error: Invalid,
+    live: LiveObject,
+    created: Mapping[str, Any] | None,
+    manager: str,
+) -> str:
+    """Return why nothing proves that the manifest has changed an immutable field; else empty.
+
+    Such a field is one that was refused, that the manifest has with another value, and that nobody
+    else has written since the last apply.
+    """
+    desired = step.desired
+    found = changed_fields(desired, live, created, manager)
+    changes = [change for change in found if _is_rejected_field(change, error)]
+    ours = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
+    recorded = last_owned(step.entry)
+    others: dict[str, None] = {}
+    for change in changes:
+        steps = steps_of(dotted(change.path))
+        there = excluding_fields(live, [steps], manager)
+        others.update((str(entry.get("manager", "")), None) for _, entry in there)
+        is_ours, was_ours = (
+            any(overlap(steps, path) for path in leaves(fields)) for fields in (ours, recorded)
+        )
+        if not there and (is_ours or not was_ours):  # guard: own-immutable-field
+            return ""
+    if others:
+        return f"{' and '.join(others)} owns the field too"
+    return "no field that was refused is one that only this set has written"
 
 
 def recreation_obstacle(

@@ -34,7 +34,7 @@ from applyprune.model.fieldset import (
 )
 from applyprune.model.identity import Ref
 from applyprune.model.inventory import InventoryEntry
-from applyprune.model.live import LiveObject, mapping
+from applyprune.model.live import LiveObject, mapping, one_line
 from applyprune.model.options import Adopt, OnDrift, Options, parse_duration
 from applyprune.model.plan import ApplyStep, Desired, Migration, OnConflict
 from applyprune.model.problem import ContestedField, ManagerConflict, Problem, ProblemKind
@@ -68,6 +68,7 @@ from applyprune.planning.ownership import (
 )
 from applyprune.planning.references import SECRET
 from applyprune.planning.secrets import value_text
+from applyprune.planning.server_errors import clean_message
 from applyprune.values import Packed, dataclass, pattern
 
 Writer = Mapping[str, Any]
@@ -309,11 +310,14 @@ def explain_conflict(
     contested = {name: _contested(name, desired, live) for name in fields}
     pointers = [field.path for field in contested.values() if field.path is not None]
 
+    excludes = any(cause.get("reason") == EXCLUDES for cause in error.causes)
+
     def reason(at: datetime | None) -> str:
         notes = [_UNREAD] if staying is None else [_scaler_words(one, at) for one in staying]
-        return _reason(
+        words = _reason(
             fields, contested, live, notes or list(map(_pruned_scaler_words, leaving)), at
         )
+        return f"{one_line(clean_message(error.message))}; {words}" if excludes else words
 
     worded = Conflict(
         f"{desired.ref} was not applied",
@@ -322,7 +326,9 @@ def explain_conflict(
         causes=error.causes,
         location=desired.origin,
         reason=reason(now),
-        hint=_hint(
+        hint=_exclusion_hint(fields.values())
+        if excludes
+        else _hint(
             pointers[:_MOST_LINES],
             [owner for owners in fields.values() for owner in owners],
             must_own=bool(pointers) and not any(map(is_ignorable, pointers)),
@@ -456,6 +462,15 @@ def _hint(
         else "",
     ]
     return "\n  ".join(line for line in lines if line)
+
+
+def _exclusion_hint(owners: Iterable[Sequence[FieldOwner]]) -> str:
+    names = sorted({owner.manager for found in owners for owner in found})
+    options = " ".join(f"--take-over {name}" for name in names)
+    return (
+        f"These fields exclude those of the manifest. To remove them: {options}, which takes over "
+        f"all fields of {' and '.join(names)}."
+    )
 
 
 def conflicts_of(
@@ -667,6 +682,54 @@ def _other_managers(
     for entry in live.managed_fields:
         if entry.get("manager") not in settled and entry.get("subresource") != "status":
             yield entry
+
+
+# Fields of others that exclude ours: the server refuses what both together would be.
+#
+# A 422 is not about an immutable field then. The server names a field, by its index in the merged
+# object; what excludes it is the field itself or one beside it, such as the limit of a request.
+
+
+EXCLUDES = "FieldManagerExcludes"
+"""The reason of a cause that names a field which excludes ours; the server has no such reason."""
+_STEP = pattern(r"\[([^\]]*)\]|\.?([^.\[\]]+)")
+_ANY_ITEM = None
+
+
+def steps_of(field: str) -> tuple[str | None, ...]:
+    """Return the steps to a field that a 422 names; None for an item of a list, whichever."""
+    found = (match[1] if match[1] is not None else match[2] for match in _STEP.finditer(field))
+    return tuple(_ANY_ITEM if step.isdigit() else step for step in found)
+
+
+def overlap(steps: Sequence[str | None], path: Path) -> bool:
+    """Return whether a path is at, above or below a place."""
+    return all(
+        not isinstance(there, str) if step is _ANY_ITEM else there == step
+        for step, there in zip(steps, path, strict=False)
+    )
+
+
+def excluding_fields(
+    live: LiveObject, places: Iterable[Sequence[str | None]], manager: str
+) -> tuple[tuple[Path, Mapping[str, Any]], ...]:
+    """Return the fields of others at these places, each with its manager's entry."""
+    wanted = tuple(places)
+    return tuple(
+        (path, entry)
+        for entry in _others(live, manager)
+        for path in leaves(entry.get("fieldsV1") or {})
+        if path[0] != "metadata" and any(overlap(steps, path) for steps in wanted)
+    )
+
+
+def exclusion(error: ApplypruneError, fields: Iterable[tuple[Path, Mapping[str, Any]]]) -> Conflict:
+    """Return the conflict with the managers of fields that exclude ours."""
+    causes = [
+        {"reason": EXCLUDES, "field": to_server(path), "message": _message(entry)}
+        for path, entry in fields
+    ]
+    return Conflict(error.message, code=409, causes=causes)
 
 
 def drifted_fields(reverts: Sequence[tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from applyprune.errors import ApplypruneError, Invalid, RunFailed
+from applyprune.errors import ApplypruneError, Conflict, Invalid, RunFailed
 from applyprune.model.events import Outcome
 from applyprune.model.fieldset import MISSING, leaves, owns, to_server, value_at
 from applyprune.model.identity import GroupKind
@@ -22,6 +22,7 @@ from applyprune.planning.comparison import (
     NOT_CREATED,
     recreation_obstacle,
     says_immutable,
+    unproven_recreation,
     with_immutable_fields_named,
 )
 from applyprune.planning.conflicts import drifted_fields, is_by_hand, rewritten_fields
@@ -47,9 +48,10 @@ from applyprune.planning.requests import delete_request
 from applyprune.values import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
+    from applyprune.model.fieldset import Path
     from applyprune.model.inventory import InventoryEntry
     from applyprune.model.live import State
     from applyprune.model.options import Options
@@ -257,7 +259,8 @@ def refused_guard(
     if step.live is None or live.uid != step.live.uid:
         raise created_by_others(desired) from error
     judged = request.precondition.resource_version if request is not None else ""
-    if judged not in {"", live.resource_version}:
+    # Of a manifest that the server refuses, force has taken nothing.
+    if isinstance(error, Conflict) and judged not in {"", live.resource_version}:
         raise RunFailed(
             f"{desired.ref} changed during this run, after force was decided",
             location=desired.origin,
@@ -333,10 +336,14 @@ def refused_recreation(
     live: LiveObject,
     created: Mapping[str, Any] | None,
     error: Invalid,
+    beside: Sequence[tuple[Path, Mapping[str, Any]]],
     applyset: ApplySetIdentity,
     options: Options,
 ) -> RunFailed | None:
     """Return why an object may not be recreated, with the fields; None if it may.
+
+    It may if its manifest has changed a field that was refused, that only the set has written, and
+    that the server would create so; ``beside`` are the fields of others at or beside it.
 
     ``live`` was read in full. ``created`` is the object as the server would create it now; None if
     it would not. Then the error may be about something else than an immutable field.
@@ -346,11 +353,30 @@ def refused_recreation(
     reason = recreation_obstacle(step.desired, step.entry, live, applyset, options)
     if created is None and (not reason or reason == NOT_ALLOWED):
         reason = NOT_CREATED
-    if not reason and step.is_reapplied and options.apply.on_drift is not OnDrift.FAIL:
-        reason = _DRIFT_ONLY  # guard: drift-deletes-nothing
+    if reason in {"", NOT_ALLOWED}:
+        reason = _unproven(step, error, live, created, beside, applyset, options) or reason
     if not reason:
         return None
     return with_immutable_fields_named(step.desired, error, reason, live, created, applyset.manager)
+
+
+def _unproven(
+    step: ApplyStep,
+    error: Invalid,
+    live: LiveObject,
+    created: Mapping[str, Any] | None,
+    beside: Sequence[tuple[Path, Mapping[str, Any]]],
+    applyset: ApplySetIdentity,
+    options: Options,
+) -> str:
+    # Of the values of a Secret no digest is kept: its manifest may have changed all the same.
+    is_known = not may_be_secret(step.desired.body) or options.apply.on_drift is not OnDrift.FAIL
+    if step.is_reapplied and is_known:
+        return _DRIFT_ONLY  # guard: drift-deletes-nothing
+    if beside:
+        names = sorted({str(entry.get("manager", "")) for _, entry in beside})
+        return f"{' and '.join(names)} owns fields beside it"  # guard: fields-beside
+    return unproven_recreation(step, error, live, created, applyset.manager)
 
 
 # An object that exists although the run was about to create it.

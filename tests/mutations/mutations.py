@@ -404,6 +404,27 @@ MUTATIONS = (
         f"{_KEPT}test_drift_alone_recreates_nothing",
     ),
     Mutation(
+        "the fields of others that exclude ours",
+        ("excluded-by-others",),
+        LINE,
+        "pass",
+        "tests/engine/steps/test_excluding_fields.py::test_field_that_excludes_ours_is_a_conflict_with_its_manager[probe]",
+    ),
+    Mutation(
+        "that others own fields beside the one that was refused",
+        ("fields-beside",),
+        "return .*",
+        'return ""',
+        "tests/engine/steps/test_excluding_fields.py::test_recreation_needs_a_field_of_ours_alone",
+    ),
+    Mutation(
+        "that a recreation changes a field which only the set has written",
+        ("own-immutable-field",),
+        "if .*",
+        "if True:",
+        f"{_KEPT}test_drift_alone_recreates_nothing",
+    ),
+    Mutation(
         "the check that force takes only what it took in the plan",
         ("unplanned-force",),
         r"takes_no_more\(.+\)",
@@ -714,6 +735,13 @@ MUTATIONS = (
         r"if .+:",
         "if False:",
         f"{_READ_ONLY}test_put_is_not_sent_where_the_query_is_lost",
+    ),
+    Mutation(
+        "the apply before the dry run of a PUT without fields of others",
+        ("put-after-refusal",),
+        r"if .+:",
+        "if False:",
+        f"{_READ_ONLY}test_put_without_excluding_fields_is_not_sent_where_the_query_is_lost",
     ),
     Mutation(
         "the UID in the query of a delete",

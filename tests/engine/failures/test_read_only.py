@@ -19,6 +19,7 @@ from tests.support.command import applyprune
 from tests.support.fault_proxy import FaultProxy, faults
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.stage import Stage
+from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -285,3 +286,37 @@ def test_put_is_not_sent_where_the_query_is_lost(
     stage.run({**custom, "note": "changed"}, dry_run=DryRun.SERVER)
     assert "PUT" in {seen.method for seen in gateway.exchanges}
     assert crds.get(path.format("v1")) == before
+
+
+def test_put_without_excluding_fields_is_not_sent_where_the_query_is_lost(
+    gateway: FaultProxy, crd_stage: Stage, crds: Api, tmp_path: Path
+) -> None:
+    """An apply just before it shows that; the query of the first apply may have arrived."""
+    probe = {"httpGet": {"path": "/", "port": 80}}
+    body = workload("Deployment", "probed")
+    body["spec"]["template"]["spec"]["containers"][0]["livenessProbe"] = probe
+    assert crd_stage.run(body).exit_code == 0
+    path = f"/apis/apps/v1/namespaces/{crd_stage.namespace}/deployments/probed"
+    place = "/spec/template/spec/containers/0/livenessProbe"
+    change = [{"op": "replace", "path": place, "value": {"tcpSocket": {"port": 80}}}]
+    kind = "application/json-patch+json"
+    assert crds("PATCH", f"{path}?fieldManager=ctrl", change, content_type=kind)[0] == 200
+    stage = Stage(gateway.kubeconfig(tmp_path), crd_stage.namespace)
+    labelled = {**body, "metadata": {**body["metadata"], "labels": {"new": "label"}}}
+    applies: list[str] = []
+
+    def lose(seen: Exchange) -> None:
+        if seen.method == "PATCH" and seen.path.endswith("/probed"):
+            applies.append(seen.path)
+            if len(applies) > 1:
+                without_query(seen)
+
+    gateway.before_forward = lose
+    stage.run(labelled, dry_run=DryRun.SERVER)
+    assert len(applies) > 1
+    assert "PUT" not in {seen.method for seen in gateway.exchanges}
+    gateway.before_forward = lambda _: None
+    story = stage.run(labelled, dry_run=DryRun.SERVER)
+    assert "PUT" in {seen.method for seen in gateway.exchanges}
+    assert "--take-over ctrl" in story.problem("deployment.apps/probed")
+    assert crds.get(path)["metadata"].get("labels", {}).get("new") is None

@@ -132,7 +132,7 @@ def test_contended_deletion_is_left(stage: Stage, api: Api) -> None:
 
 
 def test_drift_alone_recreates_nothing(stage: Stage, api: Api) -> None:
-    """Not even if that is allowed; a manifest that has changed may do it."""
+    """Not even if that is allowed; nor may a changed manifest, while others own the field too."""
     stage.run(config_map("a", "1"))
     changed(api, path(stage, "a"), {"data": {"key": "2"}, "immutable": True})
     before = api.get(path(stage, "a"))
@@ -141,7 +141,8 @@ def test_drift_alone_recreates_nothing(stage: Stage, api: Api) -> None:
         assert "setting back drift deletes nothing" in story.problem("configmap/a")
     assert api.get(path(stage, "a")) == before
     story = stage.run(config_map("a", "3"), on_drift=OnDrift.REVERT, recreate=True)
-    assert story.outcomes == {"configmap/a": Outcome.RECREATED}
+    assert story.outcomes == {"configmap/a": Outcome.FAILED}
+    assert "opponent owns the field too" in story.problem("configmap/a")
 
 
 def test_order_of_a_list_is_drift_without_a_manager(stage: Stage, api: Api) -> None:

@@ -1,0 +1,206 @@
+"""Fields of other managers that exclude ours: a conflict that names them, and no recreation."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applyprune.model.events import Outcome
+from applyprune.model.options import DryRun, OnDrift
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from applyprune.localplane import Plane
+    from tests.support.api import Api
+    from tests.support.plane import Kubectl
+    from tests.support.stage import Stage
+
+Body = dict[str, Any]
+ALLOWED = {"applyprune.dev/recreate": "allowed"}
+CONTAINER = "/spec/template/spec/containers/0"
+
+
+def _deployment(image: str = "nginx", volumes: tuple[Body, ...] = (), **container: Any) -> Body:
+    labels = {"app": "shop"}
+    pod: Body = {"containers": [{"name": "c", "image": image, **container}]}
+    if volumes:
+        pod["volumes"] = list(volumes)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "shop"},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def _service(port: int) -> Body:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "shop"},
+        "spec": {"selector": {"app": "shop"}, "ports": [{"name": "http", "port": port}]},
+    }
+
+
+def _replace(path: str, value: Any) -> Body:
+    return {"op": "replace", "path": path, "value": value}
+
+
+PROBE = _deployment(livenessProbe={"httpGet": {"path": "/", "port": 80}})
+CASES: Mapping[str, tuple[Body, str, list[Body], str]] = {
+    "probe": (
+        PROBE,
+        "deployment.apps/shop",
+        [_replace(f"{CONTAINER}/livenessProbe", {"tcpSocket": {"port": 80}})],
+        "livenessProbe.tcpSocket",
+    ),
+    "limits": (
+        _deployment(resources={"requests": {"cpu": "1"}}),
+        "deployment.apps/shop",
+        [
+            _replace(
+                f"{CONTAINER}/resources", {"limits": {"cpu": "500m"}, "requests": {"cpu": "100m"}}
+            )
+        ],
+        "resources.limits.cpu",
+    ),
+    "variable": (
+        _deployment(env=[{"name": "A", "value": "1"}]),
+        "deployment.apps/shop",
+        [
+            _replace(
+                f"{CONTAINER}/env/0",
+                {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            )
+        ],
+        "valueFrom",
+    ),
+    "volume": (
+        _deployment(volumes=({"name": "v", "configMap": {"name": "c"}},)),
+        "deployment.apps/shop",
+        [_replace("/spec/template/spec/volumes/0", {"name": "v", "secret": {"secretName": "s"}})],
+        "secret",
+    ),
+    "port": (_service(80), "service/shop", [_replace("/spec/ports/0/port", 81)], "[port=81"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_field_that_excludes_ours_is_a_conflict_with_its_manager(
+    stage: Stage, kubectl: Kubectl, name: str
+) -> None:
+    """It names manager, field and way out, with the same manifest, another one, and in a check."""
+    body, ref, patch, field = CASES[name]
+    marked = copy.deepcopy(body)
+    marked["metadata"]["annotations"] = ALLOWED
+    assert stage.run(marked, wait=False).exit_code == 0
+    uid = _uid(stage, ref)
+    target = ref.replace(".apps", "")
+    text = json.dumps(patch)
+    kubectl("patch", target, "-n", stage.namespace, "--type=json", "-p", text)
+    changed = copy.deepcopy(marked)
+    changed["metadata"]["labels"] = {"new": "label"}
+    ways: tuple[tuple[Body, dict[str, Any]], ...] = (
+        (marked, {"on_drift": OnDrift.REVERT}),
+        (changed, {"recreate": True}),
+        (changed, {"recreate": True, "force_conflicts": True}),
+        (changed, {"recreate": True, "check": True}),
+        (changed, {"recreate": True, "dry_run": DryRun.SERVER}),
+    )
+    for manifest, options in ways:
+        story = stage.run(manifest, wait=False, **options)
+        told = story.problem(ref)
+        assert story.outcomes == {ref: Outcome.FAILED}, (options, told)
+        assert "kubectl-patch" in told, (options, told)
+        if name == "limits" and not {"on_drift", "force_conflicts"} & options.keys():
+            # The request too is the other manager's now: that conflict comes first.
+            assert "--force-conflicts" in told, (options, told)
+            continue
+        assert "--take-over kubectl-patch" in told, (options, told)
+        assert field in told, (options, told)
+        assert "in place" not in told, (options, told)
+        assert _uid(stage, ref) == uid
+    story = stage.run(changed, wait=False, take_over=frozenset({"kubectl-patch"}))
+    assert story.outcomes == {ref: Outcome.CONFIGURED}, story.events
+    assert _uid(stage, ref) == uid
+
+
+def _uid(stage: Stage, ref: str) -> str:
+    (uid,) = [one.uid for one in stage.inventory().entries.values() if one.ref.short == ref]
+    return uid
+
+
+def test_conversion_that_another_manager_keeps_is_a_conflict_with_it(
+    crd_stage: Stage, crds: Api, running: Plane
+) -> None:
+    """The CRD drops its conversion; the caBundle of another manager stays, and excludes that."""
+    group = f"{crd_stage.namespace}.example.com"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    body: Body = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"convs.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "Conv", "plural": "convs"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+    service = {"namespace": "default", "name": "absent", "path": "/c"}
+    before = copy.deepcopy(body)
+    before["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}},
+    }
+    assert crd_stage.run(before, wait=False).exit_code == 0
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/convs.{group}"
+    authority = base64.b64encode(running.ca_file.read_bytes()).decode()
+    change = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": authority}}}}}
+    status, reply = crds(
+        "PATCH",
+        f"{path}?fieldManager=injector",
+        change,
+        content_type="application/merge-patch+json",
+    )
+    assert status == 200, reply
+    for options in ({}, {"recreate": True}, {"force_conflicts": True}, {"dry_run": DryRun.SERVER}):
+        told = crd_stage.run(body, wait=False, **options).problem(
+            f"customresourcedefinition.apiextensions.k8s.io/convs.{group}"
+        )
+        assert "--take-over injector" in told, (options, told)
+        assert "caBundle" in told
+
+
+def test_recreation_needs_a_field_of_ours_alone(stage: Stage, kubectl: Kubectl) -> None:
+    """An immutable field has changed too; what another manager has set would be lost unsaid."""
+    ref, path = "deployment.apps/shop", f"{CONTAINER}/livenessProbe"
+    assert stage.run(PROBE, wait=False).exit_code == 0
+    uid = _uid(stage, ref)
+    patch = json.dumps([_replace(path, {"tcpSocket": {"port": 80}})])
+    kubectl("patch", "deployment/shop", "-n", stage.namespace, "--type=json", "-p", patch)
+    other = copy.deepcopy(PROBE)
+    other["spec"]["selector"]["matchLabels"] = {"app": "other"}
+    other["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+    story = stage.run(other, wait=False, recreate=True)
+    assert story.outcomes == {ref: Outcome.FAILED}
+    assert "kubectl-patch owns fields beside it" in story.problem(ref)
+    assert _uid(stage, ref) == uid
+    taken = frozenset({"kubectl-patch"})
+    story = stage.run(other, wait=False, recreate=True, take_over=taken)
+    assert story.outcomes == {ref: Outcome.RECREATED}, story.events
