@@ -59,6 +59,7 @@ from applyprune.planning.approval import (
     SYSTEM,
     Misfit,
     PlanFile,
+    gone_since,
     input_misfits,
     is_blocked,
     is_continued,
@@ -632,6 +633,7 @@ def _fit_of(file: PlanFile, stage: PlanStage, context: RunContext) -> _Fit:
     unknown = {ref: problem.message for ref, problem in stage.unknown}
     if is_done(file, stage.inventory):
         found = tuple(input_misfits(file, stage.plan, unknown))
+        found = found or tuple(gone_since(stage.plan))  # guard: gone-since
         return _Fit(tuple(map(failure_of, found)), is_done=not found)
     continues = is_continued(file, stage.inventory)
     found = tuple(misfits(file, stage.plan, stage.inventory, continues=continues, unknown=unknown))

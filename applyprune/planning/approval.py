@@ -761,6 +761,14 @@ def input_misfits(
             yield Misfit(ref, reason, step.desired.origin if step else None)
 
 
+def gone_since(plan: Plan) -> Iterator[Misfit]:
+    """Yield each object that a plan which is done has left, and that somebody has deleted since."""
+    for step in plan.applies:
+        if step.fate is Fate.CREATE:
+            reason = "somebody has deleted it since the plan was done"
+            yield Misfit(step.desired.ref, reason, step.desired.origin)
+
+
 def _input_reason(old: str, new: str) -> str:
     """Return how two manifests differ, by their digests; empty if they do not."""
     if old == new:

@@ -1291,6 +1291,13 @@ MUTATIONS = (
         f"{_WAITING}test_unapproved_plan_writes_nothing",
     ),
     Mutation(
+        "what is gone since a plan was done",
+        ("gone-since",),
+        LINE,
+        "pass",
+        "tests/e2e/plans/test_apply_plan.py::test_plan_file_that_is_used_twice_is_already_done",
+    ),
+    Mutation(
         "the refusal of an object that does not fit the plan file",
         ("plan-fits",),
         "ends_run",

@@ -71,10 +71,8 @@ def test_dry_run_of_a_plan_file_asks_the_server(desk: Desk, file: Path, audit: A
 def test_plan_file_that_is_used_twice_is_already_done(
     desk: Desk, file: Path, audit: AuditTrail
 ) -> None:
-    """Whatever has happened to the objects since; another input is refused nevertheless."""
+    """Another input is refused nevertheless, and so is a set of which something is gone."""
     assert desk.call("apply", "--plan", file, **NEXT).code == 0
-    status, _ = desk.api("DELETE", f"/api/v1/namespaces/{desk.namespace}/configmaps/a0")
-    assert status == 200
     audit.restart()
     again = desk.call("apply", "--plan", file, **NEXT)
     assert (again.code, again.err.count("the plan is already done by ")) == (0, 1), again.err
@@ -82,6 +80,13 @@ def test_plan_file_that_is_used_twice_is_already_done(
     assert other.code == 8
     assert "its manifest has changed" in other.err
     assert writes(audit) == []
+    path = f"/api/v1/namespaces/{desk.namespace}/configmaps"
+    assert desk.api("DELETE", f"{path}/a0")[0] == 200
+    gone = desk.call("apply", "--plan", file, **NEXT)
+    assert (gone.code, "already done" in gone.err) == (8, False)
+    assert "configmap/a0" in gone.err
+    assert "somebody has deleted it since the plan was done" in gone.err
+    assert not desk.api.exists(f"{path}/a0")
 
 
 INPUTS: dict[str, tuple[dict[str, str], str]] = {
