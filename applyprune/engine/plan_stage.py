@@ -335,8 +335,8 @@ def _with_pod_use(
         desired=desired,
         left_out=left_out,
     )
-    namespaces = {live.ref.namespace for live in found if needs_pods(live.ref)}
-    use = read_pod_use(namespaces, context.cluster, context.workers)
+    refs = [live.ref for live in found if needs_pods(live.ref)]
+    use = read_pod_use(refs, context.cluster, context.workers)
     return replace(snapshot, pod_use=use)
 
 

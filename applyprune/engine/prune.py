@@ -47,7 +47,7 @@ from applyprune.model.text import and_more
 from applyprune.planning.cascade import cascade_of, diagnose, has_foreign_finalizer
 from applyprune.planning.leave import Remaining, remove_step
 from applyprune.planning.order import is_built_in
-from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, kept_in_use
+from applyprune.planning.prune_waits import is_named_by_pods, keeps_used, unless_used
 from applyprune.planning.recovery import GONE, CascadeContents, ClusterSnapshot
 from applyprune.planning.references import has_references
 from applyprune.planning.replies import refuse_false_absence
@@ -156,20 +156,24 @@ class Pruner:
             and is_named_by_pods(step.entry.ref)
             and not step.pods_unread
         ]
-        namespaces = {step.entry.ref.namespace for step in asked}
-        use = read_pod_use(namespaces, context.cluster, context.workers)
+        refs = [step.entry.ref for step in asked]
+        use = read_pod_use(refs, context.cluster, context.workers)
+        desired = [step.desired for step in self.applies]
+        judged = unless_used(asked, use, desired, context.options, self.deleting)
         found: dict[Ref, RemoveStep] = {}
-        for step in asked:
+        for step in judged:
             ref = step.entry.ref
-            if (unread := use.unread.get(ref.namespace)) is not None:
+            if step.pods_unread:
                 unknown = RunFailed(
                     f"{ref} was not deleted",
-                    reason=f"it is unknown whether Pods use it: {unread}",
+                    reason=f"it is unknown whether Pods use it: {step.pods_unread}",
                     hint="Run again.",
                 )
                 found[ref] = replace(step, fate=Fate.REFUSE, problem=as_problem(unknown))
-            elif users := use.of(ref, but=self.deleting):  # guard: used-when-deleted
-                found[ref] = kept_in_use(step, users)
+            elif step.in_use or step.rollouts:  # guard: used-when-deleted
+                names = and_more([root.short for root in step.rollouts], _SHOWN)
+                reason = step.reason if step.in_use else f"old Pods of {names} still use it"
+                found[ref] = replace(step, fate=Fate.LEAVE, reason=reason, request=None)
         return found
 
     def _staying(self, steps: Sequence[RemoveStep]) -> Sequence[RemoveStep]:

@@ -879,8 +879,9 @@ class ContentCounter:
         )
 
 
-def read_pod_use(namespaces: Collection[str], cluster: Cluster, workers: WorkerPool) -> PodUse:
-    """Return the live Pods of some namespaces, with the ReplicaSets that show who made them."""
+def read_pod_use(refs: Collection[Ref], cluster: Cluster, workers: WorkerPool) -> PodUse:
+    """Return the live Pods around some objects, with the ReplicaSets that show who made them."""
+    names = {ref.name for ref in refs}
 
     def read(namespace: str) -> tuple[str, Sequence[PodUser], str]:
         found: list[Sequence[LiveObject]] = []
@@ -892,9 +893,9 @@ def read_pod_use(namespaces: Collection[str], cluster: Cluster, workers: WorkerP
             except ApplypruneError as error:
                 return namespace, (), error.message
         pods, replica_sets = found
-        return namespace, tuple(pod_users(pods, replica_sets)), ""
+        return namespace, tuple(pod_users(pods, replica_sets, names)), ""
 
-    read_all = list(workers.each(read, sorted(namespaces)))
+    read_all = list(workers.each(read, sorted({ref.namespace for ref in refs})))
     return PodUse(
         tuple(user for _, users, _ in read_all for user in users),
         {namespace: unread for namespace, _, unread in read_all if unread},

@@ -40,7 +40,7 @@ from applyprune.planning.references import (
     pod_template,
     references,
 )
-from applyprune.values import dataclass, replace
+from applyprune.values import dataclass, pattern, replace
 from applyprune.values import field as dataclass_field
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ class PodUser:
     """The last one of its controllers that is known; itself without any."""
     names: frozenset[Ref] = dataclass_field(hash=False)
     """The objects that it names."""
+    words: frozenset[str] = dataclass_field(hash=False)
+    """The names of objects that leave the set and stand in any of its texts, as in ``args``."""
     labels: Labels = dataclass_field(hash=False)
     """The labels of the Pods."""
 
@@ -133,8 +135,13 @@ class PodUse:
         return [user for user in self.users if ref in user.names and user.uids.isdisjoint(but)]
 
 
-def pod_users(pods: Iterable[LiveObject], replica_sets: Iterable[LiveObject]) -> Iterator[PodUser]:
-    """Yield the Pods that have not ended, and the ReplicaSets that want some; both in full."""
+def pod_users(
+    pods: Iterable[LiveObject], replica_sets: Iterable[LiveObject], leaving: Collection[str]
+) -> Iterator[PodUser]:
+    """Yield the Pods that have not ended, and the ReplicaSets that want some; both in full.
+
+    ``leaving`` has the names of what leaves the set.
+    """
     sets = [live for live in replica_sets if live.body is not None]
     owners = {live.uid: controller_of(live) for live in sets}
     wanting = [
@@ -154,7 +161,24 @@ def pod_users(pods: Iterable[LiveObject], replica_sets: Iterable[LiveObject]) ->
         template = body if live.ref.group_kind == POD else pod_template(live.ref.group_kind, body)
         labels = mapping(field(template, "metadata", "labels"))
         names = frozenset(one.ref for one in references(live.ref, body))
-        yield PodUser(live.ref, frozenset(uids), root, names, labels)
+        words = frozenset(words_in(template.get("spec"))) & frozenset(leaving)
+        yield PodUser(live.ref, frozenset(uids), root, names, words, labels)
+
+
+_BETWEEN_WORDS = pattern(r"[\s/:=,;\"']+")
+
+
+def words_in(value: object) -> Iterator[str]:
+    """Yield the words of all texts in a value."""
+    todo = [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str):
+            yield from _BETWEEN_WORDS.split(one)
+        elif isinstance(one, Mapping):
+            todo.extend(one.values())
+        elif isinstance(one, list):
+            todo.extend(one)
 
 
 def controller_of(live: LiveObject) -> tuple[Ref, str] | None:
@@ -182,12 +206,19 @@ def keeps_used(options: Options) -> bool:
 
 
 def unless_used(
-    steps: Sequence[RemoveStep], use: PodUse, desired: Sequence[Desired], options: Options
+    steps: Sequence[RemoveStep],
+    use: PodUse,
+    desired: Iterable[Desired],
+    options: Options,
+    going: Collection[str] = (),
 ) -> Sequence[RemoveStep]:
-    """Return the steps; what a live Pod uses is kept, or waits for the rollout that ends that."""
+    """Return the steps; what a live Pod uses is kept, or waits for the rollout that ends that.
+
+    ``going`` has the UIDs of all that the run deletes; by default that is what these steps delete.
+    """
     if not heeds_pods(options):
         return steps
-    going = frozenset(
+    going = going or frozenset(
         step.live.uid for step in steps if step.fate is Fate.PRUNE and step.live is not None
     )
     rolls = options.mode is Mode.APPLY
@@ -220,6 +251,16 @@ def _unless_used(
         if keeps and not ends:  # guard: used-by-a-live-pod
             return kept_in_use(step, use.of(ref, but=going))
         rollouts[user.root] = None
+    for user in use.users:
+        # It may read the object by the API. A name may be there by chance, but then it stays there.
+        member = members.get(user.root) if ref.name in user.words else None
+        if member is None or user.ref.namespace != ref.namespace or ref in user.names:
+            continue
+        if not user.uids.isdisjoint(going) or ref.name in set(words_in(member.body)):
+            continue
+        if keeps and not _rolls_out(member):
+            return kept_in_use(step, [user])
+        rollouts[user.root] = None  # guard: named-in-a-text
     return replace(step, rollouts=tuple(rollouts))
 
 

@@ -616,6 +616,14 @@ MUTATIONS = (
         "test_object_is_kept_while_a_live_pod_uses_it[a Pod of nobody]",
     ),
     Mutation(
+        "the name of an object in the arguments of an old Pod",
+        ("named-in-a-text",),
+        LINE,
+        "pass",
+        "tests/planning/prune_waits/test_waits.py::"
+        "test_object_is_kept_while_a_live_pod_uses_it[an old Pod whose arguments name it]",
+    ),
+    Mutation(
         "what a live Pod uses when it is to be deleted",
         ("used-when-deleted",),
         "elif .*",

@@ -90,10 +90,18 @@ def _replica_set(*names: str, replicas: int = 1) -> LiveObject:
 
 
 def _use(*pods: LiveObject, sets: tuple[LiveObject, ...] = ()) -> PodUse:
-    return PodUse(tuple(pod_users(pods, sets)))
+    return PodUse(tuple(pod_users(pods, sets, {"old"})))
 
 
 IN_SET = _owner(RS, "uid-rs")
+
+
+def _says(text: str, owner: Body | None = IN_SET) -> LiveObject:
+    full = {"spec": {"containers": [{"name": "c", "args": [text]}]}, "status": {}}
+    owners: Body = {"ownerReferences": [owner]} if owner else {}
+    return live(_ref("Pod", name="p"), uid="uid-p", full=full, **owners)
+
+
 USES: dict[str, tuple[PodUse, Desired, str]] = {
     "nobody": (_use(_pod("other")), _workload(), ""),
     "a Pod of nobody": (_use(_pod("old")), _workload(), "pod/p still uses it"),
@@ -142,6 +150,20 @@ USES: dict[str, tuple[PodUse, Desired, str]] = {
         desired(body("Widget", "w", spec={"config": "old"}), WIDGETS),
         "pod/p still uses it",
     ),
+    "an old Pod whose arguments name it": (
+        _use(_says("--config=home/old"), sets=(_replica_set(),)), _workload(), "waits: web",
+    ),
+    "an old Pod whose arguments name it, of a paused Deployment": (
+        _use(_says("--config=home/old"), sets=(_replica_set(),)),
+        _workload(paused=True),
+        "pod/p still uses it",
+    ),
+    "a Pod whose arguments name it as before": (
+        _use(_says("--config=home/old"), sets=(_replica_set(),)),
+        desired(body("Deployment", "web", spec={"x": ["a:old"]}), DEPLOYMENTS),
+        "",
+    ),
+    "a Pod of nobody whose arguments name it": (_use(_says("old", None)), _workload(), ""),
     "a Pod of what goes too": (
         _use(_pod("old", owner=_owner(_ref("DaemonSet", "apps"), "uid-old"))), _workload(), "",
     ),
