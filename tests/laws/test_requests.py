@@ -177,7 +177,8 @@ EXECUTORS = (
 """The modules that send the requests of one applied object."""
 DECISIONS = ("requests", "replies", "plan", "ownership")
 """The modules of planning that decide about an object."""
-MOST_DECISIONS = 7
+# The eighth: only a refusal shows that the server cannot use an entry of another version.
+MOST_DECISIONS = 8
 ENDS = {"created_by_others", "refuse_false_absence", "skips"}
 """They only say what a failed request means; nothing is sent after them."""
 

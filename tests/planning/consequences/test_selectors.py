@@ -140,7 +140,7 @@ SWITCHES: dict[str, tuple[list[Change], list[str]]] = {
 
 
 @pytest.mark.parametrize(("changes", "expected"), SWITCHES.values(), ids=SWITCHES)
-def test_switch_to_pods_that_do_not_exist_is_told(
+def test_switch_to_pods_that_do_not_exist_has_a_line(
     changes: list[Change], expected: list[str]
 ) -> None:
     """The Service is changed before the new workload is created."""
