@@ -108,7 +108,10 @@ def test_hashed_kustomize_config_map_is_pruned_after_the_rollout(
     (red,) = (name for name in first.lines if name.startswith("configmap/conf-"))
     assert (first.code, first.lines[red]) == (0, "created")
     late = apply("green", nodeSelector={"no": "node"})
-    assert (late.code, late.lines[red]) == (5, "not pruned (not everything is ready)")
+    assert (late.code, late.lines[red]) == (
+        5,
+        "not pruned (deployment.apps/web is not ready (old Pods use it))",
+    )
     assert " will not become ready: the progress deadline is exceeded" in late.err
     done = apply("green")
     assert (done.code, done.err) == (0, "")
@@ -118,6 +121,6 @@ def test_hashed_kustomize_config_map_is_pruned_after_the_rollout(
     (green,) = (name for name, outcome in at_once.lines.items() if outcome == "pruned")
     assert at_once.code == 0
     assert at_once.err == (
-        "warning: --no-wait: this run prunes without waiting until everything is ready: "
-        f"{green} may be used by Pods of the set\n"
+        "warning: --no-wait: this run prunes at once what may still be in use: "
+        f"{green} before deployment.apps/web (old Pods use it)\n"
     )

@@ -220,7 +220,7 @@ def test_real_conflict_beside_drift_is_not_forced(tenant: Tenant, opponent: Oppo
 
 
 def test_correct_deletes_nothing_to_set_back_drift(tenant: Tenant, opponent: Opponent) -> None:
-    """Not even with ``recreate``; a changed manifest may recreate the object."""
+    """Not even with ``recreate``; nor does a changed manifest, while others own the field too."""
     tenant.bundle("web", config_map("a", "1"), recreate=True, retryInterval="1h")
     tenant.ready("web")
     opponent.patch(config_map("a"), {"data": {"key": "2"}, "immutable": True})
@@ -231,5 +231,8 @@ def test_correct_deletes_nothing_to_set_back_drift(tenant: Tenant, opponent: Opp
     assert "data.key: 2 → 1 cannot be changed in place" in failing["message"]
     assert opponent.live(config_map("a")) == before
     tenant.bundle("web", config_map("a", "3"), recreate=True, retryInterval="1h")
-    tenant.ready("web")
-    assert tenant.value("a") == "3"
+    eventually(
+        lambda: "owns the field too" in tenant.get("web")["status"]["failing"][0]["message"],
+        lambda: "the refusal",
+    )
+    assert opponent.live(config_map("a")) == before

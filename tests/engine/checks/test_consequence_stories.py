@@ -472,13 +472,18 @@ def test_run_that_shows_no_plan_reads_nothing_more(stage: Stage, audit: AuditTra
         "deployments",
         "persistentvolumeclaims",
         "persistentvolumeclaims",
+        "pods",
+        "replicasets",
         "services",
         "statefulsets",
     ]
 
 
 def test_diff_lists_each_kind_at_most_once_more(stage: Stage, audit: AuditTrail) -> None:
-    """Only the kinds concerned: Pods, their owners, volumes, and what a prune may cascade to."""
+    """Only the kinds concerned: Pods, their owners, volumes, and what a prune may cascade to.
+
+    Pods and ReplicaSets are read in full once, where a prune may take what they use.
+    """
     reader = _reading("web", READS_ALL)
     daemon_set = workload("DaemonSet", "agent")
     stage.run(config_map("c"), reader, daemon_set, SERVICE, CLAIM)
@@ -492,6 +497,8 @@ def test_diff_lists_each_kind_at_most_once_more(stage: Stage, audit: AuditTrail)
         "persistentvolumeclaims",
         "persistentvolumes",
         "pods",
+        "pods",
+        "replicasets",
         "replicasets",
         "services",
         "statefulsets",

@@ -135,12 +135,12 @@ def test_completed_job_stays_ready_after_its_ttl(
     assert step.reason == "finished, and removed by its TTL"
 
 
-def test_unknown_result_holds_the_prune_back(stage: Stage, api: Api) -> None:
-    """A workload is pruned once everything is ready, and this Job is not known to be."""
+def test_unknown_result_holds_no_prune_back(stage: Stage, api: Api) -> None:
+    """A Job that is gone uses nothing, whatever became of it."""
     body, other = _job(0, suspend=True), workload("DaemonSet", "agent", pods=PLAYED)
     keep = [config_map("a"), config_map("b")]
     stage.run(body, other, *keep)
     _delete(stage, api)
     story = stage.run(body, *keep, timeout=AGES)
-    assert story.exit_code == 5
-    assert story.outcomes["daemonset.apps/agent"] is Outcome.NOT_PRUNED
+    assert story.exit_code == 0
+    assert story.outcomes["daemonset.apps/agent"] is Outcome.PRUNED
