@@ -504,7 +504,7 @@ def unproven_recreation(
     """
     desired = step.desired
     found = changed_fields(desired, live, created, manager)
-    changes = [change for change in found if _is_rejected_field(change, error)]
+    changes = _rejected(found, error, live)
     ours = (own_apply_entry(live, manager) or {}).get("fieldsV1") or {}
     recorded = last_owned(step.entry)
     others: dict[str, None] = {}
@@ -585,7 +585,7 @@ def with_immutable_fields_named(
     ``created`` is the object as the server would create it now; None if it would not.
     """
     found = changed_fields(desired, live, created, manager)
-    changes = [change for change in found if _is_rejected_field(change, error)]
+    changes = _rejected(found, error, live)
     is_open = obstacle == NOT_ALLOWED
     ending = "cannot be changed in place" + (
         "; --recreate deletes and creates it" if is_open else ""
@@ -603,6 +603,30 @@ def with_immutable_fields_named(
         else f"It cannot be recreated: {obstacle}."
     )
     return RunFailed(message, location=desired.origin, reason=reason, hint=hint, marks=marks)
+
+
+def _rejected(
+    found: Sequence[ChangedField], error: Invalid, live: LiveObject
+) -> list[ChangedField]:
+    """Return the changed fields that an error is about.
+
+    The server may refuse a value that is its own default: nobody has written the ipFamilyPolicy of
+    a headless Service that gets an address. Then the error is about what changes beside it.
+    """
+    if at := [change for change in found if _is_rejected_field(change, error)]:
+        return at
+    written = [
+        path for entry in live.managed_fields for path in leaves(entry.get("fieldsV1") or {})
+    ]
+    refused = [steps_of(cause["field"]) for cause in error.causes if cause.get("field")]
+    defaults = [
+        steps[:-1] for steps in refused if not any(overlap(steps, path) for path in written)
+    ]
+    return [
+        change
+        for change in found
+        if any(steps_of(dotted(change.path))[:-1] == steps for steps in defaults)
+    ]
 
 
 def _is_rejected_field(change: ChangedField, error: Invalid) -> bool:

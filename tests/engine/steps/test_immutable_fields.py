@@ -10,7 +10,7 @@ import pytest
 
 from applyprune.model.events import Outcome
 from applyprune.model.options import DryRun, Mode
-from tests.support.objects import DEPLOYMENT, config_map
+from tests.support.objects import DEPLOYMENT, SERVICE, config_map
 from tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -219,6 +219,16 @@ def _renamed(body: Body, stage: Stage) -> Body:
     text = json.dumps(body).replace("NAMESPACE", stage.namespace)
     found: Body = json.loads(text)
     return found
+
+
+def test_refused_default_names_the_fields_that_change_beside_it(stage: Stage) -> None:
+    """The server names the ipFamilyPolicy of a headless Service, which nobody has written."""
+    stage.run(_service("None"), wait=False)
+    told = stage.run(SERVICE, wait=False).problem("service/web")
+    change = 'spec.selector: none → {"app": "web"}, spec.clusterIP: None → none'
+    assert f"{change} cannot be changed in place; --recreate" in told
+    story = stage.run(SERVICE, wait=False, recreate=True)
+    assert (story.exit_code, story.outcomes) == (0, {"service/web": Outcome.RECREATED})
 
 
 def test_several_immutable_fields_are_named_together(stage: Stage) -> None:

@@ -25,6 +25,7 @@ from applyprune.planning.approval import (
     LARGEST,
     PlanFile,
     encode_plan_file,
+    gone_since,
     misfits,
     plan_file_of,
     refuse_expired,
@@ -232,6 +233,15 @@ def _outdated() -> Iterator[Event]:
     yield finished(summary)
 
 
+def _deleted_since() -> Iterator[Event]:
+    """Yield the events of an apply of a plan file that is applied, and no longer true."""
+    summary = RunSummary("run1", held=True)
+    yield started()
+    gone = gone_since(_plan_of([applied(Fate.CREATE, "deleted")]))
+    yield from summary.counted(map(failure_of, gone))
+    yield finished(summary)
+
+
 def _done() -> Iterator[Event]:
     """Yield the events of an apply of a plan file that is applied already."""
     yield started()
@@ -254,6 +264,7 @@ WRONG: Mapping[str, Sequence[Event]] = dict(_wrong())
 OUTDATED: Mapping[str, Sequence[Event]] = {
     **{name: tuple(ended_by(refuse, started())) for name, refuse in _LATER.items()},
     "plan outdated": tuple(_outdated()),
+    "plan done, and an object deleted since": tuple(_deleted_since()),
 }
 """Runs that end because their plan file is not valid any more."""
 DONE: Sequence[Event] = tuple(_done())
