@@ -186,12 +186,12 @@ def test_hardly_anything_is_loaded_before_ctrl_c_is_handled() -> None:
 def test_thread_that_is_left_sees_no_end_of_python(is_left: bool) -> None:
     """What it uses is not freed under it; output and what was registered to run are not lost."""
     script = f"""
-import atexit, sys, threading
+import atexit, os, sys, threading
 from applyprune.cli import main
 
 class Freed:
-    def __del__(self, write=sys.__stderr__.write):
-        write("freed")
+    def __del__(self, write=os.write):
+        write(2, b"freed")
 
 def work(**_):
     global freed

@@ -65,7 +65,7 @@ _PARENT = "tests/engine/inventory/test_foreign_parent.py::"
 _MOMENT = "tests/sources/inputs/test_moment.py::"
 _PLAN_FILE = "tests/e2e/plans/test_apply_plan.py::"
 _WARNINGS = "tests/e2e/test_server_warnings.py::"
-_REMOTE = "tests/sources/remote/"
+_WEB = "tests/sources/web/test_web.py::"
 _REMAINING = "tests/planning/leave/test_remaining.py::"
 _REMOVAL = "tests/controller/test_removal.py::"
 _DISPATCHER = "tests/controller/test_dispatcher.py::"
@@ -94,8 +94,7 @@ _HEALTH = "tests/controller/metrics/test_health.py::"
 _ALLOWANCE = "tests/sources/yaml/test_allowance.py::"
 _CEL_COST = "tests/planning/cel/test_cel_cost.py::"
 _HANDLE = "tests/controller/test_worker.py::"
-_RUNTIME = "tests/controller/runtime/"
-_PROGRAM = "tests/localplane/program/"
+_WHEEL = "tests/localplane/wheel/"
 
 MUTATIONS = (
     Mutation(
@@ -399,8 +398,8 @@ MUTATIONS = (
     Mutation(
         "setting back drift without a deletion",
         ("drift-deletes-nothing",),
-        r"reason = .+",
-        "pass",
+        "return .+",
+        'return ""',
         f"{_KEPT}test_drift_alone_recreates_nothing",
     ),
     Mutation(
@@ -1211,7 +1210,7 @@ MUTATIONS = (
         ("may-own-data",),
         "if .*:",
         "if failure.is_forbidden:",
-        f"{_CASCADES}test_what_may_own_data_is_refused_with_least_rights[statefulset.apps/owner]",
+        f"{_CASCADES}test_kind_that_may_own_data_is_refused_with_least_rights[statefulset.apps/owner]",
     ),
     Mutation(
         "the end of a removal that only a missing right to count holds",
@@ -2111,7 +2110,7 @@ MUTATIONS = (
         ("clock-of-hints",),
         r"\(.+\)",
         "()",
-        f"{_RUNTIME}test_object_hints.py::test_hints_are_due_by_the_clock_of_the_queue",
+        "tests/controller/test_hints.py::test_hints_are_due_by_the_clock_of_the_queue",
     ),
     Mutation(
         "the clock of the sources that are followed",
@@ -2466,21 +2465,21 @@ MUTATIONS = (
         ("kept-worker",),
         "return .+",
         "return True",
-        f"{_RUNTIME}test_turns.py::test_last_worker_is_kept_for_other_namespaces",
+        "tests/controller/queue/test_turns.py::test_last_worker_is_kept_for_other_namespaces",
     ),
     Mutation(
         "the account that must have seen an object of a Bundle",
         ("seen-by-its-account",),
         "if .+:",
         "if False:",
-        f"{_RUNTIME}test_object_hints.py::test_strangers_and_other_accounts_are_no_hint",
+        "tests/controller/test_hints.py::test_strangers_and_other_accounts_are_no_hint",
     ),
     Mutation(
         "the limit of the watches of a namespace",
         ("watches-of-a-namespace",),
         "if .+:",
         "if False:",
-        f"{_RUNTIME}test_shared_watches.py::test_no_namespace_has_all_watches",
+        "tests/controller/watches/test_shared_watches.py::test_no_namespace_has_all_watches",
     ),
     Mutation(
         "the memory that a worker may use",
@@ -2644,21 +2643,21 @@ MUTATIONS = (
         ("authorization-of-one-host",),
         r"and origin_of\(url\) == first",
         "",
-        f"{_REMOTE}test_web.py::test_authorization_goes_to_its_host_only",
+        f"{_WEB}test_authorization_goes_to_its_host_only",
     ),
     Mutation(
         "the addresses that a source may be at",
         ("checked-source-address",),
         LINE,
         "pass",
-        f"{_REMOTE}test_web.py::test_refused_address_is_not_connected_to[localhost]",
+        f"{_WEB}test_refused_address_is_not_connected_to[localhost]",
     ),
     Mutation(
         "the clock of a source's requests",
         ("web-clock",),
         ", clock=clock",
         "",
-        f"{_REMOTE}test_web.py::test_busy_server_is_asked_again",
+        f"{_WEB}test_busy_server_is_asked_again",
     ),
     Mutation(
         "the names of an archive that differ only in case",
@@ -2777,21 +2776,21 @@ MUTATIONS = (
         ("index-of-a-mirror",),
         "if .*:",
         "if 0:",
-        f"{_PROGRAM}test_mirror.py::test_fault_of_a_server_is_refused[other index]",
+        f"{_WHEEL}test_mirror.py::test_fault_of_a_server_is_refused[other index]",
     ),
     Mutation(
         "the digest of a wheel of the control plane",
         ("wheel-of-a-mirror",),
         "if .*:",
         "if 1:",
-        f"{_PROGRAM}test_mirror.py::test_fault_of_a_server_is_refused[other wheel]",
+        f"{_WHEEL}test_mirror.py::test_fault_of_a_server_is_refused[other wheel]",
     ),
     Mutation(
         "the sources of an installed control plane",
         ("sources-of-a-wheel",),
         "if .*:",
         "if 0:",
-        f"{_PROGRAM}test_origins.py::test_package_that_does_not_fit_is_not_used[sources]",
+        f"{_WHEEL}test_origins.py::test_package_that_does_not_fit_is_not_used[sources]",
     ),
     Mutation(
         "the Go modules in the cache key of a build",
@@ -2806,6 +2805,6 @@ MUTATIONS = (
         ("program-of-a-wheel",),
         "if .*:",
         "if 0:",
-        f"{_PROGRAM}test_origins.py::test_package_that_does_not_fit_is_not_used[half a program]",
+        f"{_WHEEL}test_origins.py::test_package_that_does_not_fit_is_not_used[half a program]",
     ),
 )

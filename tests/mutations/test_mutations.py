@@ -94,6 +94,16 @@ def test_mutations_leave_valid_code(marked: dict[str, str], tmp_path: Path) -> N
     assert reply.returncode == 0, reply.stdout
 
 
+def test_mutations_name_tests_that_exist(tmp_path: Path) -> None:
+    """With their parameters: a test that has moved would fail without any guard."""
+    listed = tmp_path / "tests"
+    listed.write_text("\n".join({mutation.test for mutation in MUTATIONS}), encoding="utf-8")
+    reply = python(
+        ROOT, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", f"@{listed}"
+    )
+    assert reply.returncode == 0, f"{reply.stdout}{reply.stderr}"
+
+
 @pytest.mark.sweep
 @pytest.mark.usefixtures("_sound")
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.takes_out)

@@ -232,7 +232,7 @@ def test_correct_deletes_nothing_to_set_back_drift(tenant: Tenant, opponent: Opp
     assert opponent.live(config_map("a")) == before
     tenant.bundle("web", config_map("a", "3"), recreate=True, retryInterval="1h")
     eventually(
-        lambda: "owns the field too" in tenant.get("web")["status"]["failing"][0]["message"],
+        lambda: "data.key: 2 → 3 cannot" in tenant.get("web")["status"]["failing"][0]["message"],
         lambda: "the refusal",
     )
     assert opponent.live(config_map("a")) == before
