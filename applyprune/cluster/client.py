@@ -269,11 +269,11 @@ class KubernetesClient:
             return True
         ref = _definition_of(resource)
         if ref.name not in self._known.definitions:
-            reader = self._registry or self
-            self._known.definitions[ref.name] = False
+            reader, is_there = self._registry or self, False
             with suppress(ApiError):
                 is_there = isinstance(reader.read(DEFINITIONS, ref), LiveObject)
-                self._known.definitions[ref.name] = is_there
+            # Only now: another thread believes what it finds here.
+            self._known.definitions[ref.name] = is_there
         return self._known.definitions[ref.name]
 
     def _prove_preconditions(self, request: DeleteRequest, timeout: float | None) -> None:

@@ -8,6 +8,8 @@ run; it is sent only after an apply, which fails without its query.
 from __future__ import annotations
 
 import json
+from itertools import count
+from threading import Event
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -19,6 +21,7 @@ from tests.support.command import applyprune
 from tests.support.fault_proxy import FaultProxy, faults
 from tests.support.objects import config_map, crd, custom_resource
 from tests.support.stage import Stage
+from tests.support.waiting import HANG
 from tests.support.workloads import workload
 
 if TYPE_CHECKING:
@@ -212,6 +215,30 @@ def test_apply_is_tried_where_openapi_lists_dry_run(
     assert story.outcomes["readonly.x.example.com/custom"] is Outcome.CONFIGURED
     sent = [one for one in gateway.exchanges if f"/{OBJECTS}/" in one.path and one.method in WRITES]
     assert [(one.method, one.query["dryRun"]) for one in sent] == [("PATCH", "All")]
+
+
+@pytest.mark.usefixtures("folder")
+def test_worker_believes_nothing_that_another_one_is_still_asking(
+    gateway: FaultProxy, crd_stage: Stage, tmp_path: Path
+) -> None:
+    """Whether a CRD defines the kind: two objects of it are tried at once."""
+    asked, both = count(1), Event()
+
+    def rule(seen: Exchange) -> Fault | None:
+        if seen.path.startswith("/openapi/v3/apis/x.example.com"):
+            return faults.status(404, "NotFound", "no")
+        if seen.path.startswith(f"{DEFINITIONS}/"):
+            if next(asked) > 1:
+                both.set()
+            both.wait(HANG)
+        return None
+
+    gateway.rule = rule
+    stage = Stage(gateway.kubeconfig(tmp_path), crd_stage.namespace)
+    changed = [{**custom_resource(name, KIND), "note": "changed"} for name in ("custom", "other")]
+    stage.run(*changed, dry_run=DryRun.SERVER)
+    sent = [one for one in gateway.exchanges if one.method == "PATCH"]
+    assert [one.query["dryRun"] for one in sent] == ["All", "All"]
 
 
 @pytest.mark.usefixtures("folder")
