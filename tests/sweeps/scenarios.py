@@ -154,15 +154,15 @@ SCENARIOS = (
         writes=5,
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds (what a delete could take along),
-    # schemas, union, apply, what is confirmed (a Service goes, so the run waits), intent, four
+    # two of what may use what goes, schemas, union, apply, the last two lists again, intent, four
     # deletes, one of them answered with its object, shrunk.
     Scenario(
         "shrink",
         before=(_apply(*_FIVE, SERVICE),),
         killed=_CHANGED,
         recoveries={"same": _then(_CHANGED), "smaller": _then(_apply(_A))},
-        requests=17,
-        writes=9,
+        requests=20,
+        writes=8,
         lasting=(_A,),
     ),
     # Inventory, discovery 2, two lists, two of the guarded kinds, union, intent, four deletes,
