@@ -69,8 +69,8 @@ def _fixed(value: str) -> Body:
 _A, _B, _C, _D, _E, _F = (config_map(letter) for letter in "abcdef")
 
 PLAN_SCENARIOS = (
-    # Two Namespaces, inventory, discovery 2, list, two reads, two lists of the guarded kinds, two of
-    # what may use the ConfigMap that goes, schemas; then union, the fields of kubectl, three
+    # Two Namespaces, inventory, discovery 2, list, two reads, two lists of the guarded kinds, two
+    # of what may use the ConfigMap that goes, schemas; then union, the fields of kubectl, three
     # applies, the two lists again, intent, delete, orphan, shrunk.
     PlanScenario(
         "mixed",
