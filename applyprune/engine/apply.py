@@ -437,10 +437,18 @@ class Applier:
             reason = f"{held_by}, of an earlier wave, {self.failed[held_by]}"
             return self._blocked_by(held_by)(message, reason=reason)
         for ref in (*desired.depends_on, *sorted(desired.needs)):
-            if ref in self.failed and ref not in self.usable:
+            if ref in self.failed and not self._is_usable(ref, desired):
                 reason = f"it depends on {ref}, which {self.failed[ref]}"
                 return self._blocked_by(ref)(message, reason=reason)
         return None
+
+    def _is_usable(self, ref: Ref, desired: Desired) -> bool:
+        """Return whether an object can be applied though what it needs has failed, but exists.
+
+        The version of a custom resource must be one that the CRD has served before.
+        """
+        is_there = ref.group_kind != CRD or self.dry_run.is_served(desired.resource)
+        return ref in self.usable and is_there  # guard: version-of-a-refused-crd
 
     def _blocked_by(self, ref: Ref) -> type[RunFailed]:
         """Return the class of the failure of everything that an object blocks."""

@@ -28,7 +28,7 @@ from applyprune.errors import (
 )
 from applyprune.model.fieldset import without_fields
 from applyprune.model.identity import GVK, Ref
-from applyprune.model.live import CRD, NAMESPACE, LiveObject, Resource
+from applyprune.model.live import CRD, NAMESPACE, NAMESPACES, LiveObject, Resource, namespace_ref
 from applyprune.model.plan import IN_PLACE, ApplyStep, DeleteRequest, Fate, Plan
 from applyprune.model.text import and_more
 from applyprune.planning.comparison import (
@@ -74,6 +74,7 @@ from applyprune.planning.server_errors import (
     cannot_be_dry_run,
     is_without_namespace,
     is_without_options,
+    without_namespace,
 )
 from applyprune.values import dataclass, field, replace
 
@@ -113,6 +114,8 @@ class ServerDryRun:
     _namespaces: frozenset[str] = frozenset()
     _absent: set[str] = field(default_factory=set)
     """The namespaces of which the server has said that they do not exist: it is asked once."""
+    _found: dict[str, bool] = field(default_factory=dict)
+    """Whether a namespace exists that the plan does not create, where that was asked."""
     _schemas: Mapping[GVK, Mapping[str, Any] | None] = field(default_factory=dict)
     _changing: frozenset[GVK] = frozenset()
     _served: dict[GVK, bool] = field(default_factory=dict)
@@ -343,11 +346,27 @@ class ServerDryRun:
         Call it while the server's error is handled: it is raised again if it has another cause.
         """
         desired = step.desired
-        if desired.resource.gvk in self._schemas and not self._is_served(desired.resource):
+        if desired.resource.gvk in self._schemas and not self.is_served(desired.resource):
+            self._refuse_lost_namespace(desired.ref)
             return self._by_schema(step, _NO_KIND)
         if step.is_new and desired.ref.namespace in self._namespaces:
             return self._in_other_namespace(step)
         raise  # noqa: PLE0704 - the caller handles the server's error
+
+    def _refuse_lost_namespace(self, ref: Ref) -> None:
+        """Raise NotServed if nothing has or makes the namespace of an object of a new kind.
+
+        The server says that the kind is not there before it looks for the namespace.
+        """
+        name = ref.namespace
+        if not name or name in self._namespaces:
+            return
+        if name not in self._found:
+            with suppress(Forbidden):
+                state = self.context.cluster.read(NAMESPACES, namespace_ref(name))
+                self._found[name] = isinstance(state, LiveObject)
+        if not self._found.get(name, True):  # guard: namespace-of-a-new-kind
+            raise without_namespace(name)
 
     def _by_new_schema(self, step: ApplyStep, error: Conflict | Invalid) -> ApplyStep | None:
         """Check a custom resource that its current CRD rejects by the new schema.
@@ -358,7 +377,8 @@ class ServerDryRun:
             return None
         return self._by_schema(step, _NEW_SCHEMA)
 
-    def _is_served(self, resource: Resource) -> bool:
+    def is_served(self, resource: Resource) -> bool:
+        """Return whether the server serves a resource; it is asked once."""
         if resource.gvk not in self._served:
             self._served[resource.gvk] = self.context.cluster.serves(resource)
         return self._served[resource.gvk]
@@ -390,7 +410,7 @@ class ServerDryRun:
 
     def _in_served_version(self, ref: Ref, resource: Resource) -> LiveObject:
         """Return an existing object, by another version if its own one is not served yet."""
-        if not self._is_served(resource):
+        if not self.is_served(resource):
             resource = self.context.cluster.resource_map().find_kind(ref.group_kind) or resource
         return self.context.cluster.get(resource, ref, full=True)
 

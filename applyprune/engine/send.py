@@ -141,10 +141,11 @@ def send_apply(
             if context.cancellation.wait(_POLL):
                 raise
             step = _decided_again(context, step, error)
-        except NotServed:
+        except NotServed as error:
             # One API server of several may serve a new kind later than the others.
+            is_awaited = is_new_kind and not is_without_namespace(error, step.desired.ref)
             longest = longest_for_kinds(context.options.wait)
-            if not is_new_kind or waited > longest or context.cancellation.wait(next(pauses)):
+            if not is_awaited or waited > longest or context.cancellation.wait(next(pauses)):
                 raise
         except (Forbidden, Invalid, NotFound) as error:
             # The server decides by its caches, which follow a write after a moment.

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from applyprune.errors import ApiError, ApplypruneError, DryRunUnsupported, Forbidden
+from applyprune.errors import ApiError, ApplypruneError, DryRunUnsupported, Forbidden, NotServed
 from applyprune.model.fieldset import bracketed, is_at
 from applyprune.model.identity import Ref
 from applyprune.model.live import LiveObject, State, mapping, one_line
@@ -310,6 +310,11 @@ def is_without_options(error: ApplypruneError) -> bool:
 def is_without_namespace(error: ApplypruneError, ref: Ref) -> bool:
     """Return whether an error says that the namespace of an object does not exist."""
     return error.message == _NO_NAMESPACE.format(ref.namespace)
+
+
+def without_namespace(name: str) -> NotServed:
+    """Return the error by which a server says that a namespace does not exist."""
+    return NotServed(_NO_NAMESPACE.format(name), code=404)
 
 
 def said_missing(error: ApplypruneError) -> Iterator[Mapping[str, str]]:

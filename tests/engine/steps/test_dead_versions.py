@@ -9,7 +9,7 @@ import pytest
 
 from applyprune.model.events import ObjectDiff, ObjectDone, Outcome
 from applyprune.model.options import DryRun
-from tests.support.objects import crd
+from tests.support.objects import config_map, crd, crd_name
 
 if TYPE_CHECKING:
     from tests.support.api import Api
@@ -146,3 +146,32 @@ def test_change_beside_an_entry_of_a_version_that_lacks_a_default(
     wrong["spec"]["unknown"] = "x"
     story = crd_stage.run(grown, wrong)
     assert "unknown" in story.problem(name)
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_resource_of_a_refused_crd_is_applied_only_in_a_version_that_is_served(
+    crd_stage: Stage, is_served: bool
+) -> None:
+    """The CRD drops a version in which objects are stored; the run has not been checked."""
+    kind = f"Refused{int(is_served)}"
+    for served in [(), ("v1",)][: 1 + is_served]:
+        before = (_definition(kind, *served), _resource(kind, "v1alpha1", "1"))
+        assert crd_stage.run(*before).exit_code == 0
+    after = (_definition(kind, dropped=True), _resource(kind, "v1", "2"), config_map("a"))
+    story = crd_stage.run(*after, check=False)
+    name = f"{kind.lower()}.x.example.com/f"
+    assert (story.exit_code, story.outcomes) == (
+        3,
+        {
+            crd_name(kind): Outcome.FAILED,
+            name: Outcome.CONFIGURED if is_served else Outcome.SKIPPED,
+            "configmap/a": Outcome.CREATED,
+        },
+    )
+    assert "storedVersions" in story.problem(crd_name(kind))
+    if not is_served:
+        assert story.problem(name).endswith(
+            f"it depends on {crd_name(kind)}, which was not applied"
+        )
+    both = _definition(kind, "v1")
+    assert crd_stage.run(both, *after[1:]).exit_code == 0

@@ -23,12 +23,14 @@ from applyprune.model.plan import Fate
 from applyprune.planning.applyset import OWNED_BY, PART_OF
 from applyprune.planning.conflicts import drifted_from_record, recorded_drift
 from tests.support.actors import ALICE
+from tests.support.fault_proxy import FaultProxy
 from tests.support.objects import config_map, crd, custom_resource, manifest
 from tests.support.stage import Stage, Story
 from tests.support.workloads import run_ahead, workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from applyprune.localplane import Plane
     from applyprune.model.live import LiveObject
@@ -444,3 +446,27 @@ def test_ignore_rule_does_not_unmask_a_secret(stage: Stage, rule: str) -> None:
     for value in ("hunter2", "hunter3"):
         assert value not in told
         assert base64.b64encode(value.encode()).decode() not in told
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_resource_of_a_new_kind_needs_its_namespace(
+    running: Plane, crd_stage: Stage, tmp_path: Path, check: bool
+) -> None:
+    """A check finds that the namespace is not there; without one, the object is sent once."""
+    kind = f"Lost{int(check)}"
+    given = [crd(kind), custom_resource("one", kind, namespace="nowhere-at-all")]
+    with FaultProxy(running) as proxy:
+        through = replace(crd_stage, kubeconfig=proxy.kubeconfig(tmp_path))
+        story = through.run(*given, check=check)
+        sent = [
+            one for one in proxy.exchanges if one.method == "PATCH" and "dryRun" not in one.query
+        ]
+    name = f"{kind.lower()}.x.example.com/one"
+    assert (story.exit_code, story.outcomes[name]) == (3, Outcome.FAILED)
+    assert "there is no namespace nowhere-at-all" in story.problem(name)
+    assert "kubectl create namespace nowhere-at-all" in story.problem(name)
+    assert [one.path.endswith("/one") for one in sent] == ([] if check else [False, True])
+    own = f"{crd_stage.namespace}-own"
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": own}}
+    made = custom_resource("one", kind, namespace=own)
+    assert crd_stage.run(crd(kind), home, made, check=True).exit_code == 0
