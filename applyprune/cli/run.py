@@ -33,13 +33,28 @@ from applyprune.model.options import DryRun, Mode, WaitMode, parse_ready_when
 from applyprune.values import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
+    from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.reporting import Reporting
     from applyprune.cli.target import ClusterTarget
     from applyprune.model.events import Event
     from applyprune.model.options import Options
     from applyprune.sources import Overlay
+
+_CHECKS_DELETIONS = "it is checked first what goes with the objects, and which rights are missing"
+
+
+def _check_option(
+    what: str, by_default: str = "on a terminal, or with --approve"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator that adds --check and --no-check to a verb that writes."""
+    return click.option(
+        "--check/--no-check",
+        default=None,
+        help=f"Whether {what}.  [default: check {by_default}]",
+    )
 
 
 @click.command(cls=RunCommand)
@@ -56,12 +71,7 @@ if TYPE_CHECKING:
     help="Apply exactly the plan in this file, as `plan --out` wrote it, or nothing. Needs the "
     "same input and the same options.",
 )
-@click.option(
-    "--check/--no-check",
-    default=None,
-    help="Whether the server checks everything in a dry run before the first write.  "
-    "[default: check on a terminal, or with --approve]",
-)
+@_check_option("the server checks everything in a dry run before the first write")
 @click.option(
     "--apply-anyway",
     is_flag=True,
@@ -133,15 +143,11 @@ def apply(
             reason="a plan cannot contain objects whose kinds are not served yet",
         )
     confirmation = Confirmation(reporting, yes, paths)
-    if check is None:
-        # Only a check finds recreations, which an approval covers.
-        asked = options.check or options.prune.approved or confirmation.can_ask
-        check = bool(asked) and plan_path is None
     options = replace(
         options,
         mode=Mode.APPLY,
         prune=replace(options.prune, apply_anyway=apply_anyway),
-        check=check,
+        check=_is_checked(check, options, confirmation) and plan_path is None,
         wait=replace(
             options.wait,
             mode=WaitMode.asked(wait),
@@ -155,6 +161,14 @@ def apply(
         run_set(cluster_target, name, read, options, confirmation, plan=plan_path),
         plan_is_shown=confirmation.can_ask,
     )
+
+
+def _is_checked(check: bool | None, options: Options, confirmation: Confirmation) -> bool:
+    """Return whether a plan is checked before it runs, by the option or by its default."""
+    if check is not None:
+        return check
+    # Only a check finds recreations, which an approval covers.
+    return bool(options.check or options.prune.approved or confirmation.can_ask)
 
 
 def _rule(text: str) -> tuple[str, str]:
@@ -171,6 +185,7 @@ def _rule(text: str) -> tuple[str, str]:
 @run_options
 @guard_options
 @placement_option
+@_check_option(_CHECKS_DELETIONS)
 @reporting_options
 @yes_option
 def prune(
@@ -180,6 +195,7 @@ def prune(
     reporting: Reporting,
     options: Options,
     yes: bool,
+    check: bool | None,
 ) -> int:
     """Delete what the set NAME created and the manifests no longer contain; apply nothing.
 
@@ -191,8 +207,9 @@ def prune(
     from applyprune.cli.confirmation import Confirmation
     from applyprune.cli.session import input_reader, run_set
 
-    options = replace(options, mode=Mode.PRUNE)
     confirmation = Confirmation(reporting, yes, paths)
+    check = _is_checked(check, options, confirmation)
+    options = replace(options, mode=Mode.PRUNE, check=check)
     return reporting.print_events(
         run_set(cluster_target, name, input_reader(paths), options, confirmation),
         plan_is_shown=confirmation.can_ask,
@@ -204,6 +221,7 @@ def prune(
 @cluster_options
 @run_options
 @deletion_option
+@_check_option(_CHECKS_DELETIONS, "on a terminal")
 @reporting_options
 @yes_option
 @click.option(
@@ -218,6 +236,7 @@ def delete(
     reporting: Reporting,
     options: Options,
     yes: bool,
+    check: bool | None,
     allow_partial: bool,
 ) -> int:
     """Delete everything that the set NAME created, then its inventory.
@@ -240,7 +259,8 @@ def delete(
     if options.dry_run is DryRun.OFF:
         part = "a part of " if options.is_part else ""
         confirmation.require(f"deleting {part}the set {name}")
-    options = replace(options, mode=Mode.DELETE, allow_partial=allow_partial)
+    check = _is_checked(check, options, confirmation)
+    options = replace(options, mode=Mode.DELETE, check=check, allow_partial=allow_partial)
     return reporting.print_events(
         run_set(cluster_target, name, no_input, options, confirmation),
         plan_is_shown=confirmation.can_ask,
