@@ -1022,14 +1022,25 @@ def rewritten_problem(found: Mapping[Ref, tuple[str, ...]]) -> Problem | None:
     ]
     if not objects:
         return None
+    reason = "an admission webhook has probably rewritten them, or the server does not know them"
+    hint = (
+        "Put the stored values into the manifests, or leave these fields out. "
+        "With applyprune.dev/ignore-fields, they are only sent at creation."
+    )
+    if all(path.endswith(_OLD_ACCOUNT) for paths in found.values() for path in paths):
+        reason = "serviceAccountName, which stands beside its old name, decides"
+        hint = "Leave the field serviceAccount out."
     return Problem(
         kind=ProblemKind.REWRITTEN_VALUES,
         message="the server stores other values than the manifests have: "
         + and_more(objects, _SHOWN, "; "),
-        reason="an admission webhook has probably rewritten them, or the server does not know them",
-        hint="Put the stored values into the manifests, or leave these fields out. "
-        "With applyprune.dev/ignore-fields, they are only sent at creation.",
+        reason=reason,
+        hint=hint,
     )
+
+
+# The server stores the value of serviceAccountName in both (core/v1, conversion of a PodSpec).
+_OLD_ACCOUNT = ".serviceAccount"
 
 
 # Whether the server has stored a value as it was sent, perhaps in another form. It writes a

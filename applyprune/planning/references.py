@@ -316,9 +316,10 @@ def readings(template: Mapping[str, Any]) -> Iterator[Reading]:
     """Yield what the Pods of a template read; a name or a way may come several times."""
     pod = mapping(template.get("spec"))
     spec: Field = ("spec",)
-    for account in ("serviceAccountName", "serviceAccount"):
-        if name := text(pod, account):
-            yield Reading("ServiceAccount", name, Way.START, path=(*spec, account))
+    # The second one is an old name of the first, which decides where both are set.
+    account = "serviceAccountName" if text(pod, "serviceAccountName") else "serviceAccount"
+    if name := text(pod, account):
+        yield Reading("ServiceAccount", name, Way.START, path=(*spec, account))
     for path, secret in _mappings(pod, spec, "imagePullSecrets"):
         if name := text(secret, "name"):
             yield Reading("Secret", name, Way.START, optional=True, path=(*path, "name"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from applyprune.model.options import DryRun
 from tests.support.objects import CLAIM, GUARDED, SECRET, SERVICE, crd, event
+from tests.support.workloads import workload
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage
@@ -186,3 +187,13 @@ def test_manifest_is_not_rewritten_by_the_server_alone(stage: Stage) -> None:
     assert len(story.outcomes) == len(bodies)
     assert not [step.desired.ref for step in story.plan.applies if not step.is_checked]
     assert [told for told in story.warnings if "stores other values" in told] == []
+
+
+def test_old_name_of_an_account_is_told_from_a_webhook(stage: Stage) -> None:
+    """The server stores the value of ``serviceAccountName`` in both fields."""
+    body = workload("Deployment")
+    body["spec"]["template"]["spec"] |= {"serviceAccount": "a", "serviceAccountName": "default"}
+    for dry_run in (DryRun.SERVER, DryRun.OFF):
+        (told,) = stage.run(body, dry_run=dry_run, check=True).warnings
+        assert "serviceAccountName, which stands beside its old name, decides" in told
+        assert "webhook" not in told

@@ -95,6 +95,14 @@ READ = {
         {"serviceAccountName": "a", "imagePullSecrets": [{"name": "s"}]},
         [Reading("ServiceAccount", "a", START), Reading("Secret", "s", START, optional=True)],
     ),
+    "an account under its old name": (
+        {"serviceAccount": "a"},
+        [Reading("ServiceAccount", "a", START)],
+    ),
+    "an account beside its old name": (
+        {"serviceAccount": "a", "serviceAccountName": "b"},
+        [Reading("ServiceAccount", "b", START)],
+    ),
     "values of the wrong type": (
         {"volumes": "none", "containers": [None, {"env": {}}], "imagePullSecrets": [{"name": 1}]},
         [],
