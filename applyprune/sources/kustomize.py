@@ -188,7 +188,7 @@ def build_folder(
         return InputError("cannot be built", location=where, reason=reason or "")
     if len(out) > limit:
         return too_much(where.path)
-    message = _message(rules.shown_text(err))
+    message = _message(_DEPRECATED.sub("", rules.shown_text(err)))
     if code:
         for words, option in _OPTIONS.items():
             if words in message:
@@ -307,6 +307,8 @@ _QUOTED = pattern(
     r'|(?<=source ")[^"]*(?=" key name or file path)',
     re.DOTALL,
 )
+# An old name of a field changes nothing; each build would say so.
+_DEPRECATED = pattern(r"^# Warning: '.+' is deprecated\..*$", re.MULTILINE)
 _PREFIX = pattern(r'\A(?:Error: |error: |.*?"command failed" err=)')
 
 

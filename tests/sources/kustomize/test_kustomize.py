@@ -104,12 +104,19 @@ def test_file_that_changes_during_a_build_is_an_error(folder: Path, change: str)
 
 
 def test_program_notes_are_warnings(folder: Path) -> None:
+    """But not that the kustomization uses old names of fields: that changes nothing."""
     write(folder, OVERLAY)
-    (folder / "base/kustomization.yaml").write_text("resources: [a.yaml]\ncommonLabels: {a: b}\n")
+    made = "resources: [a.yaml]\ncommonLabels: {a: b}\n"
+    (folder / "base/kustomization.yaml").write_text(made)
     said: list[Problem] = []
     read([Overlay("base")], warn=said.append)
+    assert said == []
+    unused = "vars: [{name: UNUSED, objref: {apiVersion: v1, kind: ConfigMap, name: a}}]\n"
+    (folder / "base/kustomization.yaml").write_text(made + unused)
+    read([Overlay("base")], warn=said.append)
     (warning,) = said
-    assert "commonLabels" in warning.message
+    assert "UNUSED" in warning.message
+    assert "deprecated" not in warning.message
     assert warning.location == "base (kustomize)"
 
 
